@@ -11,7 +11,7 @@ say() { printf 'do: %s\n' "$*" >&2; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
 have cargo || {
-    say "Rust is missing: no 'cargo' on PATH. Install a toolchain (1.88 or newer, with rustup) and run this again."
+    say "Rust is missing: no 'cargo' on PATH. Install a toolchain (1.93 or newer, with rustup) and run this again."
     exit 1
 }
 export PATH="$HOME/.cargo/bin:$PATH"
@@ -66,13 +66,19 @@ install_store() {
         say "could not install s3s-fs; tests of buckets are skipped"
 }
 case $recipe in
-ci | test | test-vm | soak | soak-repl | soak-server | soak-crashes | soak-vm)
+ci | test | test-vm | test-v2 | soak | soak-fleet | soak-repl | soak-server | soak-races | soak-crashes | soak-vm)
     install_cargo_tool cargo-nextest cargo-nextest
-    install_debian tmux vim less python3 busybox=busybox-static umoci docker-registry skopeo htpasswd=apache2-utils openssl ip=iproute2 curl git
+    install_debian tmux vim less zsh fish python3 busybox=busybox-static umoci docker-registry skopeo htpasswd=apache2-utils openssl ip=iproute2 curl git strace
     install_store
     ;;&
-ci | test | test-vm | soak-vm | bench) install_machines ;;&
-bench) install_debian busybox=busybox-static ;;&
+ci | test | test-vm | test-v2 | soak-vm | bench) install_machines ;;&
+# Not as the init of this host: as that of a machine that tests/v2/run boots.
+ci | test-vm | test-v2) install_debian systemd-run=systemd ;;&
+profile)
+    install_debian strace perf=linux-perf
+    install_quickly inferno-flamegraph inferno || say "could not install inferno; there is no flame graph"
+    ;;
+bench) install_debian busybox=busybox-static bwrap=bubblewrap crun ;;&
 images) install_debian curl ;;&
 ci | deny) install_quickly cargo-deny cargo-deny ;;&
 fuzz) install_cargo_tool cargo-fuzz cargo-fuzz ;;

@@ -2,6 +2,8 @@
 
 musl := "x86_64-unknown-linux-musl"
 bridge := "target/release/host-bridge"
+# What the shipped bridge may have, agent included (SPECIFICATION.md).
+dist_bytes_max := "20000000"
 # What `test-vm` leaves out of the suite for every machine: a machine does not have the host's clock, and
 # `nothing_lost` takes minutes in machines (`soak-vm` runs it).
 not_in_vms := "an_adopted_sandbox_has_another|^nothing_lost::"
@@ -15,12 +17,37 @@ default:
 build: _agent
     cargo build --release -p host-bridge -p rootfs
 
+# The bridge that is shipped, in target/dist: linked as a whole, with equal functions once. It takes
+# minutes, so `build` makes another; the size is held here.
+dist: _agent
+    #!/usr/bin/env bash
+    set -euo pipefail
+    # The toolchain's own linker; not every compiler takes it by itself.
+    host=$(rustc -vV | sed -n 's/^host: //p')
+    flags=(-C link-arg=-fuse-ld=lld -C link-arg="-B$(rustc --print sysroot)/lib/rustlib/$host/bin/gcc-ld")
+    flags+=(-C link-arg=-Wl,--icf=all -C force-frame-pointers=yes)
+    cargo fetch --quiet --target "$host"
+    for registry in "${CARGO_HOME:-$HOME/.cargo}"/registry/src/*; do
+        flags+=(--remap-path-prefix="$registry/=")
+    done
+    RUSTFLAGS="${flags[*]}" cargo build --profile dist -p host-bridge
+    bytes=$(stat -c %s target/dist/host-bridge)
+    echo "target/dist/host-bridge: $bytes bytes"
+    if [ "$bytes" -gt {{dist_bytes_max}} ]; then
+        echo "dist: that is more than {{dist_bytes_max}}" >&2
+        exit 1
+    fi
+
 # The agent, as small as a stable toolchain makes it: docs/decisions/0018-the-agents-size.md.
 _agent: _target
     #!/usr/bin/env bash
     set -euo pipefail
-    # Frame pointers make the unwind tables short, and functions that cannot unwind need none.
+    # Frame pointers make the unwind tables short, and functions that cannot unwind need none. The
+    # toolchain's own linker keeps one of equal functions.
     flags=(-C force-frame-pointers=yes -C force-unwind-tables=no)
+    flags+=(-C linker=rust-lld -C link-arg=--icf=all -C link-arg=--build-id=none)
+    # The musl of toolchains before 1.93 does not apply packed relocations, and their agent would crash.
+    flags+=(-C link-arg=-z -C link-arg=pack-relative-relocs)
     cargo fetch --quiet --target {{musl}}
     # Panics say where they come from, not where this machine keeps its sources.
     for registry in "${CARGO_HOME:-$HOME/.cargo}"/registry/src/*; do
@@ -40,6 +67,11 @@ images *NAMES: build
     target/release/rootfs build {{NAMES}}
     target/release/rootfs verify
 
+# The image with pandas and matplotlib, and the test of it. No part of CI, which would fetch some hundred more
+# packages for it.
+science: (images "science")
+    PATH="$PATH:$HOME/.cargo/bin" cargo nextest run --workspace --test languages -E 'test(/^science::/)'
+
 # Everything that CI checks.
 ci: lint deny test test-vm
 
@@ -56,7 +88,7 @@ deny:
     cargo deny --log-level error check bans licenses sources
 
 # All tests; the skipped ones say why, and are counted.
-test: build _kit
+test: build _kit _nats
     @rm -f target/skips.log
     # Half of what they do is to wait, so there are some more of them at once than processors.
     cargo nextest run --workspace --no-fail-fast --test-threads $(($(nproc) * 3 / 2))
@@ -80,7 +112,27 @@ test-vm: build _kit
         # The published SDK's documented examples, against a server whose sandboxes are machines.
         BURROW_DEFAULTS_MACHINE=qemu cargo nextest run --workspace --test clients -E 'test(/^sdk::documented::/)'
     fi
+    just _v2 security=groups
     just _skips
+
+# What meets control groups, in a machine with systemd and version 2 of them alone: as root, and as an
+# ordinary user. Many minutes: everything is emulated.
+test-v2: build _kit (_v2 "security" "agent" "every_machine=freeze" "bridge=caps" "bridge=daemon")
+
+# `GROUP` or `GROUP=WORDS`: the tests of a group whose names have these words.
+_v2 *GROUPS:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    programs=()
+    for asked in {{GROUPS}}; do
+        built=$(cargo test --workspace --no-run --test "${asked%%=*}" 2>&1) || { echo "$built"; exit 1; }
+        programs+=("${asked%%=*}=$(sed -n 's/.*Executable .*(\(.*\))$/\1/p' <<<"$built")${asked#"${asked%%=*}"}")
+    done
+    code=0
+    tests/v2/run target/images "${programs[@]}" || code=$?
+    # There can be no such machine here: what is missing has been said.
+    if [ $code = 77 ]; then echo "v2: the machine with control groups of version 2" >> target/skips.log; code=0; fi
+    exit $code
 
 # A hundred boots and stops in a row, and thousands of runs in a machine. Some minutes.
 soak-vm: build _kit
@@ -95,17 +147,34 @@ _kit: build
 simulate SEEDS="100000":
     BURROW_SIM_SEEDS={{SEEDS}} cargo test --release -p protocol --test simulation -- --nocapture
 
+# Members of a fleet under seeded chaos, then a thousand nodes with so many sandboxes. Some minutes.
+simulate-fleet SEEDS="3000" SANDBOXES="1000000":
+    BURROW_SIM_SEEDS={{SEEDS}} BURROW_SIM_SANDBOXES={{SANDBOXES}} cargo test --release -p fleet --test simulation -- --include-ignored --nocapture
+
+# Five members of a fleet on three NATS servers, which are killed and stopped while hosts die, for so many seconds.
+soak-fleet SECONDS="600" SEED="1": _nats
+    BURROW_CHAOS_SECONDS={{SECONDS}} BURROW_CHAOS_SEED={{SEED}} cargo nextest run --workspace --test nats -E 'test(/^chaos::/)' --no-capture
+
 # Every decoder that reads bytes from the other side, each for so many seconds.
 fuzz SECONDS="60":
     for target in frames_from_host frames_from_agent events tar serial spool_model names greetings requests placeholders; do RUSTC_BOOTSTRAP=1 cargo fuzz run --sanitizer none $target -- -max_total_time={{SECONDS}} -rss_limit_mb=512 -max_len=65536 || exit 1; done
 
-# Write docs/reference/configuration.md and dist/burrow.toml anew, after changing an option.
+# Write docs/reference/configuration.md and dist/burrow.toml again, after changing an option.
 configuration:
     BURROW_WRITE_CONFIGURATION=1 cargo test -p settings --lib
 
-# Write docs/reference/cli.md anew, after changing a verb or an option.
+# Write docs/reference/cli.md again, after changing a verb or an option.
 cli:
     BURROW_WRITE_CLI=1 cargo test -p cli --lib reference
+
+# Write docs/reference/options.md again, after changing an option of sandboxes.
+options:
+    BURROW_WRITE_OPTIONS=1 cargo test -p sandbox --lib options
+
+# Write the types of the TypeScript client, after a change of the HTTP API. It needs npm.
+typescript: build
+    -@BURROW_WRITE_TYPES="$PWD/clients/typescript/src" cargo nextest run --workspace --test clients -E 'test(=typescript_client::package)'
+    git diff --stat -- clients/typescript/src
 
 # The book of docs/, as target/book/html. mdBook gets a tree that is laid out as this one is, so that links
 # to files beside docs/ work in the book too.
@@ -119,7 +188,7 @@ book:
     cp docs/book.toml target/book/
     mdbook build --dest-dir html target/book
 
-# Write the frozen message surface anew, after adding optional fields.
+# Write the frozen message surface again, after adding optional fields.
 schema MODE="1":
     BURROW_WRITE_SCHEMA={{MODE}} cargo test -p protocol --test schema
 
@@ -134,6 +203,10 @@ soak-repl RUNS="10000": build
 # The server under a thousand sandboxes, and sixteen clients: nothing lost or left behind. Some minutes.
 soak-server RUNS="1000": build _sdk
     BURROW_SERVER_RUNS={{RUNS}} cargo nextest run --release -p tests --test clients -E 'test(/^sdk::load::/)' --no-capture
+
+# Links that are flipped while the agent follows them, as root and as an ordinary user: a minute each.
+soak-races SECONDS="60": build
+    BURROW_RACE_SECONDS={{SECONDS}} cargo nextest run --workspace --test security -E 'test(/^races::|flipped/)' --no-capture
 
 # The bridge dies at every step of what it does with images and sandboxes. Some minutes.
 soak-crashes SEEDS="100000": build
@@ -156,10 +229,57 @@ _mcp_fixture: _agent
     mkdir -p target/mcp
     cp {{bridge}} target/mcp/host-bridge-fixture
 
-# Figures beside a floor measured in the same run: sizes, runs, flood, starts, pool, boot, many, repl, server, or all.
-bench WHICH="": build (_jupyter WHICH)
+# Figures beside a floor measured in the same run: sizes, runs, flood, starts, pool, boot, many, repl, peers, server, or all.
+# `bench --compare REV` measures this tree beside a revision instead, in turns.
+bench WHICH="" REV="":
+    #!/usr/bin/env bash
+    set -euo pipefail
+    case "{{WHICH}}" in
+    --compare) just _compare "{{REV}}" ;;
+    *) just _figures "{{WHICH}}" ;;
+    esac
+
+_figures WHICH: build (_jupyter WHICH)
     cargo build --release -p guest-agent --example floor --target {{musl}}
     cargo bench -p tests --bench figures -- {{WHICH}}
+
+# The revision that has landed last, beside which CI measures. Write it again after a landing.
+landed := `cat tests/benches/landed`
+
+# This tree beside the revision that has landed last: each row in nine turns of both. Fails if a row is slower by
+# more than a quarter, twice.
+compare-short: (_compare landed "--short")
+
+# Builds the revision in a tree of its own, but with this target directory: both have the same dependencies, which
+# are built once.
+_compare REV *OPTIONS:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    revision=$(git rev-parse --verify --quiet "{{REV}}^{commit}") || { echo "bench: no revision {{REV}}" >&2; exit 2; }
+    built=target/compare/$revision
+    if ! [ -e "$built/guest-agent" ]; then
+        echo "building $(git log -1 --format='%h %s' "$revision")"
+        git worktree add --quiet --force --detach target/compare/tree "$revision"
+        trap 'git worktree remove --force target/compare/tree' EXIT
+        # A target directory of its own: cargo takes a crate of the revision for ours of the same name.
+        base=$PWD/target/compare/target
+        CARGO_TARGET_DIR="$base" just --justfile target/compare/tree/justfile build
+        mkdir -p "$built"
+        cp "$base/release/host-bridge" "$base/{{musl}}/release/guest-agent" "$built"
+    fi
+    just build
+    mkdir -p target/compare/new
+    cp {{bridge}} target/{{musl}}/release/guest-agent target/compare/new
+    cargo bench -p tests --bench compare -- {{OPTIONS}} "$built" target/compare/new
+
+# Where the time of one kind of call goes, exec, run, flood or claim: system calls of the bridge and of the
+# agents per call (strace), and a flame graph in target/profile where perf and inferno are. The bridge is the
+# usual one, with the names of its functions.
+profile WHICH: build
+    cargo rustc --release -p host-bridge --bin host-bridge -- -C strip=none
+    mkdir -p target/profile
+    cp {{bridge}} target/profile/
+    BURROW_TEST_BRIDGE="$PWD/target/profile/host-bridge" cargo bench -p tests --bench profile -- {{WHICH}}
 
 # The Jupyter kernel, beside which the contexts are measured; without it that figure is skipped.
 _jupyter WHICH:
@@ -168,7 +288,7 @@ _jupyter WHICH:
     [ -e target/jupyter/ready ] && exit 0
     rm -rf target/jupyter
     if python3 -m venv target/jupyter >target/jupyter.log 2>&1 &&
-        target/jupyter/bin/pip install --quiet ipykernel jupyter_client >>target/jupyter.log 2>&1; then
+        target/jupyter/bin/pip install --quiet ipykernel jupyter_client jupyter_server websocket-client >>target/jupyter.log 2>&1; then
         touch target/jupyter/ready
     else
         echo "bench: no Jupyter kernel: $(tail -n 1 target/jupyter.log)" >&2
@@ -177,6 +297,10 @@ _jupyter WHICH:
 # The published clients that the server is tested with; without them those tests are skipped.
 _sdk:
     -@tests/sdk/install target/sdk
+
+# The NATS server that the fleet is tested with; without it those tests are skipped.
+_nats:
+    -@crates/fleet/tests/nats/install target/nats
 
 _target:
     @rustup target list --installed | grep -q '^{{musl}}$' || rustup target add {{musl}}

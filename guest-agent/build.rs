@@ -1,10 +1,10 @@
-//! Packs the language drivers: without comments and without indentation that has no meaning, and
-//! compressed where the interpreter can unpack.
+//! Packs the language drivers: without comments and meaningless indentation, and compressed if the
+//! interpreter can unpack them.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// As small as it gets; it is done once.
+/// As small as possible; it is done once.
 const LEVEL: u8 = 10;
 
 fn main() {
@@ -27,11 +27,11 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
 }
 
-/// How deep a level is in the sources.
+/// The width of an indentation level in the sources.
 const LEVEL_SPACES: usize = 4;
 
-/// Without blank lines and lines that are a comment, and with levels of `indent`. No string in a
-/// driver goes over several lines.
+/// Without blank lines and comment lines, and with `indent` for each level. No string in a driver
+/// spans several lines.
 fn bare(source: &str, comment: &str, indent: &str) -> String {
     let mut bare = String::new();
     for line in source.lines() {

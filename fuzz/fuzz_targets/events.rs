@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 use protocol::repl::{Event, encode_record, parse_record};
 
 /// The names in an event, which the engine would not find by itself: one of them stands for each
-/// byte that MessagePack never uses and the byte behind it.
+/// byte that MessagePack never uses and the byte after it.
 static WORDS: LazyLock<Vec<&str>> = LazyLock::new(|| {
     let all = "run at_us what started stdout stderr late display artifact error input_request lost \
         gap finished count bytes of channel terminal dropped role value shown update id data mime \

@@ -25,7 +25,7 @@ fuzz_target!(|data: &[u8]| {
     assert_eq!(*other, head, "another host gets what the sandbox has");
     let Ok((filled, used)) = secrets.fill(&host("a.org"), &head) else { return };
     assert!(filled.len() <= FILLED_HEAD_BYTES_MAX, "a head is bounded");
-    assert_eq!(used.is_empty(), *filled == *head, "what has gone out is told");
+    assert_eq!(used.is_empty(), *filled == *head, "injected secrets are reported");
     assert!(filled.starts_with(b"GET / HTTP/1.1\r\n"), "the first line has none");
     if !has_password(&head) {
         let undone = replaced(&filled, VALUE, placeholder(NAME).as_bytes());
@@ -60,7 +60,7 @@ fn host(name: &str) -> Host {
     name.parse().expect("a name")
 }
 
-/// A field with an encoded password is written anew, in which a placeholder may have been.
+/// A field with an encoded password is written again, in which a placeholder may have been.
 fn has_password(head: &[u8]) -> bool {
     head.windows(5).any(|window| window.eq_ignore_ascii_case(b"basic"))
 }

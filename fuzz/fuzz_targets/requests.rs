@@ -1,18 +1,18 @@
 //! The client's side of an HTTP/1 connection, in whatever slices; slices must not matter. What goes on is
-//! the beginning of what was said; where a head is changed on its way, it is one that would go on as it is.
+//! the beginning of what was input; where a head is changed on its way, it is one that would go on as it is.
 #![no_main]
 
 use burrow_fuzz::egress::http::{BadRequest, Head, Requests, agrees, is_request};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    let Some((slice, said)) = data.split_first() else { return };
-    let whole = passed(said.chunks(said.len().max(1)));
-    let pieces = passed(said.chunks(usize::from(*slice) + 1));
+    let Some((slice, input)) = data.split_first() else { return };
+    let whole = passed(input.chunks(input.len().max(1)));
+    let pieces = passed(input.chunks(usize::from(*slice) + 1));
     assert_eq!(whole.fine.is_ok(), pieces.fine.is_ok(), "the same bytes in other slices");
     assert_eq!(whole.out, pieces.out);
-    if !whole.is_only_one && !has_offer(said) {
-        assert!(said.starts_with(&whole.out), "nothing is added, and nothing changed");
+    if !whole.is_only_one && !has_offer(input) {
+        assert!(input.starts_with(&whole.out), "nothing is added, and nothing changed");
     }
     let again = passed([&whole.out[..]].into_iter());
     match again.fine {
@@ -21,8 +21,8 @@ fuzz_target!(|data: &[u8]| {
         Err(BadRequest::TooLong | BadRequest::Malformed("it has too many headers")) => {}
         Err(wrong) => panic!("what goes on may not go on: {wrong}"),
     }
-    let _ = (is_request(said), agrees(said));
-    if let Ok(head) = Head::parse(said) {
+    let _ = (is_request(input), agrees(input));
+    if let Ok(head) = Head::parse(input) {
         let _ = head.absolute();
         let sent = head.for_server("a.org", "/");
         match Head::parse(&sent) {
@@ -55,6 +55,6 @@ fn passed<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Passed {
 }
 
 /// Whether one may offer the second version, which is taken out of it.
-fn has_offer(said: &[u8]) -> bool {
-    said.windows(3).any(|window| window.eq_ignore_ascii_case(b"h2c"))
+fn has_offer(bytes: &[u8]) -> bool {
+    bytes.windows(3).any(|window| window.eq_ignore_ascii_case(b"h2c"))
 }

@@ -58,7 +58,7 @@ fn spell(data: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The links that an agent sees, and what each has said; what is before the first comes first.
+/// The links that an agent sees, and the bytes of each; what is before the first comes first.
 fn taken<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Vec<(Option<LinkNumber>, Vec<u8>)> {
     let mut intake = Intake::default();
     let mut links = vec![(None, Vec::new())];

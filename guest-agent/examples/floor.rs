@@ -1,5 +1,5 @@
-//! The floor under the figures: a small static program that does the bare minimum of what the
-//! agent does, asked over its stdin, a Unix socket.
+//! The floor for the benchmarks: a small static program that does the bare minimum of the agent's
+//! work, over its stdin, a Unix socket.
 //!
 //! `r` runs `/bin/true` and answers when it has ended. `p` answers at once. `c` runs a program that
 //! writes [`COPY_BYTES`] and copies its output from the pipe to the socket.

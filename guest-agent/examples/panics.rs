@@ -1,6 +1,6 @@
-//! Panics in every way that matters to the agent, with the agent's build flags and the functions
-//! that it has in the place of the unwinder's, and prints `survived` if each panic ends where it is
-//! caught and drops what it passes.
+//! Panics in every way that matters to the agent, with the agent's build flags and its replacements
+//! for the unwinder's functions, and prints `survived` if each panic ends where it is caught and
+//! drops what it passes.
 //!
 //! `just build` builds it beside the agent, and the test `agent_panics` runs it. It stands for the
 //! promise that a fault in one task does not end PID 1.
@@ -25,7 +25,7 @@ fn main() {
     a_panic_prints_its_message();
     panic::set_hook(Box::new(|_| {}));
     the_payload_arrives();
-    what_is_passed_is_dropped_from_the_innermost_outwards();
+    passed_values_are_dropped_from_the_innermost_outwards();
     registers_of_the_catching_frame_are_as_they_were();
     arguments_on_the_stack_are_taken_off();
     a_panic_while_another_unwinds_is_caught_where_it_may_be();
@@ -34,7 +34,7 @@ fn main() {
     println!("survived");
 }
 
-/// With the standard library's own hook, which also prints a backtrace if the environment asks for one.
+/// With the standard library's own hook, which also prints a backtrace if the environment requests one.
 fn a_panic_prints_its_message() {
     assert!(catch_unwind(|| panic!("the first one")).is_err());
 }
@@ -66,7 +66,7 @@ fn descend(depth: u64) -> u64 {
     below + noted.0
 }
 
-fn what_is_passed_is_dropped_from_the_innermost_outwards() {
+fn passed_values_are_dropped_from_the_innermost_outwards() {
     for _ in 0..3 {
         assert!(catch_unwind(|| descend(black_box(DEPTH))).is_err());
         let dropped = DROPPED.take();
@@ -87,7 +87,7 @@ fn registers_of_the_catching_frame_are_as_they_were() {
     }
 }
 
-/// Uses all registers that it must restore, and panics in a frame of its own.
+/// Uses all registers that it must restore, and panics in its own frame.
 #[inline(never)]
 fn busy(a: u64, b: u64, c: u64) -> u64 {
     let (d, e, f) = (black_box(a + b), black_box(b + c), black_box(a + c));
@@ -96,7 +96,7 @@ fn busy(a: u64, b: u64, c: u64) -> u64 {
 }
 
 #[inline(never)]
-#[expect(clippy::too_many_arguments, reason = "they are to be on the stack")]
+#[expect(clippy::too_many_arguments, reason = "they must be on the stack")]
 fn many(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, g: u64, h: u64, i: u64, j: u64) -> u64 {
     let _noted = Noted(j);
     assert!(black_box(a | b | c | d | e | f | g | h | i) == 0, "never zero");

@@ -107,8 +107,8 @@ fn check(agent: &Agent, ask: &Adopt) -> Result<(), Fault> {
     }
 }
 
-/// Makes 16 random bytes that no clone of this machine has. The kernel's generator may have the same
-/// state in a clone, so its bytes are combined with those that the host has given to this one alone.
+/// Makes 16 random bytes that no clone of this machine has. The kernel's generator may have the same state in
+/// a clone, so its bytes are combined with those that the host has given to this machine only.
 fn draw(given: &[u8]) -> io::Result<[u8; 16]> {
     let mut drawn = [0; 16];
     entropy::fill(&mut drawn)?;

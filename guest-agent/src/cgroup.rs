@@ -2,38 +2,47 @@
 //! processes, kills them at once, limits them and accounts for them.
 //!
 //! `ground` hands them out and `metrics` reads their files. The next group is made ahead, so that no start
-//! waits for it. Without a usable hierarchy the agent works without groups, and reports why.
+//! waits for it. If no controller has counters that cannot be reset, and nobody else can change a group, an
+//! empty group is reused. Without a usable hierarchy the agent works without groups, and reports why.
 //!
 //! Everything goes through descriptors of the group's directory, never through a path: in a sandbox
 //! the agent alone has a writable view of the hierarchy, opened before the sandbox was closed.
 
 mod account;
 mod directory;
+mod older;
 
+use std::cell::Cell;
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use nix::unistd::Pid;
 
 use crate::sys::mountinfo;
 use account::field;
-pub use account::{Account, parse_pressure};
+pub use account::{Account, AccountFiles, parse_pressure};
 pub use directory::Directory;
+pub use older::OlderMemory;
 
 #[cfg(test)]
 mod tests;
 
-/// The leaf that the agent itself lives in: a group whose children have controllers may hold no
-/// process of its own.
+/// The leaf that contains the agent itself: a group whose children have controllers may not contain
+/// a process.
 pub const AGENT_LEAF: &str = "agent";
 
 /// The controllers that sessions are limited and measured by.
 const CONTROLLERS_WANTED: [&str; 4] = ["cpu", "memory", "io", "pids"];
 
-/// Groups that wait for their last process to be gone before they can be removed. More are given
-/// up: they hold no process, or one that cannot be killed.
+/// Groups that wait for their last process to end before they can be removed. Beyond this, groups
+/// are abandoned: they contain no process, or one that cannot be killed.
 const RETIRED_MAX: usize = 1024;
+
+/// Empty groups that are kept for reuse: about as many as programs that end together.
+const SPARES_MAX: usize = 16;
 
 /// Whether sessions have groups.
 pub enum CgroupSupport {
@@ -59,16 +68,19 @@ fn failed(step: &'static str) -> impl Fn(io::Error) -> CgroupError {
 /// The groups of this agent.
 pub struct Groups {
     root: Directory,
-    /// The root was made for this agent, and nobody else lives in it.
+    /// The root was made for this agent, and nobody else uses it.
     is_ours: bool,
     controllers: Vec<String>,
     /// Distinguishes the groups of this agent; a name is never used twice.
     next: u64,
-    spare: Option<SessionGroup>,
+    /// Empty groups for the next starts.
+    spares: Vec<SessionGroup>,
     retired: Vec<SessionGroup>,
+    /// The memory group of the sandbox in version 1.
+    older: Option<OlderMemory>,
 }
 
-/// What a session may use. A limit without its controller fails the start.
+/// The limits of a session. A limit without its controller fails the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupLimits {
     pub memory_bytes: Option<u64>,
@@ -78,20 +90,20 @@ pub struct GroupLimits {
 }
 
 impl From<protocol::requests::GroupLimits> for GroupLimits {
-    fn from(asked: protocol::requests::GroupLimits) -> Self {
+    fn from(limits: protocol::requests::GroupLimits) -> Self {
         let narrow = |count: u64| count.min(u64::from(u32::MAX)) as u32;
         Self {
-            memory_bytes: asked.memory_bytes,
-            pids: asked.processes.map(narrow),
-            cpu_millis: asked.cpu_millis.map(narrow),
+            memory_bytes: limits.memory_bytes,
+            pids: limits.processes.map(narrow),
+            cpu_millis: limits.cpu_millis.map(narrow),
         }
     }
 }
 
 impl CgroupSupport {
     /// Finds the hierarchy and moves the agent into a leaf of it; or takes the directory that `boot`
-    /// has made, in whose leaf the agent is already.
-    pub fn discover(made: Option<Directory>) -> Self {
+    /// has made, in whose leaf the agent is already. `older` holds the sandbox's memory, if version 1 does.
+    pub fn discover(made: Option<Directory>, older: Option<OlderMemory>) -> Self {
         let groups = match made {
             Some(root) => Groups::below(root, true),
             None => own_directory().and_then(|path| {
@@ -102,7 +114,10 @@ impl CgroupSupport {
             }),
         };
         match groups {
-            Ok(groups) => Self::Available(groups),
+            Ok(mut groups) => {
+                groups.older = older;
+                Self::Available(groups)
+            }
             Err(error) => Self::Unavailable { reason: error.to_string() },
         }
     }
@@ -115,7 +130,7 @@ pub fn own_directory() -> Result<PathBuf, CgroupError> {
     own_path(&mounts, &String::from_utf8_lossy(&read("/proc/self/cgroup")?))
 }
 
-/// Where this process's group is to be seen, whether the hierarchy is the only one or stands beside
+/// Where this process's group is visible, whether the hierarchy is the only one or stands beside
 /// version 1.
 fn own_path(mounts: &[mountinfo::Mount], memberships: &str) -> Result<PathBuf, CgroupError> {
     // The one line of version 2 is `0::/path`.
@@ -127,6 +142,26 @@ fn own_path(mounts: &[mountinfo::Mount], memberships: &str) -> Result<PathBuf, C
         .filter(|mount| !mount.read_only)
         .find_map(|mount| Some(mount.point.join(own.strip_prefix(&mount.root).ok()?)))
         .ok_or(CgroupError::OutOfSight(first))
+}
+
+/// Where this process's group for a controller of version 1 is visible.
+fn own_version_1(
+    mounts: &[mountinfo::Mount],
+    memberships: &str,
+    controller: &str,
+) -> Option<PathBuf> {
+    // A line is `4:memory:/path`; some controllers share a hierarchy.
+    let own = memberships.lines().find_map(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let is_its = fields.next()?.split(',').any(|name| name == controller);
+        fields.next().filter(|_| is_its)
+    })?;
+    // Only the hierarchy of the controller has the group, whatever the name of its mount.
+    mounts
+        .iter()
+        .filter(|mount| mount.kind == "cgroup")
+        .filter_map(|mount| Some(mount.point.join(Path::new(own).strip_prefix(&mount.root).ok()?)))
+        .find(|group| group.join(format!("{controller}.limit_in_bytes")).exists())
 }
 
 /// A group whose children have controllers may hold no process, unless it is the hierarchy's top.
@@ -147,9 +182,17 @@ impl Groups {
     /// Hands the controllers down, and makes the first spare, which proves that groups can be made.
     fn below(root: Directory, is_ours: bool) -> Result<Self, CgroupError> {
         let controllers = hand_down(&root);
-        let mut groups =
-            Self { root, is_ours, controllers, next: 0, spare: None, retired: Vec::new() };
-        groups.spare = Some(groups.create()?);
+        let mut groups = Self {
+            root,
+            is_ours,
+            controllers,
+            next: 0,
+            spares: Vec::new(),
+            retired: Vec::new(),
+            older: None,
+        };
+        let first = groups.create()?;
+        groups.spares.push(first);
         Ok(groups)
     }
 
@@ -158,15 +201,29 @@ impl Groups {
         &self.controllers
     }
 
-    /// What the kernel accounts to the agent and all of its sessions together. A group that others
-    /// have made may be theirs too, or even the whole machine's, and says nothing of the agent.
-    pub fn account(&self) -> Account {
-        if self.is_ours { Account::read(&self.root) } else { Account::default() }
+    /// The kernel's accounting for the agent and all of its sessions together. A group that others have made
+    /// may contain other processes, or even the whole machine, and then says nothing about the agent.
+    pub fn account_files(&self) -> Option<AccountFiles> {
+        self.is_ours.then(|| AccountFiles::open(&self.root))
+    }
+
+    /// The memory limit of the whole sandbox, if it is less than the machine's memory.
+    pub fn memory_limit(&self) -> Option<u64> {
+        let newer = self.is_ours.then(|| self.root.read("memory.max").ok()).flatten();
+        // `max` is no number.
+        let newer = newer.and_then(|text| text.trim().parse().ok());
+        newer.or_else(|| self.older.as_ref()?.limit_bytes())
+    }
+
+    /// How many processes of the sandbox the kernel has killed because memory ran out, if that is only
+    /// counted for the sandbox and not for each group.
+    pub fn oom_kills(&self) -> Option<u64> {
+        self.older.as_ref()?.oom_kills()
     }
 
     /// A group for a new session: the spare if there is one.
     pub fn take(&mut self, limits: &GroupLimits) -> Result<SessionGroup, CgroupError> {
-        let group = match self.spare.take() {
+        let group = match self.spares.pop() {
             Some(group) => group,
             None => self.create()?,
         };
@@ -181,22 +238,26 @@ impl Groups {
 
     /// Makes the next spare. Called while no start waits.
     pub fn refill(&mut self) {
-        if self.spare.is_none() {
+        if self.spares.is_empty() {
             // A failure shows at the next `take`, which can report it.
-            self.spare = self.create().ok();
+            let spare = self.create().ok();
+            self.spares.extend(spare);
         }
     }
 
-    /// Removes a group, now or, while a process of it still lives or dies, in a later [`sweep`].
+    /// Keeps a group for the next start or removes it, now or, while a process of it still lives or dies,
+    /// in a later [`sweep`].
     ///
     /// [`sweep`]: Self::sweep
-    pub fn retire(&mut self, group: SessionGroup) {
-        if self.root.remove(&group.name).is_err() && self.retired.len() < RETIRED_MAX {
+    pub fn retire(&mut self, mut group: SessionGroup) {
+        if self.spares.len() < SPARES_MAX && group.renew() {
+            self.spares.push(group);
+        } else if self.root.remove(&group.name).is_err() && self.retired.len() < RETIRED_MAX {
             self.retired.push(group);
         }
     }
 
-    /// Tries again to remove what could not be removed, and says how many are left.
+    /// Retries failed removals, and returns how many are left.
     pub fn sweep(&mut self) -> usize {
         let root = &self.root;
         self.retired.retain(|group| root.remove(&group.name).is_err());
@@ -229,7 +290,7 @@ impl Groups {
         self.own().is_ok_and(|names| names.iter().all(stands))
     }
 
-    /// The names of this agent's groups, which nobody else removes while they are gone through.
+    /// The names of this agent's groups, which nobody else removes meanwhile.
     fn own(&self) -> io::Result<Vec<String>> {
         let prefix = own_prefix();
         let mut names = self.root.children()?;
@@ -248,7 +309,19 @@ impl Groups {
                         .root
                         .open_below(&name)
                         .map_err(failed("opening a session's control group"))?;
-                    return Ok(SessionGroup { name, directory });
+                    let kind = match (self.controllers.as_slice(), self.is_ours) {
+                        ([], true) => GroupKind::Renewable,
+                        ([], false) => GroupKind::Bare,
+                        _ => GroupKind::Controlled,
+                    };
+                    return Ok(SessionGroup {
+                        name,
+                        directory: Arc::new(directory),
+                        kind,
+                        cpu_us_before: 0,
+                        files: None,
+                        was_killed: Cell::new(false),
+                    });
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(failed("making a session's control group")(error)),
@@ -258,14 +331,43 @@ impl Groups {
     }
 }
 
-/// How the names of this agent's groups begin: in the same directory may be those of others.
+/// The prefix of this agent's groups: the same directory may contain those of others.
 fn own_prefix() -> String {
     format!("session-{}-", std::process::id())
 }
 
-/// Gives the groups below `directory` the controllers that there are, and names those that it could.
-/// One that version 1, or a stranger's process beside us, keeps from us is one that we do without.
+/// All of a short file that stays open. A longer one comes in parts, which the kernel puts together.
+pub fn read_again(file: &File) -> io::Result<String> {
+    let mut text = vec![0; SHORT_FILE_BYTES];
+    let mut filled = 0;
+    loop {
+        let count = file.read_at(&mut text[filled..], filled as u64)?;
+        filled += count;
+        // The kernel hands out a long file in parts of a page or more. What is shorter is all.
+        if count == 0 || !(SHORT_FILE_BYTES..FILE_BYTES_MAX).contains(&filled) {
+            text.truncate(filled);
+            return String::from_utf8(text).map_err(io::Error::other);
+        }
+        text.resize(filled + FILE_PART_BYTES, 0);
+    }
+}
+
+/// Room for any file of a group but a long list.
+const SHORT_FILE_BYTES: usize = 512;
+/// How much of that is read at once.
+const FILE_PART_BYTES: usize = 16 * 1024;
+/// The longest that is read; `cgroup.procs` of a fork bomb is the longest.
+const FILE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Enables the available controllers for groups below `directory`, and returns the enabled ones. A controller
+/// that version 1 has, or that another process beside us blocks, is not used. With such a process the kernel
+/// would enable some, and then no group below could contain processes at all.
 pub fn hand_down(directory: &Directory) -> Vec<String> {
+    let at_top = !directory.has("cgroup.type");
+    let is_empty = || directory.read("cgroup.procs").is_ok_and(|processes| processes.is_empty());
+    if !at_top && !is_empty() {
+        return Vec::new();
+    }
     let offered = directory.read("cgroup.controllers").unwrap_or_default();
     CONTROLLERS_WANTED
         .into_iter()
@@ -277,7 +379,7 @@ pub fn hand_down(directory: &Directory) -> Vec<String> {
 
 impl Drop for Groups {
     fn drop(&mut self) {
-        if let Some(spare) = self.spare.take() {
+        for spare in self.spares.drain(..) {
             self.root.remove(&spare.name).ok();
         }
         self.sweep();
@@ -288,7 +390,34 @@ impl Drop for Groups {
 #[derive(Debug)]
 pub struct SessionGroup {
     name: String,
-    directory: Directory,
+    directory: Arc<Directory>,
+    kind: GroupKind,
+    /// The CPU time of its earlier users.
+    cpu_us_before: u64,
+    /// What is read for each of its users.
+    files: Option<KeptFiles>,
+    /// All its processes were killed at once. Linux 6.12 and later also kill processes that are born in such
+    /// a group later, so it is not reused.
+    was_killed: Cell<bool>,
+}
+
+/// Files of a group that stay open while it is used again and again.
+#[derive(Debug)]
+struct KeptFiles {
+    events: File,
+    processes: File,
+    cpu: File,
+}
+
+/// The files of a group's directory, which never change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum GroupKind {
+    /// It has controllers, whose counts the kernel does not set back.
+    Controlled,
+    /// It has none, and somebody else may make groups below it.
+    Bare,
+    /// It has none, and the agent alone can write to it.
+    Renewable,
 }
 
 impl SessionGroup {
@@ -296,20 +425,25 @@ impl SessionGroup {
         &self.name
     }
 
-    pub fn directory(&self) -> BorrowedFd<'_> {
-        self.directory.as_fd()
+    /// Its directory, for a start that may outlast the group's use here.
+    pub fn directory(&self) -> Arc<Directory> {
+        self.directory.clone()
     }
 
     /// Ends every process of the group and of groups below it, those that are being forked too.
     pub fn kill(&self) -> io::Result<()> {
+        self.was_killed.set(true);
         self.directory.write("cgroup.kill", "1")
     }
 
-    /// Its processes. Groups that a program has made below it are reached by [`kill`] alone.
+    /// Its processes. Only [`kill`] reaches groups that a program has made below it.
     ///
     /// [`kill`]: Self::kill
     pub fn pids(&self) -> io::Result<Vec<Pid>> {
-        let text = self.directory.read("cgroup.procs")?;
+        let text = match &self.files {
+            Some(files) => read_again(&files.processes)?,
+            None => self.directory.read("cgroup.procs")?,
+        };
         // A zero is a process of a namespace that we do not see.
         let pids = text.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid > 0);
         Ok(pids.map(Pid::from_raw).collect())
@@ -317,25 +451,56 @@ impl SessionGroup {
 
     /// Whether a process lives in it or below it. What cannot be read counts as alive.
     pub fn is_populated(&self) -> bool {
-        self.directory
-            .read("cgroup.events")
-            .map_or(true, |text| field(&text, "populated") != Some(0))
+        let text = match &self.files {
+            Some(files) => read_again(&files.events),
+            None => self.directory.read("cgroup.events"),
+        };
+        text.map_or(true, |text| field(&text, "populated") != Some(0))
     }
 
     /// How many of its processes the kernel has killed because memory ran out; `None` without the memory
     /// controller.
     pub fn oom_kills(&self) -> Option<u64> {
-        field(&self.read("memory.events").ok()?, "oom_kill")
+        field(&self.of_controllers("memory.events")?, "oom_kill")
     }
 
-    /// The most memory that it has had at once.
+    /// The peak of its memory.
     pub fn memory_bytes_peak(&self) -> Option<u64> {
-        self.read("memory.peak").ok()?.trim().parse().ok()
+        self.of_controllers("memory.peak")?.trim().parse().ok()
     }
 
-    /// What the kernel accounts to it.
+    /// A file that only a controller makes.
+    fn of_controllers(&self, file: &str) -> Option<String> {
+        if self.kind == GroupKind::Controlled { self.read(file).ok() } else { None }
+    }
+
+    /// Makes it as good as new for another user, if that can be.
+    fn renew(&mut self) -> bool {
+        if self.kind != GroupKind::Renewable || self.was_killed.get() {
+            return false;
+        }
+        if self.files.is_none() {
+            self.files = self.open_files().ok();
+        }
+        let Some(files) = self.files.as_ref().filter(|_| !self.is_populated()) else {
+            return false;
+        };
+        let used = read_again(&files.cpu).ok().and_then(|text| field(&text, "usage_usec"));
+        self.cpu_us_before = used.unwrap_or(0);
+        used.is_some()
+    }
+
+    fn open_files(&self) -> io::Result<KeptFiles> {
+        let open = |name| self.directory.open_to_read(name);
+        let (events, processes) = (open("cgroup.events")?, open("cgroup.procs")?);
+        Ok(KeptFiles { events, processes, cpu: open("cpu.stat")? })
+    }
+
+    /// The kernel's accounting for it.
     pub fn account(&self) -> Account {
-        Account::read(&self.directory)
+        let mut account = AccountFiles::open(&self.directory).read();
+        account.cpu_us = account.cpu_us.map(|us| us.saturating_sub(self.cpu_us_before));
+        account
     }
 
     /// One of the group's files, such as `cpu.stat` or `memory.pressure`.

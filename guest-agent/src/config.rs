@@ -22,15 +22,21 @@ Usage:
                                     or for debugging; try `host-bridge attach --uds PATH`.
   guest-agent serve --vsock PORT    Serve the host of the virtual machine that this runs in, beside
                                     an init of its own.
+  guest-agent map-owners            Map the owners of files in a mount, descriptor 0, as the user
+                                    namespace does that is descriptor 1. The bridge calls it.
+  guest-agent mount-layer           Mount the ext4 file system in the file that is descriptor 0, and
+                                    send the mount over the socket that is descriptor 1. So does it.
   guest-agent --help | --version
 ";
 
-/// What the command line asks for.
+/// The settings of the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Invocation {
     Launch,
     Init,
     Serve { listen: Listen },
+    MapOwners,
+    MountLayer,
     Help,
     Version,
 }
@@ -84,6 +90,8 @@ pub fn parse_arguments(
             };
             Invocation::Serve { listen }
         }
+        Some("map-owners") => Invocation::MapOwners,
+        Some("mount-layer") => Invocation::MountLayer,
         Some("--help" | "-h" | "help") => Invocation::Help,
         Some("--version" | "-V") => Invocation::Version,
         _ => return Err(UsageError::Unknown(verb)),
@@ -103,9 +111,9 @@ pub struct Config {
     /// Whether the agent is the init of a whole machine, whose clock and kernel belong to the sandbox
     /// alone.
     pub machine: bool,
-    /// The environment of every program, below the variables of its own start.
+    /// The base environment of every program; each start adds its own variables.
     pub env: Vec<(String, String)>,
-    /// Whether what is written at `/` is kept in memory.
+    /// Whether files that are written at `/` are in memory.
     pub scratch_in_memory: bool,
     /// The steps of the boot.
     pub boot: Vec<BootStep>,
@@ -126,6 +134,8 @@ mod tests {
 
     #[test]
     fn every_invocation_is_understood() {
+        assert_eq!(parse(&["map-owners"]), Ok(Invocation::MapOwners));
+        assert_eq!(parse(&["mount-layer"]), Ok(Invocation::MountLayer));
         assert_eq!(parse(&["launch"]), Ok(Invocation::Launch));
         assert_eq!(parse(&["init"]), Ok(Invocation::Init));
         let named = ["/init", "splash"].map(OsString::from);
@@ -139,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn invalid_arguments_are_named() {
         assert_eq!(parse(&[]), Err(UsageError::Nothing));
         assert_eq!(parse(&["lunch"]), Err(UsageError::Unknown("lunch".into())));
         assert_eq!(parse(&["serve"]), Err(UsageError::NoSocket));

@@ -118,8 +118,8 @@ fn answer_host(
     })
 }
 
-/// Dials the host whenever nobody has a link, so that after a restore, or under a new bridge, the host
-/// need not find the agent.
+/// Dials the host whenever nobody has a link, so that after a restore, or under a new bridge, the host need
+/// not find the agent.
 async fn dial_host(agent: Rc<Agent>, port: u32) {
     let mut pause = DIAL_PAUSE_MIN;
     loop {

@@ -2,19 +2,18 @@
 //!
 //! `router` calls the handlers, with the stream opened where there is one. Whatever may block in
 //! the file system runs on a bounded pool of threads ([`work`]), and no thread ever waits for a
-//! client. Paths are the sandbox's own and reach all of it: a client may do here what the agent
-//! may. What never happens is that *content* chooses a path: an archive lands beneath its
-//! directory, a removal stays within its tree.
+//! client. Paths are the sandbox's own and reach all of it but the kernel's own file systems
+//! ([`lookup`](crate::lookup)). What never happens is that *content* chooses a path: an archive lands
+//! beneath its directory, a removal stays within its tree.
 //!
 //! ```text
 //! handlers   read · write · info · list · directory · relocate · remove · archive · unpack · watch
 //!               └──────┴────────────────────┬──────────────────────┴─────────┴────────┘
-//! parts        work  path  refusal  attributes  staged  names  beneath  hard_links  watcher
+//! parts        work  path  refusal  attributes  staged  sparse  names  hard_links  watcher
 //! ```
 
 mod archive;
 mod attributes;
-mod beneath;
 mod directory;
 mod hard_links;
 mod info;
@@ -26,6 +25,7 @@ mod read;
 mod refusal;
 mod relocate;
 mod remove;
+mod sparse;
 mod staged;
 mod unpack;
 mod watch;

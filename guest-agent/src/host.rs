@@ -45,7 +45,7 @@ pub fn read_boot_frame(host: BorrowedFd<'_>) -> Result<BootConfig, BootFrameErro
     Ok(config)
 }
 
-/// The same from a file that is not a socket.
+/// Reads it from a file that is not a socket.
 pub fn read_frame(host: BorrowedFd<'_>) -> Result<BootConfig, BootFrameError> {
     let mut frame = vec![0; 4];
     read_exact(host, &mut frame)?;
@@ -60,7 +60,7 @@ pub fn read_frame(host: BorrowedFd<'_>) -> Result<BootConfig, BootFrameError> {
     }
 }
 
-/// The boot frame with which these bytes begin, once all of it is there, and its length.
+/// The boot frame at the beginning of these bytes, once it is complete, and its length.
 fn parse_boot_frame(bytes: &[u8]) -> Result<Option<(BootConfig, usize)>, BootFrameError> {
     match frame::parse_frame(bytes)? {
         Some((frame, length)) if frame.kind == Kind::Boot => {

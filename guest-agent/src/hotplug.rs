@@ -1,8 +1,8 @@
 //! Processors, memory and disk space that are added to a machine while it runs.
 //!
-//! `run` starts [`watch`] in a machine. The kernel reports each change: the agent switches processors on
-//! and grows the file system of the writable layer with its disk. The kernel switches memory on by
-//! itself, once it was told to. Whoever reports the amount reads it again.
+//! `run` starts [`watch`] in a machine. The kernel reports each change: the agent switches processors on and
+//! grows the file system of the writable layer with its disk. The kernel switches memory on by itself, once
+//! it is configured to. Code that reports the amount reads it again.
 
 use std::fs::{self, File};
 use std::os::fd::AsFd;
@@ -23,10 +23,10 @@ use crate::task;
 /// The longest event that is read.
 const EVENT_BYTES_MAX: usize = 2048;
 
-/// The file that tells the kernel to use new memory at once.
+/// The file that makes the kernel use new memory at once.
 const MEMORY_POLICY: &str = "/sys/devices/system/memory/auto_online_blocks";
 
-/// Where the file system of the writable layer is mounted: as the root, or at a directory of its own.
+/// Where the file system of the writable layer is mounted: as the root, or at a separate directory.
 const WRITTEN: [&str; 2] = ["/", "/dev/shm"];
 
 /// The unit in which the kernel reports a disk's size.
@@ -97,13 +97,13 @@ impl Disk {
         let device = directory.metadata().ok()?.dev();
         let size = format!("/sys/dev/block/{}:{}/size", major(device), minor(device));
         let size = PathBuf::from(size);
-        // A file system without a disk has a device number too.
+        // A file system without a disk has a device number, too.
         size.exists().then_some(Self { directory, size })
     }
 
     fn grow(&self) {
-        let told = fs::read_to_string(&self.size).ok();
-        let Some(sectors) = told.and_then(|told| told.trim().parse::<u64>().ok()) else { return };
+        let size = fs::read_to_string(&self.size).ok();
+        let Some(sectors) = size.and_then(|size| size.trim().parse::<u64>().ok()) else { return };
         let Ok(found) = fstatvfs(&self.directory) else { return };
         let blocks = sectors.saturating_mul(SECTOR_BYTES) / found.block_size().max(1);
         // Fails for a disk that has shrunk or a file system that cannot grow; both stay as they are.

@@ -15,6 +15,7 @@ mod ground;
 mod host;
 mod hotplug;
 mod limits;
+mod lookup;
 mod metrics;
 mod peer;
 mod pid1;
@@ -40,6 +41,7 @@ use protocol::hello::BootStep;
 
 use crate::boot::Outcome;
 use crate::boot::launch::{self, Booted, Role};
+use crate::boot::layer;
 use crate::boot::machine::{self, Machine};
 use crate::cgroup::CgroupSupport;
 use crate::config::line::Halt;
@@ -47,8 +49,8 @@ use crate::config::{Config, Invocation, Listen};
 use crate::doors::Doors;
 use crate::pid1::{hand_over, power, signals};
 use crate::run::End;
-use crate::sys::clock;
 use crate::sys::descriptor::Standard;
+use crate::sys::{clock, mount, prctl};
 
 /// The command line is not valid.
 const EXIT_USAGE: u8 = 2;
@@ -59,6 +61,12 @@ fn main() -> ExitCode {
         Ok(Invocation::Launch) => launch_sandbox(began_us),
         Ok(Invocation::Init) => run_machine(began_us),
         Ok(Invocation::Serve { listen }) => serve(&listen, began_us),
+        Ok(Invocation::MapOwners) => {
+            ended(mount::map_owners(io::stdin().as_fd(), io::stdout().as_fd(), 0))
+        }
+        Ok(Invocation::MountLayer) => {
+            ended(layer::mount_and_send(io::stdin().as_fd(), io::stdout().as_fd()))
+        }
         Ok(Invocation::Help) => print(io::stdout(), config::HELP, 0),
         Ok(Invocation::Version) => {
             print(io::stdout(), concat!("guest-agent ", env!("CARGO_PKG_VERSION"), "\n"), 0)
@@ -81,6 +89,7 @@ fn is_first() -> bool {
 
 /// Becomes the sandbox that the host's boot frame describes.
 fn launch_sandbox(began_us: u64) -> ExitCode {
+    prctl::set_name(c"guest-agent");
     let stdin = io::stdin();
     let host = stdin.as_fd();
     let config = match host::read_boot_frame(host) {
@@ -104,9 +113,9 @@ fn launch_sandbox(began_us: u64) -> ExitCode {
         Ok(link) => link,
         Err(error) => return refuse(&format!("descriptor 0 cannot be used: {error}")),
     };
-    // `boot::root` has made the scratch file system, which is a tmpfs.
-    let settings = settings(&mut booted, began_us, listener.is_none(), true);
-    let groups = CgroupSupport::discover(booted.cgroup_root);
+    let scratch_in_memory = booted.config.scratch_mount.is_empty();
+    let settings = settings(&mut booted, began_us, listener.is_none(), scratch_in_memory);
+    let groups = CgroupSupport::discover(booted.cgroup_root, booted.older_memory);
     exit_of(live(settings, groups, Doors { link: Some(link), listener, ..Doors::default() }))
 }
 
@@ -149,7 +158,7 @@ fn run_machine(began_us: u64) -> ExitCode {
     // Ctrl-Alt-Del then sends a signal, which asks for an orderly end.
     nix::sys::reboot::set_cad_enabled(false).ok();
     let mut off = PowerOff::default();
-    // An uncaught panic has been printed on the console. The disks must be in order all the same.
+    // An uncaught panic has been printed on the console. The disks must still be consistent.
     let ended = catch_unwind(AssertUnwindSafe(|| boot_and_serve(began_us, &mut off)));
     if off.has_own_init {
         if matches!(ended, Ok(End::Dismissed)) {
@@ -183,7 +192,7 @@ fn boot_and_serve(began_us: u64, off: &mut PowerOff) -> End {
         }
     };
     if line.probe {
-        return End::UsageSnapshot;
+        return End::Stopped;
     }
     for word in &line.unknown {
         print(io::stderr(), &format!("guest-agent: unknown kernel parameter {word}\n"), 0);
@@ -202,7 +211,7 @@ fn boot_and_serve(began_us: u64, off: &mut PowerOff) -> End {
         machine: true,
         ..settings(&mut booted, began_us, ends_with_link, off.written.is_none())
     };
-    let groups = CgroupSupport::discover(booted.cgroup_root.take());
+    let groups = CgroupSupport::discover(booted.cgroup_root.take(), None);
     let doors = Doors {
         link,
         listener: None,
@@ -210,7 +219,7 @@ fn boot_and_serve(began_us: u64, off: &mut PowerOff) -> End {
         dial: (line.dial && serial.is_none()).then_some(line.port),
         serial,
     };
-    live(settings, groups, doors).unwrap_or(End::UsageSnapshot)
+    live(settings, groups, doors).unwrap_or(End::Stopped)
 }
 
 /// Reports why the machine cannot serve.
@@ -220,7 +229,7 @@ fn refuse_machine(message: &str, link: Option<OwnedFd>) -> End {
         host::say_boot_failed(link.as_fd(), message);
         host::await_end(link.as_fd());
     }
-    End::UsageSnapshot
+    End::Stopped
 }
 
 /// Serves as an ordinary process.
@@ -241,9 +250,9 @@ fn serve(listen: &Listen, began_us: u64) -> ExitCode {
         began_us,
         ends_with_link: false,
     };
-    let exit = exit_of(live(settings, CgroupSupport::discover(None), doors));
+    let exit = exit_of(live(settings, CgroupSupport::discover(None, None), doors));
     if let Listen::Unix(path) = listen {
-        // A socket that is left behind would suggest that somebody still listens.
+        // A remaining socket would suggest that somebody still listens.
         std::fs::remove_file(path).ok();
     }
     exit
@@ -258,6 +267,13 @@ fn live(settings: Config, groups: CgroupSupport, doors: Doors) -> Result<End, Ex
 
 fn exit_of(ended: Result<End, ExitCode>) -> ExitCode {
     ended.map_or_else(|code| code, |_| ExitCode::SUCCESS)
+}
+
+fn ended(result: io::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error.to_string()),
+    }
 }
 
 fn fail(message: &str) -> ExitCode {

@@ -69,8 +69,8 @@ pub async fn forward(
         }
         () = inlet.failed() => return Err(Fault::new(FaultCode::Gone, "the stream was closed")),
     };
-    // What is sent in one piece must not wait for the acknowledgement of the last. Where that cannot
-    // be had the connection is gone, as will show.
+    // A write must not wait for the acknowledgement of the previous one. If this fails the connection is
+    // gone, which the next call shows.
     connection.set_nodelay(true).ok();
     task::spawn(async move {
         let carried = tokio::select! {
@@ -118,8 +118,8 @@ async fn upload(connection: &TcpStream, inlet: &Inlet) -> Result<(), CarryError>
     let mut taken = 0;
     while let Some(bytes) = next(inlet).await? {
         if let Err(error) = write_all(connection, &bytes).await {
-            // The server is gone, but its last words may still be on their way to the client: the
-            // stream is not reset before the client has had time to take them and end it.
+            // The server is gone, but its last bytes may still be on their way to the client: the
+            // stream is not reset before the client has had time to read them and end it.
             let rest = drop_rest(inlet, taken + bytes.len() as u64);
             return timeout(LINGER, rest).await.unwrap_or(Err(CarryError::Connection(error)));
         }

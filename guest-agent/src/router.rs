@@ -33,11 +33,11 @@ pub fn handle(agent: &Rc<Agent>, peer: &Rc<Peer>, id: RequestId, request: Reques
         Request::Info {} => peer.answer(id, Ok(Reply::Info(agent.ground.info()))),
         Request::Start(ask) => {
             let by = Starter { client: peer.client };
-            peer.answer(id, agent.sessions.start(&ask, by).map(Reply::Started));
+            later(peer, id, agent.sessions.start(&ask, by));
         }
-        Request::Sessions { since } => {
-            let shared = agent.clone();
-            let list = async move { Ok(Reply::Sessions(shared.sessions.list(since).await)) };
+        Request::Sessions { since, lasting } => {
+            let sessions = agent.sessions.clone();
+            let list = async move { Ok(Reply::Sessions(sessions.list(since, lasting).await)) };
             later(peer, id, boxed(list));
         }
         Request::Wait { session } => match agent.sessions.get(&session) {
@@ -284,8 +284,14 @@ fn queue_run(
 ) {
     let stream = ask.stream;
     let answering = peer.clone();
-    let announce =
-        |reply| -> repl::Announcement { Box::new(move || answering.answer(id, Ok(reply))) };
+    let announce = |reply| -> repl::Announcement {
+        Box::new(move |opened| {
+            if opened.is_err() {
+                answering.forget(stream);
+            }
+            answering.answer(id, opened.map(|()| reply));
+        })
+    };
     let queued = agent
         .ground
         .check_running()

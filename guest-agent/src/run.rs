@@ -10,6 +10,7 @@ use protocol::limits::STOP_GRACE_GUEST;
 use tokio::task::LocalSet;
 
 use crate::agent::Agent;
+use crate::boot::privileges::PROGRAMS_MAY_HAVE;
 use crate::cgroup::CgroupSupport;
 use crate::config::Config;
 use crate::doors::Doors;
@@ -18,14 +19,15 @@ use crate::pid1::reaper::{Reaper, Remaining};
 use crate::pid1::shutdown::{self, Scope};
 use crate::pid1::signals::{Blocked, Notice, Signals};
 use crate::session::HOUSEKEEPING;
+use crate::sys::{capability, lookup};
 use crate::task;
 use crate::{hotplug, metrics};
 
-/// What has ended an agent.
+/// What ended an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// A request, a signal, or the loss of the only link.
-    UsageSnapshot,
+    Stopped,
     /// The process that is PID 1, which ends everything else too.
     Dismissed,
 }
@@ -37,17 +39,35 @@ pub fn run(
     doors: Doors,
     blocked: &Blocked,
 ) -> io::Result<End> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    // Before there is a program that could put something in its place.
+    lookup::proc();
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder
         .enable_io()
         .enable_time()
         .max_blocking_threads(FILE_THREADS_MAX)
-        .thread_keep_alive(FILE_THREAD_KEPT)
-        .build()?;
+        .thread_keep_alive(FILE_THREAD_KEPT);
+    if config.init && !config.machine {
+        lessen_file_threads(&mut builder);
+    }
+    let runtime = builder.build()?;
     let local = LocalSet::new();
     let result = local.block_on(&runtime, live(config, groups, doors, blocked));
     // A thread that hangs in a file system must not keep the agent from ending.
     runtime.shutdown_background();
     result
+}
+
+/// In a sandbox that shares the host's kernel, the threads that work on files for clients have only
+/// the capabilities of the sandbox's programs. The event loop's thread is not one of them and keeps
+/// its own.
+fn lessen_file_threads(builder: &mut tokio::runtime::Builder) {
+    builder.on_thread_start(|| {
+        if capability::act_with(PROGRAMS_MAY_HAVE).is_err() {
+            // Nothing of a client's may be done with the agent's rights, and no thread can refuse.
+            std::process::abort();
+        }
+    });
 }
 
 async fn live(
@@ -75,7 +95,7 @@ async fn live(
         () = agent.peers.none_linked(), if ends_with_link => Duration::ZERO,
     };
     stop(&agent, grace).await;
-    Ok(if dismissed.get() { End::Dismissed } else { End::UsageSnapshot })
+    Ok(if dismissed.get() { End::Dismissed } else { End::Stopped })
 }
 
 /// Ends every process (TERM, grace, KILL), sends the clients everything that they do not have yet, and
@@ -118,7 +138,7 @@ impl shutdown::Sessions for OwnSessions {
     }
 }
 
-/// `dismissed` is set when the process that is PID 1 has told the agent to end.
+/// `dismissed` is set when the process that is PID 1 has asked the agent to end.
 async fn handle_signals(agent: Rc<Agent>, mut signals: Signals, dismissed: Rc<Cell<bool>>) {
     // Without its signals the agent could neither reap nor stop, so it ends.
     while let Ok(notice) = signals.next().await {

@@ -22,7 +22,7 @@ fn spawn_boxed(work: Work<()>) {
     tokio::task::spawn_local(work);
 }
 
-/// What a blocking thread returns, of any type.
+/// The result of a blocking thread, of any type.
 type BlockingResult = Result<Box<dyn Any + Send>, Fault>;
 
 /// Runs `work` on a thread where it may block. It begins at once; the future returns its result.

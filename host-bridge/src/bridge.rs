@@ -1,4 +1,4 @@
-//! Sandboxes for programs that have the bridge as a library: in this process, without a daemon.
+//! Sandboxes for programs that use the bridge as a library: in this process, without a daemon.
 //!
 //! ```no_run
 //! use host_bridge::{Bridge, BridgeError, Paths, Spec};
@@ -15,9 +15,9 @@
 //! # }
 //! ```
 //!
-//! It only joins what the other parts have: paths and their locks, the registry, the typed client.
-//! Whatever it has no word for is asked of [`Inside::guest`] and [`Bridge::registry`]. Nothing in
-//! this crate uses it, and it decides nothing that those parts do not.
+//! It only combines other parts: paths and their locks, the registry, the typed client. For
+//! everything else, use [`Inside::guest`] and [`Bridge::registry`]. Nothing in this crate uses it,
+//! and it decides nothing that those parts do not.
 
 mod inside;
 
@@ -41,7 +41,7 @@ use sandbox::{
 pub enum BridgeError {
     #[error(transparent)]
     Paths(#[from] PathsError),
-    /// Another bridge, a daemon as a rule, has these directories.
+    /// Another bridge, usually a daemon, has these directories.
     #[error(transparent)]
     Lock(#[from] LockError),
     #[error(transparent)]
@@ -86,7 +86,7 @@ impl Bridge {
     pub fn find(&self, which: &SandboxRef) -> Result<Sandbox, BridgeError> {
         let guest = self.registry.guest(which)?;
         let workdir = self.registry.get(which)?.workdir;
-        let inside = Inside::kept(guest, workdir, self.registry.clone(), which.clone());
+        let inside = Inside::of_sandbox(guest, workdir, self.registry.clone(), which.clone());
         Ok(Sandbox { bridge: self.clone(), which: which.clone(), inside })
     }
 
@@ -102,7 +102,7 @@ impl Bridge {
         &self.registry
     }
 
-    /// Lets go of all sandboxes that run, for the next bridge to find, and says how many they are.
+    /// Releases all running sandboxes, for the next bridge to find, and returns their number.
     pub async fn leave(self) -> usize {
         self.registry.leave().await
     }
@@ -121,7 +121,7 @@ impl Sandbox {
         &self.which
     }
 
-    /// What is known of it.
+    /// The record of a sandbox.
     pub fn record(&self) -> Result<Record, BridgeError> {
         Ok(self.bridge.registry.get(&self.which)?)
     }

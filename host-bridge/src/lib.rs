@@ -10,6 +10,6 @@ mod bridge;
 
 pub use bridge::{Bridge, BridgeError, Inside, Once, Output, Sandbox, WHOLE_OUTPUT_BYTES_MAX};
 
-/// What a program names beside [`Bridge`].
+/// Types that a program needs beside [`Bridge`].
 pub use host::paths::Paths;
 pub use sandbox::Spec;

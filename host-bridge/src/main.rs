@@ -1,5 +1,7 @@
 //! The program `host-bridge`: the verbs of `cli`, over the parts that serve.
 
+mod memory;
+
 use std::future::Future;
 use std::process::ExitCode;
 
@@ -11,17 +13,35 @@ use host::paths::Paths;
 use sandbox::{EventSink, Preset};
 use settings::Settings;
 
+/// The agent, where it was built before this program.
+#[cfg(carries_agent)]
+const AGENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guest-agent"));
+
 fn main() -> ExitCode {
+    memory::keep_little();
+    #[cfg(carries_agent)]
+    host::agent::carry(AGENT);
     cli::main::<Parts>()
 }
 
 struct Parts;
 
 impl Servers for Parts {
-    async fn serve(paths: Paths, settings: Settings, events: EventSink) -> Result<Served> {
-        match serve(ServeOptions { paths, settings, events }).await {
+    async fn serve(
+        paths: Paths,
+        settings: Settings,
+        events: EventSink,
+        is_unattended: bool,
+    ) -> Result<Served> {
+        let served = tokio::select! {
+            served = serve(ServeOptions { paths, settings, events, is_unattended }) => served,
+            never = memory::give_back_when_grown() => match never {},
+        };
+        match served {
             Ok(()) => Ok(Served::Ended),
             Err(ServeError::Hurried) => Ok(Served::Hurried),
+            // Its own message is enough, and `cli` has it.
+            Err(ServeError::Lock(error)) => Err(error.into()),
             Err(error) => Err(error.into()),
         }
     }

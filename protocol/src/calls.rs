@@ -2,9 +2,8 @@
 //! however often the link is lost in between.
 //!
 //! The host keeps a request until its answer has arrived. The agent keeps an answer until the host
-//! says that it has arrived: in the next request (`done`), or when a new link begins
-//! (`unanswered`). A new link begins with each end saying what it has, and repeating what the
-//! other lacks:
+//! confirms it: in the next request (`done`), or when a new link begins (`unanswered`). At the
+//! beginning of a new link each end says what it has, and repeats what the other lacks:
 //!
 //! ```text
 //! host                              agent
@@ -33,7 +32,7 @@ pub struct TooManyRequests;
 pub struct Calls {
     next: u64,
     pending: SortedMap<RequestId, Pending>,
-    /// Answered requests that the agent has not been told of. At most as many as were pending,
+    /// Answered requests that the agent does not know about yet. At most as many as were pending,
     /// because each further request takes them along.
     done: Vec<RequestId>,
 }
@@ -48,7 +47,7 @@ struct Pending {
 
 impl Calls {
     /// Queues a request on `mux` and keeps it for a new link. `opens` is the stream that this end
-    /// has opened for it; `None` when it opens one only with the answer, which says where.
+    /// has opened for it; `None` if it opens one only with the answer, which has the offset.
     pub fn send(
         &mut self,
         request: Request,
@@ -66,7 +65,7 @@ impl Calls {
         Ok(id)
     }
 
-    /// Takes an answered request off the list; false when nobody asked.
+    /// Removes an answered request; false if nobody asked.
     pub fn answered(&mut self, id: RequestId) -> bool {
         let known = self.pending.remove(&id).is_some();
         if known {
@@ -75,7 +74,7 @@ impl Calls {
         known
     }
 
-    /// What a new link begins with: the requests that still want their answers.
+    /// The beginning of a new link: the requests that still need their answers.
     pub fn unanswered(&self) -> Vec<RequestId> {
         self.pending.keys().copied().collect()
     }
@@ -123,12 +122,12 @@ pub enum Admission {
 /// The agent's half: requests of one client that were taken on.
 #[derive(Debug, Default)]
 pub struct Answers {
-    taken: SortedMap<RequestId, Taken>,
+    taken: SortedMap<RequestId, AcceptedRequest>,
     kept_bytes: usize,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct AcceptedRequest {
     /// The encoded answer; `None` while the work is going on.
     answer: Option<Vec<u8>>,
     /// The stream that was opened for it.
@@ -144,7 +143,7 @@ impl Answers {
         match self.taken.get(&id) {
             None if self.taken.len() >= REQUESTS_PENDING_MAX => Admission::Refused,
             None => {
-                self.taken.insert(id, Taken::default());
+                self.taken.insert(id, AcceptedRequest::default());
                 Admission::New
             }
             Some(taken) => {
@@ -162,7 +161,7 @@ impl Answers {
         }
     }
 
-    /// A new link begins: only these requests still want their answers.
+    /// A new link begins: only these requests still need their answers.
     pub fn retain(&mut self, unanswered: &[RequestId]) {
         let wanted: SortedSet<_> = unanswered.iter().collect();
         let done: Vec<_> = self.taken.keys().filter(|id| !wanted.contains(id)).copied().collect();
@@ -171,7 +170,7 @@ impl Answers {
         }
     }
 
-    /// What the welcome says: the requests that need not be sent again.
+    /// For the welcome: the requests that need not be sent again.
     pub fn taken(&self) -> Vec<RequestId> {
         self.taken.keys().copied().collect()
     }
@@ -186,15 +185,15 @@ impl Answers {
         self.taken.values().filter_map(|taken| taken.opened).collect()
     }
 
-    /// Queues all answers again that the host does not have. Control frames go before data, so that
-    /// the host knows of a stream before it receives bytes of it.
+    /// Queues all answers again that the host does not have. Control frames precede data, so that
+    /// the host knows about a stream before it receives bytes of it.
     pub fn resend(&self, mux: &mut Mux) {
         for (id, taken) in self.taken.iter() {
             taken.repeat(*id, mux);
         }
     }
 
-    /// Queues an answer and keeps it until the host has it. False when the kept answers take more
+    /// Queues an answer and keeps it until the host has it. False if the kept answers take more
     /// than [`CONTROL_BYTES_MAX`]: the host does not acknowledge, and loses its link.
     #[must_use]
     pub fn answer(&mut self, id: RequestId, answer: &Answer, mux: &mut Mux) -> bool {
@@ -213,7 +212,7 @@ impl Answers {
     }
 }
 
-impl Taken {
+impl AcceptedRequest {
     fn repeat(&self, id: RequestId, mux: &mut Mux) {
         let Some(body) = &self.answer else { return };
         mux.control_encoded(Kind::Reply, id.0, body);

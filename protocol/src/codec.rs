@@ -1,8 +1,8 @@
 //! Bytes ↔ frames and bodies ↔ MessagePack.
 //!
-//! [`FrameBuffer`] holds what has arrived and not been taken yet; it never holds more than one
-//! frame and one read beyond it. Bodies are encoded with named fields (unknown ones are ignored
-//! when read) and decoded with a depth limit.
+//! [`FrameBuffer`] holds what has arrived and was not taken yet; it never holds more than one frame
+//! and one read beyond it. Bodies are encoded with named fields (unknown ones are ignored when
+//! read) and decoded with a depth limit.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use crate::limits::BODY_DEPTH_MAX;
 use crate::limits::FRAME_BYTES_MAX;
 use crate::msgpack::{self, Decode};
 
-/// Why a body is not what its kind promises. It costs the sender its link.
+/// Why a body is invalid for its kind. The sender loses its link.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the body of a {kind} frame is not valid: {reason}")]
 pub struct BodyError {
@@ -25,17 +25,20 @@ pub struct BodyError {
 
 /// Arrived bytes that are not yet frames.
 ///
-/// The owner reads into [`FrameBuffer::space`], tells how much with [`FrameBuffer::filled`], and
+/// The owner reads into [`FrameBuffer::space`], reports how much with [`FrameBuffer::filled`], and
 /// takes frames with [`FrameBuffer::take`] until there is none.
 #[derive(Debug, Default)]
 pub struct FrameBuffer {
     bytes: Vec<u8>,
-    /// What of `bytes` has arrived and not been taken.
+    /// The part of `bytes` that has arrived and was not taken.
     live: Range<usize>,
 }
 
-/// How much is asked of the kernel in one read: a full chunk and the frames around it.
+/// How much is read from the kernel at once: a full chunk and the frames around it.
 const READ_BYTES: usize = 128 * 1024;
+/// The same until more than that has arrived at once. An idle link has a heartbeat's answer to read now and
+/// then, and hundreds of links are idle.
+const READ_BYTES_FIRST: usize = 4 * 1024;
 
 impl FrameBuffer {
     pub fn new() -> Self {
@@ -44,10 +47,12 @@ impl FrameBuffer {
 
     /// Room for the next read, never empty.
     pub fn space(&mut self) -> &mut [u8] {
+        let was_filled = !self.bytes.is_empty() && self.live.end == self.bytes.len();
+        let is_large = was_filled || self.bytes.len() > READ_BYTES_FIRST;
         if self.live.is_empty() {
             self.live = 0..0;
         }
-        let wanted = self.missing().max(READ_BYTES);
+        let wanted = self.missing().max(if is_large { READ_BYTES } else { READ_BYTES_FIRST });
         if self.bytes.len() - self.live.end < wanted.min(READ_BYTES / 2) {
             self.bytes.copy_within(self.live.clone(), 0);
             self.live = 0..self.live.len();
@@ -92,13 +97,13 @@ impl FrameBuffer {
         self.live.is_empty()
     }
 
-    /// Forgets what has arrived, for a link that begins anew, and gives large memory back.
+    /// Drops what has arrived, for a new link, and frees large memory.
     pub fn clear(&mut self) {
         self.live = 0..0;
         self.bytes = Vec::new();
     }
 
-    /// How many bytes the frame at hand still lacks, as far as its header tells.
+    /// How many bytes the current frame still lacks, as far as its header tells.
     fn missing(&self) -> usize {
         let live = &self.bytes[self.live.clone()];
         match live.first_chunk::<4>() {
@@ -118,7 +123,7 @@ pub fn encode_message<T: Serialize>(kind: Kind, id: u64, body: &T, out: &mut Vec
     frame::finish_frame(start, out);
 }
 
-/// A body on its own, for owners that look at its size before they send it.
+/// A body on its own, for owners that check its size before they send it.
 pub fn encode_body<T: Serialize>(body: &T) -> Vec<u8> {
     let mut out = Vec::new();
     msgpack::encode(body, &mut out);

@@ -12,11 +12,11 @@ pub struct ExitRecord {
     /// Wall clock of the guest, milliseconds since 1970.
     pub started_at_ms: u64,
     pub ended_at_ms: u64,
-    /// By the monotonic clock, so that a stepped wall clock does not falsify it.
+    /// By the monotonic clock, so that a changed wall clock does not falsify it.
     pub duration_us: u64,
     pub usage: Usage,
-    /// What had been written to each output when the leader ended; survivors may still add to it.
-    /// [`ExitRecord::complete_at`] says how far to read to have all that the program said.
+    /// How much had been written to each output when the leader ended; survivors may still add to
+    /// it. [`ExitRecord::complete_at`] says how far to read for all output of the program.
     pub outputs: Vec<OutputTotal>,
     /// Processes of the session that live on, the first few by name.
     pub left_behind: Vec<Survivor>,
@@ -43,7 +43,7 @@ pub enum Cause {
     /// The kernel's out-of-memory killer ended it, or it was killed in a control group that ran out of
     /// memory.
     OutOfMemory { limit_bytes: Option<u64> },
-    /// The agent was told to stop, or its machine was.
+    /// The agent was asked to stop, or its machine was.
     AgentStopping,
     /// It never ran.
     SpawnFailed { failure: SpawnFailure },
@@ -55,12 +55,12 @@ decode_enum! {
     OutOfMemory { ; limit_bytes }, AgentStopping, SpawnFailed { failure }
 }
 
-/// The step of a start that failed, and with what.
+/// The step of a start that failed, and its error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpawnFailure {
     pub stage: SpawnStage,
     pub errno: i32,
-    /// What the step was about: the program, the directory, the user.
+    /// The object of the step: the program, the directory, the user.
     pub subject: String,
 }
 
@@ -89,7 +89,7 @@ pub enum SpawnStage {
 
 decode_enum!(SpawnStage: User, Stdio, Cgroup, Fork, Terminal, Identity, WorkingDirectory, Exec);
 
-/// What the kernel accounted to the leader and the children it waited for.
+/// The kernel's accounting for the leader and the children it waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     pub user_us: u64,

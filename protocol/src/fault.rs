@@ -13,7 +13,7 @@ use crate::{decode_enum, decode_struct};
 #[error("{message}")]
 pub struct Fault {
     pub code: FaultCode,
-    /// One sentence that names what was asked for and why it was refused.
+    /// One sentence that names the request's object and why it was refused.
     pub message: String,
     /// The kernel's error number, where the kernel refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -25,7 +25,7 @@ pub struct Fault {
 
 decode_struct!(Fault: code, message; errno, spawn);
 
-/// The kinds of refusal that a program may want to tell apart. Codes are only ever added.
+/// The kinds of refusal that a program may need to distinguish. Codes are only ever added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultCode {
@@ -35,7 +35,7 @@ pub enum FaultCode {
     NotFound,
     /// It is there already.
     Exists,
-    /// It is there, and differs from what this request would make.
+    /// It exists, and differs from what this request would make.
     Conflict,
     /// A named limit is reached; asking again later may help.
     Limit,

@@ -18,7 +18,7 @@ pub const HEADER_BYTES: usize = 13;
 /// The part of the header that the length field counts.
 pub const COUNTED_HEADER_BYTES: usize = 9;
 
-/// What a frame is for. The number is its byte on the wire; numbers are never used again.
+/// The kind of a frame. The number is its byte on the wire; numbers are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -132,8 +132,8 @@ pub fn finish_frame(start: usize, out: &mut [u8]) {
     out[start..start + 4].copy_from_slice(&(counted as u32).to_be_bytes());
 }
 
-/// Reads the frame at the beginning of `input`: the frame and its length, or `None` when more
-/// bytes are needed. Header faults are found as soon as the header is there, whatever follows.
+/// Reads the frame at the beginning of `input`: the frame and its length, or `None` if more bytes
+/// are needed. Header faults are found as soon as the header has arrived, whatever follows.
 pub fn parse_frame(input: &[u8]) -> Result<Option<(Frame<'_>, usize)>, FrameError> {
     let Some(length) = input.first_chunk::<4>() else { return Ok(None) };
     let counted = u32::from_be_bytes(*length) as usize;

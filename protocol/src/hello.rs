@@ -34,7 +34,7 @@ pub struct Hello {
     /// Absent on the first link of a client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume: Option<Resume>,
-    /// How long the agent shall keep this client's streams after a cut; at most
+    /// How long the agent keeps this client's streams after a cut; at most
     /// [`crate::limits::RESUME_WINDOW`]. Zero for clients that do not come back.
     #[serde(default)]
     pub resume_window_ms: u64,
@@ -53,17 +53,17 @@ pub struct Resume {
 
 decode_struct!(Resume: token, streams, unanswered);
 
-/// How far the receiver of a stream has come, when a link begins anew.
+/// How far the receiver of a stream has come, when a link begins again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamPosition {
     pub stream: StreamId,
     /// The next byte that this end expects.
     pub next: u64,
-    /// How far the other end may go.
+    /// How far the other end may send.
     pub up_to: u64,
     /// Whether this end has seen the stream's `fin`.
     pub finished: bool,
-    /// Why this end has given the stream up, when it did and the other may not have heard.
+    /// Why this end has reset the stream, if it did and the other may not know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gone: Option<Fault>,
 }
@@ -104,7 +104,7 @@ pub struct AgentInfo {
     pub uptime_ms: u64,
     /// From the entry of `main` to the first accepted hello, CPU time of the agent alone.
     pub ready_cpu_us: u64,
-    /// The same by the clock on the wall.
+    /// The same by the wall clock.
     pub ready_us: u64,
     pub memory_bytes: u64,
     pub cpus: u32,
@@ -159,7 +159,7 @@ decode_struct!(Goodbye: reason, message);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GoodbyeReason {
-    /// Done; nothing is to be taken up again.
+    /// Done; nothing will be resumed.
     Finished,
     /// The agent or its machine is stopping.
     Stopping,

@@ -1,4 +1,4 @@
-//! Newtypes for everything that is told apart by a number or a name on the wire.
+//! Newtypes for everything that a number or a name identifies on the wire.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::limits::NAME_BYTES_MAX;
 use crate::msgpack::{Decode, Error, Input};
 
-/// On the wire it is what is in it.
+/// On the wire it is its inner value.
 macro_rules! decode_newtype {
     ($name:ident) => {
         impl Decode for $name {
@@ -54,7 +54,7 @@ macro_rules! random_id {
 }
 
 random_id! {
-    /// One run of an agent: drawn at its start, drawn anew when a restored snapshot is adopted.
+    /// One run of an agent: drawn at its start, drawn again when a restored snapshot is adopted.
     AgentId
 }
 random_id! {
@@ -136,8 +136,8 @@ name! {
     SessionId, "session id"
 }
 name! {
-    /// A context's name, chosen by the client: whoever names the same one has the same interpreter.
-    /// The same rule as for a session's.
+    /// A context's name, chosen by the client: all who use the same name share an interpreter. The
+    /// same rule as for a session's.
     ContextName, "name of a context"
 }
 

@@ -1,5 +1,5 @@
-//! All that the guest-agent and the host-bridge share: the frames, the messages in them, and the
-//! state machines that both ends run.
+//! Everything that the guest-agent and the host-bridge share: the frames, the messages in them, and
+//! the state machines that both ends run.
 //!
 //! Nothing here does I/O, reads a clock, knows a runtime or has `unsafe`: every type is fed bytes
 //! and answers with bytes, so that a test can run two ends against each other over a link that it

@@ -8,18 +8,18 @@ use std::time::Duration;
 /// frame costs nothing.
 pub const FRAME_BYTES_MAX: usize = 1024 * 1024;
 
-/// The largest payload of one data frame. One pipe buffer of Linux; big enough that the header is
-/// noise, small enough that a control frame never waits long behind it.
+/// The largest payload of one data frame. One pipe buffer of Linux; large enough that the header
+/// does not matter, small enough that a control frame never waits long behind it.
 pub const CHUNK_BYTES_MAX: usize = 64 * 1024;
 
-/// What a sender may send on a new stream before the first acknowledgement: four chunks keep a
+/// How much a sender may send on a new stream before the first acknowledgement: four chunks keep a
 /// link of 1 ms round trip at 250 MB/s.
 pub const CREDIT_BYTES_INITIAL: u64 = 256 * 1024;
 
 /// A spool's capacity unless the request names another.
 pub const SPOOL_BYTES_DEFAULT: usize = 1024 * 1024;
-/// The smallest spool that can be asked for, and what every spool has even when the memory for all
-/// spools together is used up: one chunk must fit.
+/// The smallest spool that can be requested, and what every spool has even when the memory for all
+/// spools is used up: one chunk must fit.
 pub const SPOOL_BYTES_MIN: usize = 64 * 1024;
 /// The largest spool that can be asked for.
 pub const SPOOL_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -36,19 +36,19 @@ pub const STREAMS_MAX: usize = 2048;
 /// Control frames that may wait for the link before the peer counts as not reading.
 pub const CONTROL_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Nesting that a MessagePack body may have. The deepest message has 9 levels.
+/// Nesting of a MessagePack body. The deepest message has 9 levels.
 pub const BODY_DEPTH_MAX: usize = 16;
 
 /// Sessions that an agent keeps, living and ended together.
 pub const SESSIONS_MAX: usize = 512;
 /// How long the record of an ended session waits to be released.
 pub const EXIT_RECORD_KEPT: Duration = Duration::from_secs(6 * 3600);
-/// Ended sessions without a holder that are kept; the oldest goes first. Held ones are not given up
-/// for their number.
+/// Ended sessions without a holder that are kept; the oldest are dropped first. Held ones are never
+/// dropped for their number.
 pub const EXIT_RECORDS_MAX: usize = 256;
 /// Processes named in an exit record as left behind; more are only counted.
 pub const SURVIVORS_LISTED_MAX: usize = 16;
-/// A command line in a record or a list: the beginning tells which it was.
+/// A command line in a record or a list: the beginning identifies it.
 pub const COMMAND_BYTES_MAX: usize = 256;
 
 /// Holders that one start may name: a reader, a recorder, and some more.
@@ -81,7 +81,7 @@ pub const CODE_INLINE_BYTES_MAX: usize = 256 * 1024;
 /// One event of a run: an image or a table in all its forms. What is larger is left out with a
 /// word; code that has more to give writes a file.
 pub const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// What each rung of the ladder that ends a run is given before the next one is tried.
+/// The time for each rung of the ladder that ends a run before the next one is tried.
 pub const INTERRUPT_GRACE: Duration = Duration::from_secs(2);
 
 /// Samples in one answer: some four minutes, and with every field at its longest a quarter of
@@ -97,22 +97,27 @@ pub const FREEZE_WATCHDOG_MIN: Duration = Duration::from_secs(1);
 /// The longest such time. Only time in which the machine runs counts, so that the snapshot of a paused
 /// machine takes none of it.
 pub const FREEZE_WATCHDOG_MAX: Duration = Duration::from_secs(300);
-/// Random bytes of an adoption: what a generator of 256 bits is seeded with.
+/// Random bytes of an adoption: the seed of a 256 bit generator.
 pub const ENTROPY_BYTES_MIN: usize = 32;
 /// More would be hashed down to the same 256 bits.
 pub const ENTROPY_BYTES_MAX: usize = 512;
 
-/// Each end sends a ping when it has sent nothing for so long.
+/// A host sends a ping when it has sent nothing for so long.
 pub const HEARTBEAT: Duration = Duration::from_secs(5);
 /// A link on which nothing arrived for so long is dead.
 pub const LINK_SILENCE_MAX: Duration = Duration::from_secs(20);
-/// A peer that has connected must have said hello by then.
+/// The same of a host for an agent on its own kernel, where the death of either ends the socket at once:
+/// only an agent that hangs is found by its silence, and hundreds of idle ones are not woken for it. Every
+/// agent goes by these, since the pings of its host have its answers.
+pub const HEARTBEAT_LOCAL: Duration = Duration::from_secs(15);
+pub const LINK_SILENCE_LOCAL_MAX: Duration = Duration::from_secs(45);
+/// A peer that has connected must have sent its hello by then.
 pub const HELLO_DEADLINE: Duration = Duration::from_secs(10);
-/// How long an agent keeps a client's streams after a cut, unless the client asks for less.
+/// How long an agent keeps a client's streams after a cut, unless the client requests less.
 pub const RESUME_WINDOW: Duration = Duration::from_secs(60);
 
 /// How long the agent lets processes end after TERM before it kills them, when a stop names no
-/// grace of its own.
+/// grace.
 pub const STOP_GRACE_GUEST: Duration = Duration::from_secs(3);
 /// How long the host waits for an agent to stop before it kills the machine, beyond the grace it
 /// has granted.
@@ -130,6 +135,11 @@ const _: () =
     assert!(SPOOL_BYTES_DEFAULT as u64 >= 2 * CREDIT_BYTES_INITIAL, "credit never waits for spool");
 const _: () =
     assert!(LINK_SILENCE_MAX.as_secs() > 2 * HEARTBEAT.as_secs(), "one lost ping is no cut");
+const _: () = assert!(
+    LINK_SILENCE_MAX.as_secs() > HEARTBEAT_LOCAL.as_secs(),
+    "an end that knows no local links does not cut one"
+);
+const _: () = assert!(LINK_SILENCE_LOCAL_MAX.as_secs() > 2 * HEARTBEAT_LOCAL.as_secs());
 const _: () =
     assert!(STOP_MARGIN_HOST.as_secs() > STOP_GRACE_GUEST.as_secs(), "the host outwaits the guest");
 const _: () = assert!(ARGUMENTS_BYTES_MAX < FRAME_BYTES_MAX, "a start fits a frame");

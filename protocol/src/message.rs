@@ -1,4 +1,4 @@
-//! The request and the reply: everything that can be asked of an agent and answered by it.
+//! The request and the reply: everything that an agent can be asked and can answer.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,15 +23,18 @@ pub struct RequestBody {
 
 decode_struct!(RequestBody: request; done);
 
-/// What a host asks.
+/// A host's request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
     Info {},
     Start(ask::Start),
-    /// Answered when the session list is newer than `since`; 0 answers at once.
+    /// Answered when the session list is newer than `since`; 0 answers at once. A list of `lasting`
+    /// sessions leaves out those that are tied to their client and never had a holder.
     Sessions {
         since: u64,
+        #[serde(default)]
+        lasting: bool,
     },
     /// Answered when the session's leader has ended.
     Wait {
@@ -104,7 +107,7 @@ pub enum Request {
 
 decode_enum! {
     Request or Unknown:
-    Info {}, Start(), Sessions { since }, Wait { session }, Signal(), Resize(), Subscribe(),
+    Info {}, Start(), Sessions { since; lasting }, Wait { session }, Signal(), Resize(), Subscribe(),
     Input(), Release(), ReadFile(), WriteFile(), Stat { path, follow }, List(), MakeDirectory(),
     Move(), Remove(), TarGet(), TarPut(), Watch(), Forward(), OpenContext(), Contexts {}, Run(),
     Interrupt(), AnswerInput(), Complete(), CheckCode { context, code }, WatchContext { context,
@@ -122,7 +125,7 @@ pub enum Answer {
 
 decode_enum!(Answer: Ok(), Fault());
 
-/// What an agent answers.
+/// An agent's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
@@ -133,7 +136,7 @@ pub enum Reply {
     Exited(ExitRecord),
     Subscribed(Subscribed),
     Input(InputOpened),
-    /// A file stream is open; `bytes` is the length that will be sent, where it is known.
+    /// A file stream is open; `bytes` is its length, if that is known.
     Reading {
         bytes: Option<u64>,
         info: FileInfo,
@@ -170,8 +173,7 @@ pub enum Reply {
     /// For how long they were frozen; 0 if they were not.
     Thawed {
         frozen_ms: u64,
-        /// How far the wall clock was ahead of the host's before it was stepped; absent where it was
-        /// not.
+        /// How far the wall clock was ahead of the host's before it was set; absent if it was not set.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         drift_us: Option<i64>,
     },
@@ -191,17 +193,17 @@ pub struct Started {
     pub pid: u32,
     /// Whether this start found the session running (or ended) already.
     pub repeated: bool,
-    /// What of the request could not be had here, and why.
+    /// What of the request was not possible here, and why.
     #[serde(default)]
     pub warnings: Vec<String>,
 }
 
 decode_struct!(Started: pid, repeated; warnings);
 
-/// What an agent is from its adoption on.
+/// An agent's identity after its adoption.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Adopted {
-    /// How far the guest's wall clock was ahead of the host's, before it was stepped.
+    /// How far the guest's wall clock was ahead of the host's, before it was set.
     pub drift_us: i64,
     /// Whether it was stepped; only an agent that has a machine to itself may.
     pub stepped: bool,
@@ -209,10 +211,10 @@ pub struct Adopted {
     pub agent: AgentId,
     /// The token of the client that asked; every other is void.
     pub token: Token,
-    /// How long the workload had been frozen; it no longer is.
+    /// How long the workload had been frozen; it is thawed now.
     #[serde(default)]
     pub frozen_ms: u64,
-    /// What of the request could not be had here, and why.
+    /// What of the request was not possible here, and why.
     #[serde(default)]
     pub warnings: Vec<String>,
 }
@@ -247,7 +249,7 @@ pub struct Subscribed {
     pub from: u64,
     /// The oldest byte that the spool still has.
     pub oldest: u64,
-    /// Where the output stands now.
+    /// The current offset of the output.
     pub end: u64,
 }
 
@@ -285,7 +287,7 @@ pub struct SessionInfo {
     pub holders: Vec<String>,
     /// Subscriptions at the moment.
     pub viewers: u32,
-    /// Who has the keyboard, by the name in its hello.
+    /// The owner of the keyboard, by the name in its hello.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keyboard: Option<String>,
 }
@@ -295,7 +297,7 @@ decode_struct! {
     session, pid, command, terminal, started_at_ms, holders, viewers; exit, keyboard
 }
 
-/// What a file is, from `lstat` or `stat`.
+/// Metadata of a file, from `lstat` or `stat`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileInfo {
     /// The last component of its path.
@@ -307,7 +309,7 @@ pub struct FileInfo {
     pub uid: u32,
     pub gid: u32,
     pub modified_ms: i64,
-    /// What a symlink points to.
+    /// The target of a symlink.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<Text>,
 }
@@ -344,7 +346,7 @@ pub struct WatchEvent {
     pub change: Change,
     /// Relative to the watched path; empty for the path itself.
     pub path: Text,
-    /// Where it came from, for a move within the watched tree.
+    /// The old path, for a move within the watched tree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Text>,
 }
@@ -356,7 +358,7 @@ decode_struct!(WatchEvent: change, path; from);
 #[serde(rename_all = "snake_case")]
 pub enum Change {
     Created,
-    /// Written to; said when the writer closes it.
+    /// Written to; reported when the writer closes it.
     Modified,
     Attributes,
     Removed,

@@ -28,10 +28,10 @@ decode_struct!(AskMetrics: ; since, wait);
 /// Some samples, and which others there are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MetricsPage {
-    /// Their numbers follow each other without a hole.
+    /// Their numbers are consecutive.
     pub samples: Vec<Sample>,
-    /// The oldest sample that the agent still has, or `next` if it has none: what a host lacks below
-    /// it is lost.
+    /// The oldest sample that the agent still has, or `next` if it has none: what a host lacks below it is
+    /// lost.
     pub oldest: u64,
     /// The number that the next sample will have.
     pub next: u64,
@@ -42,11 +42,11 @@ pub struct MetricsPage {
 
 decode_struct!(MetricsPage: samples, oldest, next, cpus, scope);
 
-/// What the samples are of.
+/// What the samples measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// A machine with a kernel of its own, all of which is the sandbox.
+    /// A machine with its own kernel, which the sandbox has to itself.
     Machine,
     /// The processes of one PID namespace on a kernel that has others too.
     Namespace,
@@ -59,7 +59,7 @@ decode_enum!(Scope: Machine, Namespace, Agent);
 /// What the sandbox used at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
-    /// From 1, without a hole.
+    /// From 1, without a gap.
     pub number: u64,
     /// Wall clock of the guest, milliseconds since 1970.
     pub time_ms: u64,
@@ -70,9 +70,9 @@ pub struct Sample {
     /// CPU used since the sample before, in hundredths of a percent of one CPU; the first has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_hundredths: Option<u32>,
-    /// What programs and files in memory take, without what the kernel can drop at once.
+    /// Memory of programs and of files in memory, without what the kernel can drop at once.
     pub memory_bytes: u64,
-    /// What they may take, where the sandbox has a bound of its own.
+    /// Their limit, if the sandbox has one of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes_max: Option<u64>,
     /// Taken in the file system that is written to at `/`.
@@ -116,7 +116,7 @@ impl Sample {
     }
 }
 
-/// Asks what one session or one context uses at the moment. Exactly one is named.
+/// Requests the current usage of one session or one context. Exactly one is named.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskUsage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -127,7 +127,7 @@ pub struct AskUsage {
 
 decode_struct!(AskUsage: ; session, context);
 
-/// What a session or a context's interpreter uses, with all that it has started.
+/// The usage of a session or a context's interpreter, with all that it has started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeUsage {
     /// The CPU time is the kernel's account of its control group, with that of processes that have

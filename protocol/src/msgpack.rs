@@ -5,14 +5,14 @@
 //! markers once for each type that is read: half a megabyte. Here plain functions parse a value
 //! ([`parse`]), and a type only lists its fields. Three rules keep it so:
 //!
-//! - each function takes what its type may be on the wire and nothing else;
-//! - errors are one pointer, and tell what was expected in a few fixed words;
-//! - what no message has cannot be read: floats, characters, maps with free keys.
+//! - each function accepts what its type may be on the wire and nothing else;
+//! - errors are one pointer, and say what was expected in a few fixed words;
+//! - what no message contains cannot be read: floats, characters, maps with free keys.
 //!
-//! Read is what `rmp_serde::to_vec_named` writes, and of MessagePack's freedoms these: any width
-//! of an integer or a length, and fields that the type does not know. Nothing is allocated before
-//! its bytes have been seen, nothing recurses deeper than the type does, and nesting is bounded by
-//! [`BODY_DEPTH_MAX`](crate::limits::BODY_DEPTH_MAX).
+//! It reads what `rmp_serde::to_vec_named` writes, and of MessagePack's alternatives these: any
+//! width of an integer or a length, and fields that the type does not know. Nothing is allocated
+//! before its bytes have been read, nothing recurses deeper than the type does, and nesting is
+//! limited by [`BODY_DEPTH_MAX`](crate::limits::BODY_DEPTH_MAX).
 
 mod decode;
 mod encode;

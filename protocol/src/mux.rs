@@ -1,5 +1,5 @@
 //! The link's state machine, the same for both ends: many streams and the control frames over one
-//! link that may be cut at any byte and begun anew.
+//! link that may be cut at any byte and begun again.
 //!
 //! It is pure. The owner hands in frames that arrived ([`Mux::accept`]) and asks for bytes to send
 //! ([`Mux::transmit`]); stored bytes stay with the owner, who gives them out through [`Source`].
@@ -19,13 +19,13 @@ use crate::hello::{Goodbye, StreamPosition};
 use crate::ids::{RequestId, StreamId};
 use crate::limits::{CHUNK_BYTES_MAX, CONTROL_BYTES_MAX, STREAMS_MAX};
 use crate::sorted::{SortedMap, SortedSet, sort_by};
-use crate::stream::{Ack, Fin, Gap, Receiver, Sender, StreamError};
+use crate::stream::{Ack, Debt, Fin, Gap, Receiver, Sender, StreamError};
 
 pub use entry::Ended;
 use entry::Stream;
 pub use error::{OpenError, ProtocolError};
 
-/// Faults of streams given up that are remembered, in case the link was cut before they were told.
+/// Faults of reset streams that are remembered, in case the link was cut before they were sent.
 const TOMBSTONES_MAX: usize = 64;
 
 /// Which end this is; it decides which frames may arrive.
@@ -64,7 +64,7 @@ pub enum Incoming<'a> {
         offset: u64,
         bytes: &'a [u8],
     },
-    /// Bytes that no longer exist; the stream goes on at `to`.
+    /// Bytes that no longer exist; the stream continues at `to`.
     Gap {
         stream: StreamId,
         from: u64,
@@ -93,7 +93,7 @@ pub enum Incoming<'a> {
 pub enum Fetched {
     /// Nothing yet; the owner will [`Mux::wake`] the stream.
     Nothing,
-    /// So many bytes were appended.
+    /// This many bytes were appended.
     Bytes(usize),
     /// The bytes up to here no longer exist.
     Gap { to: u64 },
@@ -119,7 +119,7 @@ pub struct Mux {
     /// Streams whose receiver has something to acknowledge.
     owed: VecDeque<StreamId>,
     tombstones: VecDeque<(StreamId, Fault)>,
-    /// Streams that ended by being complete, for the owner to let go of.
+    /// Completed streams, for the owner to drop.
     completed: Vec<StreamId>,
     pings: u64,
 }
@@ -160,7 +160,7 @@ impl Mux {
         self.streams.contains_key(&id)
     }
 
-    /// Says that the source of `id` may have something new.
+    /// The source of `id` may have something new.
     pub fn wake(&mut self, id: StreamId) {
         if let Some(stream) = self.streams.get_mut(&id)
             && stream.sender.is_some()
@@ -171,8 +171,7 @@ impl Mux {
         }
     }
 
-    /// Says that everything of `id` below `to` has been taken. True when an acknowledgement now
-    /// waits to be sent.
+    /// Everything of `id` below `to` has been taken. True if an acknowledgement is now queued.
     pub fn consumed(&mut self, id: StreamId, to: u64) -> bool {
         let Some(stream) = self.streams.get_mut(&id) else { return false };
         let Some(receiver) = &mut stream.receiver else { return false };
@@ -184,9 +183,19 @@ impl Mux {
         true
     }
 
-    /// Gives a stream up and tells the peer why.
+    /// How urgent it is that an acknowledgement of `id` goes out.
+    pub fn debt(&self, id: StreamId) -> Debt {
+        let receiver = self.streams.get(&id).and_then(|stream| stream.receiver.as_ref());
+        receiver.map_or(Debt::Small, Receiver::debt)
+    }
+
+    /// Resets a stream and sends the peer the reason. What was consumed is acknowledged before it: nothing
+    /// else of the stream follows.
     pub fn reset(&mut self, id: StreamId, fault: Fault) {
-        if self.streams.remove(&id).is_some() {
+        if let Some(stream) = self.streams.remove(&id) {
+            if let Some(mut receiver) = stream.receiver.filter(Receiver::owes_any) {
+                self.control(Kind::Ack, id.0, &receiver.ack());
+            }
             self.control(Kind::Reset, id.0, &fault);
             if self.tombstones.len() == TOMBSTONES_MAX {
                 self.tombstones.pop_front();
@@ -195,21 +204,21 @@ impl Mux {
         }
     }
 
-    /// Tells again that `id` was given up, if it was: for a request or an answer that is sent anew
+    /// Repeats that `id` was given up, if it was: for a request or an answer that is sent again
     /// and would make the peer count on the stream.
     pub(crate) fn repeat_reset(&mut self, id: StreamId) {
         if self.streams.contains_key(&id) {
             return;
         }
-        let told = self.tombstones.iter().find(|(stream, _)| *stream == id);
-        let fault = told.map_or_else(
+        let reset = self.tombstones.iter().find(|(stream, _)| *stream == id);
+        let fault = reset.map_or_else(
             || Fault::new(FaultCode::Gone, format!("stream {} was given up", id.0)),
             |(_, fault)| fault.clone(),
         );
         self.control(Kind::Reset, id.0, &fault);
     }
 
-    /// Forgets a stream without a word: the peer knows already.
+    /// Drops a stream silently: the peer knows already.
     pub fn forget(&mut self, id: StreamId) {
         self.streams.remove(&id);
     }
@@ -243,6 +252,16 @@ impl Mux {
     /// Whether [`Mux::transmit`] would have something to look at.
     pub fn has_work(&self) -> bool {
         !self.control.is_empty() || !self.owed.is_empty() || !self.ready.is_empty()
+    }
+
+    /// Whether a stream may have bytes to send.
+    pub fn has_data(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Control frames that wait, in bytes.
+    pub fn control_bytes(&self) -> usize {
+        self.control.len()
     }
 
     /// Takes in a frame that arrived.
@@ -303,7 +322,7 @@ impl Mux {
         }
     }
 
-    /// What this end tells on a new link: how far each stream has come.
+    /// What this end reports on a new link: how far each stream has come.
     pub fn positions(&self) -> Vec<StreamPosition> {
         let mut positions: Vec<_> = self
             .streams
@@ -325,7 +344,7 @@ impl Mux {
         positions
     }
 
-    /// Forgets what was queued for a link that is gone. Streams stay.
+    /// Drops what was queued for a link that is gone. Streams stay.
     pub fn cut(&mut self) {
         self.control.clear();
         self.ready.clear();
@@ -336,10 +355,9 @@ impl Mux {
         }
     }
 
-    /// Begins a new link with a peer that stands at `theirs`. Streams that only one end still has
-    /// are closed and returned with what became of them; those in `unopened` of which the peer has
-    /// never said anything are new to it, because the request that opens them or its answer was
-    /// lost, and begin anew.
+    /// Begins a new link with a peer at these positions. Streams that only one end still has are
+    /// closed and returned with the reason. Streams in `unopened` that the peer has never mentioned
+    /// are new to it, because the request that opens them or its answer was lost, and begin again.
     pub fn resume(
         &mut self,
         theirs: &[StreamPosition],
@@ -348,13 +366,13 @@ impl Mux {
         self.cut();
         let theirs: SortedMap<StreamId, &StreamPosition> =
             theirs.iter().map(|position| (position.stream, position)).collect();
-        // A fault was heard when the peer no longer counts on the stream, nor will after a request
-        // or an answer that is still to come. That it was told is not enough: the link may be cut
-        // again before the peer reads it.
+        // A fault has arrived when the peer no longer counts on the stream, and no request or
+        // answer that is still to come can make it. That it was sent is not enough: the link may be
+        // cut again before the peer reads it.
         let counted_on =
             |id: &StreamId| theirs.get(id).is_some_and(|position| position.gone.is_none());
         self.tombstones.retain(|(id, _)| counted_on(id) || unopened.contains(id));
-        // It may have been given up after our own position was told.
+        // It may have been reset after our own position was sent.
         for (id, fault) in &self.tombstones {
             if counted_on(id) {
                 let mut reset = Vec::new();
@@ -434,7 +452,7 @@ impl Mux {
     fn accept_fin(&mut self, id: StreamId, fin: Fin) -> Result<Incoming<'static>, ProtocolError> {
         let Some(receiver) = self.receiver(id, Kind::Fin)? else { return Ok(Incoming::Nothing) };
         let news = receiver.on_fin(id, fin.offset)?;
-        // When all before it has been taken already, nobody will say so again.
+        // If everything before it has been taken already, nobody will report that again.
         self.consumed(id, 0);
         Ok(if news { Incoming::Fin { stream: id } } else { Incoming::Nothing })
     }
@@ -512,7 +530,7 @@ impl Mux {
             }
             Fetched::Bytes(_) | Fetched::Nothing => out.truncate(start),
             // Without credit a gap waits: by the time of the acknowledgement it may have grown, and
-            // a viewer that stands still is not sent a gap for every write.
+            // a stalled viewer is not sent a gap for every write.
             Fetched::Gap { .. } if max == 0 => out.truncate(start),
             Fetched::Gap { to } => {
                 debug_assert!(to > sender.next, "a gap goes forward");

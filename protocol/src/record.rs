@@ -1,7 +1,6 @@
 //! Records on a byte stream: a MessagePack body, and its length as a big-endian `u32` before it.
 //!
-//! [`watch`](crate::watch) and [`repl`](crate::repl) say what their bodies are, and how long they may
-//! be. Pure.
+//! [`watch`](crate::watch) and [`repl`](crate::repl) define their bodies and the longest one. Pure.
 
 use serde::Serialize;
 
@@ -25,8 +24,8 @@ pub fn encode<T: Serialize>(body: &T, out: &mut Vec<u8>) {
     out[start..start + LENGTH_BYTES].copy_from_slice(&length.to_be_bytes());
 }
 
-/// How long the record at the beginning of `input` is, its length field included; `None` while that
-/// is not there. A body beyond `bytes_max` is refused before it has come.
+/// The length of the record at the beginning of `input`, its length field included; `None` while
+/// that is missing. A body beyond `bytes_max` is refused before it has arrived.
 pub fn length(input: &[u8], bytes_max: usize) -> Result<Option<usize>, TooLong> {
     let Some(field) = input.first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
     let bytes = u32::from_be_bytes(*field) as usize;

@@ -1,5 +1,5 @@
-//! Contexts: interpreters that live on between runs of code. What a host may ask of them, and the
-//! events that a run is made of.
+//! Contexts: interpreters that live on between runs of code. The requests of a host about them, and
+//! the events of a run.
 //!
 //! A run's stream carries [records](record), each an [`Event`]. The agent's `repl` module writes them,
 //! the bridge reads them from a hostile guest. Pure.
@@ -17,9 +17,9 @@ use crate::requests::GroupLimits;
 use crate::text::Text;
 use crate::{decode_enum, decode_struct};
 
-/// Makes a context and starts its interpreter, or finds the one that has this name. A context that
-/// exists must have the same language; what else is given must be as it was made, or it is a
-/// `conflict`.
+/// Creates a context and starts its interpreter, or finds the one with this name. An existing
+/// context must have the same language; other given settings must be those that it was created
+/// with, or it is a `conflict`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenContext {
     pub context: ContextName,
@@ -43,8 +43,8 @@ pub struct OpenContext {
 
 decode_struct!(OpenContext: context, language; program, cwd, env, user, limits);
 
-/// Runs code in a context, which is made if there is none of that name. Runs of one context take
-/// their turns in the order in which they were asked for.
+/// Runs code in a context, which is created if it does not exist. Runs of one context are executed
+/// in the order in which they were requested.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
     pub context: OpenContext,
@@ -52,7 +52,7 @@ pub struct Run {
     pub stream: StreamId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<Text>,
-    /// What the code is called in tracebacks; the agent numbers it otherwise.
+    /// The name of the code in tracebacks; the agent numbers it by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// From the run's start to the first rung of the ladder that ends it.
@@ -63,11 +63,11 @@ pub struct Run {
     /// Whether the host answers requests for input. If not, the code reads the end of a file.
     #[serde(default)]
     pub input: bool,
-    /// Interrupt the run when nobody reads its events any more.
+    /// Interrupt the run when its events have no reader any more.
     #[serde(default)]
     pub tied: bool,
-    /// Code of the host's own: it runs beside what the context's code knows, is not counted among the
-    /// runs of its interpreter, and those who watch the context are not told of it.
+    /// The host's own code: it runs beside the namespace of the context's code, is not counted among its
+    /// interpreter's runs, and watches of the context do not see it.
     #[serde(default)]
     pub aside: bool,
 }
@@ -77,10 +77,10 @@ decode_struct!(Run: context, stream; code, name, deadline_ms, grace, input, tied
 /// How long each rung of the ladder that ends a run may take before the next is tried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grace {
-    /// What a polite interrupt is given; [`crate::limits::INTERRUPT_GRACE`] when absent.
+    /// The time for a polite interrupt; [`crate::limits::INTERRUPT_GRACE`] if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub polite_ms: Option<u64>,
-    /// What a firm one is given before the interpreter is killed; the same when absent.
+    /// The time for a firm one before the interpreter is killed; the same default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub firm_ms: Option<u64>,
 }
@@ -106,14 +106,14 @@ pub struct AnswerInput {
     pub context: ContextName,
     pub run: u64,
     pub request: u64,
-    /// A line, with or without its newline; the end of the input when absent.
+    /// A line, with or without its newline; the end of the input if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<Text>,
 }
 
 decode_struct!(AnswerInput: context, run, request; line);
 
-/// What could stand at a place in some code.
+/// Requests completions for a position in some code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Complete {
     pub context: ContextName,
@@ -124,7 +124,7 @@ pub struct Complete {
 
 decode_struct!(Complete: context, code, cursor);
 
-/// What one context is at the moment.
+/// The current state of one context.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContextInfo {
     pub context: ContextName,
@@ -134,7 +134,7 @@ pub struct ContextInfo {
     /// The living interpreter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interpreter: Option<Interpreter>,
-    /// Interpreters that the context has had, the living one among them.
+    /// Interpreters that the context has had, including the current one.
     pub interpreters: u64,
     /// Runs that have begun.
     pub runs: u64,
@@ -144,7 +144,7 @@ pub struct ContextInfo {
     pub opened_at_ms: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<Text>,
-    /// How the last interpreter ended whose state nobody has been told is lost.
+    /// How the last interpreter ended, if no client has learned yet that its state is lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<String>,
     /// What of the request its interpreter could not have here, and why.
@@ -158,7 +158,7 @@ decode_struct! {
     lost, warnings
 }
 
-/// Where a context is in its life.
+/// The state of a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ContextState {
@@ -178,13 +178,13 @@ decode_enum!(ContextState: Cold, Starting, Idle, Running, Interrupting);
 pub struct Interpreter {
     pub pid: u32,
     pub program: String,
-    /// What it says of itself, as in `3.11.7`.
+    /// Its own version, as in `3.11.7`.
     pub version: String,
 }
 
 decode_struct!(Interpreter: pid, program, version);
 
-/// What could be completed, and how.
+/// The completions, and where they go.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Completions {
     /// The bytes of the code that a match replaces.
@@ -199,7 +199,7 @@ decode_struct!(Completions: start, end, matches);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Completeness {
     pub state: CodeState,
-    /// What the next line would begin with.
+    /// The beginning of the next line.
     #[serde(default)]
     pub indent: String,
 }
@@ -242,7 +242,7 @@ pub enum Happening {
     Stderr {
         bytes: Text,
     },
-    /// What an earlier run's threads or children have said after its end.
+    /// Output of an earlier run's threads or children after its end.
     Late(Late),
     Display(Display),
     Artifact(Artifact),
@@ -251,7 +251,7 @@ pub enum Happening {
     InputRequest {
         request: u64,
         prompt: String,
-        /// Do not show what is typed.
+        /// Do not echo what is typed.
         secret: bool,
     },
     /// The context lost its interpreter outside of any run, or got another by a restart.
@@ -277,7 +277,7 @@ decode_enum! {
 pub struct Started {
     /// Which run of its interpreter this is, from 1 on.
     pub count: u64,
-    /// The interpreter is another than the last run's: what is gone, and why.
+    /// The interpreter was replaced since the last run: what is lost, and why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<String>,
 }
@@ -286,11 +286,11 @@ decode_struct!(Started: count; lost);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Late {
-    /// The run that began what speaks here, as far as that is known; 0 otherwise.
+    /// The run that began the source of this output, if that is known; 0 otherwise.
     pub of: u64,
     pub channel: Channel,
     pub bytes: Text,
-    /// Bytes before these that were too many to keep.
+    /// Earlier bytes that were too many to keep.
     #[serde(default)]
     pub dropped: u64,
 }
@@ -301,7 +301,7 @@ decode_struct!(Late: of, channel, bytes; dropped);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Display {
     pub role: DisplayRole,
-    /// By which a later update means this one.
+    /// The id by which a later update refers to this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     pub data: Vec<Datum>,
@@ -319,13 +319,13 @@ pub enum DisplayRole {
     Value,
     /// The code has shown it.
     Shown,
-    /// It takes the place of what was shown under the same id.
+    /// It replaces the display with the same id.
     Update,
 }
 
 decode_enum!(DisplayRole: Value, Shown, Update);
 
-/// One form of what is displayed.
+/// One form of a display.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Datum {
     pub mime: String,
@@ -376,7 +376,8 @@ decode_struct!(TraceFrame: file, line; function, source);
 pub struct Finished {
     pub end: RunEnd,
     pub duration_us: u64,
-    /// Of the interpreter, all its threads, and the children that it waited for if it told.
+    /// CPU time of the interpreter, all its threads, and the children that it waited for, if it
+    /// reports that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_us: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -389,7 +390,7 @@ pub struct Finished {
     /// All bytes that the run wrote, each delivered before this event.
     pub stdout_bytes: u64,
     pub stderr_bytes: u64,
-    /// Whether the code had been compiled before and that was used again, where the language says.
+    /// Whether a cached compiled form of the code was used, if the language reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cached: Option<bool>,
 }
@@ -404,7 +405,7 @@ decode_struct! {
 #[serde(rename_all = "snake_case")]
 pub enum RunEnd {
     Ok {},
-    /// An `error` event said what.
+    /// An `error` event has the details.
     Error {},
     /// The code asked to exit, as in `sys.exit(code)`.
     Exited {
@@ -417,7 +418,7 @@ pub enum RunEnd {
     TimedOut {
         limit_ms: u64,
     },
-    /// The interpreter is no more.
+    /// The interpreter has ended.
     Died {
         cause: Cause,
     },
@@ -437,9 +438,9 @@ decode_enum! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rung {
-    /// What ctrl-c does.
+    /// The effect of ctrl-c.
     Polite,
-    /// What code that swallows ctrl-c cannot swallow.
+    /// An interrupt that code that swallows ctrl-c cannot swallow.
     Firm,
     /// The interpreter was killed with all that it had started.
     Killed,
@@ -447,7 +448,7 @@ pub enum Rung {
 
 decode_enum!(Rung: Polite, Firm, Killed);
 
-/// A run's output on its way, without a copy of it. Reads back as the [`Event`] that it is.
+/// A run's output in transit, without a copy of it. Reads back as the [`Event`] that it is.
 pub struct OutputRecord<'a> {
     pub run: u64,
     pub at_us: u64,

@@ -1,4 +1,4 @@
-//! What a host may ask of an agent: the bodies of requests that have more than one field.
+//! Requests of a host: the bodies of those that have more than one field.
 
 use serde::{Deserialize, Serialize};
 
@@ -72,13 +72,13 @@ impl Program {
 
 decode_enum!(Program: Argv { argv }, Script { script; shell }, LoginShell {});
 
-/// What the program's descriptors 0 to 2 are.
+/// The program's descriptors 0 to 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stdio {
-    /// Pipes, stdout and stderr apart; without `stdin` the program reads an empty file.
+    /// Pipes, stdout and stderr separate; without `stdin` the program reads an empty file.
     Pipes { stdin: bool },
-    /// A terminal of its own.
+    /// A separate terminal.
     Pty { size: TerminalSize },
 }
 
@@ -111,7 +111,7 @@ pub enum SpoolPolicy {
     /// Stops reading, so that the kernel stops the program, until every holder has caught up.
     #[default]
     Block,
-    /// Discards the oldest bytes and tells each reader which.
+    /// Discards the oldest bytes and reports them to each reader.
     DropOldest,
 }
 
@@ -169,24 +169,24 @@ decode_struct!(Subscribe: session, channel, stream, from, role);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
-    /// The oldest byte that is still there, without a gap for those that are not.
+    /// The oldest byte that still exists, without a gap for earlier ones.
     Oldest {},
-    /// At most so many of the newest bytes, then what comes.
+    /// At most this many of the newest bytes, then live output.
     Tail { bytes: u64 },
-    /// This byte; what is no longer there comes as a gap.
+    /// This byte; what no longer exists is reported as a gap.
     Offset { offset: u64 },
 }
 
 decode_enum!(Origin: Oldest {}, Tail { bytes }, Offset { offset });
 
-/// What a subscription does to the program.
+/// How a subscription affects the program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// Lossless: the spool keeps what this holder has not acknowledged. A holder named in the
-    /// start outlives the subscription; any other ends with it.
+    /// Lossless: the spool keeps what this holder has not acknowledged. A holder named in the start
+    /// outlives the subscription; any other ends with it.
     Holder { name: String },
-    /// Never in anybody's way; told of gaps.
+    /// Never delays the program; gets gaps.
     Observer {},
 }
 
@@ -197,11 +197,11 @@ decode_enum!(Role: Holder { name }, Observer {});
 pub struct Input {
     pub session: SessionId,
     pub stream: StreamId,
-    /// The offset at which the client means to go on; a `conflict` when the session is elsewhere.
-    /// Absent: wherever it is, which the answer says.
+    /// The offset at which the client wants to continue; a `conflict` if the session is elsewhere.
+    /// Absent: at the current offset, which the answer contains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<u64>,
-    /// Take the keyboard from whoever has it, whose stream is then reset with `gone`.
+    /// Take the keyboard from its owner, whose stream is then reset with `gone`.
     #[serde(default)]
     pub take: bool,
 }
@@ -214,21 +214,21 @@ decode_struct!(Input: session, stream; from, take);
 pub struct Resize {
     pub session: SessionId,
     pub size: TerminalSize,
-    /// Ask the program to draw itself anew (`SIGWINCH`) even when the size stays.
+    /// Ask the program to draw itself again (`SIGWINCH`) even when the size stays.
     #[serde(default)]
     pub redraw: bool,
 }
 
 decode_struct!(Resize: session, size; redraw);
 
-/// Gives up a holder of a session; an ended session without holders is forgotten.
+/// Drops a holder of a session; an ended session without holders is forgotten.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Release {
     pub session: SessionId,
     /// The holder that is done; absent: all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
-    /// Kill what the session has left behind, instead of letting it live on unread.
+    /// Kill the processes that the session has left behind, instead of leaving them unread.
     #[serde(default)]
     pub kill_survivors: bool,
 }
@@ -255,7 +255,7 @@ pub struct WriteFile {
     pub path: Text,
     pub stream: StreamId,
     pub mode: WriteMode,
-    /// Permission bits; an existing file keeps its own when absent, a new one gets 0644.
+    /// Permission bits; if absent, an existing file keeps its own, and a new one gets 0644.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -274,7 +274,7 @@ decode_struct!(WriteFile: path, stream, mode; permissions, uid, gid, parents);
 pub enum WriteMode {
     /// The whole content: written beside, synced, renamed over; readers see the old or the new.
     Replace {},
-    /// The same, and a fault when the file is there already.
+    /// The same, and a fault if the file exists already.
     Create {},
     /// Bytes within the file from this offset on, in place.
     At {
@@ -288,7 +288,7 @@ decode_enum!(WriteMode: Replace {}, Create {}, At { offset }, Append {});
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct List {
     pub path: Text,
-    /// Go on behind this name of the last page; names come in byte order.
+    /// Continue after this name of the last page; names are sorted by bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Text>,
 }
@@ -311,7 +311,7 @@ decode_struct!(MakeDirectory: path; permissions, parents);
 pub struct Move {
     pub from: Text,
     pub to: Text,
-    /// Replace what is at `to`.
+    /// Replace an existing `to`.
     #[serde(default)]
     pub replace: bool,
 }
@@ -333,7 +333,7 @@ decode_struct!(Remove: path; recursive);
 pub struct TarGet {
     pub path: Text,
     pub stream: StreamId,
-    /// Archive what symlinks on the way to `path` and `path` itself point to.
+    /// Follow symlinks on the way to `path` and at `path` itself.
     #[serde(default)]
     pub follow: bool,
 }
@@ -368,7 +368,7 @@ pub struct Watch {
 
 decode_struct!(Watch: path, stream; recursive);
 
-/// Opens a two-way stream to a TCP port inside the sandbox, or from what arrives at one.
+/// Opens a two-way stream to a TCP port inside the sandbox, or from an arrival at one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forward {
     pub stream: StreamId,
@@ -376,23 +376,23 @@ pub struct Forward {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     pub port: u16,
-    /// Instead of connecting, take what arrives at the address, which becomes the sandbox's own: one of
-    /// [`crate::egress::EGRESS_ADDRESS`]'s range. Whoever asks last has it, and where nobody asks any
-    /// more nobody listens.
+    /// Instead of connecting, accept what arrives at the address, which becomes the sandbox's own: one of
+    /// [`crate::egress::EGRESS_ADDRESS`]'s range. The latest request gets it, and without requests nothing
+    /// listens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accept: Option<Arrival>,
 }
 
 decode_struct!(Forward: stream, port; address, accept);
 
-/// What is taken where it arrives.
+/// What is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Arrival {
     /// The next connection.
     Connection,
-    /// Questions for names that come as datagrams, for as long as this is asked: each is told to come as
-    /// a connection. Nothing is ever taken.
+    /// DNS queries in datagrams, while this is requested: each is answered that it must use TCP. Nothing is
+    /// ever accepted.
     Question,
 }
 
@@ -407,8 +407,8 @@ pub struct Shutdown {
 
 decode_struct!(Shutdown: ; grace_ms);
 
-/// What a host says to a machine that it has restored from a snapshot or taken from a pool: that it
-/// is the host now, what time it is, and what makes this machine another than its clones.
+/// A host's message to a machine that it has restored from a snapshot or taken from a pool: that it
+/// is the host now, the time, and what distinguishes this machine from its clones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Adopt {
     /// The host's wall clock, microseconds since 1970.
@@ -418,11 +418,11 @@ pub struct Adopt {
     pub entropy: Text,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
-    /// Goes over the sandbox's environment, and stays under what a start adds.
+    /// Extends the sandbox's environment; a start's own variables take precedence.
     #[serde(default)]
     pub env: Vec<(Text, Text)>,
-    /// The machine is a clone of a snapshot: an interpreter that has run nothing yet is exchanged,
-    /// because what it has drawn its random numbers from is in every other clone too.
+    /// The machine is a clone of a snapshot: an unused interpreter is replaced, because every other
+    /// clone has the same source of random numbers.
     #[serde(default)]
     pub restored: bool,
 }

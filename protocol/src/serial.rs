@@ -1,8 +1,8 @@
 //! A link over a line that has no connections, such as a virtio-serial port.
 //!
-//! Such a line does not say when one host goes and the next one comes, and either may stop in the middle
-//! of anything. So a host begins a link with bytes that cannot be taken for the rest of what one before
-//! it has begun, and everything it says then comes in records that name the link:
+//! Such a line does not show when one host leaves and the next one comes, and either may stop in the middle
+//! of anything. So a host begins a link with bytes that cannot be read as the rest of an earlier host's data,
+//! and all its data then comes in records that name the link:
 //!
 //! ```text
 //! host ──▶ agent   FF FF … FF  "CONNECT " 16 hex digits "\n"   record record record …
@@ -10,19 +10,19 @@
 //! record           u16 length, as many bytes of frames, the number of the link as 8 bytes
 //! ```
 //!
-//! The filling completes whatever record was begun, which is then none of that link, and makes an
-//! impossible length where none was. An agent hands on what whole records hold and forgets everything
-//! else until the next `CONNECT`; a host forgets everything before its own `OK`, whose digits it has
-//! drawn. `guest-agent` and `host-bridge::link` carry the bytes; nothing here does.
+//! The filling completes the record that was begun, which then belongs to no link, and makes an impossible
+//! length if there was none. An agent passes on the content of complete records and drops everything else
+//! until the next `CONNECT`; a host drops everything before its own `OK`, whose digits are random.
+//! `guest-agent` and `agent-client::link` carry the bytes; nothing here does.
 
-/// What one record carries at most: enough that its ends cost little, and so little that an agent
-/// without memory can hold it.
+/// The largest record: enough that its overhead is small, and small enough that an agent without
+/// memory can hold it.
 pub const RECORD_BYTES_MAX: usize = 16 * 1024;
 
 const LENGTH_BYTES: usize = 2;
 const LINK_BYTES: usize = 8;
 
-/// What a host sends before `CONNECT`. As much as the rest of any record.
+/// What a host sends before `CONNECT`. As long as the rest of any record.
 pub const FILLING_BYTES: usize = LENGTH_BYTES + RECORD_BYTES_MAX + LINK_BYTES;
 const FILLING: u8 = 0xff;
 
@@ -36,7 +36,7 @@ const _: () = assert!(RECORD_BYTES_MAX < u16::MAX as usize, "filling is no lengt
 pub struct LinkNumber(u64);
 
 impl LinkNumber {
-    /// Of a number that was drawn. Filling is none.
+    /// For a random number. Filling is none.
     pub fn drawn(number: u64) -> Self {
         Self(if number == u64::MAX { 0 } else { number })
     }
@@ -54,7 +54,7 @@ impl LinkNumber {
         call
     }
 
-    /// What an agent answers.
+    /// An agent's answer.
     pub fn answer(self) -> Vec<u8> {
         let mut answer = b"OK ".to_vec();
         answer.extend_from_slice(&self.digits());
@@ -72,18 +72,18 @@ impl LinkNumber {
     }
 }
 
-/// The agent's end of what a host sends.
+/// The agent's reader of a host's data.
 #[derive(Debug, Default)]
 pub struct Intake {
     link: Option<LinkNumber>,
-    /// What has come of a record; without a link, of a line.
+    /// What has arrived of a record; without a link, of a line.
     begun: Vec<u8>,
 }
 
 impl Intake {
-    /// Takes bytes in and puts what whole records hold into `out`. Stops behind the end of a `CONNECT`:
-    /// then the link with the number that is returned has begun, and all before it is over. The other
-    /// number is that of the bytes taken.
+    /// Takes bytes and puts the content of complete records into `out`. Stops after the end of a `CONNECT`:
+    /// then the link with the returned number has begun, and everything before it is over. The other number
+    /// is that of the bytes taken.
     pub fn take(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> (usize, Option<LinkNumber>) {
         let mut taken = 0;
         while let Some(rest) = bytes.get(taken..).filter(|rest| !rest.is_empty()) {
@@ -100,7 +100,7 @@ impl Intake {
         (taken, None)
     }
 
-    /// Takes what there is of one record, and ends the link when it is none.
+    /// Takes the available part of one record, and ends the link if it is invalid.
     fn take_record(&mut self, link: LinkNumber, bytes: &[u8], out: &mut Vec<u8>) -> usize {
         let whole = match *self.begun {
             [first, second, ..] => {
@@ -154,7 +154,7 @@ impl Intake {
         if !fits {
             self.begun.clear();
         }
-        // The filling before a call fits nowhere, so that each begins afresh.
+        // The filling before a call fits nowhere, so each call begins afresh.
         if fits || byte == CONNECT[0] {
             self.begun.push(byte);
         }
@@ -175,7 +175,7 @@ impl Answer {
         Self { expected: link.answer(), matched: 0 }
     }
 
-    /// Takes bytes in; gives what stands behind the answer, once it is complete.
+    /// Takes bytes; returns what follows the answer, once it is complete.
     pub fn find<'a>(&mut self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         for (at, byte) in bytes.iter().enumerate() {
             if *byte != self.expected[self.matched] {

@@ -1,9 +1,9 @@
 //! Maps and sets as sorted lists: for tables that are small, or that grow at their end.
 //!
-//! Everything with a bound of some thousand entries uses them. A hash map costs the agent one kilobyte
-//! of code for each type of entry, a B-tree four to seven, and these a few hundred bytes; up to such
-//! a size they are also the fastest. Ids and process numbers grow, so that new ones go to the end.
-//! Whatever a peer may send in any order is collected, which sorts once.
+//! Everything with a bound of some thousand entries uses them. A hash map costs the agent one kilobyte of
+//! code for each type of entry, a B-tree four to seven, and these a few hundred bytes; up to such a size they
+//! are also the fastest. Ids and process numbers grow, so new ones go to the end. Input that a peer may send
+//! in any order is collected, which sorts once.
 
 use std::borrow::Borrow;
 
@@ -66,7 +66,7 @@ impl<K: Ord, V> SortedMap<K, V> {
         self.0.clear();
     }
 
-    /// Where a key is, or where it belongs.
+    /// The index of a key, or where it belongs.
     fn find<Q: Ord + ?Sized>(&self, key: &Q) -> Result<usize, usize>
     where
         K: Borrow<Q>,

@@ -1,9 +1,9 @@
 //! The spool: the newest bytes of a stream in a ring, addressed by absolute offsets.
 //!
-//! It is a pure type. Its owner says which bytes somebody still needs (the *pin*: the lowest
+//! It is a pure type. Its owner says which bytes are still needed (the *pin*: the lowest
 //! unacknowledged offset of all holders); the spool never discards at or above the pin under the
-//! `block` policy, and always keeps as much history below it as its capacity allows, so that a
-//! viewer who comes late can be shown what was.
+//! `block` policy, and always keeps as much history below it as its capacity allows, so that a late
+//! viewer can be shown earlier output.
 //!
 //! ```text
 //!        start          pin                    end
@@ -44,8 +44,8 @@ impl Budget {
         self.used() > self.0.limit / 2
     }
 
-    /// Takes `bytes` if they are within the limit. `entitled` bytes are granted in any case: every
-    /// spool may have its minimum.
+    /// Reserves `bytes` if they are within the limit. `entitled` bytes are granted in any case:
+    /// every spool may have its minimum.
     fn take(&self, bytes: usize, entitled: bool) -> bool {
         let before = self.0.used.fetch_add(bytes, Ordering::Relaxed);
         if !entitled && before + bytes > self.0.limit {
@@ -177,8 +177,8 @@ impl Spool {
         Ok(count)
     }
 
-    /// Discards what is below `to`: for streams that nobody reads twice. An emptied ring is given
-    /// back, so that an idle stream costs nothing.
+    /// Discards what is below `to`: for streams that nobody reads twice. An emptied ring is freed,
+    /// so that an idle stream costs nothing.
     pub fn discard_below(&mut self, to: u64) {
         self.start = self.start.max(to.min(self.end));
         if self.start == self.end {
@@ -195,7 +195,7 @@ impl Spool {
         (offset % self.ring.len() as u64) as usize
     }
 
-    /// How much can be written into a ring of `size`.
+    /// How much can be written to a ring of `size`.
     fn room(&self, size: usize, pin: Option<u64>) -> usize {
         match (self.policy, pin) {
             (SpoolPolicy::Block, Some(pin)) => {

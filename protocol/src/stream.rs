@@ -1,7 +1,7 @@
 //! The two halves of a stream as pure state: what has been sent, received and granted.
 //!
-//! Offsets are absolute, so every message about them may be repeated, and after a cut the two ends
-//! go on by comparing numbers.
+//! Offsets are absolute, so every message about them can be repeated, and after a cut the two ends
+//! continue by comparing numbers.
 //!
 //! ```text
 //! sender                                   receiver
@@ -19,7 +19,7 @@ use crate::limits::{CREDIT_BYTES_INITIAL, SPOOL_BYTES_MIN};
 /// sender can be full of bytes that were consumed and not acknowledged.
 const ACK_EVERY_BYTES: u64 = SPOOL_BYTES_MIN as u64 / 2;
 
-/// What a peer did that the protocol does not allow. It costs the peer its link.
+/// A violation of the protocol. It costs the peer its link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
     #[error("stream {stream}: data at {offset} leaves out bytes from {next} on")]
@@ -78,7 +78,7 @@ pub struct Sender {
     up_to: u64,
     /// The end has been sent on this link.
     pub(crate) fin_sent: bool,
-    /// Where the end was, when it was ever sent.
+    /// The end's offset, if it was ever sent.
     fin_at: Option<u64>,
     fin_acked: bool,
 }
@@ -130,8 +130,8 @@ impl Sender {
         Ok(())
     }
 
-    /// Goes back to where the other end stands, on a new link. False when it cannot be: the other
-    /// end claims what was never sent, or wants what was already given up.
+    /// Goes back to the other end's position, on a new link. False if that is impossible: the other
+    /// end claims what was never sent, or needs what was already dropped.
     pub fn resume(&mut self, next: u64, up_to: u64, finished: bool) -> bool {
         if next > self.next || next < self.acked || (finished && self.fin_at != Some(next)) {
             return false;
@@ -141,6 +141,19 @@ impl Sender {
         self.fin_sent = finished;
         true
     }
+}
+
+/// What a receiver has not acknowledged yet, the least urgent first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Debt {
+    /// Too little to be reported.
+    Small,
+    /// The end: the sender keeps nothing but its name.
+    End,
+    /// So much that a sender with the smallest spool may wait for it.
+    Spool,
+    /// Half of the window: a sender with any spool will soon have no credit.
+    Window,
 }
 
 /// The receiving half.
@@ -155,7 +168,7 @@ pub struct Receiver {
     fin_acked: bool,
 }
 
-/// What an arrived piece of a stream means.
+/// The meaning of an arrived piece of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accepted {
     /// The offset of the first new byte.
@@ -240,10 +253,25 @@ impl Receiver {
         Ok(self.fin.replace(end).is_none())
     }
 
-    /// The application has taken everything below `to`. True when that should be told.
+    /// The application has taken everything below `to`. True if that should be sent.
     pub fn on_consumed(&mut self, to: u64) -> bool {
         self.consumed = self.consumed.max(to.min(self.next));
         self.consumed - self.acked >= ACK_EVERY_BYTES || self.owes_end()
+    }
+
+    /// How much of the consumed bytes was not reported yet.
+    pub fn debt(&self) -> Debt {
+        match self.consumed - self.acked {
+            debt if debt >= self.window / 2 => Debt::Window,
+            ACK_EVERY_BYTES.. => Debt::Spool,
+            _ if self.owes_end() => Debt::End,
+            _ => Debt::Small,
+        }
+    }
+
+    /// Whether anything consumed was not reported yet.
+    pub(crate) fn owes_any(&self) -> bool {
+        self.consumed > self.acked
     }
 
     /// The acknowledgement that is true now; it counts as sent.
@@ -259,7 +287,7 @@ impl Receiver {
         self.fin_acked = false;
     }
 
-    /// What is told on a new link.
+    /// What is sent on a new link.
     pub fn position(&self) -> (u64, u64, bool) {
         (self.next, self.granted, self.fin.is_some())
     }

@@ -8,8 +8,8 @@ use crate::message::WatchEvent;
 use crate::msgpack;
 use crate::record::{self, TooLong};
 
-/// The largest record, its length field aside: two paths and the words around them. A path below
-/// a watched one may be longer than what a system call takes at once, but not by more than a name.
+/// The largest record, without its length field: two paths and the words around them. A path below
+/// a watched one may be longer than a system call accepts at once, but only by a name.
 pub const RECORD_BYTES_MAX: usize = 4 * PATH_BYTES_MAX;
 
 /// Why a watch stream cannot be read on.

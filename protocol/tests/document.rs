@@ -9,7 +9,7 @@ use protocol::hello::VERSION_MAX;
 use protocol::limits;
 use serde_json::Value as Json;
 
-/// A row of a table: its cells, without the marks of code.
+/// A row of a table: its cells, without code marks.
 type Row = Vec<String>;
 
 fn read(path: &str) -> String {
@@ -30,7 +30,7 @@ fn table(heading: &str) -> Vec<Row> {
     lines.skip(1).take_while(|line| line.starts_with('|')).map(cells).collect()
 }
 
-/// What `schema` has frozen, which its own test holds against the code.
+/// The frozen parts of `schema`, which its own test compares with the code.
 fn frozen(group: &str) -> serde_json::Map<String, Json> {
     let schema: Json =
         serde_json::from_str(&read(&format!("schema/v{VERSION_MAX}.json"))).expect("JSON");
@@ -140,7 +140,7 @@ fn the_limits_have_the_values_that_are_written() {
         SURVIVORS_LISTED_MAX COMMAND_BYTES_MAX HOLDERS_MAX ARGUMENTS_BYTES_MAX ARGUMENTS_MAX PATH_BYTES_MAX NAME_BYTES_MAX
         TEXT_BYTES_MAX ENTRIES_PAGE_MAX CONTEXTS_MAX RUNS_QUEUED_MAX CODE_BYTES_MAX
         CODE_QUEUED_BYTES_MAX CODE_INLINE_BYTES_MAX EVENT_BYTES_MAX INTERRUPT_GRACE METRICS_PAGE_MAX
-        METRICS_KEPT FREEZE_WATCHDOG_MIN FREEZE_WATCHDOG_MAX ENTROPY_BYTES_MIN ENTROPY_BYTES_MAX HEARTBEAT LINK_SILENCE_MAX HELLO_DEADLINE RESUME_WINDOW STOP_GRACE_GUEST STOP_MARGIN_HOST
+        METRICS_KEPT FREEZE_WATCHDOG_MIN FREEZE_WATCHDOG_MAX ENTROPY_BYTES_MIN ENTROPY_BYTES_MAX HEARTBEAT LINK_SILENCE_MAX HEARTBEAT_LOCAL LINK_SILENCE_LOCAL_MAX HELLO_DEADLINE RESUME_WINDOW STOP_GRACE_GUEST STOP_MARGIN_HOST
     ];
     let source = read("src/limits.rs");
     let defined = source.lines().filter_map(|line| line.strip_prefix("pub const "));

@@ -27,11 +27,11 @@ pub use locking::lock;
 /// The variable that gives all files their time, as reproducible builds have agreed.
 const TIME_VARIABLE: &str = "SOURCE_DATE_EPOCH";
 
-/// Where recipes and locks are, below the directory of sources.
+/// Recipes and locks, below the directory of sources.
 const RECIPES: &str = "recipes";
 const LOCKS: &str = "locks";
 
-/// Where packages are kept, below the directory of images.
+/// The cache of packages, below the directory of images.
 const CACHE: &str = "cache";
 
 /// What is built, from what, to where.
@@ -54,7 +54,7 @@ pub struct BuildResult {
     pub bytes: u64,
 }
 
-/// Builds what an order names, as far as it is not there already.
+/// Builds an order, as far as it is not built already.
 pub fn build(order: &BuildRequest, say: &mut dyn FnMut(&str)) -> Result<Vec<BuildResult>> {
     let site = BuildContext::open(order)?;
     let mut built = Vec::new();
@@ -69,7 +69,7 @@ pub fn build(order: &BuildRequest, say: &mut dyn FnMut(&str)) -> Result<Vec<Buil
     Ok(built)
 }
 
-/// The named recipes, or all that are not optional; the kernel first, because boots wait for it.
+/// The named recipes, or all that are not optional; the kernel first, because boots need it.
 fn chosen(book: &Recipes, names: &[String]) -> Result<Vec<(String, Recipe)>> {
     let all = if names.is_empty() { book.names()? } else { names.to_vec() };
     let mut recipes = Vec::new();
@@ -91,7 +91,7 @@ struct BuildContext {
     cache: PathBuf,
     agent_path: PathBuf,
     agent: Agent,
-    /// What this program hashes to: another builder may build otherwise.
+    /// The digest of this program: another builder may build differently.
     builder: Sha256,
     _guard: Flock<File>,
 }
@@ -100,11 +100,11 @@ impl BuildContext {
     fn open(order: &BuildRequest) -> Result<Self> {
         let cache = order.out.join(CACHE);
         std::fs::create_dir_all(&cache).with_context(|| format!("making {}", cache.display()))?;
-        // Nobody removes it, so that all builds lock the same file.
+        // It is never removed, so that all builds lock the same file.
         let guard = File::create(order.out.join(".lock"))?;
         let guard = Flock::lock(guard, FlockArg::LockExclusive).map_err(|(_, errno)| errno)?;
         let (sha256, bytes) = Sha256::of_file(&order.agent).with_context(|| {
-            format!("the agent {} (build it with `just build`)", order.agent.display())
+            format!("the agent {} (build it with `./do build`)", order.agent.display())
         })?;
         let (builder, _) = Sha256::of_file(&std::env::current_exe()?)?;
         let agent = Agent { release: String::new(), bytes, sha256 };
@@ -124,18 +124,18 @@ impl BuildContext {
         Ok(Lock::read(&self.locks, name)?)
     }
 
-    /// The agent as manifests have it.
+    /// The agent's entry in manifests.
     fn agent(&self) -> Result<Agent> {
         let output = std::process::Command::new(&self.agent_path)
             .arg("--version")
             .output()
             .with_context(|| format!("reading the release of {}", self.agent_path.display()))?;
-        let said = String::from_utf8_lossy(&output.stdout);
-        let release = said.split_whitespace().last().unwrap_or("unknown").to_owned();
+        let version = String::from_utf8_lossy(&output.stdout);
+        let release = version.split_whitespace().last().unwrap_or("unknown").to_owned();
         Ok(Agent { release, ..self.agent.clone() })
     }
 
-    /// What all that goes into an image hashes to, the agent aside.
+    /// The digest of an image's whole input, except the agent.
     fn key(&self, recipe: &Recipe, lock: &Lock, time_s: u64) -> Sha256 {
         let mut hasher = Hasher::new();
         hasher.part(&self.builder.0);

@@ -21,7 +21,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Write the locks of recipes anew, from what the mirror has now.
+    /// Write the locks of recipes again, from what the mirror has now.
     Lock {
         /// The recipes; all, if none is named.
         names: Vec<String>,
@@ -47,7 +47,7 @@ enum Verb {
         )]
         agent: PathBuf,
     },
-    /// Open all images anew and hold them against their manifests.
+    /// Open all images again and hold them against their manifests.
     Verify {
         #[arg(default_value = "target/images")]
         directory: PathBuf,
@@ -63,7 +63,7 @@ enum Verb {
     },
 }
 
-/// Does what the arguments say.
+/// Runs the command.
 #[expect(clippy::print_stderr, reason = "this is the command line")]
 pub fn main() -> ExitCode {
     match run(Arguments::parse().verb) {

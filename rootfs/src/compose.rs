@@ -1,4 +1,4 @@
-//! From packages to a tree: what is unpacked where, and what scripts of packages would have done.
+//! Turns packages into a tree: what is unpacked where, and the effects of packages' scripts.
 //!
 //! The builder calls it with packages in the order of their names, so that the same packages give
 //! the same tree. `skeleton` has the files that no package brings.
@@ -58,7 +58,7 @@ pub fn compose(
     skeleton::files(&mut tree, agent, mtime_s)?;
     rules::certificates(&mut tree, mtime_s)?;
     rules::links(&mut tree, recipe, mtime_s)?;
-    // Exclusions leave links behind that lead nowhere, and links to those.
+    // Exclusions leave dangling links behind, and links to those.
     loop {
         let dangling = dangling_links(&tree);
         if dangling.is_empty() {
@@ -125,7 +125,7 @@ fn add<'a>(
     Ok(())
 }
 
-/// Whether what is in the tree under a path is this very node.
+/// Whether the tree has exactly this node at a path.
 fn same(tree: &Tree, path: &str, node: &Node) -> bool {
     let there = tree.find(path.as_bytes()).map(|id: NodeId| tree.node(id));
     there.is_some_and(|there| match (&there.kind, &node.kind) {
@@ -152,6 +152,6 @@ fn owned(kind: Kind, mode: u16, mtime_s: u64) -> Node {
 }
 
 /// For messages about the tree.
-fn said(path: &[u8]) -> String {
+fn path_text(path: &[u8]) -> String {
     format!("/{}", shown(path))
 }

@@ -1,6 +1,6 @@
 //! The initramfs: a tree in the `newc` form of cpio, which the kernel unpacks before it has disks.
 //!
-//! Written for the kernel kit alone. Not compressed: see the README for what was measured.
+//! Only the kernel kit uses it. Not compressed: see the README for measurements.
 
 use std::io::{self, Write};
 

@@ -1,7 +1,7 @@
 //! Debian's formats: indexes, versions, dependencies and package files.
 //!
-//! The lock is resolved with these, and packages are unpacked with them. Scripts of packages are
-//! never run, and nothing is asked of dpkg or apt.
+//! These resolve the lock and unpack packages. Scripts of packages are never run, and dpkg and apt
+//! are not used.
 
 pub mod ar;
 pub mod control;

@@ -126,7 +126,7 @@ impl<W: Write> HashingWriter<W> {
         Self { inner, hasher: Hasher::new(), bytes: 0 }
     }
 
-    /// What was written to, its digest and its length.
+    /// The inner writer, the digest and the length.
     pub fn finish(self) -> (W, Sha256, u64) {
         (self.inner, self.hasher.finish(), self.bytes)
     }

@@ -1,7 +1,7 @@
 //! Reads a few facts from ELF files: the machine, whether it is static, and a module's `.modinfo`.
 //!
-//! `verify` asks it of the agent, `kernel` of modules and of the kernel itself. 64-bit little-endian
-//! files alone, because those are what our machines run.
+//! `verify` uses it for the agent, `kernel` for modules and the kernel itself. Only 64-bit little-endian
+//! files, because our machines run those.
 
 const MAGIC: &[u8] = b"\x7fELF\x02\x01";
 const PROGRAM_INTERPRETER: u64 = 3;
@@ -73,7 +73,7 @@ impl<'a> Elf<'a> {
     }
 }
 
-/// Where a row of a table starts; far out of range rather than wrapped round.
+/// Where a row of a table starts; saturates instead of wrapping.
 fn at(start: u64, index: u64, size: u64) -> Result<u64, ElfError> {
     let offset = index.checked_mul(size).and_then(|offset| start.checked_add(offset));
     offset.filter(|&offset| offset < u64::MAX / 2).ok_or(ElfError::Truncated)

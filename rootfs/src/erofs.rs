@@ -1,7 +1,7 @@
 //! The read-only file system that images are: a writer and a reader of erofs, uncompressed.
 //!
 //! The builder writes a [`Tree`](crate::tree::Tree) with [`write`]; `verify` and `ls` open images with
-//! [`read`]. The same tree and options give the same bytes. Only what Linux 5.4 and later read is
+//! [`read`]. The same tree and options give the same bytes. Only features that Linux 5.4 and later read are
 //! written; nothing here mounts anything.
 //!
 //! ```text
@@ -37,18 +37,18 @@ pub const BLOCK_BYTES: u64 = 4096;
 /// One slot of the area where inodes are.
 const SLOT_BYTES: u64 = 32;
 
-/// Where the inodes start; before it only the superblock.
+/// Where the inodes start; only the superblock precedes them.
 const INODES_START: u64 = BLOCK_BYTES;
 
-/// How many files an image may have: four times what a full desktop has, and a bound for readers of
-/// images that lie.
+/// How many files an image may have: four times what a full desktop has, and a limit for readers of
+/// forged images.
 pub const INODES_MAX: usize = 4 << 20;
 
-/// How long a path in an image may be, which also bounds how deep it goes: the kernel's `PATH_MAX`.
+/// How long a path in an image may be, which also limits its depth: the kernel's `PATH_MAX`.
 pub const PATH_BYTES_MAX: usize = 4096;
 
-/// How many bytes all paths of an image may have together, since each of its names has one: 128 for
-/// each of [`INODES_MAX`] files.
+/// The size of all paths of an image together, since each of its names has one: 128 bytes for each
+/// of [`INODES_MAX`] files.
 pub const PATHS_BYTES_MAX: usize = 512 << 20;
 
 /// The kinds of files as directories state them.

@@ -8,13 +8,13 @@ use std::io::{self, Read, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// How many packages are fetched at once; more gains nothing and annoys a mirror.
+/// How many packages are fetched at once; more gains nothing and burdens a mirror.
 const AT_ONCE: usize = 8;
 
-/// How often a fetch is tried again after a passing failure.
+/// How often a fetch is retried after a temporary failure.
 const RETRIES: u32 = 3;
 
-/// How much of what a program says is kept.
+/// How much of a program's messages is kept.
 const MESSAGE_BYTES_MAX: u64 = 64 * 1024;
 
 /// Why something did not come.
@@ -63,8 +63,8 @@ impl Fetcher {
         }
     }
 
-    /// Fetches many files, as far as they are there; what is missing or short after it did not come.
-    /// The error is what the program said.
+    /// Fetches missing files; files that are missing or short afterwards were not fetched. The error is the
+    /// program's message.
     pub fn fetch_all(self, wanted: &[Download]) -> Result<(), String> {
         match self {
             Self::Curl => curl(wanted),
@@ -82,11 +82,11 @@ pub struct Download {
 }
 
 fn curl(wanted: &[Download]) -> Result<(), String> {
-    // Each file has a bound of its own, so each is an operation, for which all is said again.
+    // Each file has its own limit, so each is an operation, for which all options are repeated.
     let operations: Vec<String> = wanted
         .iter()
         .map(|Download { address, to, bytes_max }| {
-            // A transfer that all but stands still for a minute is dead.
+            // A transfer that almost stalls for a minute is dead.
             format!(
                 "url = {}\noutput = {}\nmax-filesize = {bytes_max}\nfail\nsilent\nshow-error\n\
                  location\ngloboff\nretry = {RETRIES}\nconnect-timeout = 20\n\
@@ -107,7 +107,7 @@ fn curl(wanted: &[Download]) -> Result<(), String> {
 fn wget(wanted: &Download) -> Result<(), String> {
     let mut command = Command::new("wget");
     command.args(["--quiet", "--tries", &RETRIES.to_string(), "--timeout", "60"]);
-    // It knows no bound of one file, so that what it gives is counted here.
+    // It has no limit per file, so its output is counted here.
     command.args(["--output-document", "-"]).arg(&wanted.address);
     let mut file = File::create(&wanted.to).map_err(|error| error.to_string())?;
     let result = run(command, b"", &mut file, wanted.bytes_max);
@@ -118,7 +118,7 @@ fn wget(wanted: &Download) -> Result<(), String> {
     result
 }
 
-/// Runs a program and passes on what it gives, up to a bound; the error is what it said.
+/// Runs a program and passes on its output, up to a limit; the error is its message.
 pub(crate) fn run(
     mut command: Command,
     input: &[u8],
@@ -131,13 +131,13 @@ pub(crate) fn run(
     let stdout = child.stdout.take().expect("piped above");
     let stderr = child.stderr.take().expect("piped above");
     let mut stdin = child.stdin.take().expect("piped above");
-    let (given, status, said) = std::thread::scope(|scope| {
-        // Read beside the rest, so that a program that says much does not wait for ever.
-        let said = scope.spawn(move || {
-            let mut said = Vec::new();
-            // What cannot be read was not said.
-            let _ = stderr.take(MESSAGE_BYTES_MAX).read_to_end(&mut said);
-            said
+    let (given, status, errors) = std::thread::scope(|scope| {
+        // Read concurrently, so that a program with many messages does not block forever.
+        let errors = scope.spawn(move || {
+            let mut errors = Vec::new();
+            // An unreadable message is ignored.
+            let _ = stderr.take(MESSAGE_BYTES_MAX).read_to_end(&mut errors);
+            errors
         });
         let given = stdin.write_all(input).and_then(|()| {
             drop(stdin);
@@ -147,24 +147,24 @@ pub(crate) fn run(
             // It may have ended already.
             let _ = child.kill();
         }
-        (given, child.wait(), said.join().expect("reading does not panic"))
+        (given, child.wait(), errors.join().expect("reading does not panic"))
     });
-    let said = String::from_utf8_lossy(&said);
+    let errors = String::from_utf8_lossy(&errors);
     match (given, status) {
         (Ok(bytes), _) if bytes > bytes_max => Err(format!("more than {bytes_max} bytes")),
         (Ok(_), Ok(status)) if status.success() => Ok(()),
-        (_, Ok(status)) if !status.success() => Err(format!("{} ({status})", said.trim())),
+        (_, Ok(status)) if !status.success() => Err(format!("{} ({status})", errors.trim())),
         (Err(error), _) | (_, Err(error)) => Err(text(error)),
         (Ok(_), Ok(_)) => unreachable!("both are taken above"),
     }
 }
 
-/// A value as curl's configuration has it.
+/// A value in the syntax of curl's configuration.
 fn quoted(value: &str) -> String {
     format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// Where a program is.
+/// The path of a program.
 pub fn on_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)
@@ -184,14 +184,14 @@ mod tests {
         let address = listener.local_addr().expect("bound");
         std::thread::spawn(move || {
             while let Ok((mut stream, _)) = listener.accept() {
-                let mut asked = [0; 4096];
-                let bytes = stream.read(&mut asked).unwrap_or(0);
-                let asked = String::from_utf8_lossy(&asked[..bytes]).into_owned();
-                let mut words = asked.split(['/', ' ']).filter_map(|word| word.parse().ok());
+                let mut request = [0; 4096];
+                let bytes = stream.read(&mut request).unwrap_or(0);
+                let request = String::from_utf8_lossy(&request[..bytes]).into_owned();
+                let mut words = request.split(['/', ' ']).filter_map(|word| word.parse().ok());
                 let (announced, given) = (words.next().unwrap_or(0), words.next().unwrap_or(0));
                 let body = "x".repeat(given);
                 let head = format!("HTTP/1.0 200 OK\r\nContent-Length: {announced}\r\n\r\n");
-                // A client that has had enough is no failure of the server.
+                // A client that disconnects is no failure of the server.
                 let _ = stream.write_all((head + &body).as_bytes());
             }
         });
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_larger_than_it_may_be_or_cut_short_did_not_come() {
+    fn oversized_and_truncated_files_are_not_fetched() {
         for fetcher in [Fetcher::Curl, Fetcher::Wget] {
             if on_path(fetcher.name()).is_none() {
                 crate::skipped(&format!("there is no {} here", fetcher.name()));
@@ -233,8 +233,8 @@ mod tests {
             let address = format!("{server}/{bytes}/{bytes}");
             Download { address, to: directory.path().join(bytes.to_string()), bytes_max }
         });
-        let said = Fetcher::Curl.fetch_all(&wanted).expect_err("one is too large");
-        assert!(said.contains("(63)"), "{said}");
+        let error = Fetcher::Curl.fetch_all(&wanted).expect_err("one is too large");
+        assert!(error.contains("(63)"), "{error}");
         for (wanted, bytes) in wanted.iter().zip([10, 0, 30]) {
             let there = std::fs::metadata(&wanted.to).map_or(0, |there| there.len());
             assert_eq!(there, bytes, "{}", wanted.address);

@@ -1,7 +1,7 @@
 //! The kernel kit: a kernel in both forms, and an initramfs whose init is the agent.
 //!
-//! Called by the builder with what the kernel's package holds. Which modules are packed, and in
-//! which order the agent loads them, is the recipe's list and what these modules say that they need.
+//! The builder calls it with the content of the kernel's package. The recipe lists the modules, and their
+//! dependencies determine the order in which the agent loads them.
 
 mod image;
 mod lz4;
@@ -12,7 +12,7 @@ pub use modules::{Module, ModuleError, Modules, without_signature};
 
 use crate::tree::{Content, Device, Kind, Metadata, Node, Tree, TreeError};
 
-/// Where the agent looks for modules, and the list of their files in the order of loading.
+/// Where the agent looks for modules, and the list of their files in loading order.
 pub const MODULES_DIRECTORY: &str = "modules";
 pub const MODULES_ORDER: &str = "modules/order";
 
@@ -22,7 +22,7 @@ const DIRECTORIES: [&str; 5] = ["dev", "proc", "sys", "run", "newroot"];
 /// A module of the initramfs.
 pub struct PackedModule {
     pub file: String,
-    /// The virtio device without which it is not loaded; each costs some of the time of a boot.
+    /// The virtio device that it is loaded for; each costs some boot time.
     pub device: Option<String>,
     pub content: Content,
 }

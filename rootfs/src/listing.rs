@@ -1,11 +1,11 @@
-//! What is in a tree, line by line: for `ls`, and as a digest for manifests.
+//! A tree's content line by line: for `ls`, and as a digest for manifests.
 
 use std::io;
 
 use crate::digest::{Hasher, Sha256};
 use crate::tree::{ContentReader, Kind, Tree, shown};
 
-/// One line for each name: type, mode, owner, bytes, path, and what it leads to or hashes to.
+/// One line for each name: type, mode, owner, bytes, path, and its target or digest.
 pub fn lines(
     tree: &Tree,
     with_digests: bool,
@@ -42,7 +42,7 @@ pub fn lines(
     Ok(())
 }
 
-/// How many names there are, and what all lines with their digests hash to.
+/// The number of names, and the digest of all lines with their digests.
 pub fn digest(tree: &Tree) -> io::Result<(u64, Sha256)> {
     let mut hasher = Hasher::new();
     let mut names = 0;

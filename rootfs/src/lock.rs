@@ -1,7 +1,7 @@
 //! Locks: the packages of a recipe, each with the digest that it must have.
 //!
-//! `rootfs lock` writes them, `build` fetches what they say and nothing else. They are text in
-//! columns, sorted, so that a change of one package is a change of one line.
+//! `rootfs lock` writes them, and `build` fetches exactly what they list. They are text in columns,
+//! sorted, so that a change of one package is a change of one line.
 
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -51,7 +51,7 @@ pub struct Lock {
     pub pins: Vec<Pin>,
 }
 
-/// Why there is no such lock.
+/// Why a lock cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     #[error("{path}: {source}; make it with `rootfs lock {name}`")]

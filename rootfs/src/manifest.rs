@@ -1,5 +1,5 @@
-//! Manifests: what an image is made of, beside it as JSON. Written by the builder, held against the
-//! image by `verify`, read by whoever starts machines.
+//! Manifests: a description of an image, beside it as JSON. The builder writes them, `verify`
+//! compares them with the image, and programs that start machines read them.
 
 use serde::{Deserialize, Serialize};
 
@@ -42,7 +42,7 @@ pub struct SetId {
 pub struct ImageManifest {
     pub recipe: String,
     pub summary: String,
-    /// What everything that went in hashes to; the image is built anew when it changes.
+    /// The digest of the whole input; the image is rebuilt when it changes.
     pub key: Sha256,
     pub image: Output,
     pub format: String,
@@ -52,10 +52,10 @@ pub struct ImageManifest {
     pub agent: Agent,
     pub size_max_bytes: u64,
     pub programs: Vec<String>,
-    /// All that there may be.
+    /// The longest manifest.
     pub set_id: Vec<SetId>,
     pub files: u64,
-    /// What the lines of `rootfs ls --digests` hash to, each with its length before it.
+    /// The digest of the lines of `rootfs ls --digests`, each preceded by its length.
     pub files_sha256: Sha256,
     pub packages: Vec<Package>,
 }
@@ -63,10 +63,10 @@ pub struct ImageManifest {
 /// `kernel.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelManifest {
-    /// What `uname -r` says.
+    /// The output of `uname -r`.
     pub release: String,
     pub key: Sha256,
-    /// The same without the agent.
+    /// The input's digest without the agent.
     pub kernel_key: Sha256,
     pub agent: Agent,
     pub vmlinuz: Output,

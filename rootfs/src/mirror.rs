@@ -1,6 +1,6 @@
 //! Finds the mirrors of packages in the environment or in this machine's apt configuration.
 //!
-//! No address is known here, so a machine without either gets an error that says what to set.
+//! No address is built in, so a machine without either gets an error that says what to set.
 
 use std::io;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::debian::control::stanzas;
 use crate::lock::Archive;
 
-/// The variables that win over what apt says.
+/// The variables that override apt's settings.
 pub const MAIN_VARIABLE: &str = "BURROW_DEBIAN_MIRROR";
 pub const SECURITY_VARIABLE: &str = "BURROW_DEBIAN_SECURITY_MIRROR";
 
@@ -27,7 +27,7 @@ pub enum MirrorError {
     Io(#[from] io::Error),
 }
 
-/// The addresses of the archives, without a slash at the end.
+/// The addresses of the archives, without a final slash.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mirrors {
     main: Option<String>,
@@ -35,7 +35,7 @@ pub struct Mirrors {
 }
 
 impl Mirrors {
-    /// As the environment and this machine's apt have them, for a suite.
+    /// The addresses for a suite, from the environment and this machine's apt.
     pub fn find(suite: &str) -> Result<Self, MirrorError> {
         let of_apt = Self::of_apt(Path::new(APT_DIRECTORY), suite)?;
         let variable = |name| {

@@ -1,6 +1,6 @@
-//! Recipes: small data files that say what an image is made of.
+//! Recipes: small data files that describe an image.
 //!
-//! Read by the builder; [`Recipes`] finds them and follows `extends`, so that what it gives is whole.
+//! Read by the builder; [`Recipes`] finds them and follows `extends`, so that its result is complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -11,7 +11,7 @@ use serde::Deserialize;
 /// How long a chain of `extends` may be.
 const CHAIN_MAX: usize = 8;
 
-/// What an image is made of.
+/// The description of an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Recipe {
@@ -23,9 +23,9 @@ pub struct Recipe {
     pub suite: String,
     /// Not built unless named.
     pub optional: bool,
-    /// The packages wanted; what they depend on comes along.
+    /// The wanted packages; their dependencies are added.
     pub packages: Vec<String>,
-    /// Packages that are not followed: nothing in an image needs what others need them for.
+    /// Packages that are left out: nothing in an image needs them, although others depend on them.
     pub without: BTreeSet<String>,
     /// Paths that are left out, with all below them; a `*` stands for anything but a slash.
     pub exclude: Vec<String>,
@@ -47,7 +47,7 @@ pub struct Recipe {
     pub modules: Vec<String>,
 }
 
-/// Why there is no such recipe.
+/// Why a recipe cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum RecipeError {
     #[error("there is no recipe {name}; the known recipes are: {known}")]
@@ -121,8 +121,7 @@ impl Recipes {
 }
 
 impl Recipe {
-    /// This recipe on top of what it extends: lists grow, single values are this one's if it has
-    /// them.
+    /// This recipe on top of its base: lists are joined, single values of this one take precedence.
     fn over(self, parent: Self) -> Self {
         let text = |own: String, other: String| if own.is_empty() { other } else { own };
         Self {
@@ -160,7 +159,7 @@ impl Recipe {
     }
 }
 
-/// Whether a path is what a pattern says, or below it.
+/// Whether a path matches a pattern, or is below a match.
 fn covers(pattern: &str, path: &str) -> bool {
     let mut path = path.split('/');
     pattern

@@ -1,7 +1,7 @@
-//! What an archive has signed: the part of a file that `gpgv` vouches for, and nothing around it.
+//! The part of a file that an archive has signed, as `gpgv` verifies it, and nothing around it.
 //!
-//! `builder::locking` calls it. A file may say anything before and behind what is signed in it, so
-//! what is read is what `gpgv` gives out, never the file.
+//! `builder::locking` calls it. A file may contain anything before and after the signed part, so
+//! the output of `gpgv` is read, never the file.
 
 use std::fs::File;
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::process::Command;
 
 use crate::fetch::{on_path, run};
 
-/// Why a file is not what an archive has signed.
+/// Why a file is not signed by the archive.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
     #[error("the signature is not valid: {0}")]
@@ -18,7 +18,7 @@ pub enum SignatureError {
     NotText,
 }
 
-/// The text in a file that one of these keys has signed; nothing when `gpgv` cannot be asked.
+/// The text in a file that one of these keys has signed; `None` if `gpgv` is missing.
 pub fn signed_text(
     keyring: &Path,
     signed: &Path,
@@ -41,7 +41,7 @@ mod tests {
     const SIGNED: &str = include_str!("../tests/signed/InRelease");
     const TEXT_BYTES_MAX: u64 = 10_000;
 
-    /// What is taken for signed in a file; nothing where `gpgv` is not there.
+    /// The text that counts as signed in a file; `None` if `gpgv` is missing.
     fn judged(file: &str, bytes_max: u64) -> Option<Result<String, SignatureError>> {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("InRelease");
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_changed_unsigned_or_without_end_is_refused() {
+    fn changed_unsigned_and_truncated_files_are_refused() {
         let changed = SIGNED.replace(" 77 ", " 78 ");
         let unsigned = SIGNED.split("-----BEGIN PGP SIGNATURE").next().expect("a beginning");
         for (file, bytes_max) in [

@@ -1,4 +1,4 @@
-//! A file tree as a value: what an image will hold, before it is bytes.
+//! A file tree as a value: an image's content before it is written.
 //!
 //! Packages are unpacked into one, rules change it, writers (`erofs`, `cpio`) turn it into an image
 //! and `erofs::read` turns an image back into it. Contents stay where they are and are only pointed
@@ -16,7 +16,7 @@ pub const LINKS_FOLLOWED_MAX: usize = 40;
 /// The largest name of one component, which is the kernel's `NAME_MAX`.
 pub const NAME_BYTES_MAX: usize = 255;
 
-/// Permissions, set-id and sticky: what a mode may hold here.
+/// Permissions, set-id and sticky: the valid bits of a mode here.
 pub const MODE_MASK: u16 = 0o7777;
 
 /// A node of one tree; several names may lead to it, which is a hard link.
@@ -46,7 +46,7 @@ impl Metadata {
     }
 }
 
-/// One file, directory or whatever else has a name.
+/// One file, directory or other node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     pub metadata: Metadata,
@@ -60,7 +60,7 @@ impl Node {
         Self { metadata, kind, xattrs: BTreeMap::new() }
     }
 
-    /// Its names, when it is a directory.
+    /// Its names, if it is a directory.
     pub fn names(&self) -> Option<&BTreeMap<Vec<u8>, NodeId>> {
         match &self.kind {
             Kind::Directory(names) => Some(names),
@@ -69,7 +69,7 @@ impl Node {
     }
 }
 
-/// What a node is.
+/// The type of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     Directory(BTreeMap<Vec<u8>, NodeId>),
@@ -112,7 +112,7 @@ pub enum TreeError {
 #[derive(Clone, Debug)]
 pub struct Tree {
     nodes: Vec<Node>,
-    /// What directories get that nobody has described.
+    /// The attributes of directories without an entry.
     parents: Metadata,
 }
 
@@ -130,8 +130,8 @@ impl Tree {
         &mut self.nodes[id.0]
     }
 
-    /// Puts a node at a path; missing parents are made. A directory over a directory keeps what is
-    /// in it; anything else that was there is replaced, except a directory by something else.
+    /// Puts a node at a path; missing parents are made. A directory over a directory keeps the old
+    /// content; anything else is replaced, except a directory by something else.
     pub fn insert(&mut self, path: &[u8], node: Node) -> Result<NodeId, TreeError> {
         let Some((parent, name)) = self.make_parents(path)? else {
             self.nodes[0].metadata = node.metadata;
@@ -144,9 +144,9 @@ impl Tree {
             if node.names().is_none() {
                 return Err(TreeError::IsADirectory { path: shown(path) });
             }
-            let kept = self.node_mut(old);
-            kept.metadata = node.metadata;
-            kept.xattrs = node.xattrs;
+            let old_node = self.node_mut(old);
+            old_node.metadata = node.metadata;
+            old_node.xattrs = node.xattrs;
             return Ok(old);
         }
         let id = NodeId(self.nodes.len());
@@ -182,12 +182,12 @@ impl Tree {
         }
     }
 
-    /// What a path names, without following symbolic links.
+    /// The node at a path, without following symbolic links.
     pub fn find(&self, path: &[u8]) -> Option<NodeId> {
         self.walk(&components(path).ok()?)
     }
 
-    /// What a path leads to when symbolic links are followed as in a root directory: never out.
+    /// The node at a path, with symbolic links resolved inside the root.
     pub fn resolve(&self, path: &[u8]) -> Result<NodeId, TreeError> {
         let mut followed = 0;
         let mut todo: Vec<Vec<u8>> = split(path).rev().map(<[u8]>::to_vec).collect();
@@ -281,7 +281,7 @@ pub fn join(parent: &[u8], name: &[u8]) -> Vec<u8> {
     if parent.is_empty() { name.to_vec() } else { [parent, name].join(&b'/') }
 }
 
-/// A path as people read it, whatever its bytes.
+/// A path in readable form, whatever its bytes.
 pub fn shown(path: &[u8]) -> String {
     path.escape_ascii().to_string()
 }

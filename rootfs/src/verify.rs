@@ -1,6 +1,6 @@
 //! Verifies images: opens each one again and compares it with its manifest.
 //!
-//! `cli` calls it after a build. It goes on after a failure and gives all of them.
+//! `cli` calls it after a build. It continues after a failure and returns all of them.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::listing;
 use crate::manifest::{Agent, ImageManifest, KERNEL_MANIFEST, KernelManifest, Output, SetId};
 use crate::tree::{ContentReader, Kind, NodeId, Tree, shown};
 
-/// Where programs are looked for.
+/// Where programs are searched.
 const PATH: [&str; 2] = ["usr/bin", "usr/sbin"];
 
 /// Everything that is wrong with the images of a directory; their names are given to `seen`.
@@ -36,7 +36,7 @@ pub fn verify(directory: &Path, seen: &mut dyn FnMut(&str)) -> std::io::Result<V
     Ok(wrong)
 }
 
-/// One manifest and what it is about.
+/// One manifest and its files.
 fn manifest(directory: &Path, name: &str, found: &mut Findings) {
     let text = match std::fs::read(directory.join(name)) {
         Ok(text) => text,
@@ -63,7 +63,7 @@ impl Findings {
         self.0.push(what.to_string());
     }
 
-    /// What a file gives, or the finding that it gives nothing.
+    /// The content of a file, or the finding that it cannot be read.
     fn read<T, E: std::fmt::Display>(&mut self, file: &str, result: Result<T, E>) -> Option<T> {
         result.inspect_err(|error| self.0.push(format!("{file}: {error}"))).ok()
     }

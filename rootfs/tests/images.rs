@@ -94,7 +94,7 @@ fn verify_goes_on_behind_an_image_that_is_gone_or_of_another_size() {
     }
 }
 
-/// An order of a source of its own, whose recipe says so much and no more.
+/// An order with its own source, whose recipe contains exactly this.
 fn order_with(directory: &Path, limits: &str) -> BuildRequest {
     let source = directory.join("source");
     std::fs::create_dir_all(source.join("recipes")).expect("a directory");
@@ -148,5 +148,5 @@ fn a_missing_agent_and_an_unknown_recipe_are_said() {
     );
     order.agent = directory.path().join("none");
     let error = build(&order, &mut |_| {}).expect_err("no agent");
-    assert!(format!("{error:#}").contains("just build"), "{error:#}");
+    assert!(format!("{error:#}").contains("./do build"), "{error:#}");
 }

@@ -6,6 +6,7 @@
 #![expect(clippy::print_stdout, reason = "the figures are what it is for")]
 
 mod boot;
+mod peers;
 mod pool;
 mod repl;
 mod server;
@@ -21,24 +22,30 @@ use nix::unistd::Pid;
 use protocol::Cause;
 use protocol::requests::Release;
 use tests::sandbox::{Sandbox, start};
-use tests::{Burrow, agent_path, children, resident_bytes, resident_bytes_peak};
+use tests::{Burrow, agent_path, bridge_path, children, resident_bytes, resident_bytes_peak};
 
 /// Runs of a short command of which the median is taken.
 const SHORT_RUNS: usize = 500;
-/// What a flood is.
+/// The size of a flood.
 const FLOOD_BYTES: usize = 100 * 1024 * 1024;
 /// Sandboxes on one bridge.
 const MANY: usize = 200;
 const MIB: f64 = 1024.0 * 1024.0;
-/// How far above its target a figure may be on a machine that does other things too.
+/// The bridge's file that is shipped: see `just dist`, which holds the first.
+const SHIPPED_MB_MAX: f64 = 20.0;
+const SHIPPED_MB_GOAL: f64 = 14.0;
+/// How far above its target a figure may be on a machine that is also busy otherwise.
 const NOISE: f64 = 1.25;
 
 fn main() {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    if std::env::args().any(|argument| argument == server::portal::ARGUMENT) {
+        return server::portal::serve();
+    }
     let mut report = Report::default();
     println!("{:<52} {:>12} {:>12} {:>8}  target", "figure", "measured", "floor", "ratio");
-    // One word picks the figures to take; without it, all are.
+    // A word selects figures; without it, all are measured.
     let wanted = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
     let takes = |name: &str| wanted.as_deref().is_none_or(|wanted| wanted == name);
     if takes("sizes") {
@@ -54,7 +61,7 @@ fn main() {
         runtime.block_on(starts(&mut report));
     }
     if takes("pool") {
-        // As the daemon has it: with threads.
+        // With threads, like the daemon.
         let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         threads.expect("a runtime").block_on(pool::figures(&mut report));
     }
@@ -67,8 +74,14 @@ fn main() {
     if takes("repl") {
         runtime.block_on(repl::figures(&mut report));
     }
+    if takes("peers") {
+        peers::figures();
+    }
     if takes("server") {
         runtime.block_on(server::figures(&mut report));
+    }
+    if report.ahead > 0 {
+        println!("{} figures hold what is promised and are not at their goal", report.ahead);
     }
     if report.missed > 0 {
         println!("{} figures missed their target by more than {NOISE} times", report.missed);
@@ -78,37 +91,73 @@ fn main() {
 
 #[derive(Default)]
 struct Report {
+    /// Promises that were missed.
     missed: usize,
+    /// Promises that were held, of which a goal lies ahead.
+    ahead: usize,
+}
+
+/// What a figure must not exceed.
+#[derive(Clone, Copy)]
+struct Target {
+    promise: f64,
+    /// What is aimed at; not to be there yet is shown, and no failure.
+    goal: f64,
+}
+
+impl From<f64> for Target {
+    fn from(promise: f64) -> Self {
+        Self { promise, goal: promise }
+    }
+}
+
+impl Target {
+    fn toward(goal: f64, promise: f64) -> Self {
+        Self { promise, goal }
+    }
 }
 
 impl Report {
-    /// A figure that must not exceed `target` times its floor.
-    fn ratio(&mut self, name: &str, measured: Duration, floor: Duration, target: f64) {
+    /// A figure that must not exceed so many times its floor.
+    fn ratio(
+        &mut self,
+        name: &str,
+        measured: Duration,
+        floor: Duration,
+        target: impl Into<Target>,
+    ) {
+        let target = target.into();
         let ratio = measured.as_secs_f64() / floor.as_secs_f64();
-        let verdict = self.judge(ratio, target);
-        println!("{name:<52} {measured:>12.1?} {floor:>12.1?} {ratio:>8.2}  <= {target} {verdict}");
+        let (goal, verdict) = (target.goal, self.judge(ratio, target));
+        println!("{name:<52} {measured:>12.1?} {floor:>12.1?} {ratio:>8.2}  <= {goal} {verdict}");
     }
 
-    /// A figure with a bound of its own.
-    fn bound(&mut self, name: &str, measured: f64, unit: &str, target: f64) {
-        let verdict = self.judge(measured, target);
+    /// A figure with its own limit.
+    fn bound(&mut self, name: &str, measured: f64, unit: &str, target: impl Into<Target>) {
+        let target = target.into();
+        let (goal, verdict) = (target.goal, self.judge(measured, target));
         let shown = format!("{measured:.2} {unit}");
-        println!("{name:<52} {shown:>12} {:>12} {:>8}  <= {target} {unit} {verdict}", "", "");
+        println!("{name:<52} {shown:>12} {:>12} {:>8}  <= {goal} {unit} {verdict}", "", "");
     }
 
-    fn judge(&mut self, measured: f64, target: f64) -> &'static str {
-        if measured <= target {
-            return "";
+    fn judge(&mut self, measured: f64, target: Target) -> String {
+        let Target { promise, goal } = target;
+        if measured <= goal {
+            return String::new();
         }
-        if measured <= target * NOISE {
-            return "(missed, within noise)";
+        if goal < promise && measured <= promise * NOISE {
+            self.ahead += 1;
+            return format!("GOAL NOT REACHED, promised <= {promise}");
+        }
+        if measured <= promise * NOISE {
+            return "(missed, within noise)".to_owned();
         }
         self.missed += 1;
-        "MISSED"
+        "MISSED".to_owned()
     }
 }
 
-/// A figure of which nothing is promised, beside what it is judged by.
+/// A figure without a promise, next to its reference.
 fn beside(name: &str, measured: Duration, floor: Duration) {
     let ratio = measured.as_secs_f64() / floor.as_secs_f64();
     println!("{name:<52} {measured:>12.1?} {floor:>12.1?} {ratio:>8.2}");
@@ -172,14 +221,26 @@ fn median(mut times: Vec<Duration>) -> Duration {
 
 fn sizes(report: &mut Report) {
     let bytes = std::fs::metadata(agent_path()).expect("the agent is built").len();
-    report.bound("agent binary, stripped", bytes as f64 / 1e6, "MB", 1.0);
+    report.bound("agent binary, stripped", bytes as f64 / 1e6, "MB", 1.25);
+    let built = bridge_path();
+    let bytes = std::fs::metadata(&built).expect("the bridge is built").len();
+    println!("{:<52} {:>9.2} MB", "bridge, as `just build` makes it", bytes as f64 / 1e6);
+    let shipped = built.with_file_name("../dist/host-bridge");
+    match std::fs::metadata(&shipped) {
+        Ok(file) => {
+            let size = file.len() as f64 / 1e6;
+            let target = Target::toward(SHIPPED_MB_GOAL, SHIPPED_MB_MAX);
+            report.bound("bridge, as `just dist` ships it", size, "MB", target);
+        }
+        Err(_) => println!("{:<52} run `just dist` first", "bridge, as `just dist` ships it"),
+    }
 }
 
 async fn short_runs(report: &mut Report) {
     let mut floor = Floor::start();
     let mut sandbox = Sandbox::start().await;
     let (mut trips, mut floors, mut runs) = (Vec::new(), Vec::new(), Vec::new());
-    // Taken in turns, so that whatever else the machine does meets both alike.
+    // In turns, so that other work of the machine affects both alike.
     for number in 0..SHORT_RUNS {
         let begun = Instant::now();
         floor.ask(b'p');
@@ -233,7 +294,8 @@ async fn flood(report: &mut Report) {
         assert_eq!(taken, FLOOD_BYTES);
     }
     // At least 0.6 of the floor's speed is at most 1/0.6 of its time.
-    report.ratio("100 MB of stdout, agent and bridge", median(floods), median(floors), 1.0 / 0.6);
+    let target = Target::toward(1.2, 1.0 / 0.6);
+    report.ratio("100 MB of stdout, agent and bridge", median(floods), median(floors), target);
     let growth = resident_bytes_peak(own).expect("ours").saturating_sub(before);
     report.bound("bridge's growth in those floods", growth as f64 / MIB, "MiB", 16.0);
     sandbox.end().await;
@@ -249,7 +311,8 @@ async fn starts(report: &mut Report) {
         sandbox.end().await;
     }
     let start = median(times).as_secs_f64() * 1000.0;
-    report.bound("start a sandbox to first command done, median", start, "ms", 30.0);
+    let target = Target::toward(4.0, 30.0);
+    report.bound("start a sandbox to first command done, median", start, "ms", target);
 }
 
 fn many(report: &mut Report) {
@@ -258,8 +321,8 @@ fn many(report: &mut Report) {
         burrow.ok(&["start", "--name", &format!("box-{number}")]);
     }
     for number in 0..MANY {
-        let said = burrow.ok(&["exec", &format!("box-{number}"), "--", "echo", "here"]);
-        assert_eq!(said, "here\n");
+        let output = burrow.ok(&["exec", &format!("box-{number}"), "--", "echo", "here"]);
+        assert_eq!(output, "here\n");
     }
     let daemon = burrow.daemon_pid();
     let resident = resident_bytes(daemon).expect("it runs") as f64 / MIB;

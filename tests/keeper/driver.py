@@ -120,7 +120,7 @@ class Context:
             path = os.path.join(self.fifos, name)
             os.mkfifo(path)
             fds.append(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
-        said = {"displays": [], "error": None}
+        output = {"displays": [], "error": None}
         texts = [b"", b""]
 
         def drain():
@@ -136,9 +136,9 @@ class Context:
 
         def on(name, content):
             if name == "display":
-                said["displays"].append(content["data"])
+                output["displays"].append(content["data"])
             if name == "error":
-                said["error"] = content
+                output["error"] = content
             if name == "late":
                 self.late += content["bytes"] if isinstance(content["bytes"], str) else content["bytes"].decode()
 
@@ -166,9 +166,9 @@ class Context:
             os.close(fds[at])
             os.unlink(os.path.join(self.fifos, name))
         if done["status"] != expect:
-            raise AssertionError("%s: %s %s" % (done["status"], said["error"], texts[1]))
-        said["err"] = texts[1].decode()
-        self.said = said
+            raise AssertionError("%s: %s %s" % (done["status"], output["error"], texts[1]))
+        output["err"] = texts[1].decode()
+        self.output = output
         return texts[0].decode()
 
     def hear_one(self, on):

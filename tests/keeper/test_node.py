@@ -484,37 +484,37 @@ class Aside(Case):
     def test_it_leaves_nothing_in_the_namespace(self):
         context = self.context(keeper=False)
         context.run("globalThis.before=0; before=Object.getOwnPropertyNames(globalThis).length")
-        self.assertEqual(context.aside("const x=1; var y=2; aside.kept.z=3; aside.say('said')"), "said")
-        self.assertEqual(context.said["displays"], [])
+        self.assertEqual(context.aside("const x=1; var y=2; aside.kept.z=3; aside.say('output')"), "output")
+        self.assertEqual(context.output["displays"], [])
         context.run("if (typeof x+typeof y !== 'undefinedundefined') throw 1; if (Object.getOwnPropertyNames(globalThis).length !== before) throw 2")
         self.assertEqual(context.aside("aside.say(String(aside.kept.z))"), "3")
 
     def test_its_value_is_not_shown(self):
         context = self.context(keeper=False)
         context.aside("return {a: 1}")
-        self.assertEqual(context.said["displays"], [])
+        self.assertEqual(context.output["displays"], [])
         context.run("({a: 1})")
-        self.assertEqual(len(context.said["displays"]), 1)
+        self.assertEqual(len(context.output["displays"]), 1)
 
     def test_its_errors_are_errors(self):
         context = self.context(keeper=False)
         context.aside("throw new TypeError('boo')", expect="error")
-        self.assertEqual((context.said["error"]["kind"], context.said["error"]["message"]), ("TypeError", "boo"))
+        self.assertEqual((context.output["error"]["kind"], context.output["error"]["message"]), ("TypeError", "boo"))
         context.aside("await null; nope()", expect="error")
-        self.assertEqual(context.said["error"]["kind"], "ReferenceError")
+        self.assertEqual(context.output["error"]["kind"], "ReferenceError")
         context.aside("this is no code", expect="error")
-        self.assertEqual(context.said["error"]["kind"], "SyntaxError")
+        self.assertEqual(context.output["error"]["kind"], "SyntaxError")
         context.run("1")
 
     def test_what_code_has_left_goes_on(self):
         context = self.context(keeper=False)
         context.run("let n=0; const t=setInterval(() => { n++; console.log('late', n) }, 5)")
         until = time.monotonic() + 20
-        said = ""
+        output = ""
         while "late" not in context.late and time.monotonic() < until:
-            said += context.aside("await new Promise((r) => aside.require('timers').setTimeout(r, 20))")
+            output += context.aside("await new Promise((r) => aside.require('timers').setTimeout(r, 20))")
         self.assertIn("late", context.late)
-        self.assertEqual(said, "")
+        self.assertEqual(output, "")
         context.run("clearInterval(t); if (n === 0) throw n")
 
     def test_who_reads_standard_input_is_not_told_of_its_end(self):

@@ -28,7 +28,7 @@ dumps = json.dumps
 main = sys.modules["__main__"] = types.ModuleType("__main__")
 SPACE = main.__dict__
 SPACE["__builtins__"] = builtins
-said = []
+results = []
 def settle(directory, sleep=time.sleep):
     for _ in range(6000):
         told = keeper.report(directory)
@@ -43,12 +43,12 @@ for step in steps["steps"]:
         exec(compile(step[1], "<run>", "exec", 0, True), SPACE)
     elif step[0] == "save":
         begun = keeper.save(SPACE, steps["directory"], **limits)
-        said.append({"begun": begun, "report": settle(steps["directory"])})
+        results.append({"begun": begun, "report": settle(steps["directory"])})
     elif step[0] == "restore":
-        said.append(keeper.restore(SPACE, steps["directory"]))
+        results.append(keeper.restore(SPACE, steps["directory"]))
     elif step[0] == "keeper":
-        exec(step[1], {"keeper": keeper, "said": said, "SPACE": SPACE, "steps": steps, "settle": settle, "limits": limits})
-out.write(dumps(said))
+        exec(step[1], {"keeper": keeper, "results": results, "SPACE": SPACE, "steps": steps, "settle": settle, "limits": limits})
+out.write(dumps(results))
 out.flush()
 os._exit(0)
 """
@@ -591,7 +591,7 @@ class Saves(Case):
             two = keeper.save(SPACE, steps['directory'], **limits)
             middle = keeper.report(steps['directory'])
             end = settle(steps['directory'])
-            said += [one, two, middle, end]
+            results += [one, two, middle, end]
             """)]
         one, two, middle, end = session(self.directory, steps)
         self.assertEqual((one["state"], two["state"]), ("started", "again"))
@@ -603,8 +603,8 @@ class Saves(Case):
                  ("keeper", """
             def fork(): raise BlockingIOError(11, 'no')
             keeper.fork = fork
-            said.append(keeper.save(SPACE, steps['directory'], **limits))
-            said.append(keeper.report(steps['directory']))
+            results.append(keeper.save(SPACE, steps['directory'], **limits))
+            results.append(keeper.report(steps['directory']))
             """)]
         one, told = session(self.directory, steps, {"time_max_s": 2})
         self.assertEqual(one["state"], "done")
@@ -659,14 +659,14 @@ class Saves(Case):
                 told = settle(steps['directory'])
                 for group in told['groups']:
                     assert os.path.getsize(steps['directory'] + '/' + group['digest']) == group['bytes']
-                if told.get('died'): said.append('died')
+                if told.get('died'): results.append('died')
             # Two saves may have died of the block, which is then given up: this is another.
             SPACE['block'] = bytearray(SPACE['block'])
             # The first goes around what the last child was at, the second does not.
             """), ("save", ""), ("save", "")]
-        said = session(self.directory, steps)
-        print("\n  %d of 40 children died" % said.count("died"), file=sys.stderr)
-        self.assertGreater(said.count("died"), 0)
+        results = session(self.directory, steps)
+        print("\n  %d of 40 children died" % results.count("died"), file=sys.stderr)
+        self.assertGreater(results.count("died"), 0)
         self.assertNotIn(".new", os.listdir(self.directory))
         session(self.directory, [("restore", ""), ("run", "assert v==39 and x3==[39,3] and sum(block)==40")])
 
@@ -699,7 +699,7 @@ class Saves(Case):
             begun = time.monotonic()
             os.close(SPACE['w'])
             assert select.select([SPACE['r']],[],[],2)[0] and os.read(SPACE['r'],1)==b''
-            said.append(time.monotonic()-begun)
+            results.append(time.monotonic()-begun)
             """)]
         (seconds,) = session(self.directory, steps)
         self.assertLess(seconds, 1)
@@ -830,7 +830,7 @@ class Restores(Case):
     def test_a_restore_during_a_save_is_told(self):
         steps = [("run", "import time\nclass A:\n  def __reduce__(self): time.sleep(0.5); return A,()\na=A()"), ("keeper", """
             keeper.save(SPACE, steps['directory'], **limits)
-            said.append(keeper.restore({}, steps['directory']))
+            results.append(keeper.restore({}, steps['directory']))
             settle(steps['directory'])
             """)]
         self.assertEqual(session(self.directory, steps), [{"state": "saving"}])
@@ -854,12 +854,12 @@ class Times(Case):
             for turn in range(6):
                 SPACE['v5'] = [turn]
                 begun=time.perf_counter(); keeper.save(SPACE, steps['directory'], **limits); cost=time.perf_counter()-begun
-                begun=time.perf_counter(); settle(steps['directory']); said.append([cost, time.perf_counter()-begun])
+                begun=time.perf_counter(); settle(steps['directory']); results.append([cost, time.perf_counter()-begun])
             """)]
-        said = session(self.directory, steps)
-        words = ", ".join("%.1f (child %.0f)" % (cost * 1e3, child * 1e3) for cost, child in said)
+        results = session(self.directory, steps)
+        words = ", ".join("%.1f (child %.0f)" % (cost * 1e3, child * 1e3) for cost, child in results)
         print("\n  save() in ms: " + words, file=sys.stderr)
-        self.assertLess(min(cost for cost, _ in said), 0.1)
+        self.assertLess(min(cost for cost, _ in results), 0.1)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ function inspect(way, method, options) {
   } catch {
     // Whoever asked says that there was no result.
   }
-  return { exit: ran.status, result, said: `${ran.stdout}\n${ran.stderr}` };
+  return { exit: ran.status, result, output: `${ran.stdout}\n${ran.stderr}` };
 }
 
 const at = (value, path) => path.split(".").reduce((found, name) => found?.[name], value);
@@ -59,11 +59,11 @@ function wrong(row, way, { exit, result }) {
 }
 
 let failed = 0;
-function tell(way, what, problem, said) {
+function tell(way, what, problem, output) {
   console.log(`inspector over ${way.name}: ${what.padEnd(24)} ${problem ? `FAILED: ${problem}` : "passed"}`);
   if (problem) {
     failed += 1;
-    console.log(said.split("\n").slice(-20).join("\n"));
+    console.log(output.split("\n").slice(-20).join("\n"));
   }
 }
 
@@ -75,7 +75,7 @@ for (const way of ways) {
   let problem = listed.exit === 0 ? null : `exit ${listed.exit}`;
   if (without.length > 0) problem = `no row in calls.json for ${without.join(", ")}`;
   if (gone.length > 0) problem = `no tool is called ${gone.join(", ")}`;
-  tell(way, `tools/list of ${names.length}`, problem, listed.said);
+  tell(way, `tools/list of ${names.length}`, problem, listed.output);
 
   const kept = {};
   for (const row of rows) {
@@ -88,12 +88,12 @@ for (const way of ways) {
     for (const [name, path] of Object.entries(row.keep ?? {})) {
       kept[name] = at(ran.result?.structuredContent, path);
     }
-    tell(way, row.tool, wrong(row, way, ran), ran.said);
+    tell(way, row.tool, wrong(row, way, ran), ran.output);
   }
   for (const method of ["resources/list", "resources/templates/list"]) {
     const ran = inspect(way, method, []);
     const isThere = ran.result?.resources ?? ran.result?.resourceTemplates;
-    tell(way, method, ran.exit === 0 && isThere ? null : `exit ${ran.exit}`, ran.said);
+    tell(way, method, ran.exit === 0 && isThere ? null : `exit ${ran.exit}`, ran.output);
   }
 }
 console.log(`inspector: ${failed === 0 ? "all passed" : `${failed} FAILED`}`);

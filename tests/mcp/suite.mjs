@@ -15,17 +15,17 @@ function conformance(suite, options) {
   const ran = spawnSync(process.execPath, [program, ...options], {
     encoding: "utf8", timeout: TIME_MAX_MS, maxBuffer: 64 << 20,
   });
-  return { isDone: ran.status === 0, said: `${ran.stdout}\n${ran.stderr}` };
+  return { isDone: ran.status === 0, output: `${ran.stdout}\n${ran.stderr}` };
 }
 
 /** All that a suite has for servers of a version, and for extensions of it. */
 function listed(version, suite) {
-  const { said } = conformance(suite, ["list", "--server"]);
-  const ours = said.split("Client scenarios")[0];
+  const { output } = conformance(suite, ["list", "--server"]);
+  const ours = output.split("Client scenarios")[0];
   const rows = [...ours.matchAll(/^ {2}- (\S+) \[(.*)\]$/gm)];
   const isOurs = (versions) => versions.split(",").some((one) => [version, "extension"].includes(one));
   const found = rows.filter(([, , versions]) => isOurs(versions));
-  if (found.length === 0) throw new Error(`the suite of ${version} lists nothing:\n${said}`);
+  if (found.length === 0) throw new Error(`the suite of ${version} lists nothing:\n${output}`);
   return found.map(([, name]) => name);
 }
 
@@ -42,8 +42,8 @@ for (const [version, suite] of Object.entries(table.suites)) {
       continue;
     }
     const options = ["server", "--url", `${url}/mcp`, "--scenario", name, ...suite.options];
-    const { isDone, said } = conformance(suite, options);
-    const count = /^Passed: (\d+)\/(\d+), (\d+) failed(?:, (\d+) warnings)?/m.exec(said);
+    const { isDone, output } = conformance(suite, options);
+    const count = /^Passed: (\d+)\/(\d+), (\d+) failed(?:, (\d+) warnings)?/m.exec(output);
     // One that has checked nothing has not passed.
     const isPassed = isDone && count !== null && Number(count[1]) > 0 && count[3] === "0";
     const known = reason(table.known, version, name);
@@ -53,7 +53,7 @@ for (const [version, suite] of Object.entries(table.suites)) {
     console.log(`${build.padEnd(8)} ${version}  ${name.padEnd(48)} ${word} (${figures})`);
     if (word.startsWith("FAILED")) {
       failed += 1;
-      console.log(said.split("\n").slice(-40).join("\n"));
+      console.log(output.split("\n").slice(-40).join("\n"));
     }
   }
 }

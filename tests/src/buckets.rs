@@ -17,13 +17,13 @@ use crate::server::Server;
 use crate::{Burrow, eventually, have_or_skip, workspaces};
 
 const PROGRAM: &str = "s3s-fs";
-/// What its keys are. Nothing but the bridge has the second.
+/// Its keys. Only the bridge has the second.
 pub const ACCESS_KEY: &str = "AKIABURROWTESTS";
 pub const SECRET_KEY: &str = "canary/of+the=secret-key-of-the-bucket";
 /// The bucket that is there.
 const BUCKET: &str = "data";
 
-/// Whether there is what these tests need; says so if not.
+/// Whether the tools for these tests are there; prints a skip if not.
 pub fn is_here() -> bool {
     [PROGRAM, "curl"].iter().all(|program| have_or_skip(program))
 }
@@ -54,7 +54,7 @@ impl Store {
         store
     }
 
-    /// Ends it without giving it a chance to do anything.
+    /// Kills it.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             child.kill().ok();
@@ -62,7 +62,7 @@ impl Store {
         }
     }
 
-    /// Starts it where it was, with what it had.
+    /// Starts it at the same address, with its data.
     ///
     /// # Panics
     /// When it does not come up.
@@ -86,7 +86,7 @@ impl Store {
         self.port.number()
     }
 
-    /// Where an object is, as a file.
+    /// The file of an object.
     pub fn path(&self, key: &str) -> PathBuf {
         self.dir.path().join(BUCKET).join(key)
     }
@@ -130,7 +130,7 @@ impl Store {
         all.filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix)).count()
     }
 
-    /// Has it stand still: its connections are taken, and nothing is answered.
+    /// Pauses it: connections are accepted, and nothing is answered.
     ///
     /// # Panics
     /// When it does not run.
@@ -138,7 +138,7 @@ impl Store {
         self.signal(Signal::SIGSTOP);
     }
 
-    /// Has it go on.
+    /// Resumes it.
     ///
     /// # Panics
     /// When it does not run.
@@ -151,7 +151,7 @@ impl Store {
         kill(Pid::from_raw(child.id() as i32), signal).expect("it is ours");
     }
 
-    /// Whether bytes wait for it that it has not read.
+    /// Whether it has unread bytes.
     pub fn has_unanswered(&self) -> bool {
         let connections = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
         let here = format!("0100007F:{:04X}", self.port());

@@ -5,8 +5,9 @@ use std::time::Duration;
 use agent_client::guest::contexts::open;
 use agent_client::guest::{Guest, Ran, RunCode};
 use protocol::repl::{Happening, OpenContext};
+use serde_json::json;
 
-/// What is kept of one run's output: more than any test prints on purpose.
+/// How much of one run's output is kept: more than any test prints on purpose.
 const BYTES_MAX: usize = 256 << 20;
 
 /// A context's ask: `python`, or `name:language`.
@@ -42,7 +43,7 @@ pub async fn ran(guest: &Guest, ask: RunCode) -> Ran {
     run.collect(BYTES_MAX).await.expect("a run's events")
 }
 
-/// What a run has said, as a person would see it.
+/// A run's output, as a person would see it.
 pub fn stdout(ran: &Ran) -> String {
     String::from_utf8_lossy(&ran.stdout()).into_owned()
 }
@@ -57,11 +58,19 @@ pub fn value(ran: &Ran) -> Option<String> {
     Some(text.data.to_string())
 }
 
-/// What was told as late output, joined.
+/// The late output, joined.
 pub fn late(ran: &Ran) -> String {
     let late = ran.events.iter().filter_map(|event| match &event.what {
         Happening::Late(late) => Some(late.bytes.to_string()),
         _ => None,
     });
     late.collect()
+}
+
+/// The file of a notebook with a cell of words and two of Python: it prints `first`, and its value is 42.
+pub fn notebook() -> String {
+    let cell = |source: &str| json!({ "cell_type": "code", "source": source, "outputs": [], "execution_count": null });
+    let words = json!({ "cell_type": "markdown", "source": ["# Words"] });
+    let cells = [words, cell("a = 6\n%matplotlib inline\nprint('first')"), cell("a * 7")];
+    json!({ "cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5 }).to_string()
 }

@@ -24,10 +24,10 @@ use nix::unistd::Pid;
 
 use crate::eventually;
 
-/// Of `ptrace_syscall_info`: the call is about to be made.
+/// `ptrace_syscall_info`: the call is about to be made.
 const ENTRY: u8 = 1;
 
-/// What is called with a path.
+/// Calls with a path.
 const PATH_CALLS: [i64; 16] = [
     libc::SYS_rename,
     libc::SYS_renameat,
@@ -47,7 +47,7 @@ const PATH_CALLS: [i64; 16] = [
     libc::SYS_fsync,
 ];
 
-/// What is called with an open file, and counts where that is the test's.
+/// Calls with an open file, which count if it is below the test's directory.
 const FILE_CALLS: [i64; 5] =
     [libc::SYS_write, libc::SYS_pwrite64, libc::SYS_writev, libc::SYS_ftruncate, libc::SYS_fchmod];
 
@@ -99,7 +99,7 @@ impl Watched {
         Self::begin_pid(Pid::from_raw(child.id() as i32), place, step)
     }
 
-    /// The same by its id. It must be a child of this process.
+    /// By its id. It must be a child of this process.
     ///
     /// # Panics
     /// When it cannot be watched.
@@ -113,7 +113,7 @@ impl Watched {
             steps: Arc::clone(&steps),
             threads: HashSet::new(),
         };
-        // Only the thread that has begun to watch may watch.
+        // Only the thread that has begun to trace may continue.
         let watcher = thread::spawn(move || {
             watcher.seize();
             ready.send(()).expect("somebody waits");
@@ -180,8 +180,7 @@ impl Watcher {
         }
     }
 
-    /// Lets it go on from call to call, until it is gone. Who has started it waits for it: here it is
-    /// only looked at.
+    /// Lets it run from call to call until it ends. Its parent reaps it.
     fn watch(&self) {
         let looks = WaitPidFlag::WEXITED
             | WaitPidFlag::WSTOPPED

@@ -13,7 +13,7 @@ pub fn open() -> (Server, Client) {
     open_with(&json!({}))
 }
 
-/// The same, with more that is said of the sandbox.
+/// With more fields for the sandbox.
 ///
 /// # Panics
 /// When that is no object, or there can be no such sandbox.

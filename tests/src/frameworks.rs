@@ -16,7 +16,8 @@ python3 -m venv "$0"
 touch "$0/ready"
 "#;
 
-/// The directory of an environment that has them; none, with a reason, when they cannot be had.
+/// The directory of an environment with them; `None`, with a printed reason, if they are not
+/// available.
 ///
 /// # Panics
 /// When it cannot be looked for.
@@ -41,8 +42,8 @@ pub fn frameworks() -> Option<PathBuf> {
     if made.status.success() {
         return Some(home);
     }
-    let said = String::from_utf8_lossy(&made.stderr).into_owned();
-    let reason = said.lines().last().unwrap_or("it is not said why");
+    let stderr = String::from_utf8_lossy(&made.stderr).into_owned();
+    let reason = stderr.lines().last().unwrap_or("it is not said why");
     crate::skip(&format!("no frameworks to serve apps with: {reason}"));
     None
 }

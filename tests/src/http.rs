@@ -1,5 +1,4 @@
-//! A client of the server's door for tests: HTTP/1.1 as small as it can be, so that what a test sees
-//! is what went over the wire.
+//! A minimal HTTP/1.1 client for tests of the server, so that a test sees what is on the wire.
 //!
 //! Connections are kept and used again, as real clients do. Everything gives up after [`PATIENCE`]
 //! and fails the test then. It knows nothing of paths and shapes; tests say those.
@@ -38,11 +37,11 @@ pub struct Answer {
     pub body: Vec<u8>,
 }
 
-/// Headers as they came.
+/// Headers as received.
 #[derive(Clone, Debug, Default)]
 pub struct Headers(Vec<(String, String)>);
 
-/// An answer whose body is still to be read.
+/// An answer whose body is still unread.
 pub struct Incoming<'a> {
     pub status: u16,
     pub headers: Headers,
@@ -51,7 +50,7 @@ pub struct Incoming<'a> {
     left: Left,
 }
 
-/// What is left of a body.
+/// The unread part of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
     Bytes(u64),
@@ -75,12 +74,12 @@ pub struct Socket {
     inner: WebSocket<TcpStream>,
 }
 
-/// What a server says on a WebSocket.
+/// A server's message on a WebSocket.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Said {
+pub enum SocketMessage {
     Value(Value),
     Binary(Vec<u8>),
-    /// It has closed the socket, with this code if it said one.
+    /// It has closed the socket, with this code if it sent one.
     Closed(Option<u16>),
 }
 
@@ -94,7 +93,7 @@ impl Client {
         Self { address: address.to_owned(), key: None, idle: Mutex::default() }
     }
 
-    /// The same, with a key that is sent with every request.
+    /// With a key that is sent with every request.
     #[must_use]
     pub fn key(mut self, key: &str) -> Self {
         self.key = Some(key.to_owned());
@@ -146,8 +145,8 @@ impl Client {
         request.push_str("\r\n");
         let mut message = request.into_bytes();
         message.extend_from_slice(body);
-        let kept = self.idle().pop();
-        if let Some(mut connection) = kept {
+        let machine = self.idle().pop();
+        if let Some(mut connection) = machine {
             // The server may have closed it meanwhile, and then has not seen the request.
             if let Some(head) = connection.ask(&message) {
                 return self.incoming(method, connection, head);
@@ -180,7 +179,7 @@ impl Client {
         }
     }
 
-    /// Opens a WebSocket, or says what the server answered instead.
+    /// Opens a WebSocket, or returns the server's answer instead.
     ///
     /// # Errors
     /// The answer.
@@ -212,7 +211,7 @@ impl Client {
         Ok(Socket { headers, inner })
     }
 
-    /// A connection of its own to the server, for tests that break rules.
+    /// A separate connection to the server, for tests that break rules.
     ///
     /// # Panics
     /// When there is none to be had.
@@ -270,7 +269,7 @@ impl Client {
 impl Connection {
     /// Sends a request and reads the head of its answer; `None` when the connection is of no use.
     fn ask(&mut self, message: &[u8]) -> Option<(u16, Headers)> {
-        // A server that refuses a body does not read all of it, and its answer is there all the same.
+        // A server that refuses a body does not read all of it, but still answers.
         let _ = self.stream.get_mut().write_all(message);
         loop {
             let (status, headers) = self.read_head()?;
@@ -414,24 +413,26 @@ impl Socket {
     ///
     /// # Panics
     /// When it says nothing for too long, or something that is not JSON as text.
-    pub fn hear(&mut self) -> Said {
+    pub fn hear(&mut self) -> SocketMessage {
         let deadline = Instant::now() + PATIENCE;
         loop {
             // A server that only asks whether we are there says nothing either.
             assert!(Instant::now() < deadline, "the server says nothing");
             return match self.inner.read() {
                 Ok(Message::Text(text)) => {
-                    Said::Value(serde_json::from_str(text.as_str()).expect("JSON"))
+                    SocketMessage::Value(serde_json::from_str(text.as_str()).expect("JSON"))
                 }
-                Ok(Message::Binary(bytes)) => Said::Binary(bytes.to_vec()),
-                Ok(Message::Close(frame)) => Said::Closed(frame.map(|frame| frame.code.into())),
+                Ok(Message::Binary(bytes)) => SocketMessage::Binary(bytes.to_vec()),
+                Ok(Message::Close(frame)) => {
+                    SocketMessage::Closed(frame.map(|frame| frame.code.into()))
+                }
                 Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => continue,
                 Err(tungstenite::Error::Io(error))
                     if error.kind() == std::io::ErrorKind::WouldBlock =>
                 {
                     panic!("the server says nothing")
                 }
-                Err(_) => Said::Closed(None),
+                Err(_) => SocketMessage::Closed(None),
             };
         }
     }
@@ -443,9 +444,9 @@ impl Socket {
     pub fn hear_value(&mut self) -> Value {
         loop {
             match self.hear() {
-                Said::Value(value) => return value,
-                Said::Binary(_) => {}
-                Said::Closed(code) => panic!("the socket was closed: {code:?}"),
+                SocketMessage::Value(value) => return value,
+                SocketMessage::Binary(_) => {}
+                SocketMessage::Closed(code) => panic!("the socket was closed: {code:?}"),
             }
         }
     }

@@ -1,5 +1,5 @@
-//! An internet for one test: a network namespace of its own in which ordinary public addresses lead to
-//! servers that the test has started, and nothing leads anywhere else.
+//! An internet for one test: a network namespace in which ordinary public addresses lead to the test's
+//! servers, and nothing leads anywhere else.
 //!
 //! ```text
 //!  the test's thread, its bridge and every server are in one namespace, whose only interface is lo:
@@ -7,8 +7,8 @@
 //!    169.254.169.254, 127.0.0.1, …     the same servers, which nobody of a sandbox may ever reach
 //! ```
 //!
-//! The addresses are routed and not on the interface, so that they are not the host's own. Whoever asks
-//! the web is written down with the address that was asked, which is how a test knows what was reached.
+//! The addresses are routed and not on the interface, so that they are not the host's own. The web records
+//! each request with the address that was asked, so a test knows what was reached.
 
 pub mod names;
 
@@ -26,7 +26,7 @@ use crate::server::Server;
 use crate::{Burrow, have, skip};
 use names::Names;
 
-/// Where the web is, and where the name server.
+/// The addresses of the web and of the name server.
 pub const WEB: Ipv4Addr = Ipv4Addr::new(93, 184, 216, 34);
 pub const WEB_V6: &str = "2606:2800:220:1:248:1893:25c8:1946";
 pub const NAME_SERVER: Ipv4Addr = Ipv4Addr::new(93, 184, 216, 53);
@@ -36,8 +36,20 @@ pub const SPEAKS_FIRST: u16 = 5432;
 /// Addresses that lead to the servers here.
 const ROUTES: [&str; 3] = ["93.184.216.0/24", "169.254.169.254/32", "10.1.2.0/24"];
 const ROUTE_V6: &str = "2606:2800::/32";
-/// The names that the web's certificate is for, each with all below it.
-const CERTIFIED: [&str; 3] = ["example.com", "example.org", "example.net"];
+/// The names that the web's certificate is for, each with all below it: the last are registries' and what the
+/// pages name.
+const CERTIFIED: [&str; 10] = [
+    "example.com",
+    "example.org",
+    "example.net",
+    "pypi.org",
+    "pythonhosted.org",
+    "npmjs.org",
+    "crates.io",
+    "debian.org",
+    "docker.io",
+    "github.com",
+];
 
 /// See the module's description.
 pub struct Internet {
@@ -47,8 +59,7 @@ pub struct Internet {
 }
 
 impl Internet {
-    /// Goes into a namespace with the calling thread, which stays in it; without what that takes, the
-    /// test says that it does nothing.
+    /// Moves the calling thread into a namespace for good; if that is impossible, the test prints a skip.
     ///
     /// # Panics
     /// When the servers do not start.
@@ -66,9 +77,9 @@ impl Internet {
             .stdout(Stdio::piped())
             .spawn()
             .expect("python3 starts");
-        let mut said = BufReader::new(web.stdout.take().expect("piped"));
+        let mut stdout = BufReader::new(web.stdout.take().expect("piped"));
         let mut line = String::new();
-        said.read_line(&mut line).expect("it is ours");
+        stdout.read_line(&mut line).expect("it is ours");
         assert_eq!(line, "ready\n", "the web does not serve");
         Some(Self { names: Names::serve(NAME_SERVER), directory, web })
     }
@@ -80,7 +91,7 @@ impl Internet {
         Server::start_in(Burrow::new(), &options)
     }
 
-    /// The certificate of whoever has certified the web.
+    /// The certificate of the web's authority.
     pub fn authority(&self) -> Vec<u8> {
         fs::read(self.authority_file()).expect("it was made")
     }
@@ -89,24 +100,24 @@ impl Internet {
         self.directory.path().join("ca.pem")
     }
 
-    /// Repositories in this directory are served by git's own server, to be changed too.
+    /// git's own server serves repositories in this directory, and accepts pushes.
     pub fn repositories(&self) -> std::path::PathBuf {
         self.directory.path().join("git")
     }
 
-    /// What is in this directory is served as it is, below its path.
+    /// Files in this directory are served unchanged, below its path.
     pub fn served(&self) -> std::path::PathBuf {
         self.directory.path().join("served")
     }
 
-    /// From now on nobody listens where the web was.
+    /// From now on nothing listens at the web's address.
     pub fn close_web(&mut self) {
         self.web.kill().ok();
         self.web.wait().ok();
     }
 
-    /// Whatever the web was asked, in order.
-    pub fn asked(&self) -> Vec<Value> {
+    /// All requests to the web, in order.
+    pub fn requests(&self) -> Vec<Value> {
         let log = fs::read_to_string(self.directory.path().join("asked")).unwrap_or_default();
         let whole = log.rfind('\n').map_or("", |end| &log[..end]);
         whole.lines().map(|line| serde_json::from_str(line).expect("a line of ours")).collect()
@@ -115,7 +126,7 @@ impl Internet {
     /// The addresses at which the web was reached, each once.
     pub fn reached(&self) -> Vec<String> {
         let mut reached: Vec<String> =
-            self.asked().iter().filter_map(|one| Some(one["at"].as_str()?.to_owned())).collect();
+            self.requests().iter().filter_map(|one| Some(one["at"].as_str()?.to_owned())).collect();
         reached.sort();
         reached.dedup();
         reached
@@ -153,7 +164,8 @@ fn ip(words: &str) -> Result<(), String> {
     Err(format!("ip {words}: {}", String::from_utf8_lossy(&ran.stderr).trim()))
 }
 
-/// Makes an authority, and certificates for the web: a good one, one that is over, and one of nobody.
+/// Makes an authority, and certificates for the web: a valid one, an expired one, and one of an unknown
+/// authority.
 fn certify(place: &Path) {
     const NEW: &str = "req -x509 -nodes -days 2 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1";
     let names: Vec<_> = CERTIFIED.iter().map(|name| format!("DNS:{name},DNS:*.{name}")).collect();
@@ -167,7 +179,7 @@ fn certify(place: &Path) {
         let signed = format!("-CA {authority}.pem -CAkey {authority}.key");
         format!("{files} {signed} -addext {names} -addext basicConstraints=CA:FALSE")
     };
-    // Only what signs the requests of others can date a certificate back.
+    // Only the command that signs others' requests can backdate a certificate.
     let asks = format!("req -new -key web.key -subj /CN=expired -addext {names} -out expired.csr");
     let over = "x509 -req -in expired.csr -CA ca.pem -CAkey ca.key -set_serial 7 -days -1 \
                 -copy_extensions copy -out expired.pem";

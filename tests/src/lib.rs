@@ -1,38 +1,44 @@
-//! What the end-to-end tests share: the two binaries, a bridge with directories of its own, and
+//! What the end-to-end tests share: the two binaries, a bridge with its own directories, and
 //! waiting with a deadline.
 //!
-//! Nothing here asserts anything about Burrow; each test says itself what must hold.
+//! Nothing here makes assertions about Burrow; each test does.
 
 pub mod buckets;
+pub mod completion;
 pub mod contexts;
 pub mod deaths;
 pub mod door;
 pub mod frameworks;
 pub mod http;
+pub mod images;
 pub mod internet;
 pub mod libraries;
 pub mod machines;
 pub mod mcp;
+pub mod own_host;
 pub mod own_port;
 pub mod registry;
 pub mod sandbox;
 pub mod served;
 pub mod server;
+pub mod small_disk;
 pub mod tmux;
 pub mod token;
 pub mod torture;
+pub mod trace;
 pub mod workspaces;
 
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, Whence, lseek};
 use tempfile::TempDir;
 
-/// How long anything may take on a busy machine before a test gives it up.
+/// How long a test waits for anything on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A line for each number, after the same words.
@@ -40,10 +46,16 @@ pub fn lines(words: &str, numbers: std::ops::Range<u32>) -> String {
     numbers.fold(String::new(), |text, number| text + words + &number.to_string() + "\n")
 }
 
-/// How many times as long a program takes where the tests are run in emulated machines.
+/// How many times slower programs are when the tests run in emulated machines.
 pub fn slowness() -> u32 {
     const EMULATED: u32 = 5;
-    if std::env::var_os("BURROW_TEST_MACHINE").is_some() { EMULATED } else { 1 }
+    let emulated = std::env::var_os("BURROW_TEST_MACHINE").is_some() || is_v2_machine();
+    if emulated { EMULATED } else { 1 }
+}
+
+/// Whether this is the machine of `tests/v2/run`, where all that control groups can hold must be held.
+pub fn is_v2_machine() -> bool {
+    std::env::var_os("BURROW_TEST_V2").is_some()
 }
 
 /// A time within which a program gets so far, wherever it runs.
@@ -55,17 +67,18 @@ pub fn slowed(time: Duration) -> Duration {
 ///
 /// # Panics
 /// When the count cannot be written.
-#[expect(clippy::print_stdout, reason = "a skip is said to whoever reads the test's output")]
+#[expect(clippy::print_stdout, reason = "a skip is for the reader of the test's output")]
 pub fn skip(reason: &str) {
     let name = std::thread::current().name().unwrap_or("a test").to_owned();
     println!("SKIP {name}: {reason}");
-    let path = workspace().join("target/skips.log");
+    let path = std::env::var_os("BURROW_TEST_SKIPS")
+        .map_or_else(|| workspace().join("target/skips.log"), PathBuf::from);
     let mut log = std::fs::File::options().create(true).append(true).open(path).expect("skips.log");
     writeln!(log, "{name}: {reason}").expect("skips.log can be written");
 }
 
-/// Where tests keep what they fetch for programs in a sandbox, or why there is no such place: a sandbox has
-/// a `/tmp` of its own.
+/// Where tests keep downloads for programs in a sandbox, or why there is no such place: a sandbox has its own
+/// `/tmp`.
 ///
 /// # Errors
 /// When a sandbox could not see it.
@@ -79,6 +92,23 @@ pub fn kept_for_boxes(name: &str) -> Result<PathBuf, String> {
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a member of a workspace").to_owned()
+}
+
+/// What is written in a file, without its holes: templates of writable layers are little else.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn written(path: &Path) -> std::io::Result<Vec<u8>> {
+    let file = std::fs::File::open(path)?;
+    let mut bytes = Vec::new();
+    let mut end = 0;
+    while let Ok(start) = lseek(&file, end, Whence::SeekData) {
+        end = lseek(&file, start, Whence::SeekHole)?;
+        let at = bytes.len();
+        bytes.resize(at + (end - start) as usize, 0);
+        file.read_exact_at(&mut bytes[at..], start.unsigned_abs())?;
+    }
+    Ok(bytes)
 }
 
 /// The bridge that `just build` has left.
@@ -97,11 +127,11 @@ fn built(variable: &str, path: &str) -> PathBuf {
     path
 }
 
-/// A bridge with directories of its own, which go away with it; so does its daemon.
+/// A bridge with its own directories, which are removed with it; so is its daemon.
 pub struct Burrow {
     dir: TempDir,
     daemon: Option<Child>,
-    /// What the daemon's environment has beside ours.
+    /// The additional environment of the daemon.
     variables: Vec<(String, String)>,
 }
 
@@ -113,7 +143,7 @@ impl Burrow {
         Self { dir, daemon: None, variables: Vec::new() }
     }
 
-    /// Whose daemon, once it is started, has this variable.
+    /// With this variable for its daemon.
     #[must_use]
     pub fn variable(mut self, name: &str, value: &str) -> Self {
         self.variables.push((name.to_owned(), value.to_owned()));
@@ -172,7 +202,7 @@ impl Burrow {
         Pid::from_raw(child.id() as i32)
     }
 
-    /// Ends the daemon without giving it a chance to do anything.
+    /// Kills the daemon.
     pub fn kill_daemon(&mut self) {
         let mut child = self.daemon.take().expect("a daemon runs");
         child.kill().expect("it is ours");
@@ -200,7 +230,12 @@ impl Burrow {
             // The port of the server is one for the whole machine; tests of it choose their own.
             .env("BURROW_SERVER_LISTEN", "off")
             .env("BURROW_STATE_DIR", self.state())
+            // Servers that ask for keys give it only where the operator says so; most tests need no
+            // image of their own.
+            .env("BURROW_PROCESS_ROOT", "/")
             .env("BURROW_AGENT", agent_path())
+            // Waiting for a test's daemon must not start another.
+            .env("BURROW_NO_DAEMON", "1")
             .stdin(Stdio::null());
         command
     }
@@ -244,12 +279,12 @@ impl Default for Burrow {
 }
 
 impl Drop for Burrow {
-    /// Whatever a failed test has left running goes too.
+    /// Also ends what a failed test has left running.
     fn drop(&mut self) {
         let has_boxes = std::fs::read_dir(self.state().join("boxes"))
             .is_ok_and(|mut boxes| boxes.next().is_some());
         if self.daemon.is_none() && has_boxes {
-            // Only a daemon can take them down.
+            // Only a daemon can remove them.
             self.daemon = self.command(&["serve"]).stderr(Stdio::null()).spawn().ok();
             let deadline = Instant::now() + PATIENCE;
             while Instant::now() < deadline && !self.run(&["ps"]).status.success() {
@@ -289,7 +324,12 @@ pub fn resident_bytes(pid: Pid) -> Option<u64> {
     status_bytes(pid, "VmRSS:")
 }
 
-/// The most that it ever was.
+/// The process's own memory, without mapped files.
+pub fn anonymous_bytes(pid: Pid) -> Option<u64> {
+    status_bytes(pid, "RssAnon:")
+}
+
+/// The most that the resident memory ever was.
 pub fn resident_bytes_peak(pid: Pid) -> Option<u64> {
     status_bytes(pid, "VmHWM:")
 }
@@ -309,7 +349,7 @@ pub fn children(pid: Pid) -> Vec<Pid> {
     listed.split_whitespace().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw).collect()
 }
 
-/// The same; without it, the test says that it does nothing.
+/// The same; if it is missing, the test prints a skip.
 pub fn have_or_skip(program: &str) -> bool {
     let found = have(program);
     if !found {
@@ -326,12 +366,24 @@ pub fn sha256(text: &str) -> String {
     let mut sum = Command::new("sha256sum");
     let mut sum = sum.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it runs");
     sum.stdin.take().expect("piped").write_all(text.as_bytes()).expect("it reads all");
-    let said = sum.wait_with_output().expect("it ends").stdout;
-    String::from_utf8_lossy(&said).split(' ').next().unwrap_or_default().to_owned()
+    let stdout = sum.wait_with_output().expect("it ends").stdout;
+    String::from_utf8_lossy(&stdout).split(' ').next().unwrap_or_default().to_owned()
 }
 
 /// Whether a program is on `PATH`.
 pub fn have(program: &str) -> bool {
+    find(program).is_some()
+}
+
+/// Where this host has a program.
+///
+/// # Panics
+/// When it has none of that name.
+pub fn path_of(program: &str) -> PathBuf {
+    find(program).unwrap_or_else(|| panic!("there is no {program} here"))
+}
+
+fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|dir| dir.join(program).exists())
+    std::env::split_paths(&path).map(|dir| dir.join(program)).find(|path| path.exists())
 }

@@ -1,4 +1,5 @@
-//! Pythons with libraries from `PyPI`, in environments below `target/`, made once.
+//! Libraries from `PyPI` below `target/`, fetched once: as Pythons that have them, and as files for a registry of
+//! a test.
 
 use std::fs;
 use std::path::PathBuf;
@@ -19,14 +20,38 @@ fi
 touch "$0/ready"
 "#;
 
-/// What draws and computes, in the environment `displays`.
+/// The libraries for drawing and computing, in the environment `displays`.
 pub const SCIENCE: [&str; 5] = ["matplotlib", "pillow", "pandas", "plotly", "numpy"];
 
-/// Where an environment with these packages is; none, with a reason, when they cannot be had.
+/// Fetches the packages `$@` and what they need into `$0`, as files.
+const DOWNLOAD: &str = r#"
+[ -e "$0/ready" ] && exit
+rm -rf "$0"
+timeout 120 python3 -m pip download --quiet --disable-pip-version-check \
+    --only-binary :all: --timeout 15 --retries 1 --dest "$0" "$@"
+touch "$0/ready"
+"#;
+
+/// A directory with the wheels of these packages and of what they need; `None`, with a printed reason, if
+/// they are not available.
+///
+/// # Panics
+/// When nothing can be written below `target/`.
+pub fn wheels_of(name: &str, packages: &[&str]) -> Option<PathBuf> {
+    made(name, DOWNLOAD, packages)
+}
+
+/// The directory of an environment with these packages; `None`, with a printed reason, if they are
+/// not available.
 ///
 /// # Panics
 /// When nothing can be written below `target/`.
 pub fn python_with(name: &str, packages: &[&str]) -> Option<PathBuf> {
+    made(name, INSTALL, packages)
+}
+
+/// Makes a directory below `target/`, unless it was made before.
+fn made(name: &str, script: &str, packages: &[&str]) -> Option<PathBuf> {
     let home = match kept_for_boxes(name) {
         Ok(home) => home,
         Err(reason) => {
@@ -36,10 +61,10 @@ pub fn python_with(name: &str, packages: &[&str]) -> Option<PathBuf> {
     };
     let target = home.parent().expect("it is below target/");
     fs::create_dir_all(target).expect("target/");
-    // The tests are processes of their own, of which one makes the environment.
+    // The tests are processes of their own, of which one makes it.
     let made = Command::new("flock")
         .arg(target.join(format!("{name}.lock")))
-        .args(["sh", "-ec", INSTALL])
+        .args(["sh", "-ec", script])
         .arg(&home)
         .args(packages)
         .output()
@@ -47,8 +72,8 @@ pub fn python_with(name: &str, packages: &[&str]) -> Option<PathBuf> {
     if home.join("ready").exists() && made.status.success() {
         return Some(home);
     }
-    let said = String::from_utf8_lossy(&made.stderr).into_owned();
-    let reason = said.lines().last().unwrap_or("it is not said why");
+    let stderr = String::from_utf8_lossy(&made.stderr).into_owned();
+    let reason = stderr.lines().last().unwrap_or("it is not said why");
     skip(&format!("not to be had: {}: {reason}", packages.join(", ")));
     None
 }

@@ -1,4 +1,4 @@
-//! What tests of virtual machines need: whether there can be any here, and their processes.
+//! What tests of virtual machines need: whether they can run here, and their processes.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ pub fn kit() -> PathBuf {
         .map_or_else(|| workspace().join("target/images"), PathBuf::from)
 }
 
-/// Whether virtual machines can be started; without, the test says that it does nothing.
+/// Whether virtual machines can be started; if not, the test prints a skip.
 pub fn machines_or_skip() -> bool {
     let missing = missing();
     if let Some(missing) = &missing {

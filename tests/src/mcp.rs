@@ -1,5 +1,5 @@
-//! A client of MCP for tests: the protocol as it goes over the wire, on lines and over HTTP, with as
-//! little of its own as can be. It knows nothing of tools; tests say those.
+//! A minimal client of MCP for tests: the protocol as it is on the wire, over lines and over HTTP. It knows
+//! no tools; the tests do.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -14,16 +14,16 @@ use crate::{Burrow, PATIENCE, eventually};
 
 /// The newest version that begins with `initialize`.
 pub const VERSION: &str = "2025-11-25";
-/// The one without sessions.
+/// The version without sessions.
 pub const VERSION_WITHOUT_SESSIONS: &str = "2026-07-28";
 
 /// A client on the two pipes of `host-bridge mcp`.
 pub struct Lines {
     child: Child,
     input: Option<ChildStdin>,
-    said: Receiver<Value>,
+    messages: Receiver<Value>,
     next: u64,
-    /// What came beside the answers.
+    /// Messages that arrived besides the answers.
     pub notices: Vec<Value>,
 }
 
@@ -36,7 +36,7 @@ impl Lines {
         Self::of(burrow.command(&[&["mcp"], options].concat()))
     }
 
-    /// The same of whatever a client starts.
+    /// For any command that a client starts.
     ///
     /// # Panics
     /// When the program does not start.
@@ -48,7 +48,7 @@ impl Lines {
             .expect("the bridge starts");
         let input = child.stdin.take();
         let output = BufReader::new(child.stdout.take().expect("piped"));
-        let (sender, said) = channel();
+        let (sender, messages) = channel();
         std::thread::spawn(move || {
             for line in output.lines().map_while(Result::ok) {
                 let value = serde_json::from_str(&line).unwrap_or_else(|_| json!({ "bad": line }));
@@ -57,17 +57,25 @@ impl Lines {
                 }
             }
         });
-        Self { child, input, said, next: 0, notices: Vec::new() }
+        Self { child, input, messages, next: 0, notices: Vec::new() }
     }
 
-    /// One that has come to an understanding.
+    /// A client after the handshake.
     pub fn open(burrow: &Burrow, options: &[&str]) -> Self {
-        let mut lines = Self::start(burrow, options);
+        Self::begin(burrow.command(&[&["mcp"], options].concat()))
+    }
+
+    /// The same of whatever a client starts.
+    ///
+    /// # Panics
+    /// When the program does not start.
+    pub fn begin(command: Command) -> Self {
+        let mut lines = Self::of(command);
         let _ = lines.initialize(VERSION);
         lines
     }
 
-    /// Begins, and returns what the server says of itself.
+    /// Initializes, and returns the server's description of itself.
     pub fn initialize(&mut self, version: &str) -> Value {
         let answer = self.ask("initialize", &initialize(version));
         self.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
@@ -90,18 +98,18 @@ impl Lines {
         input.flush().expect("it reads");
     }
 
-    /// The answer to a request; what comes before it is kept beside.
+    /// The answer to a request; earlier messages are kept.
     ///
     /// # Panics
     /// When there is none in time.
     pub fn hear(&mut self, id: u64) -> Value {
         loop {
-            let said = self.said.recv_timeout(PATIENCE).expect("an answer in time");
-            assert!(said.get("bad").is_none(), "no message of the protocol: {said}");
-            if said["id"] == id {
-                return said;
+            let output = self.messages.recv_timeout(PATIENCE).expect("an answer in time");
+            assert!(output.get("bad").is_none(), "no message of the protocol: {output}");
+            if output["id"] == id {
+                return output;
             }
-            self.notices.push(said);
+            self.notices.push(output);
         }
     }
 
@@ -120,7 +128,7 @@ impl Lines {
         answer["result"].clone()
     }
 
-    /// The same for a call that must succeed: its structure.
+    /// The structured result of a call that must succeed.
     ///
     /// # Panics
     /// When it does not.
@@ -177,7 +185,7 @@ impl Web {
         Self { client, session: None, version: version.to_owned(), next: 0 }
     }
 
-    /// One that has come to an understanding.
+    /// A client after the handshake.
     ///
     /// # Panics
     /// When the server does not.
@@ -185,8 +193,8 @@ impl Web {
         let mut web = Self::new(client, version);
         let answer = web.post("initialize", &initialize(version));
         assert_eq!(answer.status, 200, "{}", answer.text());
-        let said = messages(&answer);
-        assert_eq!(said.last().expect("an answer")["result"]["protocolVersion"], version);
+        let message = messages(&answer);
+        assert_eq!(message.last().expect("an answer")["result"]["protocolVersion"], version);
         web.session = answer.headers.get("mcp-session-id").map(str::to_owned);
         assert!(web.session.is_some(), "a session");
         let notice = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
@@ -256,7 +264,7 @@ impl Web {
     }
 }
 
-/// What `initialize` is asked with.
+/// The parameters of `initialize`.
 pub fn initialize(version: &str) -> Value {
     json!({
         "protocolVersion": version,

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
-/// Where ports begin that the kernel gives to nobody who does not name them, and how many there are.
+/// The first port that the kernel assigns only on request, and how many there are.
 const PORTS: (u16, u16) = (20_000, 10_000);
 
 /// A port that no other test gets while this lives. The name of a socket says whose it is, and ends with

@@ -22,12 +22,12 @@ const LAYER_TYPE: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
 const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
 
-/// Whether there is what these tests need; says so if not.
+/// Whether the tools for these tests are there; prints a skip if not.
 pub fn is_here() -> bool {
     ["docker-registry", "skopeo", "tar", "gzip"].iter().all(|program| have_or_skip(program))
 }
 
-/// A registry with a storage of its own, which goes away with it.
+/// A registry with its own storage, which is removed with it.
 pub struct Registry {
     dir: TempDir,
     child: Child,
@@ -87,11 +87,11 @@ impl Registry {
             .arg(format!("docker://localhost:{}/{name}", self.port()))
             .output()
             .expect("skopeo runs");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{stderr}");
     }
 
-    /// Where a blob is on its disk.
+    /// The path of a blob on its disk.
     pub fn blob_path(&self, digest: &Digest) -> PathBuf {
         let hex = digest.hex();
         let blobs = self.dir.path().join("storage/docker/registry/v2/blobs/sha256");
@@ -109,7 +109,7 @@ impl Drop for Registry {
 /// An OCI layout on disk, which goes away with it.
 pub struct Layout {
     dir: TempDir,
-    /// Of the first platform's image.
+    /// For the first platform's image.
     pub manifest: Digest,
     pub layers: Vec<Digest>,
 }
@@ -181,7 +181,7 @@ fn keep(layout: &Path, media_type: &str, bytes: &[u8]) -> Value {
     json!({ "mediaType": media_type, "digest": digest, "size": bytes.len() })
 }
 
-/// A layer with one file of noise, and the digest of what is packed in it.
+/// A layer with one random file, and the digest of the uncompressed archive.
 fn layer(layout: &Path, bytes: u64) -> (Value, Digest) {
     let scratch = TempDir::new().expect("a directory");
     let mut noise = fs::File::open("/dev/urandom").expect("noise").take(bytes);
@@ -199,7 +199,7 @@ fn layer(layout: &Path, bytes: u64) -> (Value, Digest) {
     (keep(layout, LAYER_TYPE, &packed), Digest::of(&tar))
 }
 
-/// A line to a port of this host, which counts what comes back and can be cut.
+/// A relay to a port of this host, which counts the bytes that come back and can be cut.
 pub struct Line {
     pub port: u16,
     state: Arc<LineState>,
@@ -252,7 +252,7 @@ impl Line {
 impl Drop for Line {
     fn drop(&mut self) {
         self.state.ended.store(true, Ordering::SeqCst);
-        // The listener's thread looks when somebody comes.
+        // The listener's thread checks this when a connection arrives.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
     }
 }
@@ -260,11 +260,11 @@ impl Drop for Line {
 impl LineState {
     fn carry(&self, mut near: TcpStream) {
         let Ok(mut far) = TcpStream::connect(("127.0.0.1", self.target)) else { return };
-        let (mut asking, mut asked) =
+        let (mut asking, mut asked_by) =
             (near.try_clone().expect("a handle"), far.try_clone().expect("a handle"));
         thread::spawn(move || {
-            let _ = std::io::copy(&mut asking, &mut asked);
-            let _ = asked.shutdown(Shutdown::Write);
+            let _ = std::io::copy(&mut asking, &mut asked_by);
+            let _ = asked_by.shutdown(Shutdown::Write);
         });
         let mut piece = [0; 16 * 1024];
         while let Ok(count) = far.read(&mut piece) {

@@ -10,16 +10,16 @@ use sandbox::{OneShot, Spec, one_shot};
 
 use crate::Burrow;
 
-/// A running sandbox of its own.
+/// A running sandbox for one test.
 pub struct Sandbox {
     pub guest: Guest,
     machine: OneShot,
     next: u64,
-    // Its directories go after the machine.
+    // Its directories are removed after the machine.
     _burrow: Burrow,
 }
 
-/// What a program has said, and how it ended.
+/// A program's output, and how it ended.
 pub struct Ran {
     pub finished: Ended,
     pub stdout: Vec<u8>,
@@ -43,7 +43,7 @@ impl Sandbox {
         paths.prepare().expect("directories");
         let mut spec = Spec::new("test-box".parse().expect("a name"));
         if let Ok(machine) = std::env::var("BURROW_TEST_MACHINE") {
-            spec.machine = machine.parse().expect("a kind of machine");
+            spec.machine = Some(machine.parse().expect("a kind of machine"));
             spec.image = std::env::var("BURROW_TEST_IMAGE").ok();
         }
         change(&mut spec);

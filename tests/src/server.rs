@@ -1,5 +1,5 @@
-//! A bridge that serves its API on a loopback port of its own, in directories of its own. Tests of
-//! the server and load programs start one each; it ends with what it is started in.
+//! A bridge that serves its API on its own loopback port, in its own directories. Tests of the
+//! server and load programs start one each; dropping it ends it.
 //!
 //! It speaks no HTTP itself; each test brings its own client.
 
@@ -9,11 +9,11 @@ use std::path::PathBuf;
 
 use crate::{Burrow, bridge_path, eventually};
 
-/// What the bridge says before its address, and where that begins.
+/// What the bridge prints before its address, and how that begins.
 const LISTENING: &str = "listening on ";
 const SCHEME: &str = "http://";
 
-/// See the module's description. It is a [`Burrow`] besides.
+/// See the module's description. It is also a [`Burrow`].
 pub struct Server {
     burrow: Burrow,
     options: Vec<String>,
@@ -39,7 +39,7 @@ impl Server {
         Self::start_in(Burrow::new(), options)
     }
 
-    /// The same in directories that were prepared for it.
+    /// In directories that were prepared for it.
     ///
     /// # Panics
     /// When it does not serve.
@@ -50,21 +50,21 @@ impl Server {
         Self { burrow, options: options.into_iter().map(str::to_owned).collect(), url }
     }
 
-    /// Ends the bridge without giving it a chance to do anything, and starts another in its place.
-    /// What the first has said is gone, and the address is another.
+    /// Kills the bridge, and starts another in its place. The output of the first is lost, and the
+    /// address changes.
     pub fn kill_and_serve_again(&mut self) {
         self.burrow.kill_daemon();
         self.serve_again();
     }
 
-    /// The same, with something done while there is none.
+    /// With an action while there is none.
     pub fn kill_daemon_for_a_moment(&mut self, meanwhile: impl FnOnce()) {
         self.burrow.kill_daemon();
         meanwhile();
         self.serve_again();
     }
 
-    /// The same for one that may end in order.
+    /// For one that may end in order.
     pub fn end_and_serve_again(&mut self) {
         self.burrow.end_daemon();
         self.serve_again();
@@ -82,13 +82,13 @@ impl Server {
         &self.url
     }
 
-    /// What it has said.
+    /// Its output.
     pub fn log(&self) -> PathBuf {
         log_of(&self.burrow)
     }
 
-    /// What a test in another language needs to know of it.
-    pub fn environment(&self) -> [(&'static str, PathBuf); 6] {
+    /// What a test in another language needs to know about it.
+    pub fn environment(&self) -> [(&'static str, PathBuf); 7] {
         [
             ("MSB_SERVER_URL", self.url.clone().into()),
             ("BURROW_TEST_BRIDGE", bridge_path()),
@@ -96,6 +96,7 @@ impl Server {
             ("BURROW_TEST_PID", self.daemon_pid().to_string().into()),
             ("BURROW_RUNTIME_DIR", self.runtime()),
             ("BURROW_STATE_DIR", self.state()),
+            ("BURROW_NO_DAEMON", "1".into()),
         ]
     }
 }
@@ -122,9 +123,9 @@ fn await_url(burrow: &Burrow) -> String {
 }
 
 fn read_url(burrow: &Burrow) -> Option<String> {
-    let said = fs::read_to_string(log_of(burrow)).ok()?;
+    let output = fs::read_to_string(log_of(burrow)).ok()?;
     // A line is whole when another one can begin.
-    let whole = &said[..=said.rfind('\n')?];
+    let whole = &output[..=output.rfind('\n')?];
     let mut places = whole.lines().filter_map(|line| Some(line.split_once(LISTENING)?.1));
     // The other place is the control socket.
     places.find(|place| place.starts_with(SCHEME)).map(|url| url.trim_end().to_owned())

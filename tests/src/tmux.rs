@@ -19,7 +19,7 @@ pub struct Tmux {
 }
 
 impl Tmux {
-    /// Of 80 columns and 24 rows; `None`, said as a skip, where there is no tmux.
+    /// Of 80 columns and 24 rows; `None`, with a printed skip, without tmux.
     pub fn open(burrow: &Burrow) -> Option<Self> {
         Self::of_size(burrow, 80, 24)
     }
@@ -39,7 +39,7 @@ impl Tmux {
             .args(["-f", "/dev/null", "new-session", "-d", "-x", &columns, "-y", &rows, "--"])
             .args(["sh", "-i"])
             .env("PATH", format!("{}:{path}", tmux.dir.path().display()))
-            // A prompt that says that a shell is ready, and nothing from anybody's profile.
+            // A prompt that shows that a shell is ready, and ignores all profiles.
             .env("PS1", "ready> ")
             .env_remove("ENV")
             .output()
@@ -55,7 +55,7 @@ impl Tmux {
         self.keys(&["Enter"]);
     }
 
-    /// Types characters as they are.
+    /// Types characters unchanged.
     pub fn text(&self, text: &str) {
         self.tell(&["send-keys", "-l", text]);
     }
@@ -73,7 +73,7 @@ impl Tmux {
         self.tell(&[&["send-keys"], keys].concat());
     }
 
-    /// What is to be seen: wrapped lines joined, without the blanks at their ends.
+    /// The visible text: wrapped lines joined, without trailing blanks.
     pub fn screen(&self) -> String {
         let shown = self.tell(&["capture-pane", "-p", "-J"]);
         let mut screen = String::new();
@@ -83,7 +83,7 @@ impl Tmux {
         screen
     }
 
-    /// Waits until `text` is to be seen.
+    /// Waits until `text` is visible.
     pub fn wait_for(&self, text: &str) {
         self.wait_until(text, |screen| screen.contains(text));
     }
@@ -104,8 +104,8 @@ impl Tmux {
         }
     }
 
-    /// Wipes the screen, so that what is waited for next cannot have been there before. For when
-    /// the shell waits for a command.
+    /// Clears the screen, so that earlier output cannot match the next wait. Only while the shell
+    /// waits for a command.
     pub fn clear(&self) {
         self.line("clear");
         self.wait_until("a screen with only a prompt", |screen| screen.trim() == "ready>");
@@ -168,7 +168,7 @@ impl Tmux {
 
 impl Drop for Tmux {
     fn drop(&mut self) {
-        // If it is gone already, that is what is wanted.
+        // If it is gone already, that is fine.
         self.command().arg("kill-server").output().ok();
     }
 }

@@ -1,5 +1,5 @@
-//! A token server as registries send their clients to: it signs what `docker-registry` believes, by
-//! `openssl`.
+//! A token server like those that registries send their clients to: it signs tokens with `openssl`
+//! that `docker-registry` accepts.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -14,7 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::json;
 use tempfile::TempDir;
 
-/// Who gets tokens; others get none.
+/// Who gets tokens; nobody else does.
 pub const USER_AND_PASSWORD: (&str, &str) = ("bob", "hunter2");
 /// The same as base64 has it.
 const AUTHORIZATION: &str = "Basic Ym9iOmh1bnRlcjI=";
@@ -25,7 +25,7 @@ const REPOSITORY: &str = "team/app";
 pub struct TokenServer {
     dir: TempDir,
     port: u16,
-    asked: Arc<AtomicUsize>,
+    requests: Arc<AtomicUsize>,
     ended: Arc<AtomicBool>,
 }
 
@@ -53,9 +53,9 @@ impl TokenServer {
         assert!(made.status.success(), "{made:?}");
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
         let port = listener.local_addr().expect("bound").port();
-        let (asked, ended) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let (requests, ended) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
         let keys = dir.path().to_owned();
-        let (asked_of, ended_of) = (Arc::clone(&asked), Arc::clone(&ended));
+        let (asked_of, ended_of) = (Arc::clone(&requests), Arc::clone(&ended));
         thread::spawn(move || {
             for stream in listener.incoming() {
                 if ended_of.load(Ordering::SeqCst) {
@@ -65,15 +65,20 @@ impl TokenServer {
                 answer(&keys, stream.expect("a connection"));
             }
         });
-        Self { dir, port, asked, ended }
+        Self { dir, port, requests, ended }
     }
 
-    /// How often somebody has come for a token.
-    pub fn asked(&self) -> usize {
-        self.asked.load(Ordering::SeqCst)
+    /// How often a token was requested.
+    pub fn requests(&self) -> usize {
+        self.requests.load(Ordering::SeqCst)
     }
 
-    /// What a registry's configuration says to trust it.
+    /// The name that it has in the answers of registries.
+    pub fn host(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// The registry's configuration to trust it.
     pub fn registry_auth(&self) -> String {
         let certificate = self.dir.path().join("cert.pem");
         format!(
@@ -88,7 +93,7 @@ impl TokenServer {
 impl Drop for TokenServer {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::SeqCst);
-        // The thread looks when somebody comes.
+        // The thread checks this when a connection arrives.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
     }
 }
@@ -147,7 +152,7 @@ fn openssl(arguments: &[&str], input: &[u8], dir: &Path) -> Vec<u8> {
     child.wait_with_output().expect("it ends").stdout
 }
 
-/// Base64 as it stands in addresses.
+/// Base64 as it is in addresses.
 fn encode(bytes: &[u8], dir: &Path) -> String {
     let text = String::from_utf8(openssl(&["base64", "-A"], bytes, dir)).expect("base64");
     text.trim().trim_end_matches('=').replace('+', "-").replace('/', "_")

@@ -1,5 +1,5 @@
-//! Difficult code as a table: each row is run in a context that earlier rows have been through, and is
-//! judged by what it said, how it ended, what is left, and what the next run says.
+//! Difficult code as a table: each row runs in a context after earlier rows, and is judged by its output, its
+//! end, its state, and the next run.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use protocol::repl::{Grace, RunEnd};
 
 use crate::contexts::{context, late, ran, run, stderr, stdout, value};
 
-/// How a run is to end.
+/// The expected end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Ok,
@@ -22,7 +22,7 @@ pub enum End {
     Code(i32),
 }
 
-/// What some text is to be.
+/// The expected form of some text.
 #[derive(Clone, Debug)]
 pub enum Text {
     Is(String),
@@ -42,9 +42,9 @@ pub struct Case {
     pub value: Option<&'static str>,
     pub end: End,
     /// Whether a variable that was set before is still there.
-    pub kept: bool,
+    pub keeps_state: bool,
     pub deadline: Duration,
-    /// What late output of this row the next runs may be told.
+    /// Late output of this row that later runs may report.
     pub late: Text,
 }
 
@@ -57,7 +57,7 @@ pub fn case(name: &'static str, code: impl Into<Vec<u8>>) -> Case {
         stderr: Text::Is(String::new()),
         value: None,
         end: End::Ok,
-        kept: true,
+        keeps_state: true,
         deadline: Duration::from_secs(60),
         late: Text::Is(String::new()),
     }
@@ -120,7 +120,7 @@ impl Case {
 
     #[must_use]
     pub fn ends(mut self, end: End) -> Self {
-        self.kept = matches!(end, End::Ok | End::Error(_) | End::Exited(_) | End::TimedOut);
+        self.keeps_state = matches!(end, End::Ok | End::Error(_) | End::Exited(_) | End::TimedOut);
         self.end = end;
         self
     }
@@ -135,7 +135,7 @@ impl Case {
     /// The interpreter is another afterwards.
     #[must_use]
     pub fn loses_state(mut self) -> Self {
-        self.kept = false;
+        self.keeps_state = false;
         self
     }
 
@@ -146,7 +146,7 @@ impl Case {
     }
 }
 
-/// What the suite has to know of a language.
+/// What the suite needs to know about a language.
 pub struct Tongue {
     pub context: &'static str,
     /// Sets a variable to a number.
@@ -158,7 +158,7 @@ pub struct Tongue {
 /// Graces that are long enough for a busy machine, and short enough for a long table.
 const GRACE: Grace = Grace { polite_ms: Some(1500), firm_ms: Some(1500) };
 
-/// Runs the rows one after the other, and says what was wrong in all of them.
+/// Runs the rows in order, and returns all failures.
 pub async fn run_table(guest: &Guest, tongue: &Tongue, cases: &[Case]) -> Vec<String> {
     let mut wrong = Vec::new();
     let only = std::env::var("BURROW_TORTURE").ok();
@@ -190,12 +190,12 @@ async fn run_case(guest: &Guest, tongue: &Tongue, number: usize, case: &Case) ->
         let error = judged.error().map(|error| clipped(&error.traceback));
         wrong.push(format!("end {end} instead of {expected}; {error:?}"));
     }
-    if judged.finished.state_kept != case.kept {
+    if judged.finished.state_kept != case.keeps_state {
         wrong.push(format!("state_kept is {}", judged.finished.state_kept));
     }
-    // The next run is its own, whatever the row has done.
+    // The next run is unaffected, whatever the row has done.
     let next = run(guest, tongue.context, tongue.get).await;
-    let expected = if case.kept { format!("{number}\n") } else { String::new() };
+    let expected = if case.keeps_state { format!("{number}\n") } else { String::new() };
     if stdout(&next) != expected {
         let error = next.error().map(|error| clipped(&error.traceback));
         wrong.push(format!(
@@ -204,7 +204,7 @@ async fn run_case(guest: &Guest, tongue: &Tongue, number: usize, case: &Case) ->
             next.started.as_ref().and_then(|started| started.lost.clone()),
         ));
     }
-    if case.kept != next.started.as_ref().is_some_and(|started| started.lost.is_none()) {
+    if case.keeps_state != next.started.as_ref().is_some_and(|started| started.lost.is_none()) {
         wrong.push("the next run is told otherwise of the state".to_owned());
     }
     check(&mut wrong, "late output", &case.late, &late(&next));

@@ -65,18 +65,19 @@ impl Scene {
         warnings(&self.server, name)
     }
 
-    /// A sandbox that may write to this directory is refused without it, and behind a link; then it is made.
+    /// A sandbox that may write to this directory is refused if it is missing or behind a link; then it is
+    /// made.
     ///
     /// # Panics
     /// When it is not refused, or something of it is left.
-    pub fn wants_its_directory(&self, asked: &Value, name: &str) {
+    pub fn wants_its_directory(&self, body: &Value, name: &str) {
         let client = Client::new(self.server.url());
         let path = self.project.join(name);
         for is_link in [false, true] {
             if is_link {
                 symlink("/tmp", &path).expect("a link");
             }
-            let refused = client.post("/v1/sandboxes", asked).expect(422);
+            let refused = client.post("/v1/sandboxes", body).expect(422);
             assert_eq!(refused.code(), "workspace_failed");
             assert!(refused.text().contains(name), "{}", refused.text());
             assert_eq!(self.server.ok(&["ps", "--all", "--quiet"]), "");
@@ -93,7 +94,7 @@ impl Scene {
         self.project.join(path).symlink_metadata().is_ok()
     }
 
-    /// Everything on the host: paths with contents, links as what they say.
+    /// Everything on the host: paths with contents, links with targets.
     pub fn tree(&self) -> BTreeMap<String, Vec<u8>> {
         let mut found = BTreeMap::new();
         collect(&self.project, Path::new(""), &mut found);
@@ -101,12 +102,12 @@ impl Scene {
     }
 }
 
-/// What a script says that runs at a sandbox's workspace.
+/// The output of a script in a sandbox's workspace.
 pub fn sh(server: &Server, name: &str, script: &str) -> String {
     server.ok(&["exec", name, "--", "sh", "-ec", &format!("cd /workspace; {script}")])
 }
 
-/// What came of bringing its changes back.
+/// The report of copying its changes back.
 ///
 /// # Panics
 /// When that is no report.
@@ -114,7 +115,7 @@ pub fn sync(server: &Server, name: &str) -> Value {
     serde_json::from_str(&server.ok(&["sync", "--json", name])).expect("a report")
 }
 
-/// What its record warns of, in one text.
+/// The warnings of its record, in one text.
 pub fn warnings(server: &Server, name: &str) -> String {
     let client = Client::new(server.url());
     let record = client.get(&format!("/v1/sandboxes/default/{name}")).expect(200).json();
@@ -133,7 +134,7 @@ fn collect(root: &Path, below: &Path, found: &mut BTreeMap<String, Vec<u8>>) {
             let Ok(target) = fs::read_link(entry.path()) else { continue };
             found.insert(name, format!("-> {}", target.display()).into_bytes());
         } else {
-            // What is being written meanwhile may have got its name.
+            // A file that is being written meanwhile may have got its name.
             found.extend(fs::read(entry.path()).ok().map(|bytes| (name, bytes)));
         }
     }

@@ -50,7 +50,10 @@ class Bridge:
             **os.environ,
             "BURROW_RUNTIME_DIR": str(home / "run"),
             "BURROW_STATE_DIR": str(home / "state"),
+            "BURROW_NO_DAEMON": "1",
             "BURROW_AGENT": str(agent),
+            # The tests' own machine: bridges with keys give its root too.
+            "BURROW_PROCESS_ROOT": "/",
         }
         listening = ["--listen", "127.0.0.1:0", "--listen", f"unix:{self.socket}"]
         with open(self.log, "wb") as log:

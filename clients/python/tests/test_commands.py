@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Bridge, Make, Scissors, eventually
+from conftest import Bridge, Make, Scissors, eventually, served
 
 import burrow
+import burrow.sync
 
 
 def test_one_shots_run_and_leave_nothing(client: Any) -> None:
@@ -239,6 +240,20 @@ def test_a_sandbox_has_the_way_out_that_was_asked_for(client: Any) -> None:
         assert box.shell("getent hosts example.net").exit_code != 0
 
 
+def test_what_nobody_gives_is_for_the_server_to_say() -> None:
+    defaults = ["defaults.memory_mib=300", "defaults.cpus=2", "defaults.egress=good.example"]
+    options = [word for one in defaults for word in ("--set", one)]
+    with served("--dev", *options) as bridge, burrow.sync.SandboxClient(bridge.url) as client:
+        with client.create("usual") as box:
+            info = box.info()
+            assert (info.memory_mib, info.cpus, info.raw["egress"]) == (300, 2, ["good.example"])
+        # Given, they are sent, also where they are what the specification has by itself.
+        own = burrow.SandboxSpec("own", memory_mib=512, cpus=1, egress=())
+        with client.create(own) as box:
+            info = box.info()
+            assert (info.memory_mib, info.cpus, info.raw["egress"]) == (512, 1, [])
+
+
 def test_names_in_a_text_instead_of_a_tuple_are_a_mistake_that_is_told(client: Any) -> None:
     mistakes: list[Any] = [{"egress": "example.org"}, {"secrets": "token"}]
     for fields in mistakes:
@@ -290,6 +305,12 @@ def test_a_sandbox_of_a_block_is_gone_behind_it_also_by_an_exception(client: Any
         assert client.list() == ["short"]
         raise LookupError
     assert client.list() == []
+
+
+def test_a_name_alone_makes_a_sandbox(client: Any) -> None:
+    with client.create("by-name") as box:
+        assert box.name == "by-name"
+        assert box.exec("echo", ["here"]).stdout == "here\n"
 
 
 def test_an_answer_that_is_lost_never_makes_a_second_sandbox(

@@ -22,6 +22,14 @@ def test_state_stays_between_runs_and_values_are_results(box: Any) -> None:
     assert context.run("pass").result is None
 
 
+def test_a_context_has_the_program_that_is_named(box: Any) -> None:
+    context = box.context("own", language="python", program="python3")
+    assert context.run("x = 6 * 7\nx").result == "42"
+    assert context.run("x").result == "42"
+    with pytest.raises(burrow.BurrowError):
+        box.context("none", language="python", program="/no/such/python").run("1")
+
+
 def test_an_exception_is_a_result_with_type_and_traceback(box: Any) -> None:
     result = box.context().run("print('before')\n1/0")
     assert not result.ok

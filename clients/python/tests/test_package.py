@@ -58,7 +58,7 @@ def test_it_installs_by_pip_with_its_types_and_needs_nothing_else(tmp_path: Path
 
 
 def test_every_name_that_is_used_here_is_younger_than_no_supported_python() -> None:
-    # Types that are only written down may be newer; what runs may not.
+    # Types in annotations may be newer; code that runs may not.
     wanted = re.search(r'requires-python = ">=3\.(\d+)"', (PACKAGE / "pyproject.toml").read_text())
     assert wanted is not None
     version = (3, int(wanted[1]))

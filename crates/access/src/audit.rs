@@ -1,10 +1,13 @@
-//! The audit log: who did what to which sandbox through which door, and what came of it.
+//! The audit log: who did what to which sandbox through which door, and the outcome.
 //!
 //! ```text
 //!  api, control ──record(Entry)──▶ bounded queue ──▶ one thread ──▶ audit-<first number>.jsonl
-//!                                                      │ numbers, chains, rotates, syncs
+//!                                                      │ gathers, numbers, chains, rotates, syncs
 //!  audit, GET /v1/audit ◀── reader ◀───────────────────┘
 //! ```
+//!
+//! Recording waits for nothing and wakes no thread before the answer is out: the thread gathers for
+//! some milliseconds after the answers ([`limits::GATHER_PAUSE`]).
 //!
 //! Lines of JSON that are only ever added to. Their numbers have no gaps, so that what is not there any
 //! more shows. Nothing is lost silently: what finds no place in the queue is counted, and the count is
@@ -13,6 +16,7 @@
 
 mod entry;
 pub mod limits;
+mod queue;
 mod reader;
 mod segment;
 mod write_lock;
@@ -21,7 +25,6 @@ mod writer;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -31,7 +34,7 @@ use serde::{Deserialize, Serialize};
 pub use entry::{Door, Entry, Outcome, Record, Verdict, Who};
 pub use reader::{Fault, Filter, Verified, follow, read, verify};
 
-use limits::QUEUE_MAX;
+use queue::Queue;
 use write_lock::WriteLock;
 use writer::{Writer, WriterRole};
 
@@ -87,11 +90,11 @@ pub struct Audit(Option<Arc<Inner>>);
 
 struct Inner {
     /// The lock to read the options from, if they are not ours to decide.
-    said_in: Option<WriteLock>,
+    set_in: Option<WriteLock>,
     /// The options that were last read.
     options: Mutex<Options>,
     directory: PathBuf,
-    orders: SyncSender<WriterCommand>,
+    queue: Arc<Queue>,
     state: Arc<State>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -105,13 +108,10 @@ struct State {
     lost: AtomicU64,
 }
 
-enum WriterCommand {
-    Write(Box<Entry>),
-    End,
-}
-
 impl Audit {
-    /// Opens the log, repairs it after a crash, and starts the writer.
+    /// Opens the log, repairs it after a crash, and starts the writer. A log that cannot be opened counts
+    /// as one that cannot be written: it is tried again, and meanwhile operations are refused or not as
+    /// the options say.
     pub fn open(
         directory: PathBuf,
         options: Options,
@@ -137,17 +137,28 @@ impl Audit {
         trouble: Trouble,
     ) -> Result<Self, AuditError> {
         let failed = |source| AuditError::Open { directory: directory.clone(), source };
-        let writer = Writer::open(&directory, options, place).map_err(failed)?;
-        let (said_in, options) = (writer.said_in(), Mutex::new(writer.options()));
-        let (orders, ordered) = sync_channel(QUEUE_MAX);
         let state = Arc::new(State::default());
-        let shared = Arc::clone(&state);
+        let writer = match Writer::open(&directory, options, place) {
+            Ok(writer) => Some(writer),
+            Err(source) if place == WriterRole::Bridge => {
+                trouble(failed(source).to_string());
+                state.is_failing.store(true, Ordering::Relaxed);
+                None
+            }
+            Err(source) => return Err(failed(source)),
+        };
+        let set_in = writer.as_ref().and_then(Writer::set_in);
+        let known = Mutex::new(writer.as_ref().map_or(options, Writer::options));
+        let log = Log { writer, directory: directory.clone(), options };
+        let queue = Arc::new(Queue::default());
+        let (taken, shared) = (Arc::clone(&queue), Arc::clone(&state));
         let thread = std::thread::Builder::new()
             .name("audit".to_owned())
-            .spawn(move || write_all(writer, &ordered, &shared, &trouble))
+            .spawn(move || write_all(log, &taken, &shared, &trouble))
             .map_err(failed)?;
+        let options = known;
         let thread = Mutex::new(Some(thread));
-        let inner = Inner { said_in, options, directory, orders, state, thread };
+        let inner = Inner { set_in, options, directory, queue, state, thread };
         Ok(Self(Some(Arc::new(inner))))
     }
 
@@ -180,11 +191,8 @@ impl Audit {
     /// Records an entry. It never waits, so it can be called anywhere.
     pub fn record(&self, entry: Entry) {
         let Some(inner) = &self.0 else { return };
-        match inner.orders.try_send(WriterCommand::Write(Box::new(entry))) {
-            Ok(()) => {}
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
-                inner.state.lost.fetch_add(1, Ordering::Relaxed);
-            }
+        if !inner.queue.push(entry) {
+            inner.state.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -193,10 +201,8 @@ impl Audit {
         let Some(inner) = self.0.clone() else { return };
         let closing = tokio::task::spawn_blocking(move || {
             let thread = inner.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-            // The thread makes room for this by writing, or by giving up.
-            if inner.orders.send(WriterCommand::End).is_ok()
-                && let Some(thread) = thread
-            {
+            inner.queue.end();
+            if let Some(thread) = thread {
                 let _ = thread.join();
             }
         });
@@ -209,30 +215,48 @@ impl Inner {
     fn options(&self) -> Options {
         // It is exchanged as a whole.
         let mut known = self.options.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(said) = self.said_in.as_ref().and_then(WriteLock::options) {
-            *known = said;
+        if let Some(newer) = self.set_in.as_ref().and_then(WriteLock::options) {
+            *known = newer;
         }
         *known
     }
 }
 
-/// The thread: takes what comes, writes it, and keeps what could not be written for the next try.
-fn write_all(
-    mut writer: Writer,
-    orders: &Receiver<WriterCommand>,
-    state: &State,
-    trouble: &Trouble,
-) {
+/// The log as its thread has it, which may be one that could not be opened yet.
+struct Log {
+    writer: Option<Writer>,
+    directory: PathBuf,
+    options: Options,
+}
+
+impl Log {
+    fn is_unsynced(&self) -> bool {
+        self.writer.as_ref().is_some_and(Writer::is_unsynced)
+    }
+
+    fn write(&mut self, waiting: &mut Vec<Entry>, is_ending: bool) -> io::Result<()> {
+        let writer = match &mut self.writer {
+            Some(writer) => writer,
+            none => none.insert(Writer::open(&self.directory, self.options, WriterRole::Bridge)?),
+        };
+        writer.write(waiting)?;
+        writer.sync_if_due(is_ending)
+    }
+}
+
+/// The thread: takes entries, writes them, and keeps those that could not be written for the next try.
+fn write_all(mut log: Log, queue: &Queue, state: &State, trouble: &Trouble) {
     let mut waiting: Vec<Entry> = Vec::new();
-    let mut is_ending = false;
-    while !is_ending || !waiting.is_empty() {
-        is_ending |= gather(orders, &mut waiting, writer.is_unsynced());
+    loop {
+        let pause = if log.is_unsynced() { limits::SYNC_PAUSE } else { limits::IDLE_PAUSE };
+        let is_ending = queue.take(&mut waiting, pause);
         let lost = state.lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
             waiting.push(Entry::lost(lost));
         }
-        let written = writer.write(&mut waiting).and_then(|()| writer.sync_if_due(is_ending));
-        let was_failing = state.is_failing.swap(written.is_err(), Ordering::Relaxed);
+        let written = log.write(&mut waiting, is_ending);
+        let is_failing = written.is_err();
+        let was_failing = state.is_failing.swap(is_failing, Ordering::Relaxed);
         match written {
             Ok(()) if was_failing => trouble("the audit log can be written again".to_owned()),
             Err(error) if !was_failing => {
@@ -240,40 +264,19 @@ fn write_all(
             }
             _ => {}
         }
-        if state.is_failing.load(Ordering::Relaxed) {
-            if is_ending {
+        match (is_ending, is_failing) {
+            (true, true) => {
                 let count = waiting.len();
                 trouble(format!(
                     "{count} records of the audit log were lost when this bridge ended"
                 ));
                 return;
             }
-            std::thread::sleep(limits::RETRY_PAUSE);
+            (true, false) => return,
+            (false, true) => std::thread::sleep(limits::RETRY_PAUSE),
+            (false, false) => queue.gather(),
         }
     }
-}
-
-/// Takes what has come, and waits for something when there is nothing to do. Says whether it is the
-/// end.
-fn gather(orders: &Receiver<WriterCommand>, waiting: &mut Vec<Entry>, is_unsynced: bool) -> bool {
-    let pause = if is_unsynced { limits::SYNC_PAUSE } else { limits::IDLE_PAUSE };
-    if waiting.is_empty() {
-        match orders.recv_timeout(pause) {
-            Ok(WriterCommand::Write(entry)) => waiting.push(*entry),
-            Ok(WriterCommand::End) | Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
-                return true;
-            }
-            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
-        }
-    }
-    while waiting.len() < limits::BATCH_MAX {
-        match orders.try_recv() {
-            Ok(WriterCommand::Write(entry)) => waiting.push(*entry),
-            Ok(WriterCommand::End) => return true,
-            Err(_) => return false,
-        }
-    }
-    false
 }
 
 #[cfg(test)]

@@ -41,22 +41,27 @@ pub use store::{KeyRequest, Rotation, Store};
 
 use host::paths::Paths;
 use sandbox::Name;
+use serde::{Deserialize, Serialize};
 
 /// The directory of a bridge's keys: a private directory in its state directory.
 pub fn directory(paths: &Paths) -> PathBuf {
     paths.state.join("keys")
 }
 
-/// What the holder of a verified key may do.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What the holder of a verified key may do. A door may store it with a secret of another kind, such as the
+/// token of one sandbox, and ask [`Keyring::readmit`] when that is presented.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
     /// Absent for a key that another program has created with our secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<KeyId>,
     /// The key's label.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     pub namespace: Namespaces,
     pub scopes: Scopes,
     /// Milliseconds since 1970; none for a key that never expires.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at_ms: Option<u64>,
     /// Identifies the key for rate limits, without revealing it.
     pub fingerprint: Fingerprint,
@@ -72,7 +77,7 @@ impl Grant {
     }
 }
 
-/// Why a key is refused. `Display` is for the log; [`Denied::told`] is for the client.
+/// Why a key is refused. `Display` is for the log; [`Denied::explanation`] is for the client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
     #[error("no key was presented")]
@@ -93,9 +98,9 @@ pub enum Denied {
 }
 
 impl Denied {
-    /// One sentence for the client. It tells more than "not valid" only where the signature was
-    /// ours, so that whoever guesses learns nothing from the answers.
-    pub fn told(&self) -> &'static str {
+    /// One sentence for the client. It says more than "not valid" only where the signature was
+    /// ours, so that a guesser learns nothing from the answers.
+    pub fn explanation(&self) -> &'static str {
         match self {
             Self::Missing => {
                 "an API key is required: send it as `Authorization: Bearer msb_...`; \
@@ -123,7 +128,7 @@ impl Denied {
         }
     }
 
-    /// Whether the peer may be guessing, and is to be counted by [`BadKeys`].
+    /// Whether the peer may be guessing, so that [`BadKeys`] counts it.
     pub fn is_suspect(&self) -> bool {
         matches!(self, Self::Malformed(_) | Self::BadSignature | Self::Unknown { .. })
     }

@@ -10,10 +10,13 @@
 //! ```
 //!
 //! Names are of the key's own namespace, or of `default`. It does nothing by itself: what is asked for
-//! becomes what the native API takes. What it cannot have is refused here as there.
+//! becomes a specification as at every door. What it cannot have is refused here as there.
 
 mod ask;
 mod fleeting;
+mod hints;
+
+use std::time::Duration;
 
 use hyper::Method;
 use protocol::requests::Program;
@@ -21,19 +24,28 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::call::{Call, Inside};
+use super::call::{Call, Inside, RunLimit};
 use super::limits::OUTPUT_BYTES_DEFAULT;
-use super::problem::{Code, Problem};
-use super::route::{Operation, operation};
+use super::problem::respond_with;
+use super::route::{Operation, Refusals, operation};
 use super::shape::{Created, Done, Json, Nothing, Reply};
-use super::v1::{Sandbox, spec_of};
+use crate::creation::{namespace_of, permitted};
+use crate::forms::problem::Problem;
+use crate::forms::sandboxes::Sandbox;
 use agent_client::program::{self, Head, Outputs, draw_session};
 use ask::{Execute, Make, RunPython, RunShell};
 use fleeting::Fleeting;
+use sandbox::refusal::{Code, Refusal};
 use sandbox::{Filter, Name, SandboxError, SandboxRef, Selector};
 
 /// Python under the name that the client means, and under the one that Debian gives it.
 const PYTHONS: [&str; 2] = ["python", "python3"];
+
+/// Refusals in the words of these calls.
+const REFUSALS: Refusals = Refusals {
+    respond: |refusal| respond_with(refusal, hints::words),
+    schema: |schemas| schemas.subschema_for::<Problem>(),
+};
 
 pub fn operations() -> Vec<Operation> {
     let all = "/a2a/v1/sandboxes";
@@ -93,7 +105,7 @@ pub fn operations() -> Vec<Operation> {
         .about("The sandbox is removed before the answer, and when the client disconnects.")
         .problems(one_shots),
     ]
-    .map(|operation| operation.tag("a2a"))
+    .map(|operation| operation.tag("a2a").refusing(REFUSALS))
     .to_vec()
 }
 
@@ -117,14 +129,15 @@ struct Executed {
 async fn create(
     call: Call,
     _: Nothing,
-    Json(asked): Json<Make>,
-) -> Result<Created<Sandbox>, Problem> {
-    let spec = spec_of(&call.api, &call.caller, asked.into())?;
-    call.reaches(&spec.namespace)?;
+    Json(request): Json<Make>,
+) -> Result<Created<Sandbox>, Refusal> {
+    let which = SandboxRef { namespace: namespace(&call), name: request.name.clone() };
+    call.reaches(&which.namespace)?;
+    let spec = permitted(&call.api, &call.caller, request.spec(which)?)?;
     Ok(Created(call.api.registry().create(spec).await?.into()))
 }
 
-async fn list(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Vec<String>>, Problem> {
+async fn list(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Vec<String>>, Refusal> {
     let namespace = namespace(&call);
     call.reaches(&namespace)?;
     let mut filter = Filter {
@@ -145,7 +158,7 @@ async fn list(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Vec<String>>, 
     }
 }
 
-async fn remove(call: Call, _: Nothing, _: Nothing) -> Result<Done, Problem> {
+async fn remove(call: Call, _: Nothing, _: Nothing) -> Result<Done, Refusal> {
     match call.api.registry().remove(&which(&call)?, true).await {
         Ok(_) | Err(SandboxError::NotFound { .. }) => Ok(Done),
         Err(error) => Err(error.into()),
@@ -155,10 +168,10 @@ async fn remove(call: Call, _: Nothing, _: Nothing) -> Result<Done, Problem> {
 async fn exec(
     call: Call,
     _: Nothing,
-    Json(asked): Json<Execute>,
-) -> Result<Reply<Executed>, Problem> {
-    let timeout_ms = asked.timeout_ms()?;
-    let what = asked.what()?;
+    Json(request): Json<Execute>,
+) -> Result<Reply<Executed>, Refusal> {
+    let timeout_ms = request.timeout_ms()?;
+    let what = request.what()?;
     let inside = call.api.inside(which(&call)?)?;
     Ok(Reply(carry_out(&call, &inside, what, timeout_ms).await?))
 }
@@ -166,10 +179,10 @@ async fn exec(
 async fn run_python(
     call: Call,
     _: Nothing,
-    Json(asked): Json<RunPython>,
-) -> Result<Reply<Executed>, Problem> {
-    let (code, timeout_ms) = (asked.code.clone(), asked.timeout_ms()?);
-    let fleeting = Fleeting::make(&call, |name| asked.named(name)).await?;
+    Json(request): Json<RunPython>,
+) -> Result<Reply<Executed>, Refusal> {
+    let (code, timeout_ms) = (request.code.clone(), request.timeout_ms()?);
+    let fleeting = Fleeting::make(&call, |which| request.spec(which)).await?;
     let ran = python(&call, &fleeting, code, timeout_ms).await;
     fleeting.remove().await;
     Ok(Reply(ran?))
@@ -178,10 +191,10 @@ async fn run_python(
 async fn run_shell(
     call: Call,
     _: Nothing,
-    Json(asked): Json<RunShell>,
-) -> Result<Reply<Executed>, Problem> {
-    let (script, timeout_ms) = (asked.script.clone(), asked.timeout_ms()?);
-    let fleeting = Fleeting::make(&call, |name| asked.named(name)).await?;
+    Json(request): Json<RunShell>,
+) -> Result<Reply<Executed>, Refusal> {
+    let (script, timeout_ms) = (request.script.clone(), request.timeout_ms()?);
+    let fleeting = Fleeting::make(&call, |which| request.spec(which)).await?;
     let what = Program::script(script);
     let ran = match call.api.inside(fleeting.which().clone()) {
         Ok(inside) => carry_out(&call, &inside, what, timeout_ms).await,
@@ -196,7 +209,7 @@ async fn python(
     fleeting: &Fleeting,
     code: String,
     timeout_ms: Option<u64>,
-) -> Result<Executed, Problem> {
+) -> Result<Executed, Refusal> {
     let inside = call.api.inside(fleeting.which().clone())?;
     let [usual, other] = PYTHONS.map(|python| {
         carry_out(call, &inside, Program::argv([python, "-c", code.as_str()]), timeout_ms)
@@ -208,7 +221,7 @@ async fn python(
 }
 
 /// Whether there is no program of that name.
-fn is_missing(problem: &Problem) -> bool {
+fn is_missing(problem: &Refusal) -> bool {
     let errno = problem.details.as_deref().and_then(|details| details.get("errno"));
     problem.code == Code::SpawnFailed && errno == Some(&json!(nix::libc::ENOENT))
 }
@@ -218,10 +231,12 @@ async fn carry_out(
     inside: &Inside,
     command: Program,
     timeout_ms: Option<u64>,
-) -> Result<Executed, Problem> {
+) -> Result<Executed, Refusal> {
     let mut program = program::Program::new(draw_session()?, command);
     program.start.cwd = inside.workdir.as_deref().map(Into::into);
-    program.start.deadline_ms = call.run_deadline_ms(timeout_ms);
+    let limit = RunLimit::of(timeout_ms.map(Duration::from_millis), call.deadline);
+    program.start.deadline_ms = limit.map(RunLimit::time_ms);
+    program.reported_deadline_ms = limit.map(RunLimit::reported_ms);
     let mut outputs = Outputs::new(OUTPUT_BYTES_DEFAULT as usize, call.memory.clone());
     let ended = program.begin(&inside.guest)?.collect(b"", &mut outputs).await?;
     let truncated = outputs.is_cut();
@@ -230,7 +245,7 @@ async fn carry_out(
 }
 
 /// The sandbox that the path names, if the key reaches it.
-fn which(call: &Call) -> Result<SandboxRef, Problem> {
+fn which(call: &Call) -> Result<SandboxRef, Refusal> {
     let (namespace, name) = (namespace(call), call.parameter("sandbox")?);
     call.reaches(&namespace)?;
     Ok(SandboxRef { namespace, name })
@@ -238,5 +253,5 @@ fn which(call: &Call) -> Result<SandboxRef, Problem> {
 
 /// The namespace of those who can name none.
 fn namespace(call: &Call) -> Name {
-    call.caller.only_namespace().cloned().unwrap_or_else(Name::default_namespace)
+    namespace_of(&call.caller, None)
 }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::limits::BUSY_PAUSE;
-use super::problem::{Code, Problem};
+use sandbox::limits::BUSY_PAUSE;
+use sandbox::refusal::{Code, Refusal};
 
 /// Counts the runs under way.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl Admission {
     }
 
     /// A place for a run of this key, if there is one.
-    pub fn admit(&self, key: &str) -> Result<RunPermit, Problem> {
+    pub fn admit(&self, key: &str) -> Result<RunPermit, Refusal> {
         let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         let running = keys.get(key).copied().unwrap_or(0);
         if running >= self.per_key_max {
@@ -46,7 +46,7 @@ impl Admission {
                 self.per_key_max
             );
             let details = serde_json::json!({ "running": running, "limit": self.per_key_max });
-            return Err(Problem::new(Code::LimitReached, message)
+            return Err(Refusal::new(Code::LimitReached, message)
                 .hint("wait until one of them ends")
                 .details(details)
                 .retry_after(BUSY_PAUSE));
@@ -54,7 +54,7 @@ impl Admission {
         let Ok(place) = Arc::clone(&self.all).try_acquire_owned() else {
             let message =
                 format!("this server has {} runs in progress, which is the limit", self.all_max);
-            return Err(Problem::new(Code::Unavailable, message)
+            return Err(Refusal::new(Code::Unavailable, message)
                 .hint("try again in a moment")
                 .retry_after(BUSY_PAUSE));
         };

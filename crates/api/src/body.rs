@@ -2,6 +2,7 @@
 //! [`response`](super::response).
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
@@ -11,10 +12,11 @@ use tokio::time::timeout;
 
 use super::budget::Share;
 use super::limits::{BODY_PAUSE_MAX, REFUSED_BODY_TIME_MAX};
-use super::problem::{Code, Problem};
+use sandbox::refusal::{Code, Refusal};
 
 pub use super::response::{
-    Gone, Hold, JSON, NDJSON, OCTETS, Outgoing, Response, Sink, Streamed, json_response, respond,
+    Gone, Hold, JSON, NDJSON, OCTETS, Outgoing, Response, Sink, Streamed, counted, json_response,
+    respond,
 };
 
 /// What arrives.
@@ -25,6 +27,8 @@ pub struct Received {
     whole: Option<Bytes>,
     announced_bytes: Option<u64>,
     unread: Unread,
+    /// How long the next piece may take.
+    pause_max: Duration,
 }
 
 /// Where a body goes that its call did not read to the end.
@@ -32,8 +36,8 @@ pub struct Received {
 pub struct Unread(Arc<Mutex<Option<Incoming>>>);
 
 impl Unread {
-    /// Reads on what nobody wants, within bounds: a client that is still writing when its connection
-    /// is closed would never read why. One that waits to be told to go on is not told.
+    /// Reads and drops the rest, within bounds: a client that is still writing when its connection
+    /// is closed would never read why. A client that waits for `100 Continue` does not get it.
     pub async fn drain(&self, headers: &HeaderMap, bytes_max: u64) {
         let left = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(incoming) = left.filter(|_| !headers.contains_key(EXPECT)) else { return };
@@ -47,7 +51,7 @@ impl Unread {
                 }
             }
         };
-        // Too slow a client is cut off all the same.
+        // A client that is too slow is cut off nevertheless.
         let _ = timeout(REFUSED_BODY_TIME_MAX, reading).await;
     }
 }
@@ -65,12 +69,29 @@ impl Received {
         let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
         let announced_bytes = announced.and_then(|text| text.parse().ok());
         let incoming = Some(incoming);
-        Self { incoming, whole: None, announced_bytes, unread: Unread::default() }
+        Self {
+            incoming,
+            whole: None,
+            announced_bytes,
+            unread: Unread::default(),
+            pause_max: BODY_PAUSE_MAX,
+        }
     }
 
     pub fn of(bytes: Bytes) -> Self {
         let announced_bytes = Some(bytes.len() as u64);
-        Self { incoming: None, announced_bytes, whole: Some(bytes), unread: Unread::default() }
+        Self {
+            incoming: None,
+            announced_bytes,
+            whole: Some(bytes),
+            unread: Unread::default(),
+            pause_max: BODY_PAUSE_MAX,
+        }
+    }
+
+    /// Lets the client pause for so long: one that types sends when it has something.
+    pub fn be_patient(&mut self, pause_max: Duration) {
+        self.pause_max = pause_max;
     }
 
     /// Where the rest is found when the call is over.
@@ -79,16 +100,16 @@ impl Received {
     }
 
     /// The next piece; `None` at the end. One that does not come in time is given up.
-    pub async fn chunk(&mut self) -> Result<Option<Bytes>, Problem> {
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, Refusal> {
         if let Some(bytes) = self.whole.take() {
             return Ok(Some(bytes));
         }
         let Some(incoming) = &mut self.incoming else { return Ok(None) };
         loop {
-            let Ok(frame) = timeout(BODY_PAUSE_MAX, incoming.frame()).await else {
-                let seconds = BODY_PAUSE_MAX.as_secs();
+            let Ok(frame) = timeout(self.pause_max, incoming.frame()).await else {
+                let seconds = self.pause_max.as_secs();
                 let message = format!("no byte of the body arrived for {seconds} s");
-                return Err(Problem::new(Code::RequestTimeout, message));
+                return Err(Refusal::new(Code::RequestTimeout, message));
             };
             match frame {
                 None => return Ok(None),
@@ -98,14 +119,14 @@ impl Received {
                     }
                 }
                 Some(Err(error)) => {
-                    return Err(Problem::invalid(format!("the body was cut off: {error}")));
+                    return Err(Refusal::invalid(format!("the body was cut off: {error}")));
                 }
             }
         }
     }
 
     /// The whole body, if it is no larger than `bytes_max` and `memory` has room for it.
-    pub async fn read(&mut self, bytes_max: u64, memory: &Share) -> Result<Bytes, Problem> {
+    pub async fn read(&mut self, bytes_max: u64, memory: &Share) -> Result<Bytes, Refusal> {
         if self.announced_bytes.is_some_and(|bytes| bytes > bytes_max) {
             return Err(too_large(bytes_max));
         }
@@ -132,7 +153,7 @@ impl Received {
         have: usize,
         bytes_max: u64,
         memory: &Share,
-    ) -> Result<Option<Bytes>, Problem> {
+    ) -> Result<Option<Bytes>, Refusal> {
         if have as u64 > bytes_max {
             return Err(too_large(bytes_max));
         }
@@ -147,9 +168,9 @@ impl Received {
     }
 }
 
-pub fn too_large(bytes_max: u64) -> Problem {
+pub fn too_large(bytes_max: u64) -> Refusal {
     let message = format!("the body is larger than the limit of {bytes_max} bytes");
-    Problem::new(Code::TooLarge, message)
+    Refusal::new(Code::TooLarge, message)
         .hint("send a smaller body, or raise `body_bytes_max` in the server's configuration")
         .details(serde_json::json!({ "limit": bytes_max }))
 }

@@ -1,4 +1,4 @@
-//! One call as a handler sees it: who asks, for what, until when, and how the answer shall come.
+//! One call as a handler sees it: the caller, the operation, the deadline, and the form of the answer.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -18,26 +18,71 @@ use super::caller::Caller;
 use super::limits::DEADLINE_MARGIN;
 use super::parameters::Parameters;
 pub use super::peer::Peer;
-use super::problem::{Code, Problem};
 use super::trail::Trail;
 use access::keys::Access;
 use agent_client::guest::Guest;
+use sandbox::refusal::{Code, Refusal};
 use sandbox::{Activity, Name, SandboxId, SandboxRef};
 
-/// How much of a call's time what it runs may take: a little less than all, so that the answer can say
-/// how the run ended.
-pub fn run_time(left: Duration) -> Duration {
-    left.saturating_sub(DEADLINE_MARGIN.min(left / 4))
+/// When a call's answer is of no use any more, according to its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallDeadline {
+    pub at: Instant,
+    /// The whole time that the client gave the call.
+    pub requested: Duration,
 }
 
-/// The deadline of a program: its own, or a little before its call's.
-pub fn run_deadline_ms(asked_ms: Option<u64>, time_left: Option<Duration>) -> Option<u64> {
-    let left =
-        time_left.map(|left| run_time(left).max(Duration::from_millis(1)).as_millis() as u64);
-    match (asked_ms, left) {
-        (Some(asked), Some(left)) => Some(asked.min(left)),
-        (asked, left) => asked.or(left),
+/// How long something that a call runs may take, and the deadline that its end reports: always one that
+/// the client has named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunLimit {
+    pub time: Duration,
+    pub reported: Duration,
+}
+
+impl CallDeadline {
+    pub fn left(self) -> Duration {
+        self.at.saturating_duration_since(Instant::now())
     }
+
+    /// When a run that has not started in time is given up: later than its limit would end it, and early
+    /// enough that the answer still says so.
+    pub fn gives_up_at(self) -> Instant {
+        self.at - margin(self.left()) / 2
+    }
+}
+
+impl RunLimit {
+    /// The run's own limit where the call's leaves time to say how it ended, or a little less than what is
+    /// left of the call's.
+    pub fn of(requested: Option<Duration>, call: Option<CallDeadline>) -> Option<Self> {
+        let own = requested.map(|time| Self { time, reported: time });
+        let calls = call.map(|call| Self { time: run_time(call.left()), reported: call.requested });
+        match (own, calls) {
+            (Some(own), Some(calls)) if own.time <= calls.time => Some(own),
+            (own, calls) => calls.or(own),
+        }
+    }
+
+    pub fn time_ms(self) -> u64 {
+        self.time.as_millis() as u64
+    }
+
+    pub fn reported_ms(self) -> u64 {
+        self.reported.as_millis() as u64
+    }
+}
+
+/// How much of a call's time what it runs may take: a little less than all, so that the answer can say
+/// how the run ended. The guest counts milliseconds, and without any there would be no limit.
+fn run_time(left: Duration) -> Duration {
+    let time = left.saturating_sub(margin(left));
+    Duration::from_millis(time.as_millis().max(1) as u64)
+}
+
+/// The part of a call's remaining time that is for its answer.
+fn margin(left: Duration) -> Duration {
+    DEADLINE_MARGIN.min(left / 4)
 }
 
 /// The number of a request, for logs and for those who ask about one.
@@ -54,13 +99,12 @@ pub struct Call {
     pub query: String,
     pub headers: HeaderMap,
     pub body: Received,
-    /// When the answer is of no use any more, as the client has said.
-    pub deadline: Option<Instant>,
-    /// Its place among the runs at once, for as long as it is held.
+    pub deadline: Option<CallDeadline>,
+    /// Its place among the concurrent runs, for as long as it is held.
     pub permit: Option<RunPermit>,
     /// What it holds in memory: of its body, and of what is gathered for its answer.
     pub memory: Share,
-    /// Kept by whoever goes on with the connection when the call is answered.
+    /// Kept by the code that uses the connection after the answer.
     pub held: Option<Hold>,
     /// Its way into the audit log.
     pub trail: Trail,
@@ -75,7 +119,7 @@ pub struct Inside {
     pub id: SandboxId,
     /// Where programs begin that name no directory.
     pub workdir: Option<String>,
-    /// Who they run as that name nobody.
+    /// The user of programs that name none.
     pub user: Option<String>,
     pub guest: Guest,
     pub activity: Option<Activity>,
@@ -83,7 +127,7 @@ pub struct Inside {
 
 impl Call {
     /// The sandbox that the path names, if the key reaches it.
-    pub fn which(&self) -> Result<SandboxRef, Problem> {
+    pub fn which(&self) -> Result<SandboxRef, Refusal> {
         let namespace: Name = self.parameter("namespace")?;
         let name: Name = self.parameter("name")?;
         self.reaches(&namespace)?;
@@ -91,17 +135,17 @@ impl Call {
     }
 
     /// Refuses a namespace that is not the key's.
-    pub fn reaches(&self, namespace: &Name) -> Result<(), Problem> {
+    pub fn reaches(&self, namespace: &Name) -> Result<(), Refusal> {
         if self.caller.covers(namespace) {
             return Ok(());
         }
         let message = format!("this key does not cover the namespace {namespace}");
-        Err(Problem::new(Code::Forbidden, message).hint("use a key for that namespace"))
+        Err(Refusal::new(Code::Forbidden, message).hint("use a key for that namespace"))
     }
 
     /// The one namespace that is asked for; `None` for all of a key that reaches all.
-    pub fn one_namespace(&self, asked: Option<Name>) -> Result<Option<Name>, Problem> {
-        match (asked, self.caller.only_namespace()) {
+    pub fn one_namespace(&self, requested: Option<Name>) -> Result<Option<Name>, Refusal> {
+        match (requested, self.caller.only_namespace()) {
             (Some(namespace), _) => {
                 self.reaches(&namespace)?;
                 Ok(Some(namespace))
@@ -111,26 +155,26 @@ impl Call {
     }
 
     /// The running sandbox that the path names.
-    pub fn inside(&self) -> Result<Inside, Problem> {
+    pub fn inside(&self) -> Result<Inside, Refusal> {
         self.api.inside(self.which()?)
     }
 
-    pub fn session(&self) -> Result<SessionId, Problem> {
+    pub fn session(&self) -> Result<SessionId, Refusal> {
         self.parameter("session")
     }
 
-    pub fn context(&self) -> Result<ContextName, Problem> {
+    pub fn context(&self) -> Result<ContextName, Refusal> {
         self.parameter("context")
     }
 
     /// A part of the path.
-    pub fn parameter<T: FromStr<Err: std::fmt::Display>>(&self, name: &str) -> Result<T, Problem> {
+    pub fn parameter<T: FromStr<Err: std::fmt::Display>>(&self, name: &str) -> Result<T, Refusal> {
         let text = self.parameters.get(name).unwrap_or_default();
-        text.parse().map_err(|error| Problem::invalid(format!("{name} in the path: {error}")))
+        text.parse().map_err(|error| Refusal::invalid(format!("{name} in the path: {error}")))
     }
 
     /// The whole body, if it is no larger than bodies may be and there is memory for it.
-    pub async fn read_body(&mut self) -> Result<Bytes, Problem> {
+    pub async fn read_body(&mut self) -> Result<Bytes, Refusal> {
         self.body.read(self.api.limits().body_bytes_max, &self.memory).await
     }
 
@@ -142,29 +186,24 @@ impl Call {
         })
     }
 
-    /// What is left until the deadline of the call, if it has one.
-    pub fn time_left(&self) -> Option<Duration> {
-        self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
-    }
-
-    /// The deadline of a program that the call runs: its own, or a little before the call's.
-    pub fn run_deadline_ms(&self, asked_ms: Option<u64>) -> Option<u64> {
-        run_deadline_ms(asked_ms, self.time_left())
+    /// The deadline of the call, if it has one.
+    pub fn ends_at(&self) -> Option<Instant> {
+        self.deadline.map(|deadline| deadline.at)
     }
 
     /// The same to look at alone: looking is no work in a sandbox, and it may still expire.
-    pub fn look(&self) -> Result<Guest, Problem> {
+    pub fn look(&self) -> Result<Guest, Refusal> {
         Ok(self.api.registry().guest(&self.which()?)?)
     }
 
     /// Refuses a key without this right.
-    pub fn may(&self, access: Access) -> Result<(), Problem> {
+    pub fn may(&self, access: Access) -> Result<(), Refusal> {
         if self.caller.may(access) {
             return Ok(());
         }
         let message = format!("this key lacks the scope {access}");
         let hint = "make a key that has it: host-bridge keygen --scope";
-        Err(Problem::new(Code::Forbidden, message).hint(hint))
+        Err(Refusal::new(Code::Forbidden, message).hint(hint))
     }
 }
 
@@ -173,5 +212,33 @@ pub async fn passed(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_limit_leaves_its_call_time_to_answer_and_reports_what_the_client_named() {
+        let ms = Duration::from_millis;
+        let cases = [
+            (Some(500), None, Some((500, 500))),
+            (Some(500), Some((10_000, 10_000)), Some((500, 500))),
+            (Some(10_000), Some((5000, 5000)), Some((4750, 5000))),
+            (None, Some((5000, 5000)), Some((4750, 5000))),
+            (Some(10_000), Some((400, 5000)), Some((300, 5000))),
+            (Some(10_000), Some((0, 5000)), Some((1, 5000))),
+            (None, None, None),
+        ];
+        for (requested, call, expected) in cases {
+            let call = call.map(|(left, whole)| CallDeadline {
+                at: Instant::now() + ms(left),
+                requested: ms(whole),
+            });
+            let limit = RunLimit::of(requested.map(ms), call);
+            let found = limit.map(|limit| (limit.time_ms(), limit.reported_ms()));
+            assert_eq!(found, expected, "{requested:?} within {call:?}");
+        }
     }
 }

@@ -5,22 +5,25 @@ use std::num::NonZeroU32;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use hyper::header::{AUTHORIZATION, HeaderMap};
+use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName};
 
 use super::limits::{KEYS_RATED_MAX, STRANGER};
 use super::peer::Peer;
-use super::problem::{Code, Problem};
 use super::subprotocol::{KEY_PROTOCOL, offered};
 use access::keys::{Access, BadKeys, Denied, Fingerprint, Grant, Keyring, Rate, RateLimiter};
 use access::keys::{Namespaces, RetryAfter};
 use sandbox::Name;
+use sandbox::refusal::{Code, Refusal};
+
+/// The header that E2B's clients send their key in.
+const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 /// Who asks, as far as it matters.
 #[derive(Clone, Debug)]
 pub enum Caller {
     /// Nobody was asked for a key.
     Anybody,
-    /// The server asks for no keys: whoever reaches it may do everything.
+    /// The server asks for no keys: a client that reaches it may do everything.
     Local,
     Holder(Grant),
 }
@@ -93,40 +96,50 @@ impl Door {
     }
 
     /// Who sends these headers.
-    pub fn admit(&self, headers: &HeaderMap, peer: Peer) -> Result<Caller, Problem> {
+    pub fn admit(&self, headers: &HeaderMap, peer: Peer) -> Result<Caller, Refusal> {
         let Some(keyring) = &self.keyring else { return Ok(Caller::Local) };
         let verified = match presented(headers) {
             Some(key) => keyring.verify(key),
             None => Err(Denied::Missing),
         };
-        match verified {
-            Ok(grant) => {
-                self.rate(grant.fingerprint)?;
-                Ok(Caller::Holder(grant))
-            }
-            Err(denied) => Err(self.refuse(&denied, peer)),
-        }
+        self.judge(verified, peer)
+    }
+
+    /// The caller with this grant from earlier; on a server without keys, any caller.
+    pub fn readmit(&self, grant: Option<&Grant>, peer: Peer) -> Result<Caller, Refusal> {
+        let Some(keyring) = &self.keyring else { return Ok(Caller::Local) };
+        let verified = match grant {
+            Some(grant) => keyring.readmit(grant).map(|()| grant.clone()),
+            None => Err(Denied::BadSignature),
+        };
+        self.judge(verified, peer)
+    }
+
+    fn judge(&self, verified: Result<Grant, Denied>, peer: Peer) -> Result<Caller, Refusal> {
+        let grant = verified.map_err(|denied| self.refuse(&denied, peer))?;
+        self.rate(grant.fingerprint)?;
+        Ok(Caller::Holder(grant))
     }
 
     /// Counts a use of a key beyond the one that let the call in.
-    pub fn charge(&self, caller: &Caller) -> Result<(), Problem> {
+    pub fn charge(&self, caller: &Caller) -> Result<(), Refusal> {
         match caller {
             Caller::Anybody | Caller::Local => Ok(()),
             Caller::Holder(grant) => self.rate(grant.fingerprint),
         }
     }
 
-    fn rate(&self, key: Fingerprint) -> Result<(), Problem> {
+    fn rate(&self, key: Fingerprint) -> Result<(), Refusal> {
         let Some(rates) = &self.rates else { return Ok(()) };
         let mut rates = rates.lock().unwrap_or_else(PoisonError::into_inner);
         rates.admit(key, Instant::now()).map_err(|RetryAfter(pause)| {
-            Problem::new(Code::RateLimited, "this key has reached its rate limit")
+            Refusal::new(Code::RateLimited, "this key has reached its rate limit")
                 .hint("try again after the seconds in Retry-After")
                 .retry_after(pause)
         })
     }
 
-    fn refuse(&self, denied: &Denied, peer: Peer) -> Problem {
+    fn refuse(&self, denied: &Denied, peer: Peer) -> Refusal {
         tracing::debug!(target: "burrow::http", %denied, "a key was refused");
         if denied.is_suspect() {
             let address = match peer {
@@ -135,11 +148,11 @@ impl Door {
             };
             if let Err(RetryAfter(pause)) = self.bad_keys.count(address, Instant::now()) {
                 let message = "this address has sent too many invalid keys";
-                return Problem::new(Code::RateLimited, message).retry_after(pause);
+                return Refusal::new(Code::RateLimited, message).retry_after(pause);
             }
         }
         let details = serde_json::json!({ "reason": denied.code() });
-        Problem::new(Code::Unauthenticated, denied.told()).details(details)
+        Refusal::new(Code::Unauthenticated, denied.explanation()).details(details)
     }
 
     /// What is wrong with the files of keys, if anything is.
@@ -148,12 +161,13 @@ impl Door {
     }
 }
 
-/// The key that a client sends: as every client does, or as a browser's WebSocket must.
+/// The key that a client sends: as most clients do, as E2B's do, or as a browser's WebSocket must.
 fn presented(headers: &HeaderMap) -> Option<&str> {
     let authorization = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let bearer = authorization.and_then(|value| {
         let (scheme, key) = value.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
     });
-    bearer.or_else(|| offered(headers).find_map(|one| one.strip_prefix(KEY_PROTOCOL)))
+    let named = headers.get(&API_KEY).and_then(|value| value.to_str().ok());
+    bearer.or(named).or_else(|| offered(headers).find_map(|one| one.strip_prefix(KEY_PROTOCOL)))
 }

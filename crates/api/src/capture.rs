@@ -9,7 +9,7 @@ use super::Api;
 use super::budget::Share;
 use super::call::Inside;
 use super::limits::ANSWER_MARGIN;
-use super::problem::Problem;
+use sandbox::refusal::Refusal;
 use services::artifact::{Artifacts, Before, Captured, Offers, Origin, Scene};
 
 /// A run whose artifacts will be kept.
@@ -24,7 +24,7 @@ pub struct Capture {
 
 impl Capture {
     /// Looks at the directories of a run that has not begun.
-    pub async fn begin(api: &Api, inside: &Inside, scene: Scene) -> Result<Self, Problem> {
+    pub async fn begin(api: &Api, inside: &Inside, scene: Scene) -> Result<Self, Refusal> {
         let artifacts = api.artifacts()?.clone();
         let user = scene.user.or_else(|| inside.user.clone());
         let before = artifacts.before(&inside.guest, &Scene { user, ..scene }).await;
@@ -54,7 +54,7 @@ impl Capture {
     }
 
     /// Keeps what the run has left, whose number this is if it has one. Is carried out whether
-    /// somebody waits for it or not.
+    /// a caller waits for it or not.
     pub async fn end(mut self, run: Option<u64>) -> Captured {
         self.origin.run = self.origin.run.or(run);
         let Self { artifacts, before, origin, offers, until } = self;
@@ -79,9 +79,9 @@ pub fn origin(inside: &Inside) -> Origin {
 pub async fn directory_of(
     inside: &Inside,
     context: &protocol::ContextName,
-    asked: Option<&Text>,
-) -> Result<Option<Text>, Problem> {
-    if let Some(cwd) = asked {
+    requested: Option<&Text>,
+) -> Result<Option<Text>, Refusal> {
+    if let Some(cwd) = requested {
         return Ok(Some(cwd.clone()));
     }
     let contexts = inside.guest.contexts().await?;

@@ -10,27 +10,29 @@ use std::time::Duration;
 use hyper::body::Incoming;
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, CACHE_CONTROL, EXPECT, HeaderMap, HeaderName, HeaderValue,
-    ORIGIN, VARY, X_CONTENT_TYPE_OPTIONS,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ALLOW, CACHE_CONTROL, EXPECT, HeaderMap, HeaderName,
+    HeaderValue, ORIGIN, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{Method, Request, StatusCode};
 use tokio::time::Instant;
 
 use super::Api;
 use super::body::{Hold, Outgoing, Received, Response};
-use super::call::{Call, RequestId};
+use super::call::{Call, CallDeadline, RequestId};
 use super::caller::Caller;
+use super::e2b;
 use super::entrance::Entrance;
 use super::idempotency;
 use super::limits::{
     DEADLINE_MAX, REFUSED_BODY_BYTES_MAX, REQUEST_ID_BYTES_MAX, STRANGERS_BODY_BYTES_MAX,
 };
-use super::problem::{Code, Problem};
-use super::route::{Operation, Parameters, Refusals};
+use super::loglines::{self, Line};
+use super::route::{Asked, Operation, Parameters, Refusals};
 use super::trail::{self, Trail};
 use access::audit::Door;
 use access::keys::Access;
 use sandbox::SandboxRef;
+use sandbox::refusal::{Code, Refusal};
 
 /// The client's name for its request, and ours when it has none.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -59,16 +61,25 @@ pub async fn dispatch(
     let unread = body.unread();
     let request_headers = expectations(&head.headers);
     let origin = allowed_origin(api, &head.headers);
-    let path = head.uri.path().to_owned();
-    let memory = api.budget().share();
-    let mut told = RequestLog::default();
-    let asked = RequestHead { method: &head.method, path: &path, headers: &head.headers, entrance };
-    let admitted = admit(api, &asked, &request_id, &mut told);
+    let path = e2b::place_of(&head.headers, head.uri.path());
+    let query = head.uri.query().unwrap_or_default().to_owned();
+    let mut log = RequestLog::default();
+    let request_head = RequestHead {
+        method: &head.method,
+        path: &path,
+        query: &query,
+        headers: &head.headers,
+        entrance,
+    };
+    let admitted = admit(api, &request_head, &request_id, &mut log);
+    let memory = api.budget().share(match &admitted {
+        Ok(Admitted::Call(call)) => &call.caller,
+        Ok(Admitted::Preflight) | Err(_) => &Caller::Anybody,
+    });
     let answered = match admitted {
         Ok(Admitted::Preflight) => Ok(preflight()),
         Ok(Admitted::Call(admitted)) => {
             let AdmittedCall { operation, parameters, caller, deadline } = *admitted;
-            let query = head.uri.query().unwrap_or_default().to_owned();
             let call = Call {
                 api: api.clone(),
                 caller,
@@ -80,11 +91,11 @@ pub async fn dispatch(
                 deadline,
                 permit: None,
                 memory: memory.clone(),
-                held: Some(Arc::new((held, told.trail.clone()))),
-                trail: told.trail.clone(),
+                held: Some(Arc::new((held, log.trail.clone()))),
+                trail: log.trail.clone(),
                 upgrade,
             };
-            carry_out(&operation, call, told.key.as_deref().unwrap_or_default()).await
+            carry_out(&operation, call, log.key.as_deref().unwrap_or_default()).await
         }
         Err(problem) => {
             drop(body);
@@ -92,25 +103,29 @@ pub async fn dispatch(
         }
     };
     let mut response = answered.unwrap_or_else(|problem| {
-        told.problem = Some(problem.code);
-        (told.refusals.respond)(problem)
+        log.problem = Some(problem.code);
+        (log.refusals.respond)(&problem)
     });
-    // A fault or a deadline is told at once; whoever asks well may ask again on this connection, and
-    // who shall come again must hear it.
-    if !response.status().is_server_error() || told.problem == Some(Code::Unavailable) {
-        let is_known = told.key.is_some();
+    if let Some(allow) = log.allow.as_deref().and_then(|allow| HeaderValue::try_from(allow).ok()) {
+        response.headers_mut().insert(ALLOW, allow);
+    }
+    // A fault or a deadline is answered at once. After other refusals the connection may be used again, and a
+    // client that is to try again must get the answer.
+    if !response.status().is_server_error() || log.problem == Some(Code::Unavailable) {
+        let is_known = log.key.is_some();
         let max = if is_known { REFUSED_BODY_BYTES_MAX } else { STRANGERS_BODY_BYTES_MAX };
         unread.drain(&request_headers, max).await;
     }
     if !memory.is_free() {
-        response.body_mut().count(Arc::new(memory));
+        let memory: Hold = Arc::new(memory);
+        response.body_mut().count(&memory);
     }
     dress(&mut response, &request_id, origin);
-    finish(&told, &mut response);
+    finish(&log, &mut response);
     let status = response.status();
     let elapsed = begun.elapsed();
-    api.counters().answered(told.operation, status, elapsed);
-    tell(&head.method, &path, &request_id, &told, status, elapsed);
+    api.counters().answered(log.operation, status, elapsed);
+    tell(&head.method, &path, &request_id, &log, status, elapsed);
     response
 }
 
@@ -123,8 +138,10 @@ struct RequestLog {
     /// The one that the path names.
     sandbox: Option<String>,
     problem: Option<Code>,
-    /// How a refusal is said.
+    /// How a refusal is answered.
     refusals: Refusals,
+    /// The methods that the path knows, of a request with another.
+    allow: Option<String>,
     /// Whether what it carries is recorded instead of itself.
     is_carrier: bool,
     trail: Trail,
@@ -134,6 +151,7 @@ struct RequestLog {
 struct RequestHead<'a> {
     method: &'a Method,
     path: &'a str,
+    query: &'a str,
     headers: &'a HeaderMap,
     entrance: Entrance,
 }
@@ -142,7 +160,7 @@ struct AdmittedCall {
     operation: Operation,
     parameters: Parameters,
     caller: Caller,
-    deadline: Option<Instant>,
+    deadline: Option<CallDeadline>,
 }
 
 enum Admitted {
@@ -153,46 +171,56 @@ enum Admitted {
 
 fn admit(
     api: &Api,
-    asked: &RequestHead<'_>,
+    head: &RequestHead<'_>,
     request_id: &RequestId,
-    told: &mut RequestLog,
-) -> Result<Admitted, Problem> {
-    let RequestHead { method, path, headers, entrance } = *asked;
+    log: &mut RequestLog,
+) -> Result<Admitted, Refusal> {
+    let RequestHead { method, path, query, headers, entrance } = *head;
     api.origins().check(headers, entrance.is_local)?;
     if *method == Method::OPTIONS && allowed_origin(api, headers).is_some() {
         return Ok(Admitted::Preflight);
     }
-    let (operation, parameters) = api.routes().find(method, path)?;
-    (told.operation, told.refusals) = (Some(operation.id), operation.refusals);
-    told.is_carrier = operation.is_carrier;
-    told.sandbox = sandbox(&parameters);
+    let found = api.routes().find(method, path);
+    let (operation, parameters) = found.map_err(|no_route| {
+        log.allow = no_route.allow;
+        no_route.refusal
+    })?;
+    (log.operation, log.refusals) = (Some(operation.id), operation.refusals);
+    log.is_carrier = operation.is_carrier;
+    log.sandbox = sandbox(&parameters);
     let caller = match operation.access {
         None => Caller::Anybody,
         Some(access) => {
-            told.trail = begin_trail(api, operation, &parameters, request_id, entrance);
-            let caller = match api.door().admit(headers, entrance.peer) {
+            log.trail = begin_trail(api, operation, &parameters, request_id, entrance);
+            let admitted = match operation.credential {
+                None => api.door().admit(headers, entrance.peer),
+                Some(known) => known(api, &Asked { headers, query, peer: entrance.peer }),
+            };
+            let caller = match admitted {
                 Ok(caller) => caller,
                 Err(problem) => {
-                    told.trail.of_stranger(api.strangers());
+                    log.trail.of_stranger(api.strangers());
                     return Err(problem);
                 }
             };
-            told.key = Some(caller.label());
-            told.trail.who(&caller);
+            log.key = Some(caller.label());
+            log.trail.who(&caller);
             if !caller.may(access) {
                 let message =
                     format!("this key may not do that: {} needs the scope {access}", operation.id);
-                return Err(Problem::new(Code::Forbidden, message)
+                return Err(Refusal::new(Code::Forbidden, message)
                     .hint("`host-bridge keygen --scope` makes a key with more scopes"));
             }
-            // Whoever is to find out what is wrong must be able to read the log itself.
+            // A reader of the log must be able to find out what is wrong even then.
             if *method != Method::GET || access == Access::Run {
-                told.trail.admit()?;
+                log.trail.admit()?;
             }
             caller
         }
     };
-    let deadline = deadline(headers)?.map(|limit| Instant::now() + limit);
+    let deadline = deadline(headers)?;
+    let deadline =
+        deadline.map(|requested| CallDeadline { at: Instant::now() + requested, requested });
     let operation = operation.clone();
     Ok(Admitted::Call(Box::new(AdmittedCall { operation, parameters, caller, deadline })))
 }
@@ -222,23 +250,32 @@ fn begin_trail(
     trail
 }
 
-/// Says in the audit log what came of a call, and has it wait for the end of the answer.
-fn finish(told: &RequestLog, response: &mut Response) {
-    let (status, trail) = (response.status(), &told.trail);
-    trail.answered(status, told.problem);
+/// Records the outcome of a call in the audit log, which waits for the end of the answer.
+fn finish(log: &RequestLog, response: &mut Response) {
+    let (status, trail) = (response.status(), &log.trail);
+    trail.answered(status, log.problem);
     if response.headers().contains_key(&idempotency::REPLAYED) {
         trail.fact("replayed", true);
     }
-    if told.is_carrier && told.problem.is_none() {
+    if log.is_carrier && log.problem.is_none() {
         trail.forget();
     }
     response.body_mut().hold(Arc::new(trail.clone()));
 }
 
 /// Calls the handler, within the deadline, when there is a place for it. One that has a deadline is
-/// not left to go on past it.
-async fn carry_out(operation: &Operation, mut call: Call, key: &str) -> Result<Response, Problem> {
-    let (deadline, left) = (call.deadline, call.time_left());
+/// not left to go on past it, and one that there is no memory for ends as if its client were gone.
+async fn carry_out(operation: &Operation, call: Call, key: &str) -> Result<Response, Refusal> {
+    let (api, which) = (call.api.clone(), call.which().ok());
+    match (carry(operation, call, key).await, which) {
+        (Err(problem), Some(which)) => Err(api.explained(&which, problem).await),
+        (answered, _) => answered,
+    }
+}
+
+async fn carry(operation: &Operation, mut call: Call, key: &str) -> Result<Response, Refusal> {
+    let deadline = call.deadline;
+    let (memory, is_carrier) = (call.memory.clone(), operation.is_carrier);
     let answering = async {
         if operation.is_run {
             // A body that comes slowly must not keep a place from those that could run.
@@ -248,16 +285,25 @@ async fn carry_out(operation: &Operation, mut call: Call, key: &str) -> Result<R
         }
         idempotency::answer(operation, call).await
     };
-    let Some((deadline, left)) = deadline.zip(left) else { return answering.await };
-    tokio::time::timeout_at(deadline, answering).await.unwrap_or_else(|_| {
-        let message = format!("the call took longer than its deadline of {} ms", left.as_millis());
-        Err(Problem::new(Code::DeadlineExceeded, message)
+    let answering = async {
+        tokio::select! {
+            biased;
+            answered = answering => answered,
+            // What is carried in it refuses each for itself.
+            problem = memory.exceeded(), if !is_carrier => Err(problem),
+        }
+    };
+    let Some(deadline) = deadline else { return answering.await };
+    tokio::time::timeout_at(deadline.at, answering).await.unwrap_or_else(|_| {
+        let requested = deadline.requested.as_millis();
+        let message = format!("the call took longer than its deadline of {requested} ms");
+        Err(Refusal::new(Code::DeadlineExceeded, message)
             .hint("the call may still have taken effect; check before you repeat it"))
     })
 }
 
 /// How long the call may take, as its client says.
-fn deadline(headers: &HeaderMap) -> Result<Option<Duration>, Problem> {
+fn deadline(headers: &HeaderMap) -> Result<Option<Duration>, Refusal> {
     let Some(value) = headers.get(&DEADLINE) else { return Ok(None) };
     let millis = value.to_str().ok().and_then(|text| text.parse().ok()).map(Duration::from_millis);
     match millis {
@@ -265,7 +311,7 @@ fn deadline(headers: &HeaderMap) -> Result<Option<Duration>, Problem> {
         _ => {
             let max = DEADLINE_MAX.as_millis();
             let message = format!("{DEADLINE} must be from 1 to {max} milliseconds");
-            Err(Problem::invalid(message))
+            Err(Refusal::invalid(message))
         }
     }
 }
@@ -328,14 +374,18 @@ fn tell(
     method: &Method,
     path: &str,
     request_id: &RequestId,
-    told: &RequestLog,
+    log: &RequestLog,
     status: StatusCode,
     elapsed: Duration,
 ) {
+    let line = if status.is_client_error() { Line::Refused } else { Line::Served };
+    if !loglines::admit(line) {
+        return;
+    }
     let micros = elapsed.as_micros() as u64;
-    let (key, sandbox, id) = (told.key.as_deref(), told.sandbox.as_deref(), &*request_id.0);
-    let operation = told.operation;
-    let code = told.problem.map(Code::name);
+    let (key, sandbox, id) = (log.key.as_deref(), log.sandbox.as_deref(), &*request_id.0);
+    let operation = log.operation;
+    let code = log.problem.map(Code::name);
     if status.is_server_error() {
         tracing::warn!(target: "burrow::http", %method, path, status = status.as_u16(), micros, request = id, operation, sandbox, key, code);
     } else {

@@ -1,15 +1,20 @@
 //! The OpenAPI document: made from the table of operations and from the types that they are made of.
 
-use std::collections::BTreeMap;
+mod examples;
 
+use std::collections::BTreeSet;
+
+use hyper::Method;
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::dispatch::DEADLINE;
 use super::idempotency::IDEMPOTENCY_KEY;
-use super::problem::{Code, ProblemBody};
 use super::route::{Document, Operation};
+use crate::forms::problem::Problem;
+use sandbox::refusal::Code;
 
 /// The version of OpenAPI.
 const OPENAPI: &str = "3.1.0";
@@ -40,58 +45,129 @@ const PARAMETERS: [(&str, &str, &str); 12] = [
     ("id", "The artifact.", "^[0-9a-f]{16}$"),
     ("forward", "The forwarded port on the host.", PORT),
 ];
+/// The subjects of operations, in the order in which a newcomer meets them.
+const TAGS: [(&str, &str); 20] = [
+    ("sandboxes", "Isolated environments: made, listed, stopped, removed."),
+    ("exec", "Programs that run to their end within one call."),
+    ("runs", "Code in a context, and its events."),
+    ("contexts", "Interpreters that keep their variables between runs."),
+    ("files", "Files and directories of a sandbox."),
+    ("sessions", "Programs that outlive the call that started them."),
+    ("logs", "What sessions have written."),
+    ("ports", "Ports of sandboxes, from this host."),
+    ("apps", "Programs that answer HTTP."),
+    ("notebooks", "Contexts whose variables and history are kept."),
+    ("artifacts", "What runs have produced."),
+    ("images", "Root file systems of sandboxes."),
+    ("snapshots", "Machines as they were at one moment."),
+    ("workspace", "Directories that sandboxes work on."),
+    ("metrics", "What sandboxes use."),
+    ("audit", "Who did what."),
+    ("server", "The server itself."),
+    ("json-rpc", "The calls of older clients, as JSON-RPC."),
+    ("a2a", "The calls of older clients, as agents make them."),
+    ("mcp", "Tools for models."),
+];
 /// 1 to 65535, without leading zeros.
 const PORT: &str =
     "^([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$";
 const NAME: &str = "^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$";
 
+/// The document. Its paths are in the order of the tags: generators and readers begin with what comes
+/// first.
+pub struct OpenApi {
+    /// What it says of itself: `info`, `servers`, `tags`.
+    pub about: Map<String, Value>,
+    pub paths: Vec<(&'static str, Map<String, Value>)>,
+    pub schemas: Map<String, Value>,
+}
+
+impl Serialize for OpenApi {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut document = serializer.serialize_map(None)?;
+        document.serialize_entry("openapi", OPENAPI)?;
+        for (name, value) in &self.about {
+            document.serialize_entry(name, value)?;
+        }
+        document.serialize_entry("paths", &Paths(&self.paths))?;
+        let key = json!({
+            "type": "http",
+            "scheme": "bearer",
+            "description": "A key from `host-bridge keygen`. `serve --dev` needs none."
+        });
+        let components = json!({ "schemas": self.schemas, "securitySchemes": { "key": key } });
+        document.serialize_entry("components", &components)?;
+        document.end()
+    }
+}
+
+struct Paths<'a>(&'a [(&'static str, Map<String, Value>)]);
+
+impl Serialize for Paths<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(path, methods)| (path, methods)))
+    }
+}
+
 /// The whole document.
-pub fn document(operations: &[Operation]) -> Value {
+pub fn document(operations: &[Operation]) -> OpenApi {
     let settings = SchemaSettings::draft2020_12()
         .with(|settings| settings.definitions_path = "/components/schemas".into());
     let mut schemas = settings.into_generator();
-    schemas.subschema_for::<ProblemBody>();
-    let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
-    for operation in operations.iter().filter(|operation| operation.is_documented) {
-        let described = describe(operation, &mut schemas);
+    schemas.subschema_for::<Problem>();
+    let mut documented: Vec<_> = operations.iter().filter(|one| one.is_documented).collect();
+    documented.sort_by_key(|one| TAGS.iter().position(|(tag, _)| *tag == one.tag));
+    let mut paths: Vec<(&'static str, Map<String, Value>)> = Vec::new();
+    for operation in &documented {
+        let mut described = Value::Object(describe(operation, &mut schemas));
+        complete(&mut described);
         let method = operation.method.as_str().to_ascii_lowercase();
-        paths.entry(operation.path).or_default().insert(method, Value::Object(described));
-    }
-    let components = json!({
-        "schemas": schemas.take_definitions(true),
-        "securitySchemes": {
-            "key": {
-                "type": "http",
-                "scheme": "bearer",
-                "description": "A key from `host-bridge keygen`. `serve --dev` needs none."
-            }
+        match paths.iter_mut().find(|(path, _)| *path == operation.path) {
+            Some((_, methods)) => drop(methods.insert(method, described)),
+            None => paths.push((operation.path, Map::from_iter([(method, described)]))),
         }
+    }
+    let tags = TAGS.iter().filter(|(tag, _)| documented.iter().any(|one| one.tag == *tag));
+    let tags: Vec<_> =
+        tags.map(|(name, about)| json!({ "name": name, "description": about })).collect();
+    let mut about = Map::new();
+    let info = json!({
+        "title": "Burrow",
+        "version": env!("CARGO_PKG_VERSION"),
+        "summary": "Sandboxes for untrusted code.",
+        "description": include_str!("document/about.md"),
+        "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" }
     });
-    let mut document = json!({
-        "openapi": OPENAPI,
-        "info": {
-            "title": "Burrow",
-            "version": env!("CARGO_PKG_VERSION"),
-            "summary": "Sandboxes for untrusted code.",
-            "description": include_str!("document/about.md"),
-            "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" }
-        },
-        "paths": paths,
-        "components": components,
-    });
-    complete(&mut document);
-    document
+    let server = json!({ "url": "/", "description": "The server that this document comes from." });
+    about.insert("info".to_owned(), info);
+    about.insert("servers".to_owned(), json!([server]));
+    about.insert("tags".to_owned(), Value::Array(tags));
+    let mut schemas = schemas.take_definitions(true);
+    schemas.values_mut().for_each(complete);
+    OpenApi { about, paths, schemas }
 }
 
-/// Takes the defaults away that are nothing: a field that is left out is not null. Says of integers
-/// how large they may be.
+/// Keywords whose fields are names, and not keywords themselves.
+const NAMES_WITHIN: [&str; 2] = ["properties", "patternProperties"];
+/// Keywords with any JSON in them.
+const PLAIN: [&str; 4] = ["example", "const", "enum", "default"];
+
+/// Says defaults in words: generators take a field with one for a field that is always there. Says of
+/// integers how large they may be, and of a union which field distinguishes its members. Generators skip what is
+/// beside a reference, so a reference with fields beside it is in `allOf`.
 fn complete(value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            // A default that its own schema refuses would make the document invalid.
-            let is_fixed = fields.contains_key("const");
-            if fields.get("default").is_some_and(|default| is_fixed || default.is_null()) {
-                fields.remove("default");
+            if let Some(default) = fields.remove("default") {
+                tell_default(fields, &default);
+            }
+            if fields.contains_key("properties")
+                && let Some(reference) = fields.remove("$ref")
+            {
+                fields.insert("allOf".to_owned(), json!([{ "$ref": reference }]));
+            }
+            if let Some(name) = fields.get("oneOf").and_then(discriminator) {
+                fields.insert("discriminator".to_owned(), json!({ "propertyName": name }));
             }
             let largest = match fields.get("format").and_then(Value::as_str) {
                 Some("uint32") => Some(u64::from(u32::MAX)),
@@ -101,11 +177,49 @@ fn complete(value: &mut Value) {
             if let Some(largest) = largest {
                 fields.entry("maximum").or_insert(largest.into());
             }
-            fields.values_mut().for_each(complete);
+            for (name, value) in fields {
+                match value {
+                    Value::Object(named) if NAMES_WITHIN.contains(&name.as_str()) => {
+                        named.values_mut().for_each(complete);
+                    }
+                    _ if PLAIN.contains(&name.as_str()) => {}
+                    _ => complete(value),
+                }
+            }
         }
         Value::Array(items) => items.iter_mut().for_each(complete),
         _ => {}
     }
+}
+
+/// A default that says more than that there is nothing.
+fn tell_default(fields: &mut Map<String, Value>, default: &Value) {
+    let word = match default {
+        Value::Bool(true) | Value::Number(_) => default.to_string(),
+        Value::String(text) if !text.is_empty() => text.clone(),
+        _ => return,
+    };
+    let known = fields.get("description").and_then(Value::as_str).unwrap_or_default();
+    if !known.contains("default") {
+        let sentence = format!("{known} The default is `{word}`.");
+        fields.insert("description".to_owned(), json!(sentence.trim_start()));
+    }
+}
+
+/// The field that distinguishes the members of a union: each has it, with another constant.
+fn discriminator(members: &Value) -> Option<String> {
+    let members = members.as_array()?;
+    let word = |member: &Value, name: &str| {
+        let required = member.get("required")?.as_array()?.iter().any(|one| one == name);
+        let word = member.get("properties")?.get(name)?.get("const")?.as_str()?;
+        required.then(|| word.to_owned())
+    };
+    let names = members.first()?.get("properties")?.as_object()?.keys();
+    let mut names = names.filter(|name| {
+        let words: Option<BTreeSet<_>> = members.iter().map(|one| word(one, name)).collect();
+        words.is_some_and(|words| words.len() == members.len())
+    });
+    names.next().cloned()
 }
 
 fn describe(operation: &Operation, schemas: &mut SchemaGenerator) -> Map<String, Value> {
@@ -126,9 +240,21 @@ fn describe(operation: &Operation, schemas: &mut SchemaGenerator) -> Map<String,
     let refusal = (operation.refusals.schema)(schemas);
     let mut document = Document { schemas, operation: &mut described, refusal };
     (operation.describe)(&mut document);
+    if let Some(example) = examples::of(operation.id) {
+        let content = document
+            .operation
+            .get_mut("requestBody")
+            .and_then(|body| body.get_mut("content")?.get_mut("application/json")?.as_object_mut());
+        if let Some(content) = content {
+            content.insert("example".to_owned(), example);
+        }
+    }
     document.refuses(&EVERYWHERE);
     if operation.access.is_some() {
         document.refuses(&KEYED);
+    }
+    if operation.method != Method::GET {
+        document.refuses(&[Code::InsufficientStorage]);
     }
     if operation.path.contains('{') {
         document.refuses(&[Code::NotFound]);

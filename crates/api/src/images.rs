@@ -1,41 +1,45 @@
-//! What clients may name as an image: what the configuration lists, what this
-//! host's store has, and, for those who may do everything, any directory of the host. A directory shows what is in it to all code in the box, so
-//! the choice is the operator's.
+//! The names that clients may use for an image: the configuration's, those of this host's store, and, for
+//! clients who may do everything, any directory of the host. A directory exposes its content to all code in
+//! the sandbox, so the operator decides.
 
 use std::path::Path;
 
 use super::Api;
 use super::caller::Caller;
-use super::problem::{Code, Problem};
 use access::keys::Access;
 use image::{Pull, Puller};
 use machine::MachineKind;
+use sandbox::refusal::{Code, Refusal};
 use sandbox::root_of;
 
-/// Names that are shown to somebody who has asked for another.
+/// Names that are listed when another was asked for.
 const NAMES_SHOWN_MAX: usize = 16;
-/// The longest name that is repeated to whoever asked for it.
+/// The longest name that is repeated to the client.
 const NAME_CHARS_SHOWN: usize = 64;
 
 impl Api {
-    /// When an image is pulled for this caller: as the operator has set it, or less. Who may do
+    /// When an image is pulled for this caller: as the operator has set it, or less. Callers who may do
     /// everything may have more.
-    pub(super) fn pull_of(&self, caller: &Caller, asked: Option<Pull>) -> Result<Pull, Problem> {
+    pub(super) fn pull_of(
+        &self,
+        caller: &Caller,
+        requested: Option<Pull>,
+    ) -> Result<Pull, Refusal> {
         let puller = self.registry().puller();
         let usual = puller.map(Puller::usual).unwrap_or_default();
-        let Some(asked) = asked else { return Ok(usual) };
-        if asked > Pull::Never && puller.is_none() {
-            return Err(Problem::new(Code::Unsupported, "pull: this bridge does not pull images"));
+        let Some(requested) = requested else { return Ok(usual) };
+        if requested > Pull::Never && puller.is_none() {
+            return Err(Refusal::new(Code::Unsupported, "pull: this bridge does not pull images"));
         }
-        if asked > usual && !caller.may(Access::Admin) {
-            let message = format!("pull: only an admin key may ask for {asked}");
-            return Err(Problem::new(Code::Forbidden, message)
+        if requested > usual && !caller.may(Access::Admin) {
+            let message = format!("pull: only an admin key may ask for {requested}");
+            return Err(Refusal::new(Code::Forbidden, message)
                 .hint(format!("this server has image_policy.pull = {usual}")));
         }
-        Ok(asked)
+        Ok(requested)
     }
 
-    /// The root that an image stands for: a directory of the host, for a virtual machine a file or an
+    /// The root of an image: a directory of the host, for a virtual machine a file or an
     /// image of the kit, and for either an image of the store by what it was asked as.
     pub(super) fn root_of(
         &self,
@@ -43,8 +47,8 @@ impl Api {
         machine: MachineKind,
         image: &str,
         pull: Pull,
-    ) -> Result<String, Problem> {
-        let images = &self.defaults().images;
+    ) -> Result<String, Refusal> {
+        let images = self.images();
         if let Some(root) = root_of(images, machine, image) {
             return Ok(root);
         }
@@ -64,25 +68,31 @@ impl Api {
         let shown: String = image.chars().take(NAME_CHARS_SHOWN).collect();
         if is_directory {
             let message = format!("image: only an admin key may name the directory {shown:?}");
-            return Err(Problem::new(Code::Forbidden, message)
+            return Err(Refusal::new(Code::Forbidden, message)
                 .hint("name an image from the server's configuration"));
         }
         let names: Vec<_> = images.keys().take(NAMES_SHOWN_MAX).map(String::as_str).collect();
-        let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        let configured = if names.is_empty() {
+            String::new()
+        } else {
+            format!("; the server's configuration has these: {}", names.join(", "))
+        };
         let message = format!("image: this server has no image {shown:?}");
-        Err(Problem::new(Code::Unsupported, message)
-            .hint(format!("the server's configuration has these images: {names}")))
+        Err(Refusal::new(Code::Unsupported, message).hint(format!(
+            "its operator brings it with `host-bridge image pull {shown}`; without an image, the sandbox \
+             has the server's usual root{configured}"
+        )))
     }
 }
 
 /// The workspace that a caller may have under a name. Directories of the host are for those who
 /// may do anything here.
-pub(super) fn workspace_of(caller: &Caller, name: String) -> Result<String, Problem> {
+pub(super) fn workspace_of(caller: &Caller, name: String) -> Result<String, Refusal> {
     if !workspace::is_path(&name) || caller.may(Access::Admin) {
         return Ok(name);
     }
     let shown: String = name.chars().take(NAME_CHARS_SHOWN).collect();
     let message = format!("workspace: only an admin key may name the directory {shown:?}");
-    Err(Problem::new(Code::Forbidden, message)
+    Err(Refusal::new(Code::Forbidden, message)
         .hint("name a workspace from the server's configuration"))
 }

@@ -1,9 +1,10 @@
-//! The server's door: HTTP for programs, on loopback unless told otherwise.
+//! The server's door: HTTP for programs, on loopback unless configured otherwise.
 //!
 //! ```text
 //!  server ─▶ dispatch ─▶ rpc   JSON-RPC as the first SDKs speak it
 //!   (connections)    ├─▶ a2a   the routes of an outside client of the sandbox surface
 //!                    ├─▶ v1    the native API: one file per resource
+//!                    ├─▶ e2b   both planes of E2B's own clients
 //!                    ├─▶ mcp   tools for agents, also over the control socket
 //!                    └─▶ pages OpenAPI, reference, health, Prometheus
 //! ```
@@ -21,13 +22,17 @@ mod call;
 mod caller;
 mod capture;
 mod counters;
+mod creation;
 mod dispatch;
 mod document;
+mod e2b;
 mod entrance;
+mod forms;
 mod idempotency;
 mod images;
 pub mod limits;
 mod listen;
+mod loglines;
 pub mod mcp;
 mod origin;
 mod outflow;
@@ -44,17 +49,24 @@ mod render;
 mod response;
 mod route;
 mod rpc;
+mod sandbox_end;
+#[cfg(test)]
+mod sandbox_options;
 mod server;
+mod sessions;
 mod shape;
 mod stream;
 mod subprotocol;
+mod threads;
 mod trail;
 mod v1;
 mod websocket;
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use caller::RateOption;
@@ -63,6 +75,7 @@ pub use origin::Origins;
 pub use places::Connections;
 pub use prometheus::MetricLabels;
 pub use server::Server;
+pub use threads::Threads;
 
 use bytes::Bytes;
 
@@ -72,36 +85,41 @@ use call::Inside;
 use caller::Door;
 use counters::Counters;
 use idempotency::IdempotentCalls;
-use limits::MEMORY_BYTES_MAX;
-use problem::{Code, Problem};
+use limits::{MEMORY_HOST_SHARE, MEMORY_KEY_SHARE};
 use route::Routes;
+use sandbox::refusal::{Code, Refusal};
 use trail::UnknownCallers;
 
 use access::audit::Audit;
 use access::keys::Keyring;
-use machine::MachineKind;
 use sandbox::{Registry, SandboxRef, Visit};
 use services::app::Apps;
 use services::artifact::Artifacts;
 use services::forwards::Forwards;
+use services::forwards::limits::PORTS_DEFAULT;
 use services::notebook::Notebooks;
 
 /// What a door is opened with.
 pub struct Options {
-    /// None where whoever reaches the server may do everything.
+    /// None where a client that reaches the server may do everything.
     pub keyring: Option<Keyring>,
     pub rate: Option<RateOption>,
     pub origins: Origins,
     pub limits: Limits,
-    pub defaults: Defaults,
+    /// From the names of images that clients send to the roots here.
+    pub images: BTreeMap<String, String>,
     /// None where nothing outlives this process.
     pub notebooks: Option<Notebooks>,
     /// None where nothing is kept of runs.
     pub artifacts: Option<Artifacts>,
+    /// Where answers to idempotent calls are kept; None where nothing outlives this process.
+    pub answers: Option<PathBuf>,
     /// Where operations are recorded.
     pub audit: Audit,
     /// Which labels of sandboxes are in the figures.
     pub metric_labels: MetricLabels,
+    /// The ports of this host that clients may have forwarded.
+    pub forwarded_ports: RangeInclusive<u16>,
 }
 
 impl Options {
@@ -112,42 +130,41 @@ impl Options {
             rate: None,
             origins: Origins::default(),
             limits: Limits::default(),
-            defaults: Defaults::default(),
+            images: BTreeMap::new(),
             notebooks: None,
             artifacts: None,
+            answers: None,
             audit: Audit::default(),
             metric_labels: MetricLabels::default(),
+            forwarded_ports: PORTS_DEFAULT,
         }
     }
-}
-
-/// What a sandbox gets of which its maker says nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Defaults {
-    pub machine: MachineKind,
-    pub memory_mib: Option<u64>,
-    pub cpu_millis: Option<u32>,
-    pub ttl_ms: Option<u64>,
-    pub idle_ttl_ms: Option<u64>,
-    pub keep_stopped_ms: Option<u64>,
-    /// From the names of images that clients send to the root directories here.
-    pub images: BTreeMap<String, String>,
 }
 
 /// The door of one bridge. Clones are the same.
 #[derive(Clone)]
 pub struct Api(Arc<Inner>);
 
+/// A door that this does not keep open.
+struct WeakApi(Weak<Inner>);
+
+impl WeakApi {
+    fn upgrade(&self) -> Option<Api> {
+        self.0.upgrade().map(Api)
+    }
+}
+
 struct Inner {
     registry: Registry,
     door: Door,
     origins: Origins,
     limits: Limits,
-    defaults: Defaults,
+    images: BTreeMap<String, String>,
     notebooks: Option<Notebooks>,
     artifacts: Option<Artifacts>,
     audit: Audit,
     labels: prometheus::ExportedLabels,
+    samples: prometheus::Samples,
     strangers: UnknownCallers,
     routes: Routes,
     admission: Admission,
@@ -159,6 +176,7 @@ struct Inner {
     forwards: Forwards,
     apps: Apps,
     mcp: mcp::Sessions,
+    e2b: e2b::Memory,
     /// What sets this process's request ids apart from others'.
     epoch: u64,
     requests: AtomicU64,
@@ -174,31 +192,32 @@ struct Pages {
 
 impl Api {
     pub fn new(registry: Registry, options: Options) -> Self {
-        let Options { keyring, rate, origins, limits, defaults, .. } = options;
+        let Options { keyring, rate, origins, limits, images, .. } = options;
         let Options { notebooks, artifacts, audit, metric_labels, .. } = options;
-        let forwards = Forwards::default();
+        let forwards = Forwards::within(options.forwarded_ports.clone());
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self(Arc::new(Inner {
             registry,
             door: Door::new(keyring, rate),
             origins,
             admission: Admission::new(limits.runs_max, limits.runs_per_key_max),
-            // The largest body that is allowed must be readable beside what others hold.
-            budget: Budget::new(MEMORY_BYTES_MAX.max(limits.body_bytes_max.saturating_mul(2))),
+            budget: budget(&limits),
             places: Connections::new(limits.connections_max),
             starts: v1::Starts::default(),
             limits,
-            defaults,
+            images,
             notebooks,
             artifacts,
             audit,
             labels: prometheus::ExportedLabels::new(metric_labels),
+            samples: prometheus::Samples::default(),
             strangers: UnknownCallers::default(),
             routes: Routes::new(operations()),
-            remembered: IdempotentCalls::default(),
+            remembered: options.answers.map(IdempotentCalls::open).unwrap_or_default(),
             apps: Apps::new(forwards.clone()),
             forwards,
             mcp: mcp::Sessions::default(),
+            e2b: e2b::Memory::default(),
             counters: Counters::default(),
             epoch: since.as_millis() as u64,
             requests: AtomicU64::new(1),
@@ -212,7 +231,7 @@ impl Api {
     }
 
     /// What runs have left, where it is kept.
-    pub fn kept(&self) -> Option<&Artifacts> {
+    pub fn artifact_store(&self) -> Option<&Artifacts> {
         self.0.artifacts.as_ref()
     }
 
@@ -225,7 +244,7 @@ impl Api {
         self.0.ready.load(Ordering::Relaxed)
     }
 
-    /// Says that the server ends: whoever balances loads shall look elsewhere.
+    /// Reports that the server ends, so that a load balancer uses another one.
     pub fn end(&self) {
         self.0.ready.store(false, Ordering::Relaxed);
         self.0.apps.end();
@@ -244,21 +263,22 @@ impl Api {
         &self.0.limits
     }
 
-    fn defaults(&self) -> &Defaults {
-        &self.0.defaults
+    /// From the names of images that clients send to the roots here.
+    fn images(&self) -> &BTreeMap<String, String> {
+        &self.0.images
     }
 
-    fn notebooks(&self) -> Result<&Notebooks, Problem> {
+    fn notebooks(&self) -> Result<&Notebooks, Refusal> {
         self.0.notebooks.as_ref().ok_or_else(|| {
             let message = "this server has no state directory, so it has no notebooks";
-            Problem::new(Code::Unsupported, message)
+            Refusal::new(Code::Unsupported, message)
         })
     }
 
     /// The same for calls that cannot do without.
-    fn artifacts(&self) -> Result<&Artifacts, Problem> {
-        self.kept().ok_or_else(|| {
-            Problem::new(Code::Unsupported, "this bridge keeps no artifacts")
+    fn artifacts(&self) -> Result<&Artifacts, Refusal> {
+        self.artifact_store().ok_or_else(|| {
+            Refusal::new(Code::Unsupported, "this bridge keeps no artifacts")
                 .hint("start the bridge with a state directory to keep them")
         })
     }
@@ -271,6 +291,16 @@ impl Api {
     /// The labels of sandboxes that are in the figures.
     fn labels(&self) -> &prometheus::ExportedLabels {
         &self.0.labels
+    }
+
+    /// What sandboxes used lately, as scrapes see it.
+    fn samples(&self) -> &prometheus::Samples {
+        &self.0.samples
+    }
+
+    /// The door while somebody else keeps it alive.
+    fn downgrade(&self) -> WeakApi {
+        WeakApi(Arc::downgrade(&self.0))
     }
 
     /// Those who come without a good key.
@@ -314,6 +344,11 @@ impl Api {
         &self.0.mcp
     }
 
+    /// What is remembered between calls of E2B's clients.
+    fn e2b(&self) -> &e2b::Memory {
+        &self.0.e2b
+    }
+
     fn counters(&self) -> &Counters {
         &self.0.counters
     }
@@ -329,7 +364,7 @@ impl Api {
     }
 
     /// A running sandbox, which does not count as idle while the answer is held.
-    fn inside(&self, which: SandboxRef) -> Result<Inside, Problem> {
+    fn inside(&self, which: SandboxRef) -> Result<Inside, Refusal> {
         let Visit { id, workdir, user, guest, activity } = self.registry().visit(&which)?;
         Ok(Inside { which, id, workdir, user, guest, activity })
     }
@@ -338,9 +373,28 @@ impl Api {
         self.0.document.get_or_init(|| {
             let document = document::document(self.routes().all());
             let reference = reference::page(&document).into();
-            Pages { document: document.to_string().into(), reference }
+            // Maps with keys of text are always JSON.
+            let document = serde_json::to_vec(&document).unwrap_or_default();
+            Pages { document: document.into(), reference }
         })
     }
+}
+
+/// The largest body that is allowed must be readable beside what else its key holds. The rest of the
+/// host's memory is for sandboxes.
+fn budget(limits: &Limits) -> Budget {
+    let body_bytes = limits.body_bytes_max.saturating_mul(2);
+    let host_share = host_memory_bytes().map_or(u64::MAX, |bytes| bytes / MEMORY_HOST_SHARE);
+    let all = limits.memory_bytes_max.min(host_share).max(body_bytes);
+    Budget::new(all, (all / MEMORY_KEY_SHARE).max(body_bytes))
+}
+
+/// `None` where the kernel does not say.
+fn host_memory_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    kib.checked_mul(1024)
 }
 
 /// Every operation there is.
@@ -350,6 +404,7 @@ fn operations() -> Vec<route::Operation> {
         prometheus::operations(),
         rpc::operations(),
         a2a::operations(),
+        e2b::operations(),
         mcp::operations(),
         v1::operations(),
     ]

@@ -18,8 +18,10 @@ pub struct Limits {
     pub runs_max: usize,
     /// The same of one key.
     pub runs_per_key_max: usize,
+    /// What all calls may hold in memory; one key has a quarter of it.
+    pub memory_bytes_max: u64,
     /// The deadline of a run that JSON-RPC asks for without one: below the 300 s after which its
-    /// clients give up, so that they hear of it.
+    /// clients give up, so that they get the answer.
     pub rpc_run_deadline: Duration,
 }
 
@@ -32,6 +34,7 @@ impl Default for Limits {
             head_time_max: Duration::from_secs(10),
             runs_max: 1024,
             runs_per_key_max: 512,
+            memory_bytes_max: 1024 * 1024 * 1024,
             rpc_run_deadline: Duration::from_secs(240),
         }
     }
@@ -41,15 +44,21 @@ impl Default for Limits {
 pub const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Headers of one request.
 pub const HEADERS_MAX: usize = 100;
-/// How long a body may stand still before its call is given up.
+/// How long a body may stall before its call is aborted.
 pub const BODY_PAUSE_MAX: Duration = Duration::from_secs(30);
-/// What all calls may hold together of bodies and outputs that are kept whole: sixteen of the
-/// largest bodies or so. An answer that is written takes some of it again for a moment, so that a
-/// host of a few gigabytes stands it. No less than two of the largest bodies that are allowed.
-pub const MEMORY_BYTES_MAX: u64 = 1024 * 1024 * 1024;
-/// What a call takes of it at once. The first such piece of each call is not counted: 4096 busy
-/// connections hold another gigabyte of them at most, and hardly any call is larger.
-pub const MEMORY_STEP_BYTES: u64 = 256 * 1024;
+/// What of the host's memory all calls may hold at most: an eighth.
+pub const MEMORY_HOST_SHARE: u64 = 8;
+/// One key has a quarter of the memory of all calls: it takes four to use all of it up.
+pub const MEMORY_KEY_SHARE: u64 = 4;
+/// What a call takes of that at once. The first such piece of each call is not counted: 4096 busy
+/// connections hold another 256 MiB of them at most, hardly any call is larger, and so a small one
+/// is carried out whatever the others hold.
+pub const MEMORY_STEP_BYTES: u64 = 64 * 1024;
+/// What a stream may keep in memory for a client that does not read it, and what it takes of its key's
+/// memory when it begins: what waits here, what the connection has taken of it, and its tasks.
+pub const STREAM_BYTES: usize = 128 * 1024;
+/// A value of a stream that is larger in JSON is counted beside that until it is sent.
+pub const STREAM_VALUE_BYTES: usize = 32 * 1024;
 /// What is still read of a body that is refused, so that the client gets to read why. A client that
 /// sends more finds its connection closed.
 pub const REFUSED_BODY_BYTES_MAX: u64 = 256 * 1024 * 1024;
@@ -59,8 +68,8 @@ pub const STRANGERS_BODY_BYTES_MAX: u64 = 1024 * 1024;
 pub const REFUSED_BODY_TIME_MAX: Duration = Duration::from_secs(5);
 /// Pieces of an answer that wait for the client; a slow one holds up its own call alone.
 pub const CHUNKS_WAITING_MAX: usize = 32;
-/// The same in bytes: what a slow client costs.
-pub const CHUNKS_BYTES_MAX: usize = 1024 * 1024;
+/// The same in bytes: what a slow client costs, beside as much again in its connection's own buffer.
+pub const CHUNKS_BYTES_MAX: usize = 32 * 1024;
 /// A chunk of an answer from this size on is sent as it is. Smaller ones that wait are copied into one,
 /// which costs less than a frame for each.
 pub const JOINED_BYTES_MAX: usize = 16 * 1024;
@@ -74,7 +83,9 @@ pub const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 pub const PIECES_WAITING_MAX: usize = 2;
 /// The pause after the kernel refused a connection, for want of descriptors as a rule.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// How long a client may take to hear that it is not served.
+/// Threads that serve connections at most: more processors are left to the sandboxes.
+pub const SERVING_THREADS_MAX: usize = 16;
+/// How long a client may take to read that it is not served.
 pub const TURNED_AWAY_MAX: Duration = Duration::from_millis(500);
 /// How long a TLS handshake may take.
 pub const TLS_TIME_MAX: Duration = Duration::from_secs(10);
@@ -90,7 +101,7 @@ pub const SOCKET_SILENCE_MAX: Duration = Duration::from_secs(60);
 pub const SOCKET_PINGS_MAX: u32 = 1000;
 /// How long a WebSocket may take to close in order.
 pub const SOCKET_CLOSE_MAX: Duration = Duration::from_secs(2);
-/// What is said of a refusal: some lines.
+/// The text of a refusal: some lines.
 pub const PROBLEM_CHARS_MAX: usize = 1000;
 /// A client's name for its request, which is copied into logs.
 pub const REQUEST_ID_BYTES_MAX: usize = 64;
@@ -104,6 +115,11 @@ pub const ANSWER_MARGIN: Duration = Duration::from_millis(100);
 pub const OUTPUT_BYTES_DEFAULT: u64 = 8 * 1024 * 1024;
 /// The longest deadline of a program. More is surely a mistake of units, and no clock overflows.
 pub const TIMEOUT_MS_MAX: u64 = 30 * 24 * 3600 * 1000;
+/// How long a call whose agent is gone waits for what its sandbox's record says of that.
+pub const END_KNOWN_MAX: Duration = Duration::from_secs(2);
+/// Idle connections that are closed when the host has no more descriptors: room for one call with all
+/// that it opens.
+pub const GIVE_WAY_AT_ONCE: usize = 16;
 /// How much sooner than its call's deadline a program is ended, so that the answer says how. Of a
 /// short deadline it is a quarter.
 pub const DEADLINE_MARGIN: Duration = Duration::from_millis(250);
@@ -113,10 +129,13 @@ pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 128;
 pub const IDEMPOTENT_CALLS_MAX: usize = 4096;
 /// How long they are.
 pub const IDEMPOTENT_CALL_TTL: Duration = Duration::from_secs(24 * 3600);
+/// How long packages for a new sandbox may take to install.
+pub const INSTALL_DEADLINE: Duration = Duration::from_secs(15 * 60);
 /// An answer that is remembered; a larger one is not given twice.
 pub const IDEMPOTENT_ANSWER_BYTES_MAX: usize = 256 * 1024;
-/// What clients wait before they come again to a server that is full.
-pub const BUSY_PAUSE: Duration = Duration::from_secs(1);
+/// All answers together, in memory and on disk; the oldest make room. Most have less than 2 KiB, so that
+/// few calls with large answers do not push the others out before their time.
+pub const IDEMPOTENT_ANSWERS_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Keys whose rates are remembered; those that are idle are forgotten first.
 pub const KEYS_RATED_MAX: usize = 16 * 1024;
 /// The address under which bad keys from a Unix socket are counted.
@@ -126,5 +145,17 @@ pub const SCRAPE_SCOPES_MAX: usize = 100;
 
 /// How long a scrape waits for one sandbox.
 pub const SCRAPE_GUEST_MAX: Duration = Duration::from_secs(1);
+/// While scrapes come, sandboxes are asked for their samples so often, beside the scrapes.
+pub const SAMPLES_EVERY: Duration = Duration::from_secs(5);
+/// Sandboxes that are asked at the same time at least, and the pause after them, so that nobody waits
+/// behind more than a few.
+pub const SAMPLES_AT_ONCE_MIN: usize = 8;
+pub const SAMPLES_PAUSE: Duration = Duration::from_millis(40);
+/// So many turns, each of as many sandboxes as it takes, and all have been asked: two seconds of pauses.
+pub const SAMPLES_TURNS_MAX: usize = 50;
+/// A sample that is older is forgotten when its agent does not answer, and the next scrape asks for it.
+pub const SAMPLE_AGE_MAX: Duration = Duration::from_secs(10);
+/// Nobody is asked when the last scrape was so long ago: scrapers come every minute at least.
+pub const SAMPLES_KEPT_FOR: Duration = Duration::from_secs(150);
 
 const _: () = assert!(SOCKET_PING_PAUSE.as_secs() * 2 < SOCKET_SILENCE_MAX.as_secs());

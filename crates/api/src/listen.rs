@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream as StdTcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::PathBuf;
 
 use nix::sys::socket::{setsockopt, sockopt};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 use super::call::Peer;
 use super::limits::KEEPALIVE_IDLE;
@@ -26,12 +27,28 @@ pub enum Listener {
 pub trait Connection: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Connection for T {}
 
+/// A connection that was accepted and belongs to no thread yet.
+pub enum Accepted {
+    Tcp(StdTcpStream),
+    Unix(StdUnixStream),
+}
+
+impl Accepted {
+    /// The connection, for the runtime that this is called in.
+    pub fn begin(self) -> io::Result<Box<dyn Connection>> {
+        Ok(match self {
+            Self::Tcp(stream) => Box::new(TcpStream::from_std(stream)?),
+            Self::Unix(stream) => Box::new(UnixStream::from_std(stream)?),
+        })
+    }
+}
+
 impl Listener {
     pub async fn bind(on: &Listen) -> io::Result<Self> {
         match on {
             Listen::Tcp(address) => Ok(Self::Tcp(TcpListener::bind(address).await?)),
             Listen::Unix(path) => {
-                // One that somebody listens on is not ours to take.
+                // A socket with a listener must not be taken over.
                 if std::os::unix::net::UnixStream::connect(path).is_ok() {
                     return Err(io::ErrorKind::AddrInUse.into());
                 }
@@ -58,7 +75,7 @@ impl Listener {
         }
     }
 
-    pub async fn accept(&self) -> io::Result<(Box<dyn Connection>, Peer)> {
+    pub async fn accept(&self) -> io::Result<(Accepted, Peer)> {
         match self {
             Self::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
@@ -66,11 +83,11 @@ impl Listener {
                 stream.set_nodelay(true)?;
                 setsockopt(&stream, sockopt::KeepAlive, &true)?;
                 setsockopt(&stream, sockopt::TcpKeepIdle, &(KEEPALIVE_IDLE.as_secs() as u32))?;
-                Ok((Box::new(stream), Peer::Tcp(peer)))
+                Ok((Accepted::Tcp(stream.into_std()?), Peer::Tcp(peer)))
             }
             Self::Unix(listener, _) => {
                 let (stream, _) = listener.accept().await?;
-                Ok((Box::new(stream), Peer::Local))
+                Ok((Accepted::Unix(stream.into_std()?), Peer::Local))
             }
         }
     }

@@ -8,18 +8,19 @@
 //!
 //! The SDK knows the protocol; this part knows what the tools are and what they may do. A tool is a
 //! row of one table ([`tools`]): its name, what a key must allow for it, what it does to the world,
-//! and the types that its schemas are made of. Refusals are the API's own [`Problem`]s.
-//!
-//! [`Problem`]: super::problem::Problem
+//! and the types that its schemas are made of. A refusal has the code of every other door, and the
+//! tools' words for what may help.
 
+mod captured;
 mod cut;
 mod display;
 #[cfg(feature = "mcp-fixture")]
 mod fixture;
+mod hints;
 mod http;
-mod kept;
 pub mod limits;
 mod lines;
+mod outline;
 mod progress;
 mod resources;
 mod results;
@@ -28,7 +29,7 @@ mod server;
 mod session;
 mod sessions;
 mod tool;
-mod tools;
+pub(super) mod tools;
 
 pub use http::operations;
 pub use lines::serve;

@@ -4,12 +4,18 @@
 //! on. Two things give it away: the name in `Host`, when its own name was made to resolve to the
 //! loopback address, and `Origin`, which browsers add and pages cannot change. Pure.
 
-use hyper::header::{HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN};
+use hyper::header::{
+    AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN,
+};
 
-use super::problem::{Code, Problem};
+use sandbox::refusal::{Code, Refusal};
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+
+/// Headers that decide something and must not come twice: of two, this server would believe one
+/// and a proxy before it the other.
+const SINGLE: [HeaderName; 4] = [HOST, ORIGIN, AUTHORIZATION, CONTENT_TYPE];
 
 /// The names that mean the machine itself.
 const LOOPBACK_NAMES: [&str; 4] = ["localhost", "127.0.0.1", "[::1]", "::1"];
@@ -26,12 +32,16 @@ pub struct Origins {
 impl Origins {
     /// Refuses what a page that is not ours may have sent. `is_loopback` says whether the request
     /// came to a loopback address.
-    pub fn check(&self, headers: &HeaderMap, is_loopback: bool) -> Result<(), Problem> {
+    pub fn check(&self, headers: &HeaderMap, is_loopback: bool) -> Result<(), Refusal> {
+        if let Some(name) = SINGLE.iter().find(|name| headers.get_all(*name).iter().count() > 1) {
+            let message = format!("the header {name} is there more than once");
+            return Err(Refusal::invalid(message));
+        }
         let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
         let name = without_port(host);
         if !self.serves(name, is_loopback) {
             let message = format!("this server does not answer to the host name {name:?}");
-            return Err(Problem::new(Code::Misdirected, message)
+            return Err(Refusal::new(Code::Misdirected, message)
                 .hint("use 127.0.0.1 or localhost, or add the name to `allowed_hosts`"));
         }
         match headers.get(ORIGIN).map(HeaderValue::to_str) {
@@ -39,13 +49,13 @@ impl Origins {
             Some(origin) => {
                 let origin = origin.unwrap_or("the Origin header is not readable");
                 let message = format!("web pages from {origin:?} may not call this server");
-                Err(Problem::new(Code::Misdirected, message)
+                Err(Refusal::new(Code::Misdirected, message)
                     .hint("add the origin to `allowed_origins` if it is yours"))
             }
             // Without an origin, only a link that a person follows comes from another site.
             None if is_foreign(headers) => {
                 let message = "a web page from another site may not call this server";
-                Err(Problem::new(Code::Misdirected, message))
+                Err(Refusal::new(Code::Misdirected, message))
             }
             None => Ok(()),
         }
@@ -132,6 +142,25 @@ mod tests {
         let listed =
             Origins { origins: vec!["http://localhost:3000".to_owned()], ..Origins::default() };
         assert!(passes(&listed, true, &with("http://localhost:3000")));
+    }
+
+    #[test]
+    fn a_header_that_decides_something_is_there_once() {
+        let none = Origins::default();
+        for name in ["host", "origin", "authorization", "content-type"] {
+            let twice = [("host", "localhost"), (name, "localhost"), (name, "localhost")];
+            let refused = {
+                let mut all = headers(&twice[..1]);
+                for (name, value) in &twice[1..] {
+                    all.append(
+                        HeaderName::try_from(*name).unwrap(),
+                        HeaderValue::from_static(value),
+                    );
+                }
+                none.check(&all, true).unwrap_err()
+            };
+            assert_eq!(refused.code, Code::Invalid, "{name}");
+        }
     }
 
     #[test]

@@ -4,12 +4,16 @@
 use std::fs::File;
 use std::io::{self, SeekFrom};
 
+use protocol::limits::CREDIT_BYTES_INITIAL;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
 use super::body::{Gone, Outgoing, Sink};
 use super::call::{Call, passed};
+use super::limits::STREAM_BYTES;
+use super::loglines::{self, Line};
 use agent_client::guest::{GuestError, Output, Piece};
 use sandbox::Activity;
+use sandbox::refusal::Refusal;
 
 /// What is read of a file at once.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -22,12 +26,18 @@ pub enum Source {
     File { file: File, first: u64, length: u64 },
 }
 
-/// A body of what comes out of `source`. It is cut off unless all of it has come, so that no client
-/// takes a part for the whole.
-pub fn outflow(call: &Call, source: Source, length: Option<u64>) -> Outgoing {
+/// A body with the bytes of `source`. It is cut off unless all of them have come, so that no client
+/// takes a part for the whole. What waits for a slow client is counted.
+pub fn outflow(call: &Call, source: Source, length: Option<u64>) -> Result<Outgoing, Refusal> {
+    let waiting_bytes = match &source {
+        Source::Guest { .. } => STREAM_BYTES + CREDIT_BYTES_INITIAL as usize,
+        Source::File { .. } => STREAM_BYTES,
+    };
+    let portion = call.memory.portion(waiting_bytes)?;
     let (sink, body) = Outgoing::pieces(length);
-    let (deadline, request_id) = (call.deadline, call.request_id.clone());
+    let (deadline, request_id) = (call.ends_at(), call.request_id.clone());
     tokio::spawn(async move {
+        let _portion = portion;
         let carried = tokio::select! {
             carried = carry(source, &sink) => carried,
             // The client is gone; dropping the source tells the guest.
@@ -37,13 +47,14 @@ pub fn outflow(call: &Call, source: Source, length: Option<u64>) -> Outgoing {
         match carried {
             Ok(()) => sink.finish(),
             Err(StreamError::Client(Gone)) => {}
+            Err(_) if !loglines::admit(Line::Served) => {}
             Err(error) => {
                 let request = &*request_id.0;
                 tracing::info!(target: "burrow::http", request, %error, "an answer was cut off");
             }
         }
     });
-    body
+    Ok(body)
 }
 
 /// Why an answer is not whole.

@@ -18,7 +18,7 @@ use tokio::time::{Sleep, sleep};
 
 use super::limits::WRITE_PAUSE_MAX;
 
-/// What a connection's service tells of it.
+/// What a connection's service reports of it.
 #[derive(Clone, Debug, Default)]
 pub struct Serving(Arc<Flags>);
 
@@ -26,7 +26,7 @@ pub struct Serving(Arc<Flags>);
 struct Flags {
     /// A request is being served.
     serving: AtomicBool,
-    /// The connection shall close.
+    /// The connection must close.
     leaving: AtomicBool,
 }
 

@@ -1,14 +1,17 @@
-//! What anybody may ask of the server itself: whether it lives, what it knows, its version.
+//! The pages of the server itself, without a key: whether it lives, its metrics, its version.
 
-use hyper::Method;
+use hyper::header::{HeaderValue, LOCATION};
+use hyper::{Method, StatusCode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
+use super::body::{Outgoing, Response};
 use super::call::Call;
-use super::limits::BUSY_PAUSE;
-use super::problem::{Code, Problem};
-use super::route::{Operation, operation};
+use super::route::{Document, Operation, Output, operation};
 use super::shape::{Nothing, Page, Reply};
+use sandbox::limits::BUSY_PAUSE;
+use sandbox::refusal::{Code, Refusal};
 
 /// The server's health.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -39,33 +42,57 @@ pub fn operations() -> Vec<Operation> {
         ),
         operation(Method::GET, "/openapi.json", "openapi", "This document.", openapi),
         operation(Method::GET, "/docs", "docs", "This document as an HTML page.", reference),
+        operation(Method::GET, "/", "home", "Go to the HTML page.", home).undocumented(),
     ]
     .map(|operation| operation.access(None).tag("server"))
     .to_vec()
 }
 
-async fn health(_: Call, _: Nothing, _: Nothing) -> Result<Reply<Health>, Problem> {
+async fn health(_: Call, _: Nothing, _: Nothing) -> Result<Reply<Health>, Refusal> {
     let version = env!("CARGO_PKG_VERSION").to_owned();
     Ok(Reply(Health { status: "ok".to_owned(), version }))
 }
 
-async fn ready(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Health>, Problem> {
+async fn ready(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Health>, Refusal> {
     if !call.api.is_ready() {
         return Err(
-            Problem::new(Code::Unavailable, "the server is stopping").retry_after(BUSY_PAUSE)
+            Refusal::new(Code::Unavailable, "the server is stopping").retry_after(BUSY_PAUSE)
         );
     }
+    if let Err(error) = call.api.audit().admit() {
+        return Err(Refusal::new(Code::Unavailable, error.to_string()).retry_after(BUSY_PAUSE));
+    }
     if let Some(trouble) = call.api.door().trouble() {
-        // It goes on with the keys that it knew; whoever runs it shall look.
+        // It goes on with the keys that it knew; the operator has to look.
         tracing::warn!(%trouble, "the keys cannot be reloaded");
     }
     health(call, Nothing, Nothing).await
 }
 
-async fn openapi(call: Call, _: Nothing, _: Nothing) -> Result<Page, Problem> {
+async fn openapi(call: Call, _: Nothing, _: Nothing) -> Result<Page, Refusal> {
     Ok(Page { kind: "application/json", text: call.api.pages().document.clone() })
 }
 
-async fn reference(call: Call, _: Nothing, _: Nothing) -> Result<Page, Problem> {
+/// The page at the server's address says what it is.
+struct ToReference;
+
+impl Output for ToReference {
+    fn describe(document: &mut Document<'_>) {
+        document.response("303", json!({ "description": "The page is at `/docs`." }));
+    }
+
+    fn into_response(self) -> Response {
+        let mut response = hyper::Response::new(Outgoing::empty());
+        *response.status_mut() = StatusCode::SEE_OTHER;
+        response.headers_mut().insert(LOCATION, HeaderValue::from_static("/docs"));
+        response
+    }
+}
+
+async fn home(_: Call, _: Nothing, _: Nothing) -> Result<ToReference, Refusal> {
+    Ok(ToReference)
+}
+
+async fn reference(call: Call, _: Nothing, _: Nothing) -> Result<Page, Refusal> {
     Ok(Page { kind: "text/html; charset=utf-8", text: call.api.pages().reference.clone() })
 }

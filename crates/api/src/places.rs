@@ -1,4 +1,4 @@
-//! Who is connected, and who gives way when there is no place left: the connection that has been
+//! The open connections, and which of them is closed when there is no place left: the one that has been
 //! idle longest. A server full of idle clients still answers the next one.
 
 use std::collections::BTreeMap;
@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Notify;
 
+use super::limits::GIVE_WAY_AT_ONCE;
+
 /// The connections of a server.
 #[derive(Clone, Debug)]
 pub struct Connections(Arc<Inner>);
@@ -14,7 +16,7 @@ pub struct Connections(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     connections_max: usize,
-    /// Told when nobody is connected any more.
+    /// Notified when nobody is connected any more.
     empty: Notify,
     table: Mutex<Table>,
 }
@@ -57,6 +59,15 @@ impl Connections {
         Some(place)
     }
 
+    /// Has the connections leave that have been idle longest: the host has no more descriptors.
+    pub fn give_way(&self) {
+        let mut table = self.table();
+        for _ in 0..GIVE_WAY_AT_ONCE {
+            let Some((_, leave)) = table.idle.pop_first() else { return };
+            leave.notify_one();
+        }
+    }
+
     pub fn open(&self) -> usize {
         self.table().open
     }
@@ -95,7 +106,7 @@ impl ConnectionSlot {
         }
     }
 
-    /// Resolves when the connection shall give way.
+    /// Resolves when the connection has to give way.
     pub async fn must_leave(&self) {
         self.leave.notified().await;
     }
@@ -134,6 +145,16 @@ mod tests {
         let _third = places.take().unwrap();
         assert!(leaves(&second));
         assert!(!leaves(&first));
+    }
+
+    #[test]
+    fn the_longest_idle_leave_where_there_are_no_descriptors() {
+        let places = Connections::new(2 * GIVE_WAY_AT_ONCE);
+        let all: Vec<_> = (0..=GIVE_WAY_AT_ONCE).map(|_| places.take().unwrap()).collect();
+        all[0].set_idle(false);
+        places.give_way();
+        assert!(!leaves(&all[0]) && all[1..].iter().all(leaves));
+        places.give_way();
     }
 
     #[test]

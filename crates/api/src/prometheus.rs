@@ -1,31 +1,30 @@
 //! `/metrics`: what sandboxes use and what the server does, as Prometheus reads it.
 //!
-//! A sandbox whose agent does not answer at once is left out of this scrape, so that one that hangs
-//! costs the others nothing.
+//! A sandbox whose agent does not answer is left out, so that one that hangs costs the others nothing.
 
 mod labels;
 mod parts;
+mod samples;
 
 pub use labels::{ExportedLabels, MetricLabels};
+pub use samples::Samples;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-
-use bytes::Bytes;
-use hyper::Method;
-use protocol::metrics::Sample;
-use tokio::task::JoinSet;
-use tokio::time::timeout;
 
 use super::Api;
 use super::call::Call;
 use super::counters::BUCKETS_US;
-use super::limits::{SCRAPE_GUEST_MAX, SCRAPE_SCOPES_MAX};
-use super::problem::Problem;
+use super::limits::SCRAPE_SCOPES_MAX;
 use super::route::{Operation, operation};
 use super::shape::{Nothing, Page};
+use bytes::Bytes;
+use hyper::Method;
+use protocol::metrics::Sample;
 use sandbox::caps::CapUse;
 use sandbox::pool::ShelfStatus;
+use sandbox::refusal::Refusal;
 use sandbox::{Phase, Record, Registry, SandboxRef};
 
 const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -36,7 +35,7 @@ pub fn operations() -> Vec<Operation> {
     vec![operation(Method::GET, "/metrics", "prometheus", summary, scrape).tag("server")]
 }
 
-async fn scrape(call: Call, _: Nothing, _: Nothing) -> Result<Page, Problem> {
+async fn scrape(call: Call, _: Nothing, _: Nothing) -> Result<Page, Refusal> {
     let records = call.api.registry().list(call.caller.only_namespace());
     let samples = sample(&call.api, &records).await;
     let mut text = Text::default();
@@ -59,20 +58,9 @@ type Labelled = BTreeMap<SandboxRef, Vec<(String, String)>>;
 
 /// The newest sample of each running sandbox.
 async fn sample(api: &Api, records: &[Record]) -> BTreeMap<SandboxRef, Sample> {
-    let mut asked = JoinSet::new();
-    for record in records.iter().filter(|record| record.state.phase() == Phase::Running) {
-        let which = record.which();
-        let Ok(guest) = api.registry().guest(&which) else { continue };
-        asked.spawn(async move {
-            let answer = timeout(SCRAPE_GUEST_MAX, guest.newest_metrics(false)).await.ok()?.ok()?;
-            answer.newest().map(|sample| (which, *sample))
-        });
-    }
-    let mut samples = BTreeMap::new();
-    while let Some(answer) = asked.join_next().await {
-        samples.extend(answer.ok().flatten());
-    }
-    samples
+    let mut samples = samples::of(api, records).await;
+    let sampled = |record: &Record| Some((record.which(), samples.remove(&record.id)?));
+    records.iter().filter_map(sampled).collect()
 }
 
 fn sandboxes(
@@ -157,6 +145,9 @@ fn server(text: &mut Text, api: &Api) {
     text.single("burrow_connections", "gauge", "Open connections.", api.places().open() as f64);
     let runs = api.admission().running() as f64;
     text.single("burrow_runs", "gauge", "Runs and commands in progress.", runs);
+    let held = api.budget().taken_bytes() as f64;
+    let about = "Memory that calls in progress hold for bodies, output and slow readers.";
+    text.single("burrow_calls_memory_bytes", "gauge", about, held);
     if let Some(own) = ProcessUse::read() {
         let cpu = "CPU time of the server.";
         text.single("process_cpu_seconds_total", "counter", cpu, own.cpu_seconds);
@@ -231,7 +222,7 @@ fn pool(text: &mut Text, shelves: &[ShelfStatus]) {
     }
     for (name, kind, help, read) in families {
         text.family(name, kind, help);
-        // Two entries may be alike but for their memory: their places tell them apart.
+        // Two entries may be alike but for their memory: their places distinguish them.
         for (number, shelf) in shelves.iter().enumerate() {
             let (entry, machine) = (number.to_string(), shelf.machine.name());
             let labels = [("entry", entry.as_str()), ("image", &shelf.image), ("machine", machine)];
@@ -270,9 +261,13 @@ fn caps(text: &mut Text, registry: &Registry) {
     }
 }
 
-/// A text of anybody's choice as the value of a label.
-fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+/// An arbitrary text as the value of a label.
+fn escaped(text: &str) -> Cow<'_, str> {
+    if !text.contains(['\\', '"', '\n']) {
+        return text.into();
+    }
+    let escaped = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    escaped.into()
 }
 
 /// What this process uses.
@@ -316,10 +311,13 @@ impl Text {
     }
 
     fn line(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
-        let labels: Vec<_> =
-            labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();
-        let labels =
-            if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
-        let _ = writeln!(self.0, "{name}{labels} {value}");
+        // Written piece by piece: there are thousands of lines.
+        self.0.push_str(name);
+        for (number, (label, value)) in labels.iter().enumerate() {
+            let opening = if number == 0 { '{' } else { ',' };
+            let _ = write!(self.0, "{opening}{label}=\"{}\"", escaped(value));
+        }
+        let closing = if labels.is_empty() { "" } else { "}" };
+        let _ = writeln!(self.0, "{closing} {value}");
     }
 }

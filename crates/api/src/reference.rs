@@ -1,41 +1,58 @@
-//! The reference for people: the OpenAPI document as one page, which loads nothing from anywhere.
+//! The reference for people: the OpenAPI document as one page with a search and a form for each call.
+//! It loads nothing from elsewhere, and may talk only to its own server.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
+use super::document::OpenApi;
+
 const STYLE: &str = include_str!("reference/style.css");
+const SCRIPT: &str = include_str!("reference/page.js");
+/// What the page may do, as browsers enforce it.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
+    connect-src 'self'; base-uri 'none'; form-action 'none'";
 
 /// The page.
-pub fn page(document: &Value) -> String {
+pub fn page(document: &OpenApi) -> String {
     let mut html = String::new();
-    let title = text(&document["info"]["title"]);
-    let version = text(&document["info"]["version"]);
+    let title = text(&document.about["info"]["title"]);
+    let version = text(&document.about["info"]["version"]);
     push(&mut html, format_args!("<!doctype html><html lang=en><meta charset=utf-8>"));
     push(&mut html, format_args!("<meta name=viewport content=\"width=device-width\">"));
+    push(&mut html, format_args!("<meta http-equiv=Content-Security-Policy content=\"{POLICY}\">"));
     push(&mut html, format_args!("<title>{title} {version}</title><style>{STYLE}</style>"));
     push(&mut html, format_args!("<main><h1>{title} <small>{version}</small></h1>"));
-    paragraphs(&mut html, document["info"]["description"].as_str().unwrap_or_default());
+    paragraphs(&mut html, document.about["info"]["description"].as_str().unwrap_or_default());
     push(
         &mut html,
         format_args!("<p>For programs: <a href=\"/openapi.json\">openapi.json</a>.</p>"),
     );
-    let tags = by_tag(document);
+    push(
+        &mut html,
+        format_args!(
+            "<header><input id=search type=search placeholder=\"Search ( / )\" \
+             aria-label=Search><span id=found></span><input id=key type=password \
+             autocomplete=off placeholder=\"Key for calls\" aria-label=Key></header>"
+        ),
+    );
     push(&mut html, format_args!("<nav>"));
-    for tag in tags.keys() {
+    let tags: Vec<_> = document.about["tags"].as_array().into_iter().flatten().collect();
+    for tag in &tags {
+        let tag = text(&tag["name"]);
         push(&mut html, format_args!("<a href=\"#{tag}\">{tag}</a> "));
     }
     push(&mut html, format_args!("<a href=\"#schemas\">schemas</a></nav>"));
-    for (tag, operations) in &tags {
-        push(&mut html, format_args!("<h2 id=\"{tag}\">{tag}</h2>"));
-        for (method, path, operation) in operations {
+    for tag in tags {
+        let (name, about) = (text(&tag["name"]), text(&tag["description"]));
+        push(&mut html, format_args!("<section><h2 id=\"{name}\">{name}</h2><p>{about}</p>"));
+        for (method, path, operation) in operations_of(document, &tag["name"]) {
             describe(&mut html, method, path, operation);
         }
+        push(&mut html, format_args!("</section>"));
     }
     push(&mut html, format_args!("<h2 id=schemas>schemas</h2>"));
-    let schemas = document["components"]["schemas"].as_object();
-    for (name, schema) in schemas.into_iter().flatten() {
+    for (name, schema) in &document.schemas {
         let name = escape(name);
         let pretty = escape(&serde_json::to_string_pretty(schema).unwrap_or_default());
         push(
@@ -45,27 +62,31 @@ pub fn page(document: &Value) -> String {
             ),
         );
     }
-    push(&mut html, format_args!("</main></html>"));
+    push(&mut html, format_args!("</main><script>{SCRIPT}</script></html>"));
     html
 }
 
-type Operations<'a> = Vec<(&'a str, &'a str, &'a Value)>;
-
-fn by_tag(document: &Value) -> BTreeMap<String, Operations<'_>> {
-    let mut tags: BTreeMap<String, Operations<'_>> = BTreeMap::new();
-    for (path, methods) in document["paths"].as_object().into_iter().flatten() {
-        for (method, operation) in methods.as_object().into_iter().flatten() {
-            let tag = text(&operation["tags"][0]);
-            tags.entry(tag).or_default().push((method, path, operation));
-        }
-    }
-    tags
+/// The operations of a tag, in their order.
+fn operations_of<'a>(
+    document: &'a OpenApi,
+    tag: &'a Value,
+) -> impl Iterator<Item = (&'a str, &'a str, &'a Value)> {
+    let all = document.paths.iter().flat_map(|(path, methods)| {
+        methods.iter().map(move |(method, operation)| (method.as_str(), *path, operation))
+    });
+    all.filter(move |(_, _, operation)| operation["tags"][0] == *tag)
 }
 
 fn describe(html: &mut String, method: &str, path: &str, operation: &Value) {
     let (id, path) = (text(&operation["operationId"]), escape(path));
     let method = method.to_ascii_uppercase();
-    push(html, format_args!("<article id=\"{id}\"><h3><b>{method}</b> <code>{path}</code></h3>"));
+    let words = format!("{method} {path} {id} {}", text(&operation["summary"])).to_lowercase();
+    push(
+        html,
+        format_args!(
+            "<article id=\"{id}\" data-words=\"{words}\"><h3><b>{method}</b> <code>{path}</code></h3>"
+        ),
+    );
     push(html, format_args!("<p>{}</p>", text(&operation["summary"])));
     paragraphs(html, operation["description"].as_str().unwrap_or_default());
     let parameters = operation["parameters"].as_array();
@@ -89,17 +110,69 @@ fn describe(html: &mut String, method: &str, path: &str, operation: &Value) {
     for (mime, content) in operation["requestBody"]["content"].as_object().into_iter().flatten() {
         push(html, format_args!("<p>Takes {mime}: {}</p>", kind(&content["schema"])));
     }
+    // Refusals all look the same, so they share a line.
+    let mut refusals: Vec<(String, String)> = Vec::new();
     for (status, response) in operation["responses"].as_object().into_iter().flatten() {
-        let contents = response["content"].as_object();
-        let kinds: Vec<String> = contents
-            .into_iter()
-            .flatten()
-            .map(|(mime, content)| format!("{mime}: {}", kind(&content["schema"])))
-            .collect();
-        let about = text(&response["description"]);
-        push(html, format_args!("<p><b>{status}</b> {about} {}</p>", kinds.join(", ")));
+        let (kinds, about) = (kinds_of(response), text(&response["description"]));
+        if !status.starts_with(['4', '5']) {
+            push(html, format_args!("<p><b>{status}</b> {about} {kinds}</p>"));
+            continue;
+        }
+        let short = format!("<b title=\"{about}\">{status}</b> ");
+        match refusals.iter_mut().find(|(known, _)| *known == kinds) {
+            Some((_, statuses)) => statuses.push_str(&short),
+            None => refusals.push((kinds, short)),
+        }
     }
+    for (kinds, statuses) in refusals {
+        push(html, format_args!("<p>{statuses}{kinds}</p>"));
+    }
+    attempt(html, &method, &path, operation);
     push(html, format_args!("</article>"));
+}
+
+/// What an answer carries.
+fn kinds_of(response: &Value) -> String {
+    let contents = response["content"].as_object().into_iter().flatten();
+    let kinds: Vec<_> =
+        contents.map(|(mime, content)| format!("{mime}: {}", kind(&content["schema"]))).collect();
+    kinds.join(", ")
+}
+
+/// The form that makes a call.
+fn attempt(html: &mut String, method: &str, path: &str, operation: &Value) {
+    push(
+        html,
+        format_args!(
+            "<details><summary>Try it</summary><form data-method=\"{method}\" data-path=\"{path}\">"
+        ),
+    );
+    let parameters = operation["parameters"].as_array();
+    for parameter in parameters.into_iter().flatten() {
+        let (name, place) = (text(&parameter["name"]), text(&parameter["in"]));
+        let required = if parameter["required"] == true { " required" } else { "" };
+        // Most sandboxes are there.
+        let value = if name == "namespace" && place == "path" { "default" } else { "" };
+        push(
+            html,
+            format_args!(
+                "<p><label><code>{name}</code> <input name=\"{name}\" data-in=\"{place}\" \
+                 value=\"{value}\"{required}></label>"
+            ),
+        );
+    }
+    for (mime, content) in operation["requestBody"]["content"].as_object().into_iter().flatten() {
+        let example = content.get("example").map(Value::to_string).unwrap_or_default();
+        push(
+            html,
+            format_args!(
+                "<p><textarea rows=4 data-mime=\"{}\" aria-label=Body>{}</textarea>",
+                escape(mime),
+                escape(&example)
+            ),
+        );
+    }
+    push(html, format_args!("<p><button>Send</button><pre></pre></form></details>"));
 }
 
 /// A schema in a word or two, with a link where it has a name.

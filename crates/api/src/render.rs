@@ -1,5 +1,5 @@
 //! Commands that make files: run to their end, with how far they are on the way there and what they
-//! have made behind it. The native API and tools both have such, and answer each in their own shape.
+//! have made after it. The native API and tools both have such, and answer each in their own shape.
 
 mod gauge;
 
@@ -7,9 +7,9 @@ use protocol::ExitRecord;
 use protocol::message::Channel;
 
 use super::capture::Capture;
-use super::problem::Problem;
 use agent_client::guest::GuestError;
 use agent_client::program::{Event, Running, Tail};
+use sandbox::refusal::Refusal;
 use services::artifact::Captured;
 
 pub use gauge::Reading;
@@ -28,7 +28,7 @@ pub struct Rendering {
     tail: Tail,
 }
 
-/// What comes next of it.
+/// The next part of it.
 pub enum Step {
     Progress(Reading),
     Ended(Box<Rendered>),
@@ -37,7 +37,7 @@ pub enum Step {
 /// A command that has ended.
 pub struct Rendered {
     pub record: ExitRecord,
-    /// The end of what it has said, both outputs as they came.
+    /// The end of its output, both streams as they came.
     pub log: String,
     /// Whether there was more output.
     pub is_cut: bool,
@@ -55,12 +55,12 @@ impl Rendering {
         }
     }
 
-    /// The next step. Behind the last one there is none to ask for.
-    pub async fn next(&mut self) -> Result<Step, Problem> {
+    /// The next step. `None` after the last one.
+    pub async fn next(&mut self) -> Result<Step, Refusal> {
         loop {
             match self.running.next().await? {
                 Some(Event::Output { channel, bytes, .. }) => {
-                    if let Some(reading) = self.hear(channel, &bytes) {
+                    if let Some(reading) = self.read_gauge(channel, &bytes) {
                         return Ok(Step::Progress(reading));
                     }
                 }
@@ -73,7 +73,7 @@ impl Rendering {
         }
     }
 
-    fn hear(&mut self, channel: Channel, bytes: &[u8]) -> Option<Reading> {
+    fn read_gauge(&mut self, channel: Channel, bytes: &[u8]) -> Option<Reading> {
         self.tail.add(bytes);
         match channel {
             Channel::Stderr => self.stderr.take(bytes),

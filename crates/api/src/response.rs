@@ -24,7 +24,8 @@ pub const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stre
 
 /// What is sent.
 pub enum Outgoing {
-    Whole(Option<Bytes>),
+    /// In the parts that it was made in, none of which is empty.
+    Whole(VecDeque<Bytes>),
     Stream(Streamed),
 }
 
@@ -46,7 +47,7 @@ pub struct Streamed {
     held: Vec<Hold>,
 }
 
-/// Something that must live as long as an answer is under way.
+/// A value that must live as long as an answer is under way.
 pub type Hold = Arc<dyn Any + Send + Sync>;
 
 /// The other end of a [`Streamed`] body.
@@ -67,6 +68,11 @@ struct Waiting {
 struct Counted {
     bytes: Bytes,
     _memory: Hold,
+}
+
+/// Bytes that keep a value alive.
+pub fn counted(bytes: impl Into<Bytes>, memory: Hold) -> Bytes {
+    Bytes::from_owner(Counted { bytes: bytes.into(), _memory: memory })
 }
 
 impl AsRef<[u8]> for Counted {
@@ -94,7 +100,7 @@ impl Sink {
         self.chunks.send(Waiting { bytes, _room: room }).await.map_err(|_| Gone)
     }
 
-    /// Resolves when nobody reads any more.
+    /// Resolves when the reader is gone.
     pub async fn closed(&self) {
         self.chunks.closed().await;
     }
@@ -117,14 +123,19 @@ pub struct CutOff;
 
 impl Outgoing {
     pub fn empty() -> Self {
-        Self::Whole(None)
+        Self::Whole(VecDeque::new())
     }
 
     pub fn whole(bytes: impl Into<Bytes>) -> Self {
-        Self::Whole(Some(bytes.into()))
+        Self::parts([bytes.into()])
     }
 
-    /// Keeps something for as long as this body is on its way. One that is whole is as good as sent.
+    /// A whole in parts, so that they need not be copied into one.
+    pub fn parts(parts: impl IntoIterator<Item = Bytes>) -> Self {
+        Self::Whole(parts.into_iter().filter(|part| !part.is_empty()).collect())
+    }
+
+    /// Keeps a value until this body is sent. A body that is whole counts as sent.
     pub fn hold(&mut self, held: Hold) {
         if let Self::Stream(streamed) = self {
             streamed.held.push(held);
@@ -133,10 +144,12 @@ impl Outgoing {
 
     /// Counts a whole body against the memory of its call until the last of it is sent: a client that
     /// reads slowly holds it as long as that takes.
-    pub fn count(&mut self, memory: Hold) {
+    pub fn count(&mut self, memory: &Hold) {
         if let Self::Whole(whole) = self {
-            let counted = |bytes| Bytes::from_owner(Counted { bytes, _memory: memory });
-            *whole = whole.take().map(counted);
+            for part in whole {
+                let (bytes, memory) = (std::mem::take(part), Arc::clone(memory));
+                *part = counted(bytes, memory);
+            }
         }
     }
 
@@ -146,7 +159,7 @@ impl Outgoing {
     }
 
     /// The same for chunks so large that few of them may wait and none are joined. It is whole only
-    /// when [`Sink::finish`] has said so: whatever else ends it cuts the connection.
+    /// after [`Sink::finish`]: any other end cuts the connection.
     pub fn pieces(length: Option<u64>) -> (Sink, Self) {
         Self::streamed(length, PIECES_WAITING_MAX, 1, false)
     }
@@ -204,7 +217,9 @@ impl Body for Outgoing {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, CutOff>>> {
         let streamed = match self.get_mut() {
-            Self::Whole(bytes) => return Poll::Ready(bytes.take().map(|b| Ok(Frame::data(b)))),
+            Self::Whole(parts) => {
+                return Poll::Ready(parts.pop_front().map(|part| Ok(Frame::data(part))));
+            }
             Self::Stream(streamed) => streamed,
         };
         let Poll::Ready(chunk) = streamed.poll_chunk(cx) else { return Poll::Pending };
@@ -225,14 +240,16 @@ impl Body for Outgoing {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Whole(bytes) => bytes.is_none(),
+            Self::Whole(parts) => parts.is_empty(),
             Self::Stream(streamed) => streamed.left == Some(0),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
+            Self::Whole(parts) => {
+                SizeHint::with_exact(parts.iter().map(Bytes::len).sum::<usize>() as u64)
+            }
             Self::Stream(streamed) => {
                 streamed.left.map_or_else(SizeHint::new, SizeHint::with_exact)
             }

@@ -7,20 +7,34 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use hyper::Method;
+use hyper::header::HeaderMap;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value};
 
+use super::Api;
 use super::body::Response;
-use super::call::Call;
+use super::call::{Call, Peer};
+use super::caller::Caller;
 pub use super::parameters::Parameters;
-use super::problem::{Code, Problem, ProblemBody};
+use crate::forms::problem::Problem;
+use crate::problem;
 use access::keys::Access;
+use sandbox::refusal::{Code, Refusal};
 
-/// What a handler returns, behind a pointer.
-pub type Answering = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send>>;
+/// What a handler returns, boxed.
+pub type Answering = Pin<Box<dyn Future<Output = Result<Response, Refusal>> + Send>>;
 
 type Handler = Arc<dyn Fn(Call) -> Answering + Send + Sync>;
+/// Finds out who sends a request that carries another credential than a key.
+pub type Credential = fn(&Api, &Asked<'_>) -> Result<Caller, Refusal>;
 type Describe = fn(&mut Document<'_>);
+
+/// A request's head, as a [`Credential`] judges it.
+pub struct Asked<'a> {
+    pub headers: &'a HeaderMap,
+    pub query: &'a str,
+    pub peer: Peer,
+}
 
 /// One method of one path.
 #[derive(Clone)]
@@ -34,8 +48,10 @@ pub struct Operation {
     pub tag: &'static str,
     pub summary: &'static str,
     pub description: &'static str,
-    /// What a key must allow; `None` for what anybody may ask.
+    /// The scope that a key needs; `None` for calls without a key.
     pub access: Option<Access>,
+    /// How the caller is known; by its key if absent.
+    pub credential: Option<Credential>,
     /// Whether an `Idempotency-Key` is heeded.
     pub idempotent: bool,
     /// Whether it counts among the runs that a key may have at once.
@@ -47,7 +63,7 @@ pub struct Operation {
     pub is_carrier: bool,
     /// Refusals beyond those that every operation has.
     pub problems: &'static [Code],
-    /// How its refusals are said.
+    /// The form of its refusals.
     pub refusals: Refusals,
     pub describe: Describe,
     pub handler: Handler,
@@ -57,16 +73,13 @@ pub struct Operation {
 /// another protocol.
 #[derive(Clone, Copy)]
 pub struct Refusals {
-    pub respond: fn(Problem) -> Response,
+    pub respond: fn(&Refusal) -> Response,
     pub schema: fn(&mut SchemaGenerator) -> Schema,
 }
 
 impl Default for Refusals {
     fn default() -> Self {
-        Self {
-            respond: Problem::into_response,
-            schema: |schemas| schemas.subschema_for::<ProblemBody>(),
-        }
+        Self { respond: problem::respond, schema: |schemas| schemas.subschema_for::<Problem>() }
     }
 }
 
@@ -81,7 +94,7 @@ pub struct Document<'a> {
 /// What a handler takes beside the call: nothing, a query, a body.
 pub trait Input: Sized + Send {
     fn describe(document: &mut Document<'_>);
-    fn read(call: &mut Call) -> impl Future<Output = Result<Self, Problem>> + Send;
+    fn read(call: &mut Call) -> impl Future<Output = Result<Self, Refusal>> + Send;
 }
 
 /// What a handler gives back.
@@ -103,7 +116,7 @@ where
     B: Input + 'static,
     O: Output + 'static,
     F: Fn(Call, Q, B) -> A + Send + Sync + 'static,
-    A: Future<Output = Result<O, Problem>> + Send + 'static,
+    A: Future<Output = Result<O, Refusal>> + Send + 'static,
 {
     let handler = Arc::new(handler);
     let handler: Handler = Arc::new(move |mut call: Call| {
@@ -122,6 +135,7 @@ where
         summary,
         description: "",
         access: Some(Access::Read),
+        credential: None,
         idempotent: false,
         is_run: false,
         is_documented: true,
@@ -141,6 +155,12 @@ impl Operation {
     #[must_use]
     pub fn access(mut self, access: Option<Access>) -> Self {
         self.access = access;
+        self
+    }
+
+    #[must_use]
+    pub fn known_by(mut self, credential: Credential) -> Self {
+        self.credential = Some(credential);
         self
     }
 
@@ -214,7 +234,7 @@ impl Routes {
 
     /// The operation for a request. A `HEAD` is a `GET` whose body is left out, unless there is one
     /// of its own.
-    pub fn find(&self, method: &Method, path: &str) -> Result<(&Operation, Parameters), Problem> {
+    pub fn find(&self, method: &Method, path: &str) -> Result<(&Operation, Parameters), NoRoute> {
         let mut allowed: Vec<&str> = Vec::new();
         let mut get = None;
         // A path that is written out is that, and not one with something in its place.
@@ -236,16 +256,33 @@ impl Routes {
         }
         if allowed.is_empty() {
             let message = format!("there is nothing at {path}");
-            return Err(Problem::not_found(message).hint("GET /openapi.json lists the paths"));
+            return Err(Refusal::not_found(message)
+                .hint("GET /openapi.json lists the paths")
+                .into());
         }
         let allow = allowed.join(", ");
         let message = format!("{path} does not take the method {method}; it takes {allow}");
-        Err(Problem { allow: Some(allow), ..Problem::new(Code::MethodNotAllowed, message) })
+        let refusal = Refusal::new(Code::MethodNotAllowed, message);
+        Err(NoRoute { refusal, allow: Some(allow) })
+    }
+}
+
+/// Why a request is for no operation.
+#[derive(Debug)]
+pub struct NoRoute {
+    pub refusal: Refusal,
+    /// The methods that the path knows, for the header `Allow`.
+    pub allow: Option<String>,
+}
+
+impl From<Refusal> for NoRoute {
+    fn from(refusal: Refusal) -> Self {
+        Self { refusal, allow: None }
     }
 }
 
 /// Holds a path against a template.
-fn match_path(template: &'static str, path: &str) -> Option<Result<Parameters, Problem>> {
+fn match_path(template: &'static str, path: &str) -> Option<Result<Parameters, Refusal>> {
     let mut parameters = Vec::new();
     let mut parts = path.split('/');
     for expected in template.split('/') {
@@ -262,7 +299,7 @@ fn match_path(template: &'static str, path: &str) -> Option<Result<Parameters, P
     }
     let decoded = parameters.into_iter().map(|(name, part)| match percent_decode(part) {
         Some(text) => Ok((name, text)),
-        None => Err(Problem::invalid(format!("{name} in the path is not percent-encoded UTF-8"))),
+        None => Err(Refusal::invalid(format!("{name} in the path is not percent-encoded UTF-8"))),
     });
     Some(decoded.collect::<Result<_, _>>().map(Parameters))
 }

@@ -14,6 +14,7 @@
 mod command;
 mod envelope;
 mod failure;
+mod hints;
 mod limits;
 mod lines;
 mod metrics;
@@ -21,8 +22,6 @@ mod params;
 mod repl;
 mod start;
 mod written;
-
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
@@ -32,21 +31,21 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
 use super::body::{JSON, Outgoing, Response, respond};
-use super::call::{Call, Inside, run_time};
-use super::problem::{Code, Problem};
+use super::call::{Call, Inside, RunLimit};
+use super::creation::namespace_of;
+use super::problem;
 use super::route::{Document, Input, Operation, Output, Refusals, operation};
 use super::shape::Nothing;
 use super::trail::Trail;
 use access::audit::Door;
 use access::keys::{Access, RetryAfter};
-use envelope::{Asked, NoRequest, Request};
+use envelope::{Envelope, NoRequest, Request};
 use failure::{Failure, UNKNOWN_METHOD};
 use limits::{BATCH_AT_ONCE_MAX, OUTPUT_BYTES_MAX};
 use params::{Params, shown};
-use sandbox::{Name, SandboxRef};
+use sandbox::SandboxRef;
+use sandbox::refusal::{Code, Refusal};
 use written::Written;
-
-pub use repl::ended;
 
 const METHODS: [&str; 5] = [
     "sandbox.start",
@@ -73,7 +72,7 @@ pub fn operations() -> Vec<Operation> {
     ]
 }
 
-/// The body, whatever is in it: what is wrong with it is told in an answer.
+/// The body as it came: an answer says what is wrong with it.
 pub struct Body(Bytes);
 
 /// One answer or several, or that there is none to give.
@@ -83,21 +82,21 @@ pub struct Answer {
     written: Option<Written>,
 }
 
-async fn answer(call: Call, _: Nothing, Body(body): Body) -> Result<Answer, Problem> {
-    let asked = envelope::parse(&body);
+async fn answer(call: Call, _: Nothing, Body(body): Body) -> Result<Answer, Refusal> {
+    let parsed = envelope::parse(&body);
     // Code can be large, and has been taken out of it.
     drop(body);
-    Ok(match asked {
+    Ok(match parsed {
         Err(failure) => Answer::failed(&Value::Null, failure),
-        Ok(Asked::One(Err(refused))) => Answer::failed(&refused.id, refused.failure),
-        Ok(Asked::One(Ok(request))) => {
+        Ok(Envelope::One(Err(refused))) => Answer::failed(&refused.id, refused.failure),
+        Ok(Envelope::One(Ok(request))) => {
             let id = request.id.unwrap_or(Value::Null);
             match perform(&call, &request.method, request.params, OUTPUT_BYTES_MAX).await {
                 Ok(result) => Answer::of(envelope::answer(&id, Ok(result))),
                 Err(failure) => Answer::failed(&id, failure),
             }
         }
-        Ok(Asked::Batch(requests)) => {
+        Ok(Envelope::Batch(requests)) => {
             let room = OUTPUT_BYTES_MAX / requests.len().max(1);
             let answers = requests.into_iter().enumerate();
             let answers = answers.map(|(at, request)| one_of_many(&call, at, request, room));
@@ -148,8 +147,16 @@ async fn perform(
 ) -> Result<Written, Failure> {
     let trail = trail(call, method, &params);
     let outcome = match trail.admit() {
-        Ok(()) => carry_out(call, method, params, room).await,
+        Ok(()) => tokio::select! {
+            biased;
+            outcome = carry_out(call, method, params, room) => outcome,
+            problem = call.memory.exceeded() => Err(problem.into()),
+        },
         Err(problem) => Err(problem.into()),
+    };
+    let outcome = match outcome {
+        Err(failure) => Err(failure.explained(&call.api).await),
+        answered => answered,
     };
     if let Err(failure) = &outcome {
         trail.ended(Some(failure.reason()));
@@ -167,7 +174,7 @@ fn trail(call: &Call, method: &str, params: &Value) -> Trail {
     let text = |name: &str| params.get(name).and_then(Value::as_str);
     if let Some(name) = text("sandbox").and_then(|name| name.parse().ok()) {
         let namespace = text("namespace").and_then(|namespace| namespace.parse().ok());
-        let namespace = namespace.unwrap_or_else(|| own_namespace(call));
+        let namespace = namespace_of(&call.caller, namespace);
         trail.sandbox(&SandboxRef { namespace, name });
     }
     if let Some(command) = text("command") {
@@ -200,7 +207,7 @@ async fn carry_out(
     }
 }
 
-/// The parameters of somebody who may do that.
+/// The parameters, if the caller may do that.
 fn allowed(call: &Call, access: Access, params: Value) -> Result<Params, Failure> {
     call.may(access)?;
     Params::of(params)
@@ -213,37 +220,22 @@ fn which(call: &Call, params: &mut Params) -> Result<SandboxRef, Failure> {
     let name = name.ok_or_else(|| {
         Failure::params("the parameter sandbox is missing: give the sandbox's name")
     })?;
-    let namespace = namespace.unwrap_or_else(|| own_namespace(call));
+    let namespace = namespace_of(&call.caller, namespace);
     Ok(SandboxRef { namespace, name })
 }
 
 /// How long a run or a command may take: what is asked for, but a little less than its call, so that
 /// the answer says how it went.
-fn time_limit(call: &Call, params: &mut Params) -> Result<Duration, Failure> {
-    let asked = params.timeout()?.unwrap_or(call.api.limits().rpc_run_deadline);
-    Ok(limit_within(asked, call.time_left()))
-}
-
-fn limit_within(asked: Duration, time_left: Option<Duration>) -> Duration {
-    let left = time_left.map(run_time);
-    let limit = left.map_or(asked, |left| left.min(asked));
-    // The guest counts milliseconds, and without any there would be no limit.
-    Duration::from_millis(limit.as_millis().max(1) as u64)
-}
-
-/// The namespace of those who name none.
-fn own_namespace(call: &Call) -> Name {
-    call.caller.only_namespace().cloned().unwrap_or_else(Name::default_namespace)
+fn time_limit(call: &Call, params: &mut Params) -> Result<RunLimit, Failure> {
+    let requested = params.timeout()?.unwrap_or(call.api.limits().rpc_run_deadline);
+    let own = RunLimit { time: requested, reported: requested };
+    Ok(RunLimit::of(Some(requested), call.deadline).unwrap_or(own))
 }
 
 /// The running sandbox that is meant, if the key reaches it.
 fn inside(call: &Call, which: SandboxRef) -> Result<Inside, Failure> {
     call.reaches(&which.namespace)?;
-    let entered = call.api.inside(which);
-    entered.map_err(|problem| match problem.code {
-        Code::NotFound | Code::Conflict => problem.hint("make it with sandbox.start").into(),
-        _ => problem.into(),
-    })
+    Ok(call.api.inside(which)?)
 }
 
 impl Answer {
@@ -263,11 +255,11 @@ impl Answer {
 }
 
 /// A refusal that comes before any method: of the key, the host name, the body.
-fn refuse(problem: Problem) -> Response {
+fn refuse(problem: &Refusal) -> Response {
     let written = envelope::answer(&Value::Null, Err(problem.clone().into()));
     // Its status and headers, and another body.
-    let mut response = problem.into_response();
-    *response.body_mut() = Outgoing::whole(written.into_bytes());
+    let mut response = problem::respond_with(problem, hints::words);
+    *response.body_mut() = Outgoing::parts(written.into_parts());
     response
 }
 
@@ -285,12 +277,12 @@ impl Input for Body {
         document.refuses(&[Code::TooLarge, Code::UnsupportedMediaType]);
     }
 
-    async fn read(call: &mut Call) -> Result<Self, Problem> {
+    async fn read(call: &mut Call) -> Result<Self, Refusal> {
         let kind = call.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         let essence = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default().trim();
         if FORMS.iter().any(|form| form.eq_ignore_ascii_case(essence)) {
             let message = format!("this call takes application/json, not {essence:?}");
-            return Err(Problem::new(Code::UnsupportedMediaType, message));
+            return Err(Refusal::new(Code::UnsupportedMediaType, message));
         }
         Ok(Self(call.read_body().await?))
     }
@@ -312,7 +304,7 @@ impl Output for Answer {
             *response.status_mut() = self.status;
             return response;
         };
-        let mut response = respond(self.status, JSON, Outgoing::whole(written.into_bytes()));
+        let mut response = respond(self.status, JSON, Outgoing::parts(written.into_parts()));
         if let Some(pause) = self.retry_after {
             response.headers_mut().insert(RETRY_AFTER, pause);
         }
@@ -359,25 +351,4 @@ fn failed_schema(_: &mut SchemaGenerator) -> Schema {
         },
         "additionalProperties": false
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_limit_leaves_its_call_time_to_answer_and_is_never_nothing() {
-        let ms = Duration::from_millis;
-        let cases = [
-            (ms(500), None, ms(500)),
-            (ms(500), Some(ms(10_000)), ms(500)),
-            (ms(10_000), Some(ms(5000)), ms(4750)),
-            (ms(10_000), Some(ms(400)), ms(300)),
-            (ms(10_000), Some(Duration::from_micros(900)), ms(1)),
-            (ms(10_000), Some(Duration::ZERO), ms(1)),
-        ];
-        for (asked, left, limit) in cases {
-            assert_eq!(limit_within(asked, left), limit, "{asked:?} within {left:?}");
-        }
-    }
 }

@@ -26,16 +26,17 @@ use super::body::{Hold, Response};
 use super::dispatch::dispatch;
 use super::entrance::Entrance;
 use super::limits::{ACCEPT_PAUSE, HEAD_BYTES_MAX, HEADERS_MAX, TLS_TIME_MAX, TURNED_AWAY_MAX};
-use super::listen::{Connection, Listener};
+use super::listen::{Accepted, Connection, Listener};
 use super::pace::{PacedStream, Serving};
 use super::places::{ConnectionSlot, Connections};
-use super::problem::Code;
+use super::threads::Threads;
 use host::tls::Tls;
+use sandbox::refusal::Code;
 use settings::Listen;
 
-/// What a client is told for whom there is no place.
+/// The answer to a client for which there is no place.
 const FULL: &str = "every connection is busy; try again in a moment";
-/// What a client is told that comes while the last calls are finished.
+/// The answer to a client that comes while the last calls are finished.
 const ENDING: &str = "the server is stopping";
 
 /// A server on one address.
@@ -63,9 +64,9 @@ impl Server {
         }
     }
 
-    /// Serves until `ending` says so; then takes no new connections, and waits for the calls under
+    /// Serves on these threads until `ending` says so; then takes no new connections, and waits for the calls under
     /// way. Dropping the future cuts them off.
-    pub async fn run(self, mut ending: watch::Receiver<bool>) {
+    pub async fn run(self, threads: Arc<Threads>, mut ending: watch::Receiver<bool>) {
         let mut connections = JoinSet::new();
         let end = ending.clone();
         let is_local = self.listener.address().is_local();
@@ -74,10 +75,17 @@ impl Server {
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, peer)) => {
                         let entrance = Entrance { peer, is_local };
-                        connections.spawn(self.attend(stream, entrance, end.clone()));
+                        let (thread, seat) = threads.seat();
+                        let attending = self.attend(stream, entrance, end.clone());
+                        let seated = async move {
+                            attending.await;
+                            drop(seat);
+                        };
+                        connections.spawn_on(seated, thread);
                     }
                     Err(error) => {
                         tracing::warn!(%error, "cannot accept a connection");
+                        self.places.give_way();
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
                 },
@@ -85,36 +93,42 @@ impl Server {
                 () = has_ended(&mut ending) => break,
             }
         }
-        // Until the calls under way are done, whoever comes is told where it stands.
-        let mut told = JoinSet::new();
+        // Until the calls under way are done, new clients get an answer that says so.
+        let mut closing = JoinSet::new();
         let mut done = pin!(async {
             while connections.join_next().await.is_some() {}
-            // A WebSocket goes on behind the connection that it came on, and keeps its place.
+            // A WebSocket outlives the request of its connection, and keeps its place.
             self.places.all_free().await;
         });
         loop {
             tokio::select! {
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, _)) if self.tls.is_none() => {
-                        told.spawn(turn_away(stream, ENDING));
+                        closing.spawn(async move {
+                            if let Ok(stream) = stream.begin() {
+                                turn_away(stream, ENDING).await;
+                            }
+                        });
                     }
                     Ok(_) => {}
                     Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
                 },
                 () = &mut done => break,
-                Some(_) = told.join_next() => {}
+                Some(_) = closing.join_next() => {}
             }
         }
     }
 
     fn attend(
         &self,
-        stream: Box<dyn Connection>,
+        stream: Accepted,
         entrance: Entrance,
         ending: watch::Receiver<bool>,
     ) -> impl Future<Output = ()> + Send + 'static {
         let (api, tls, place) = (self.api.clone(), self.tls.clone(), self.places.take());
         async move {
+            // A socket that no event loop takes is as good as closed.
+            let Ok(stream) = stream.begin() else { return };
             let Some(place) = place else {
                 if tls.is_none() {
                     turn_away(stream, FULL).await;
@@ -141,7 +155,7 @@ async fn turn_away(mut stream: Box<dyn Connection>, why: &str) {
         stream.shutdown().await?;
         tokio::io::copy(&mut stream.take(HEAD_BYTES_MAX as u64), &mut tokio::io::sink()).await
     };
-    // Best effort: whoever does not listen has not been kept waiting either.
+    // Best effort: a client that does not listen has not been kept waiting either.
     let _ = timeout(TURNED_AWAY_MAX, telling).await;
 }
 
@@ -188,7 +202,7 @@ async fn serve(
     let mut leaving = false;
     loop {
         tokio::select! {
-            // What goes wrong on one connection is that client's affair.
+            // An error of one connection concerns that client alone.
             _ = connection.as_mut() => return,
             () = place.must_leave(), if !leaving => {}
             () = has_ended(&mut ending), if !leaving => {}
@@ -201,7 +215,7 @@ async fn serve(
 
 /// Resolves when the server ends.
 async fn has_ended(ending: &mut watch::Receiver<bool>) {
-    // Whoever would say so is gone: that is an end too.
+    // The sender is gone: that is an end too.
     let _ = ending.wait_for(|ending| *ending).await;
 }
 
@@ -232,9 +246,9 @@ mod tests {
 
     #[test]
     fn who_finds_no_place_is_told_in_whole_http() {
-        let said = refusal(FULL);
-        let (head, body) = said.split_once("\r\n\r\n").unwrap();
+        let response = refusal(FULL);
+        let (head, body) = response.split_once("\r\n\r\n").unwrap();
         assert!(head.contains(&format!("content-length: {}", body.len())), "{}", body.len());
-        serde_json::from_str::<super::super::problem::ProblemBody>(body).unwrap();
+        serde_json::from_str::<crate::forms::problem::Problem>(body).unwrap();
     }
 }

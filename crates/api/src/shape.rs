@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 
 use super::body::{OCTETS, Outgoing, Response, json_response, respond};
 use super::call::Call;
-use super::problem::{Code, Problem};
 use super::route::{Document, Input, Output, percent_decode};
+use crate::problem::status;
+use sandbox::refusal::{Code, Refusal};
 
 /// Fields of queries that mean something when they are empty: an argument of a program may be. For
 /// all others an empty value would be as good as none, and `namespace=` would name all of them.
@@ -40,7 +41,7 @@ pub struct Octets;
 impl Input for Nothing {
     fn describe(_: &mut Document<'_>) {}
 
-    async fn read(_: &mut Call) -> Result<Self, Problem> {
+    async fn read(_: &mut Call) -> Result<Self, Refusal> {
         Ok(Self)
     }
 }
@@ -68,18 +69,18 @@ impl<T: DeserializeOwned + JsonSchema + Send> Input for Query<T> {
         document.parameters().extend(fields);
     }
 
-    async fn read(call: &mut Call) -> Result<Self, Problem> {
+    async fn read(call: &mut Call) -> Result<Self, Refusal> {
         if percent_decode(&call.query).is_none() {
             // The parser would put U+FFFD for it, and so name another file than is meant.
             let message = "the query string is not percent-encoded UTF-8";
-            return Err(Problem::invalid(message));
+            return Err(Refusal::invalid(message));
         }
         if let Some(name) = without_value(&call.query) {
             let message = format!("the query string: {name:?} has no value");
-            return Err(Problem::invalid(message).hint("leave it out or give it a value"));
+            return Err(Refusal::invalid(message).hint("leave it out or give it a value"));
         }
         let read = serde_html_form::from_str(&call.query);
-        read.map(Self).map_err(|error| Problem::invalid(format!("the query string: {error}")))
+        read.map(Self).map_err(|error| Refusal::invalid(format!("the query string: {error}")))
     }
 }
 
@@ -100,11 +101,11 @@ impl<T: DeserializeOwned + JsonSchema + Send> Input for Json<T> {
         document.refuses(&[Code::TooLarge, Code::UnsupportedMediaType]);
     }
 
-    async fn read(call: &mut Call) -> Result<Self, Problem> {
+    async fn read(call: &mut Call) -> Result<Self, Refusal> {
         expect_json(call)?;
         let bytes = call.read_body().await?;
         if bytes.is_empty() {
-            return Err(Problem::invalid("the body is empty; this call takes JSON"));
+            return Err(Refusal::invalid("the body is empty; this call takes JSON"));
         }
         Ok(Self(parse(&bytes)?))
     }
@@ -116,7 +117,7 @@ impl<T: DeserializeOwned + JsonSchema + Default + Send> Input for MaybeJson<T> {
         document.operation["requestBody"]["required"] = Value::Bool(false);
     }
 
-    async fn read(call: &mut Call) -> Result<Self, Problem> {
+    async fn read(call: &mut Call) -> Result<Self, Refusal> {
         let bytes = call.read_body().await?;
         if bytes.is_empty() {
             return Ok(Self(T::default()));
@@ -133,25 +134,25 @@ impl Input for Octets {
         document.refuses(&[Code::TooLarge]);
     }
 
-    async fn read(_: &mut Call) -> Result<Self, Problem> {
+    async fn read(_: &mut Call) -> Result<Self, Refusal> {
         Ok(Self)
     }
 }
 
 /// A value, or why the text is none.
-pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
     // The parser would also take the fields of an object one after the other, as a list.
     if bytes.trim_ascii_start().first() == Some(&b'[') {
         let message = "invalid body: it must be an object, not a list";
-        return Err(Problem::invalid(message));
+        return Err(Refusal::invalid(message));
     }
     serde_json::from_slice(bytes)
-        .map_err(|error| Problem::invalid(format!("invalid body: {error}")))
+        .map_err(|error| Refusal::invalid(format!("invalid body: {error}")))
 }
 
 /// Refuses a body that says it is something else than JSON: a form of a web page above all, which a
 /// browser sends without asking.
-fn expect_json(call: &Call) -> Result<(), Problem> {
+fn expect_json(call: &Call) -> Result<(), Refusal> {
     let kind = call.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let essence = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default().trim();
     if essence.eq_ignore_ascii_case("application/json") {
@@ -161,7 +162,7 @@ fn expect_json(call: &Call) -> Result<(), Problem> {
         Some(kind) => format!("this call takes application/json, not {kind:?}"),
         None => "this call takes application/json, and the request has no Content-Type".to_owned(),
     };
-    Err(Problem::new(Code::UnsupportedMediaType, message)
+    Err(Refusal::new(Code::UnsupportedMediaType, message)
         .hint("send the header Content-Type: application/json"))
 }
 
@@ -265,6 +266,25 @@ impl Document<'_> {
         }
     }
 
+    /// An optional header of the request.
+    pub fn header(&mut self, name: &str, description: &str) {
+        self.parameters().push(json!({
+            "name": name, "in": "header", "required": false, "description": description,
+            "schema": { "type": "string" }
+        }));
+    }
+
+    /// An answer with the bytes of a file or an artifact, or a range of them.
+    pub fn download(&mut self, what: &str) {
+        let any = Schema::default();
+        self.answers("200", &format!("The whole {what}."), "application/octet-stream", &any);
+        self.answers("206", "The range.", "application/octet-stream", &any);
+        self.header("range", "`bytes=FIRST-LAST`, `bytes=FIRST-` or `bytes=-COUNT`.");
+        let if_range =
+            format!("An ETag: if it differs from the {what}'s, the whole {what} is sent.");
+        self.header("if-range", &if_range);
+    }
+
     pub fn response(&mut self, status: &str, response: Value) {
         let place = self.operation.entry("responses").or_insert_with(|| json!({}));
         place[status] = response;
@@ -281,7 +301,7 @@ impl Document<'_> {
 
     pub fn refuses(&mut self, codes: &[Code]) {
         for code in codes {
-            let status = code.status();
+            let status = status(*code);
             let content = json!({ "application/json": { "schema": self.refusal } });
             let description = status.canonical_reason().unwrap_or("Refused");
             let response = json!({ "description": description, "content": content });

@@ -1,36 +1,51 @@
 //! Streams of values: lines of JSON, or the messages of a WebSocket, as the client asks.
 //!
-//! What tells them is a task of its own. It is dropped when the client is gone, and with it what it
+//! A task of its own sends them. It is dropped when the client is gone, and with it what it
 //! holds: whether that ends a run is what the run was asked with.
 
 use std::future::Future;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use hyper::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::body::{Gone, NDJSON, Outgoing, Response, Sink, Streamed, respond};
+use super::body::{Gone, Hold, NDJSON, Outgoing, Response, Sink, Streamed, counted, respond};
+use super::budget::Share;
 use super::call::{Call, passed};
-use super::limits::DEADLINE_WORD;
-use super::problem::Problem;
+use super::limits::{DEADLINE_WORD, STREAM_BYTES, STREAM_VALUE_BYTES};
 use super::route::{Document, Output};
 use super::shape::Reply;
 use super::websocket::{self, CLOSE_NORMAL, Socket, Writer};
+use sandbox::refusal::Refusal;
 
-/// Where values are told.
+/// Where values are sent.
 #[derive(Debug)]
 pub struct Teller<T> {
     sink: Sink,
+    memory: Share,
     values: PhantomData<fn(T)>,
 }
 
 impl<T: Serialize> Teller<T> {
-    /// Tells one value. Waits as long as the client is slow.
+    /// Sends one value. Waits while the client is slow. Where there is no memory for a large one
+    /// that would wait, the stream is cut off: the client must not take a part for the whole.
     pub async fn tell(&self, value: &T) -> Result<(), Gone> {
         let mut line = serde_json::to_vec(value).map_err(|_| Gone)?;
         line.push(b'\n');
-        self.sink.send(line).await
+        // It may wait for long, and was made in a buffer of up to twice its size.
+        line.shrink_to_fit();
+        if line.len() <= STREAM_VALUE_BYTES {
+            return self.sink.send(line).await;
+        }
+        // The value itself stays as long as its JSON waits.
+        let Ok(portion) = self.memory.portion(2 * line.len()) else {
+            self.sink.cut();
+            return Err(Gone);
+        };
+        let portion: Hold = Arc::new(portion);
+        self.sink.send(counted(line, portion)).await
     }
 }
 
@@ -43,18 +58,19 @@ pub struct Events<T> {
 impl<T: Serialize + Send + 'static> Events<T> {
     /// Begins a stream; `tell` runs until it is done, the client is gone, or the deadline of the
     /// call has passed, which cuts the stream off.
-    pub fn begin<F, A>(call: &mut Call, tell: F) -> Result<Self, Problem>
+    pub fn begin<F, A>(call: &mut Call, tell: F) -> Result<Self, Refusal>
     where
         F: FnOnce(Teller<T>) -> A,
         A: Future<Output = ()> + Send + 'static,
     {
         let (sink, body) = Outgoing::stream(None);
-        let teller = Teller { sink: sink.clone(), values: PhantomData };
+        let memory = call.memory.clone();
+        let teller = Teller { sink: sink.clone(), memory, values: PhantomData };
         let telling = tell(teller);
-        let (permit, deadline) = (call.permit.take(), call.deadline);
+        let (permit, deadline) = (call.permit.take(), call.ends_at());
         let task = async move {
             tokio::select! {
-                // Whoever knows of the deadline has the first word on it.
+                // The code that knows the deadline reports it first.
                 biased;
                 () = telling => {}
                 () = sink.closed() => {}
@@ -67,6 +83,7 @@ impl<T: Serialize + Send + 'static> Events<T> {
             tokio::spawn(task);
             response
         } else {
+            call.memory.grow(STREAM_BYTES)?;
             tokio::spawn(task);
             respond(StatusCode::OK, NDJSON, body)
         };
@@ -86,7 +103,7 @@ async fn relay(socket: Socket, body: Outgoing) {
     }
 }
 
-/// Sends each line as a message, and closes the socket behind the last.
+/// Sends each line as a message, and closes the socket after the last.
 async fn bring(mut lines: Streamed, mut writer: Writer) {
     let mut pings = websocket::ping_clock();
     loop {

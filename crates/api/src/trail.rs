@@ -1,7 +1,7 @@
 //! One operation on its way into the audit log.
 //!
 //! The door that takes an operation begins its trail, handlers add what only they know, and the record
-//! is written when the last who has it lets go: behind the end of a stream, a WebSocket, or a call that
+//! is written when the last holder drops it: after the end of a stream, a WebSocket, or a call that
 //! goes on without its client.
 
 use std::iter;
@@ -15,8 +15,9 @@ use serde_json::Value;
 
 use super::caller::Caller;
 use super::peer::Peer;
-use super::problem::{Code, Problem};
+use crate::problem::status;
 use access::audit::{Audit, AuditUnwritable, Door, Entry, Outcome, Verdict, Who};
+use sandbox::refusal::{Code, Refusal};
 use sandbox::{Record, Registry, SandboxRef, Spec};
 
 /// Records of those without a good key, in [`STRANGERS_PERIOD`]. Anybody can knock, and what they cost
@@ -54,15 +55,15 @@ impl Trail {
     }
 
     /// Refuses what must not be done without a record.
-    pub fn admit(&self) -> Result<(), Problem> {
+    pub fn admit(&self) -> Result<(), Refusal> {
         let Some(inner) = self.0.as_ref().filter(|inner| !inner.looks || inner.audit.reads())
         else {
             return Ok(());
         };
         inner.audit.admit().map_err(|error: AuditUnwritable| {
-            Problem::new(Code::Unavailable, error.to_string())
+            Refusal::new(Code::Unavailable, error.to_string())
                 .hint("the server's log says why; its operator must free disk space")
-                .retry_after(super::limits::BUSY_PAUSE)
+                .retry_after(sandbox::limits::BUSY_PAUSE)
         })
     }
 
@@ -90,7 +91,7 @@ impl Trail {
         self.0.as_ref().is_some_and(|inner| inner.noted().sandbox.is_some())
     }
 
-    /// A sandbox that is to be made.
+    /// A sandbox to be made.
     pub fn creation(&self, spec: &Spec) {
         self.sandbox(&spec.which());
         self.note(|noted| {
@@ -98,7 +99,7 @@ impl Trail {
             noted.entry.secrets.clone_from(&spec.secrets);
             noted.entry.labels.clone_from(&spec.labels);
         });
-        for (name, value) in spec.asked() {
+        for (name, value) in spec.requested() {
             self.fact(name, value);
         }
     }
@@ -111,7 +112,7 @@ impl Trail {
         });
     }
 
-    /// The program that it starts. Code is nobody's business here.
+    /// The program that it starts. Code is not recorded here.
     pub fn program(&self, program: &Program) {
         match program {
             Program::Argv { argv } => self.command(argv.iter().map(Text::to_string)),
@@ -155,11 +156,11 @@ impl Trail {
             noted.entry.code = refused.map(|code| code.name().to_owned());
             noted.entry.policy = refused.and_then(verdict);
             noted.entry.outcome =
-                refused.map_or(Outcome::Ok, |code| outcome(code.status(), refused));
+                refused.map_or(Outcome::Ok, |code| outcome(status(code), refused));
         });
     }
 
-    /// Of somebody without a good key.
+    /// An entry for a caller without a valid key.
     pub fn of_stranger(&self, strangers: &UnknownCallers) {
         match strangers.admit() {
             None => self.forget(),
@@ -199,7 +200,7 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         let noted = self.noted.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // Whoever looks where they may not is worth a line, whatever is recorded of the others.
+        // A refused look is worth a line, whatever is recorded of the others.
         let is_policy = matches!(noted.entry.policy, Some(Verdict::Key | Verdict::Scope));
         if noted.is_dropped || (self.looks && !self.audit.reads() && !is_policy) {
             return;
@@ -220,7 +221,7 @@ impl Drop for Inner {
     }
 }
 
-/// An entry of somebody at one of the doors.
+/// An entry for a caller of one of the doors.
 pub fn entry(caller: &Caller, door: Door, operation: &str, request: &str, peer: Peer) -> Entry {
     let remote = match peer {
         Peer::Tcp(address) => Some(address.to_string()),

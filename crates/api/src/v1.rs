@@ -7,14 +7,12 @@ mod audit;
 mod caps;
 mod contexts;
 mod exec;
-mod exit;
 mod files;
 mod images;
 mod logs;
 mod metrics;
 mod notebooks;
 mod ports;
-mod ranges;
 mod render;
 mod runs;
 mod sandboxes;
@@ -24,17 +22,6 @@ mod starts;
 mod value;
 mod workspace;
 
-pub use apps::{AppInfo, AppList, AppType, StartApp, shown as shown_app};
-pub use artifacts::{Captured, CategoryName, KeptArtifact, LeftOut};
-pub use contexts::OpenedContext;
-pub use files::{FileEntry, refused};
-pub use metrics::MetricsPage;
-pub use notebooks::{
-    InNotebook, Notebook, OwnSandbox, PastRun, Reopened, Stats, stats_of, usual_place,
-};
-pub use ports::{ForwardedPort, ForwardedPorts};
-pub use ranges::CPUS_MAX;
-pub use sandboxes::{CreateSandbox, LABEL_KEY, NAME, PullPolicy, Sandbox, spec_of};
 pub use starts::Starts;
 
 use super::route::Operation;

@@ -1,4 +1,4 @@
-//! WebSockets: the greeting, and messages both ways. What is said on one is its handler's affair.
+//! WebSockets: the greeting, and messages both ways. Their content belongs to the handler.
 //!
 //! Both directions go on independently: a client that writes before it reads is not stuck.
 
@@ -27,14 +27,16 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig
 use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 
 use super::body::{Gone, Outgoing, Response};
+use super::budget::Share;
 use super::call::Call;
 use super::limits::{
-    SOCKET_CLOSE_MAX, SOCKET_MESSAGE_BYTES_MAX, SOCKET_PING_PAUSE, SOCKET_PINGS_MAX,
+    SOCKET_CLOSE_MAX, SOCKET_MESSAGE_BYTES_MAX, SOCKET_PING_PAUSE, SOCKET_PINGS_MAX, STREAM_BYTES,
+    STREAM_VALUE_BYTES,
 };
-use super::problem::{Code, Problem};
 use super::route::{Document, Output};
 use super::subprotocol::offered;
 use pulse::{Pulse, PulsedStream};
+use sandbox::refusal::{Code, Refusal};
 
 /// The subprotocol that is spoken when a client offers it.
 pub const PROTOCOL: &str = "burrow.v1";
@@ -63,6 +65,9 @@ pub struct Reader {
 pub struct Writer {
     sink: SplitSink<Stream, Message>,
     pulse: Pulse,
+    memory: Share,
+    /// The largest message so far: the socket's buffer stays as large.
+    largest_bytes: usize,
 }
 
 /// What a client says.
@@ -79,15 +84,15 @@ pub fn is_wanted(headers: &HeaderMap) -> bool {
 }
 
 /// Answers the greeting, and gives the socket to `attend` once it is open.
-pub fn accept<F, A>(call: &mut Call, attend: F) -> Result<Response, Problem>
+pub fn accept<F, A>(call: &mut Call, attend: F) -> Result<Response, Refusal>
 where
     F: FnOnce(Socket) -> A + Send + 'static,
     A: Future<Output = ()> + Send + 'static,
 {
-    let refuse = |message: &str| Err(Problem::invalid(message));
+    let refuse = |message: &str| Err(Refusal::invalid(message));
     if !is_wanted(&call.headers) {
         let message = "this call is a WebSocket: send Upgrade: websocket";
-        return Err(Problem::new(Code::Invalid, message));
+        return Err(Refusal::new(Code::Invalid, message));
     }
     let version = call.headers.get(SEC_WEBSOCKET_VERSION);
     if version.is_none_or(|version| version != "13") {
@@ -99,16 +104,17 @@ where
     };
     let accepted = digest(&SHA1_FOR_LEGACY_USE_ONLY, &[key, ACCEPT_SUFFIX].concat());
     let accepted = HeaderValue::try_from(STANDARD.encode(accepted));
-    let accepted = accepted.map_err(|_| Problem::new(Code::Internal, "base64 is no header"))?;
+    let accepted = accepted.map_err(|_| Refusal::new(Code::Internal, "base64 is no header"))?;
     let Some(upgrade) = call.upgrade.take() else {
         return refuse("this connection cannot become a WebSocket");
     };
-    let held = call.held.take();
+    call.memory.grow(STREAM_BYTES)?;
+    let (held, memory) = (call.held.take(), call.memory.clone());
     tokio::spawn(async move {
         let _held = held;
-        // A client that is gone before the socket is open has nothing to be told.
+        // A client that is gone before the socket is open needs no message.
         if let Ok(upgraded) = upgrade.await {
-            attend(Socket::new(upgraded).await).await;
+            attend(Socket::new(upgraded, memory).await).await;
         }
     });
     let mut response = hyper::Response::new(Outgoing::empty());
@@ -127,7 +133,7 @@ where
 }
 
 impl Socket {
-    async fn new(upgraded: Upgraded) -> Self {
+    async fn new(upgraded: Upgraded, memory: Share) -> Self {
         let config = WebSocketConfig::default()
             .max_message_size(Some(SOCKET_MESSAGE_BYTES_MAX))
             .max_frame_size(Some(SOCKET_MESSAGE_BYTES_MAX));
@@ -137,7 +143,8 @@ impl Socket {
         let (sink, stream) = stream.split();
         let (looks, counted) = (ping_clock(), Instant::now());
         let reader = Reader { stream, pulse: pulse.clone(), looks, pings: 0, counted };
-        Self { reader, writer: Writer { sink, pulse } }
+        let writer = Writer { sink, pulse, memory, largest_bytes: STREAM_VALUE_BYTES };
+        Self { reader, writer }
     }
 }
 
@@ -147,7 +154,7 @@ impl Reader {
     pub async fn next(&mut self) -> Option<ClientMessage> {
         loop {
             let message = tokio::select! {
-                // What has come is a sign of life, however long nobody has looked.
+                // Received bytes are a sign of life, however long they were not read.
                 biased;
                 message = self.stream.next() => message?.ok()?,
                 _ = self.looks.tick() => {
@@ -160,7 +167,11 @@ impl Reader {
             match message {
                 Message::Text(text) => return Some(ClientMessage::Text(text.as_str().to_owned())),
                 Message::Binary(bytes) => return Some(ClientMessage::Binary(bytes)),
-                Message::Close(_) => return None,
+                Message::Close(_) => {
+                    // The answer to it leaves with the next look.
+                    let _ = timeout(SOCKET_CLOSE_MAX, self.stream.next()).await;
+                    return None;
+                }
                 Message::Ping(_) if self.is_flooded() => return None,
                 Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => {}
             }
@@ -178,9 +189,14 @@ impl Reader {
 }
 
 impl Writer {
-    /// Says a value as JSON.
+    /// Sends a value as JSON. A large one is counted while it waits, as a value and as JSON; where
+    /// there is no memory for that, the client is given up.
     pub async fn tell(&mut self, value: &impl Serialize) -> Result<(), Gone> {
         let text = serde_json::to_string(value).map_err(|_| Gone)?;
+        let _portion = match text.len() {
+            0..=STREAM_VALUE_BYTES => None,
+            large => Some(self.memory.portion(2 * large).map_err(|_| Gone)?),
+        };
         self.send(Message::Text(text.into())).await
     }
 
@@ -194,7 +210,7 @@ impl Writer {
         self.send(Message::Binary(bytes)).await
     }
 
-    /// Asks whether the client is still there. [`Reader::next`] hears the answer.
+    /// Asks whether the client is still there. [`Reader::next`] gets the answer.
     pub async fn ping(&mut self) -> Result<(), Gone> {
         self.send(Message::Ping(Bytes::new())).await?;
         self.pulse.ask();
@@ -205,17 +221,21 @@ impl Writer {
     pub async fn close(mut self, code: u16, reason: &str) {
         let frame = CloseFrame { code: CloseCode::from(code), reason: reason.to_owned().into() };
         let closing = self.sink.send(Message::Close(Some(frame)));
-        // A client that does not read is gone all the same.
+        // A client that does not read counts as gone.
         let _ = timeout(SOCKET_CLOSE_MAX, closing).await;
         let _ = timeout(SOCKET_CLOSE_MAX, self.sink.close()).await;
     }
 
     async fn send(&mut self, message: Message) -> Result<(), Gone> {
+        if let Some(more) = message.len().checked_sub(self.largest_bytes).filter(|more| *more > 0) {
+            self.memory.grow(more).map_err(|_| Gone)?;
+            self.largest_bytes += more;
+        }
         self.sink.send(message).await.map_err(|_| Gone)
     }
 }
 
-/// An answer that hands the connection over to a WebSocket. What is said on it, the operation
+/// An answer that hands the connection over to a WebSocket. Its content, the operation
 /// describes in words.
 pub struct WebSocketResponse(pub Response);
 

@@ -1,8 +1,8 @@
 //! The push parser: bytes in any pieces become [`Event`]s.
 //!
-//! Called by whoever receives a tree; on the host the bytes come from a hostile guest. It holds at
-//! most one header block, the body of one extended header and what extensions said about one
-//! entry, whatever the archive claims. Content is never copied, only passed on.
+//! The receiver of a tree calls it; on the host the bytes come from a hostile guest. It holds at
+//! most one header block, the body of one extended header and the extensions of one entry, whatever
+//! the archive claims. Content is never copied, only passed on.
 
 use super::header::{BLOCK_BYTES, Block, Header};
 use super::path::{check_name, without_final_slashes};
@@ -16,16 +16,16 @@ const LONG_NAME_BYTES_MAX: usize = PATH_BYTES_MAX + 2;
 
 const _: () = assert!(LONG_NAME_BYTES_MAX <= PAX_BYTES_MAX, "one bound for every body");
 
-/// What a piece of an archive turned out to be.
+/// An event of an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     /// A new entry, its path and targets unjudged: see [`super::safe_relative`].
     Entry(Entry),
     /// The next bytes of the file whose entry came last; a part of the input, never empty.
     Content(&'a [u8]),
-    /// The entry and all its content have come. Sent for every entry, whatever its kind.
+    /// The entry and all its content have arrived. Sent for every entry of any kind.
     EndOfEntry,
-    /// The archive is complete; whatever follows is read past.
+    /// The archive is complete; whatever follows is ignored.
     EndOfArchive,
 }
 
@@ -38,9 +38,9 @@ pub struct Decoder {
     block: BlockBuffer,
     /// The body of the extended header being read.
     body: Vec<u8>,
-    /// What global headers said; holds until the end.
+    /// The values of global headers, which apply until the end.
     global: Attributes,
-    /// What extensions said about the next entry, once there was one.
+    /// The extensions of the next entry, once there was one.
     overrides: Option<Overrides>,
     /// The extended attributes of the entry that came last, where they are wanted.
     xattrs: Xattrs,
@@ -61,13 +61,13 @@ enum State {
     Content { bytes_left: u64, padding: u64 },
     /// Between a content or body and the next block.
     Padding { bytes_left: u64 },
-    /// Behind the second zero block.
+    /// After the second zero block.
     End,
 }
 
 #[derive(Clone, Copy)]
 enum Extension {
-    /// `x`, and `X` as Solaris has it: records for the next entry.
+    /// `x`, and Solaris's `X`: records for the next entry.
     Pax,
     /// `g`: records for all entries from here on.
     PaxGlobal,
@@ -82,7 +82,7 @@ impl Decoder {
         Self::default()
     }
 
-    /// A decoder that also tells the extended attributes of entries.
+    /// A decoder that also returns the extended attributes of entries.
     pub fn with_xattrs() -> Self {
         Self { xattrs: Xattrs::wanted(), ..Self::default() }
     }
@@ -92,7 +92,7 @@ impl Decoder {
         self.xattrs.take()
     }
 
-    /// The next event in `input`, which is moved past what was read. `None` means that all of it
+    /// The next event in `input`, which is advanced past what was read. `None` means that all of it
     /// was read and more is needed; until then call again, as an event may need no further byte.
     ///
     /// After an error every call gives the same error.
@@ -105,7 +105,7 @@ impl Decoder {
         result
     }
 
-    /// Whether what was pushed is one whole archive, to be asked when no more input will come.
+    /// Whether the input was one complete archive; call it after all input.
     pub fn finish(&self) -> Result<(), TarError> {
         match (&self.failure, self.state) {
             (Some(failure), _) => Err(failure.clone()),
@@ -136,7 +136,7 @@ impl Decoder {
                     self.state = State::Padding { bytes_left: padding };
                 }
                 // The end of an entry needs no byte after the content, not even the padding, so
-                // that a caller learns of it as soon as it can.
+                // that a caller gets it as soon as possible.
                 State::Content { bytes_left: 0, padding } => {
                     self.state = State::Padding { bytes_left: padding };
                     return Ok(Some(Event::EndOfEntry));
@@ -209,7 +209,7 @@ impl Decoder {
         if matches!(extension, Extension::PaxGlobal) {
             return self.global.read(body);
         }
-        // What is said about the next entry begins with what global headers said.
+        // The values of global headers are the defaults of the next entry.
         let next = self
             .overrides
             .get_or_insert_with(|| Overrides::new(self.global, self.xattrs.of_next()));
@@ -221,7 +221,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Where the block that was read last begins.
+    /// The position of the last block that was read.
     fn block_offset(&self) -> u64 {
         self.offset - BLOCK_BYTES as u64
     }
@@ -241,7 +241,7 @@ impl Decoder {
         taken
     }
 
-    /// What the decoder has allocated, for the test that holds it to its bounds.
+    /// What the decoder has allocated, for the test of its limits.
     #[cfg(test)]
     pub(super) fn allocated_bytes(&self) -> usize {
         let names = self.overrides.iter().flat_map(|overrides| [&overrides.path, &overrides.link]);
@@ -284,7 +284,7 @@ impl BlockBuffer {
     }
 }
 
-/// An entry from its header and from what extensions said instead.
+/// An entry from its header and its extensions, which take precedence.
 fn read_entry(header: Header<'_>, overrides: Overrides) -> Result<Entry, TarError> {
     let path = overrides.path.unwrap_or_else(|| header.path());
     let trimmed = without_final_slashes(&path);
@@ -296,8 +296,8 @@ fn read_entry(header: Header<'_>, overrides: Overrides) -> Result<Entry, TarErro
         let link = overrides.link.unwrap_or_else(|| header.link());
         check_name("link target", &link).map(|()| link)
     };
-    // Only files have content. Some writers put a size into the headers of other kinds, and none
-    // of them lets content follow.
+    // Only files have content. Some writers put a size into the headers of other kinds, but none of
+    // them appends content.
     let kind = match header.type_flag() {
         b'0' | 0 | b'7' if is_marked_directory => Kind::Directory,
         b'0' | 0 | b'7' => Kind::File { size: file_size(header, overrides.size)? },
@@ -314,8 +314,8 @@ fn read_entry(header: Header<'_>, overrides: Overrides) -> Result<Entry, TarErro
         b'5' => Kind::Directory,
         b'6' => Kind::Fifo,
         b'S' => return Err(TarError::Sparse),
-        // POSIX would have it made a regular file. Of content whose meaning is not known that
-        // would be a guess.
+        // POSIX reads it as a regular file, but for content of an unknown kind that would be a
+        // guess.
         flag => return Err(TarError::UnknownType { flag }),
     };
 
@@ -349,7 +349,7 @@ fn is_zero(block: &Block) -> bool {
     block.iter().all(|&byte| byte == 0)
 }
 
-/// What lies between `size` bytes and the next full block.
+/// The padding between `size` bytes and the next full block.
 fn padding_bytes(size: u64) -> u64 {
     size.wrapping_neg() % BLOCK_BYTES as u64
 }

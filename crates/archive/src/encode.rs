@@ -1,6 +1,6 @@
-//! Entries as header blocks: ustar, with pax records before it for what ustar cannot say.
+//! Encodes entries as header blocks: ustar, preceded by pax records for what ustar cannot express.
 //!
-//! Called by whoever sends a tree. It writes headers alone: the caller sends the content and then
+//! The sender of a tree calls it. It writes only headers: the caller sends the content and then
 //! [`padding`], and [`END_OF_ARCHIVE`] when all entries are sent.
 
 use super::header::{
@@ -18,7 +18,7 @@ pub const END_OF_ARCHIVE: &[u8] = &[0; 2 * BLOCK_BYTES];
 
 const ZEROS: &[u8; BLOCK_BYTES] = &[0; BLOCK_BYTES];
 
-/// What a pax header calls itself, for readers that don't know pax and make a file of it.
+/// The name of a pax header, for readers that don't know pax and make a file of it.
 const PAX_NAME: &[u8] = b"././@PaxHeader";
 
 /// Two names with their keys and lengths, and some numbers.
@@ -38,7 +38,7 @@ pub fn encode_entry(entry: &Entry, out: &mut Vec<u8>) -> Result<(), TarError> {
     Ok(())
 }
 
-/// The same with extended attributes, for readers who want them.
+/// Encodes an entry with extended attributes, for readers who want them.
 pub fn encode_entry_with(
     entry: &Entry,
     xattrs: &[(Vec<u8>, Vec<u8>)],
@@ -60,9 +60,9 @@ pub fn padding(size: u64) -> &'static [u8] {
     if beyond == 0 { &[] } else { &ZEROS[beyond..] }
 }
 
-/// An entry that has been checked, taken apart into what headers are made of.
+/// A validated entry, split into the parts of its headers.
 struct EntryFields<'a> {
-    /// With the slash that marks a directory.
+    /// With a directory's final slash.
     path: Vec<u8>,
     link: &'a [u8],
     type_flag: u8,
@@ -127,7 +127,7 @@ impl<'a> EntryFields<'a> {
         }
 
         let mut body = Vec::new();
-        // Names of Linux are bytes; readers that care must hear it before they see one.
+        // Names on Linux are bytes; readers that care must know it before they see one.
         let is_utf8 = |name| std::str::from_utf8(name).is_ok();
         if !is_utf8(&self.path) || !is_utf8(self.link) {
             write_record(&mut body, pax::CHARSET, pax::CHARSET_BINARY);
@@ -178,8 +178,8 @@ fn write_pax_header(records: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(padding(size));
 }
 
-/// `path` as the prefix and name fields hold it, the slash between them left out. No prefix for
-/// what fits the name; nothing for what fits neither way.
+/// `path` split into the prefix and name fields, without the slash between them. No prefix if it
+/// fits the name; `None` if it fits neither way.
 fn split_path(path: &[u8]) -> Option<(&[u8], &[u8])> {
     if path.len() <= NAME_BYTES {
         return Some((&[], path));

@@ -1,7 +1,7 @@
 //! One 512-byte header block: where its fields are, how they spell numbers, and its checksum.
 //!
-//! Only the encoder and the decoder of this module use it. What an entry *means* (extensions,
-//! kinds, bounds on names) is theirs.
+//! Only the encoder and the decoder of this crate use it. They handle an entry's meaning
+//! (extensions, kinds, limits of names).
 
 use std::ops::Range;
 
@@ -26,9 +26,9 @@ const DEVICE_MAJOR: Range<usize> = 329..337;
 const DEVICE_MINOR: Range<usize> = 337..345;
 const PREFIX: Range<usize> = 345..500;
 
-/// What the name and link fields hold. A full field has no NUL at its end.
+/// The size of the name and link fields. A full field has no NUL at its end.
 pub(super) const NAME_BYTES: usize = NAME.end - NAME.start;
-/// What the prefix field holds.
+/// The size of the prefix field.
 pub(super) const PREFIX_BYTES: usize = PREFIX.end - PREFIX.start;
 /// The largest number in the fields of eight bytes: seven octal digits.
 pub(super) const SHORT_NUMBER_MAX: u64 = 0o777_7777;
@@ -36,7 +36,7 @@ pub(super) const SHORT_NUMBER_MAX: u64 = 0o777_7777;
 pub(super) const LONG_NUMBER_MAX: u64 = 0o777_7777_7777;
 
 /// The magic and version of POSIX. GNU's own magic ends in two spaces and a NUL, and such a header
-/// has other things where POSIX has the prefix.
+/// has other fields in place of the prefix.
 const MAGIC_USTAR: &[u8] = b"ustar\x0000";
 /// The magic alone, as some writers leave the version out.
 const MAGIC_USTAR_BARE: &[u8] = b"ustar\0";
@@ -122,8 +122,8 @@ impl<'a> Header<'a> {
     }
 }
 
-/// The fields of a header to be written. Texts and numbers that do not fit are cut and saturated:
-/// whoever fills this has put the truth into a pax header before it.
+/// The fields of a header to write. Texts and numbers that do not fit are truncated and saturated:
+/// the caller has put the exact values into a pax header before it.
 #[derive(Default)]
 pub(super) struct Fields<'a> {
     pub(super) name: &'a [u8],
@@ -217,7 +217,7 @@ fn parse_base_256(first: u8, rest: &[u8]) -> i128 {
     rest.iter().fold(start, |value, &byte| (value << 8) | i128::from(byte))
 }
 
-/// A blank field is zero: writers leave out what does not apply.
+/// A blank field is zero: writers omit what does not apply.
 fn parse_octal(field: &[u8]) -> Option<i128> {
     let blank = |byte: &u8| matches!(byte, b' ' | 0);
     let mut digits = field.iter().skip_while(|byte| blank(byte)).take_while(|byte| !blank(byte));

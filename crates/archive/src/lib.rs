@@ -1,12 +1,12 @@
 //! Tar archives as a pure codec, for moving directory trees between host and guest over one byte
 //! stream: entries become header blocks, and bytes in any pieces become [`Event`]s.
 //!
-//! The agent's `file` module encodes trees and decodes uploads with it; the bridge decodes what a
-//! hostile guest sends. Nothing here opens a file or reads a clock, and nothing here decides where
-//! an entry may land: that is the extractor, which takes the pure half of its rule from
-//! [`safe_relative`] and guards against races of symbolic links itself.
+//! The agent's `file` module encodes trees and decodes uploads with it; the bridge decodes a
+//! hostile guest's archives. Nothing here opens a file or reads a clock, and nothing here decides
+//! where an entry may go: the extractor does, which uses the pure check [`safe_relative`] and
+//! guards against races of symbolic links itself.
 //!
-//! Written are ustar headers, and pax records for what ustar cannot say. Read are v7, ustar, pax
+//! It writes ustar headers, and pax records for what ustar cannot express. It reads v7, ustar, pax
 //! and GNU archives. An archive, and the events of one entry in it:
 //!
 //! ```text
@@ -45,22 +45,20 @@ pub const PAX_BYTES_MAX: usize = 64 * 1024;
 /// The largest size of a file. A kernel's `off_t` is signed, and so all arithmetic on sizes fits.
 pub const FILE_BYTES_MAX: u64 = i64::MAX as u64;
 
-/// The largest major or minor number, which is what seven octal digits hold. Linux itself uses 12
-/// and 20 bits.
+/// The largest major or minor number: seven octal digits. Linux itself uses 12 and 20 bits.
 pub const DEVICE_NUMBER_MAX: u32 = 0o777_7777;
 
-/// The bits of a mode that an archive carries: permissions, set-id and sticky. The bits of the
-/// file type are said by [`Kind`].
+/// The mode bits in an archive: permissions, set-id and sticky. [`Kind`] has the file type.
 pub const MODE_MASK: u32 = 0o7777;
 
 /// One member of an archive, its content aside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// As the archive names it, without the slash that ends a directory's name. Never empty, no
-    /// NUL, at most `PATH_BYTES_MAX` bytes; otherwise unjudged: see [`safe_relative`].
+    /// As in the archive, without a directory's final slash. Never empty, no NUL, at most
+    /// `PATH_BYTES_MAX` bytes; otherwise unchecked: see [`safe_relative`].
     pub path: Vec<u8>,
     pub kind: Kind,
-    /// Only the bits of [`MODE_MASK`] are written, and no others are ever read.
+    /// Only the bits of [`MODE_MASK`] are written or read.
     pub mode: u32,
     pub uid: u32,
     pub gid: u32,
@@ -70,7 +68,7 @@ pub struct Entry {
     pub mtime_ns: u32,
 }
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file; exactly `size` bytes of content follow the header.
@@ -98,7 +96,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// How many bytes of content follow the header; padding comes on top.
+    /// How many bytes of content follow the header, not counting padding.
     pub fn content_bytes(&self) -> u64 {
         match self {
             Self::File { size } => *size,

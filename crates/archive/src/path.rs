@@ -5,15 +5,15 @@
 use super::TarError;
 use crate::PATH_BYTES_MAX;
 
-/// How much of a refused path an error shows; the rest of it tells a reader nothing more.
+/// How much of a refused path an error shows; the rest is not helpful.
 const SHOWN_BYTES_MAX: usize = 256;
 
 /// The components of `path` below the directory that is extracted into, or why it must not be
 /// used: it is empty, too long, absolute, has a `..` or a NUL in it.
 ///
-/// `.` and doubled slashes vanish. No components at all means the directory itself, which every
-/// `tar -c .` names first. What the components lead *through* is not known here: an extractor
-/// opens each without following symbolic links.
+/// `.` and doubled slashes are removed. Without components it is the directory itself, which every
+/// `tar -c .` names first. What the components lead *through* is not known here: an extractor opens
+/// each without following symbolic links.
 pub fn safe_relative(path: &[u8]) -> Result<Vec<&[u8]>, TarError> {
     check_name("path", path)?;
     if path.starts_with(b"/") {
@@ -30,7 +30,7 @@ pub fn safe_relative(path: &[u8]) -> Result<Vec<&[u8]>, TarError> {
     Ok(components)
 }
 
-/// What holds for every path and link target, written or read.
+/// The rules for every path and link target, written or read.
 pub(super) fn check_name(field: &'static str, name: &[u8]) -> Result<(), TarError> {
     if name.is_empty() {
         return Err(TarError::Empty { field });
@@ -44,10 +44,10 @@ pub(super) fn check_name(field: &'static str, name: &[u8]) -> Result<(), TarErro
     Ok(())
 }
 
-/// A path without the slashes that end it; the root keeps one.
+/// A path without its final slashes; the root keeps one.
 pub(super) fn without_final_slashes(path: &[u8]) -> &[u8] {
-    let kept = path.iter().rposition(|&byte| byte != b'/').map_or(1, |last| last + 1);
-    &path[..kept.min(path.len())]
+    let length = path.iter().rposition(|&byte| byte != b'/').map_or(1, |last| last + 1);
+    &path[..length.min(path.len())]
 }
 
 /// A path of hostile origin as errors show it: escaped, so that no control character reaches a

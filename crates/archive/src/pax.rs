@@ -1,7 +1,7 @@
-//! Pax extended headers: records of `length key=value` that say what a ustar header cannot.
+//! Pax extended headers: records of `length key=value` for what a ustar header cannot express.
 //!
-//! Only the encoder and the decoder of this module use it. What comes out of a body is at most two
-//! names and a few numbers, whatever was in it; and extended attributes for readers who want them.
+//! Only the encoder and the decoder of this crate use it. Whatever a body contains, the result is
+//! at most two names and a few numbers, and extended attributes for readers who want them.
 
 use super::TarError;
 use super::path::{check_name, without_final_slashes};
@@ -28,8 +28,8 @@ const FRACTION_DIGITS_MAX: usize = 9;
 /// Seconds since 1970, rounded down, and nanoseconds after them.
 pub(super) type Time = (i64, u32);
 
-/// What may be said once for all following entries. To name a path, a target or a size for them
-/// all makes no sense, so a global header's are passed over.
+/// What a global header may set for all following entries. A path, target or size for all of them
+/// makes no sense, so those are skipped.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Attributes {
     pub(super) uid: Option<u32>,
@@ -45,7 +45,7 @@ impl Attributes {
         })
     }
 
-    /// An empty value takes back what was said before. Unknown keys are for others.
+    /// An empty value removes an earlier one. Unknown keys are ignored.
     fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), TarError> {
         match std::str::from_utf8(key) {
             Ok(UID) => self.uid = unless_empty(value, |value| parse_id(UID, value))?,
@@ -58,7 +58,7 @@ impl Attributes {
     }
 }
 
-/// What extensions said about the entry that follows them.
+/// The extensions' values for the following entry.
 #[derive(Default)]
 pub(super) struct Overrides {
     pub(super) path: Option<Vec<u8>>,
@@ -185,13 +185,13 @@ fn parse_id(field: &'static str, value: &[u8]) -> Result<u32, TarError> {
     u32::try_from(number).map_err(|_| TarError::OutOfRange { field })
 }
 
-/// How large a file may be is for the decoder to say, as a header can claim too much as well.
+/// The decoder limits the size of files, because a header can claim too much as well.
 fn parse_size(value: &[u8]) -> Result<u64, TarError> {
     parse_decimal(value).ok_or(TarError::NotANumber { field: SIZE })
 }
 
-/// A directory's final slash must not count against the bound on names, but it says what the entry
-/// is, and so the name is kept as it came.
+/// A directory's final slash must not count against the limit of names, but it determines the
+/// entry's kind, so the name is kept unchanged.
 fn parse_name(field: &'static str, value: &[u8]) -> Result<Vec<u8>, TarError> {
     check_name(field, without_final_slashes(value))?;
     Ok(value.to_vec())

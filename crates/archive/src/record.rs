@@ -4,7 +4,7 @@
 pub(super) fn write_record(body: &mut Vec<u8>, key: &str, value: &[u8]) {
     // Space, equals sign and newline.
     let fixed = key.len() + value.len() + 3;
-    // The length counts its own digits, and they may be one more than those of the rest.
+    // The length counts its own digits, which may add one digit.
     let mut length = fixed + decimal_digits(fixed);
     length = fixed + decimal_digits(length);
     body.extend_from_slice(format!("{length} {key}=").as_bytes());

@@ -1,4 +1,4 @@
-//! What the tests of the codec share: events that can be kept, archives built by hand.
+//! What the tests of the codec share: owned events, archives built by hand.
 
 mod formats;
 mod paths;
@@ -13,7 +13,7 @@ use super::{
     pax,
 };
 
-/// What [`Event`]s said, with neighbouring contents joined, as splits may differ.
+/// The content of [`Event`]s, with neighbouring pieces joined, as splits may differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Seen {
     Entry(Entry),
@@ -115,7 +115,7 @@ fn file(path: impl Into<Vec<u8>>, content: &[u8]) -> Member {
     (entry(path, Kind::File { size: content.len() as u64 }), content.to_vec())
 }
 
-/// The header of an empty file `f`, edited and sealed anew.
+/// The header of an empty file `f`, edited, with a new checksum.
 fn header(edit: impl FnOnce(&mut Block)) -> Block {
     let mut encoded = Vec::new();
     encode_entry(&entry("f", Kind::File { size: 0 }), &mut encoded).unwrap();

@@ -14,7 +14,7 @@ use super::exit::Exit;
 use super::failure::{self, CliError};
 use super::values::{parse_duration, resolve_variable};
 use super::{output, table};
-use control::{AppOrder, AppProgram, AppRow, ClientError, StartApp};
+use control::{AppOrder, AppProgram, AppRow, ClientError, Request, StartApp};
 use sandbox::SandboxRef;
 
 /// The default number of log bytes that are shown.
@@ -152,7 +152,9 @@ impl App {
             Verb::Ls { which, json } => list(context, which.clone(), *json).await,
             Verb::Stop { which, apps } => stop(context, which, apps).await,
             Verb::Logs { which, app, tail } => {
-                let log = context.daemon().await?.app_log(which, app, *tail).await?;
+                let (sandbox, app, bytes_max) = (which.clone(), app.clone(), *tail);
+                let order = AppOrder::Log { sandbox, app, bytes_max };
+                let log = context.daemon().await?.ask::<String>(&Request::App(order)).await?;
                 // The words are the guest's, and a terminal would obey them.
                 for line in log.lines() {
                     output::print_line(&output::printable(line))?;
@@ -161,7 +163,7 @@ impl App {
             }
             Verb::Url { which, app } => {
                 let order = AppOrder::Get { sandbox: which.clone(), app: app.clone() };
-                let row = context.daemon().await?.app(order).await?;
+                let row = context.daemon().await?.ask::<AppRow>(&Request::App(order)).await?;
                 let unreachable =
                     || CliError::AppUnreachable { app: row.app.clone(), state: row.state.clone() };
                 output::print_line(row.url.as_deref().ok_or_else(unreachable)?)?;
@@ -185,7 +187,7 @@ impl Start {
         for variable in &self.env {
             env.extend(resolve_variable(variable, |name| std::env::var(name).ok())?);
         }
-        let asked = StartApp {
+        let app = StartApp {
             sandbox: self.which.clone(),
             name: self.name.clone(),
             what,
@@ -199,7 +201,8 @@ impl Start {
                 .map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
             python: self.python.clone(),
         };
-        let row = context.daemon().await?.app(AppOrder::Start(Box::new(asked))).await?;
+        let request = Request::App(AppOrder::Start(Box::new(app)));
+        let row: AppRow = context.daemon().await?.ask(&request).await?;
         for warning in &row.warnings {
             output::note(&output::printable(warning));
         }
@@ -218,7 +221,8 @@ fn read(path: &Path) -> Result<String, CliError> {
 }
 
 async fn list(context: &Context, sandbox: Option<SandboxRef>, json: bool) -> Result<Exit> {
-    let rows = context.daemon().await?.apps(sandbox).await?;
+    let request = Request::App(AppOrder::List { sandbox });
+    let rows: Vec<AppRow> = context.daemon().await?.ask(&request).await?;
     if json {
         output::print_json(&rows)?;
     } else {
@@ -242,9 +246,9 @@ async fn stop(context: &Context, which: &SandboxRef, apps: &[String]) -> Result<
     let mut exit = Exit::SUCCESS;
     for app in apps {
         let order = AppOrder::Stop { sandbox: which.clone(), app: app.clone() };
-        match daemon.app(order).await {
+        match daemon.ask::<AppRow>(&Request::App(order)).await {
             Ok(row) => output::print_line(&row.app)?,
-            // What is refused for one may be fine for the next; a bridge that is gone is not.
+            // A refusal of one does not concern the next; a lost bridge does.
             Err(error @ ClientError::Refused(_)) => exit = failure::report(&error.into()),
             Err(error) => return Err(error.into()),
         }

@@ -14,7 +14,7 @@ use super::failure::{self, CliError};
 use super::output::{self, Sink};
 use super::values::human_bytes;
 use super::{instant, table};
-use control::ClientError;
+use control::{ClientError, Request};
 use host::paths::PRIVATE_FILE;
 use sandbox::SandboxRef;
 use services::artifact::{ArtifactError, ArtifactId, Category, content_of};
@@ -30,7 +30,7 @@ const LIMIT_DEFAULT: u64 = 100;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge artifact ls
-  host-bridge artifact ls --box work --category image
+  host-bridge artifact ls --sandbox work --category image
   host-bridge artifact get 0123456789abcdef -o plot.png
   host-bridge artifact rm 0123456789abcdef
 
@@ -45,7 +45,7 @@ enum Verb {
     /// List artifacts, newest first
     Ls {
         /// List only artifacts of this sandbox, which may be removed already
-        #[arg(long = "box", value_name = "SANDBOX")]
+        #[arg(long = "sandbox", alias = "box", value_name = "SANDBOX")]
         which: Option<SandboxRef>,
         /// List only this category: image, figure, video, audio, document, data, code, archive, text or
         /// other
@@ -158,9 +158,9 @@ async fn remove(context: &Context, ids: &[ArtifactId]) -> Result<Exit> {
     let mut daemon = context.daemon().await?;
     let mut exit = Exit::SUCCESS;
     for id in ids {
-        match daemon.remove_artifact(id.as_str()).await {
+        match daemon.ask::<ArtifactRow>(&Request::RemoveArtifact { id: id.to_string() }).await {
             Ok(_) => output::print_line(id.as_str())?,
-            // What is refused for one may be fine for the next; a bridge that is gone is not.
+            // A refusal of one does not concern the next; a lost bridge does.
             Err(error @ ClientError::Refused(_)) => exit = failure::report(&error.into()),
             Err(error) => return Err(error.into()),
         }

@@ -24,16 +24,20 @@ use agent_client::guest::{Guest, contexts};
 use agent_client::link::Address;
 use sandbox::SandboxRef;
 
-/// How much earlier output is shown: some screens.
+/// How much earlier output is shown: a few screens.
 const SCROLL_BACK_BYTES: u64 = 64 * 1024;
 
 /// Attach the terminal to a session or shell
 #[derive(Debug, Args)]
 #[command(
+    override_usage = "host-bridge attach [OPTIONS] SANDBOX\n       \
+                      host-bridge attach [OPTIONS] --uds PATH\n       \
+                      host-bridge attach [OPTIONS] --hybrid PATH\n       \
+                      host-bridge attach [OPTIONS] --cid N",
     group(ArgGroup::new("door").required(true).args(["which", "uds", "hybrid", "cid"])),
     after_help = "Examples:
   host-bridge attach work                              a new login shell; it survives detaching
-  host-bridge attach work --session build              a running session; a prefix of its id is enough
+  host-bridge attach work --session build              a running session, by its id or a prefix
   host-bridge attach work --session build --read-only  watch only
   host-bridge attach --repl python work                a Python prompt; its state is kept
   host-bridge attach --uds /run/agent.sock             an agent on a Unix socket, without the daemon
@@ -210,8 +214,8 @@ impl Attach {
 
     fn shell(&self, session: SessionId) -> Start {
         let (name, value) = terminal_variable();
-        // With a daemon its recorder holds the session. Without, nobody may read while we are
-        // away, and a shell must not stand still for that.
+        // With a daemon its recorder holds the session. Without one, nobody reads after we leave,
+        // and a shell must not block for that.
         let (holders, policy) = match self.which {
             Some(_) => (vec![LOG_HOLDER.to_owned()], SpoolPolicy::Block),
             None => (Vec::new(), SpoolPolicy::DropOldest),

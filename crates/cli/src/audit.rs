@@ -103,7 +103,7 @@ impl Audit {
             after: None,
         };
         let unreadable = |source| CliError::Unreadable { path: directory.clone(), source };
-        // What comes between the two is shown once.
+        // Records between the two are shown once.
         let last = read(&directory, &Filter::default(), 1, true).map_err(unreadable)?;
         let found = read(&directory, &filter, self.limit, true).map_err(unreadable)?;
         filter.after = last.first().or(found.last()).map(|record| record.seq);

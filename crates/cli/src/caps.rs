@@ -1,12 +1,15 @@
 //! `caps`: show the usage and the caps of a namespace and a key.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use clap::Args;
 
 use super::context::Context;
 use super::exit::Exit;
+use super::values::{human_bytes, human_cpus, human_duration};
 use super::{output, table};
-use control::CapUsageRow;
+use control::{CapUsage, CapUsageRow, Request};
 use sandbox::Name;
 
 /// Show usage and caps of namespaces and keys
@@ -33,7 +36,8 @@ pub struct Caps {
 
 impl Caps {
     pub async fn run(self, context: &Context) -> Result<Exit> {
-        let scopes = context.daemon().await?.caps(self.namespace, self.key).await?;
+        let request = Request::Caps { namespace: self.namespace, key: self.key };
+        let scopes: Vec<CapUsage> = context.daemon().await?.ask(&request).await?;
         if self.json {
             output::print_json(&scopes)?;
             return Ok(Exit::SUCCESS);
@@ -50,6 +54,49 @@ impl Caps {
 const HEAD: [&str; 4] = ["OF", "CAP", "USED", "ALLOWED"];
 
 fn line(scope: String, row: &CapUsageRow) -> [String; 4] {
-    let allowed = row.allowed.map_or_else(|| "-".to_owned(), |allowed| allowed.to_string());
-    [scope, row.cap.clone(), row.used.to_string(), allowed]
+    let (cap, shown) = unit(&row.cap);
+    let allowed = row.allowed.map_or_else(|| "-".to_owned(), shown);
+    [scope, output::printable(&cap), shown(row.used), allowed]
+}
+
+/// Writes a number in its unit.
+type Shown = fn(u64) -> String;
+
+/// A cap without the unit in its name, and the format of its numbers.
+fn unit(cap: &str) -> (String, Shown) {
+    let units: [(&str, &str, Shown); 4] = [
+        ("_ms_per_day", " per day", |ms| human_duration(Duration::from_millis(ms))),
+        ("_bytes_per_day", " per day", human_bytes),
+        ("_bytes", "", human_bytes),
+        ("_mib", "", |mib| human_bytes(mib.saturating_mul(1024 * 1024))),
+    ];
+    for (end, instead, shown) in units {
+        if let Some(name) = cap.strip_suffix(end) {
+            return (format!("{name}{instead}"), shown);
+        }
+    }
+    match cap.strip_suffix("_millis") {
+        Some(_) => {
+            ("cpus".to_owned(), |millis| human_cpus(u32::try_from(millis).unwrap_or(u32::MAX)))
+        }
+        None => (cap.to_owned(), |count| count.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_person_reads_units_and_not_bytes() {
+        let shown = |cap: &str, used| {
+            let row = CapUsageRow { cap: cap.to_owned(), used, allowed: None };
+            let [_, cap, used, _] = line("namespace a".to_owned(), &row);
+            format!("{cap} {used}")
+        };
+        assert_eq!(shown("sandboxes", 2), "sandboxes 2");
+        assert_eq!(shown("memory_mib", 512), "memory 512.0 MiB");
+        assert_eq!(shown("cpu_millis", 1500), "cpus 1.5");
+        assert_eq!(shown("output_bytes_per_day", 2048), "output per day 2.0 KiB");
+    }
 }

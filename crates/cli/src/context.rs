@@ -1,27 +1,34 @@
 //! What every verb shares: the paths, the connection to the daemon, and the connection to an agent.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use tokio::time::timeout;
 
+use super::exit::Exit;
 use super::failure::{self, CliError};
-use super::output;
+use super::{background, output};
 use access::audit::Audit;
 use agent_client::guest::{Guest, Options};
 use agent_client::link::Address;
 use agent_client::link::limits::GONE_AFTER;
-use control::{Client, ClientError, Code, List, Purpose};
+use control::{Client, ClientError, ErrorCode, List, Purpose, Request};
 use host::paths::Paths;
-use sandbox::SandboxRef;
+use sandbox::{OneShot, Record, SandboxRef};
 
-/// The paths of this process.
+/// The paths of this process, and its permissions.
 pub struct Context {
     pub paths: Paths,
+    /// Whether the daemon is started where a verb needs it and none runs.
+    may_start: bool,
+    /// The sandbox whose agent was connected to last.
+    entered: Mutex<Option<SandboxRef>>,
 }
 
 impl Context {
-    pub fn from_environment() -> Result<Self> {
-        Ok(Self { paths: Paths::from_environment()? })
+    pub fn from_environment(may_start: bool) -> Result<Self> {
+        Ok(Self { paths: Paths::from_environment()?, may_start, entered: Mutex::default() })
     }
 
     /// Opens the audit log, for operations of this process.
@@ -29,8 +36,13 @@ impl Context {
         Ok(control::open_audit(&self.paths, |what| output::note(&output::printable(&what)))?)
     }
 
-    /// Connects to the daemon.
+    /// Connects to the daemon, and starts it first if none runs.
     pub async fn daemon(&self) -> Result<Client> {
+        if self.may_start { background::reach(&self.paths).await } else { self.running().await }
+    }
+
+    /// Connects to the daemon if one runs.
+    pub async fn running(&self) -> Result<Client> {
         Ok(Client::connect(&self.paths).await?)
     }
 
@@ -47,30 +59,66 @@ impl Context {
             Ok(dialled) => dialled,
             Err(error) => return Err(self.explain(which, error).await),
         };
+        *self.entered.lock().unwrap_or_else(PoisonError::into_inner) = Some(which.clone());
         let guest = connect(dialled.address, &verb).await;
         let guest = guest.with_context(|| format!("sandbox {which} does not answer"))?;
         let guest = guest.running_as(dialled.user.as_deref());
         Ok(guest.beginning_in(dialled.workdir.as_deref()))
     }
 
-    /// Says that somebody is at work in a sandbox whose agent alone sees it, so that the sandbox does not
-    /// expire for being left alone. It holds until the result is dropped.
+    /// Registers activity in a sandbox that only its agent sees, so that the sandbox does not expire as idle.
+    /// It lasts until the result is dropped.
     pub async fn at_work(&self, which: &SandboxRef) -> Result<Client> {
         let mut daemon = self.daemon().await?;
         daemon.work(which).await?;
         Ok(daemon)
     }
 
+    /// Sends a request for each sandbox, and prints the sandbox if it was carried out. A refusal for one
+    /// does not stop the others.
+    pub async fn for_each(
+        &self,
+        all: &[SandboxRef],
+        request: impl Fn(SandboxRef) -> Request,
+    ) -> Result<Exit> {
+        let mut daemon = self.daemon().await?;
+        let mut exit = Exit::SUCCESS;
+        for which in all {
+            match daemon.ask::<Record>(&request(which.clone())).await {
+                Ok(_) => output::print_line(&which.to_string())?,
+                Err(error) => exit = failure::report(&self.explain(which, error).await),
+            }
+        }
+        Ok(exit)
+    }
+
     /// Adds suggestions to the daemon's refusal of an unknown sandbox.
     pub async fn explain(&self, which: &SandboxRef, error: ClientError) -> anyhow::Error {
         let ClientError::Refused(refusal) = &error else { return error.into() };
         match refusal.code {
-            Code::NotFound => self.unknown(which).await.into(),
-            Code::NotRunning => match self.state(which).await {
+            ErrorCode::NotFound => self.unknown(which).await.into(),
+            ErrorCode::NotRunning => match self.state(which).await {
                 Some(state) => CliError::NotRunning { name: which.clone(), state }.into(),
                 None => error.into(),
             },
             _ => error.into(),
+        }
+    }
+
+    /// Adds the state of the sandbox to an error that its agent is gone: its record has it a moment later.
+    pub async fn explain_lost(&self, error: anyhow::Error) -> anyhow::Error {
+        let entered = self.entered.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(which) = entered.filter(|_| failure::is_lost(&error)) else { return error };
+        let ended = async {
+            let mut daemon = Client::connect(&self.paths).await?;
+            daemon.ask::<Record>(&Request::Wait { sandbox: which.clone() }).await
+        };
+        match timeout(END_KNOWN_MAX, ended).await {
+            Ok(Ok(record)) if record.state.is_over() => {
+                let state = record.state.to_string();
+                failure::because(&error, CliError::SandboxEnded { name: which, state })
+            }
+            _ => error,
         }
     }
 
@@ -82,24 +130,38 @@ impl Context {
 
     /// The names of all sandboxes, for a hint. Errors mean no hint.
     async fn names(&self) -> Vec<String> {
-        let Ok(mut daemon) = self.daemon().await else { return Vec::new() };
+        let Ok(mut daemon) = self.running().await else { return Vec::new() };
         let all = daemon.list(List { all: true, ..List::default() }).await.unwrap_or_default();
         all.iter().map(|record| record.which().to_string()).collect()
     }
 
     async fn state(&self, which: &SandboxRef) -> Option<String> {
-        let record = self.daemon().await.ok()?.inspect(which).await.ok()?;
+        let record = self.running().await.ok()?.inspect(which).await.ok()?;
         Some(record.state.to_string())
     }
 }
 
-/// How long an agent in a virtual machine keeps what is ours after a cut, such as a migration or a
-/// snapshot makes, seconds on a busy host. A Unix socket is cut by the end of either side alone, so there is nothing to
-/// wait for: a person who is gone leaves the keyboard, and what is tied to us ends.
+/// How long an agent in a virtual machine keeps our streams after a cut, which a migration or a snapshot
+/// causes, for seconds on a busy host. A Unix socket is only cut when either side ends, so there is nothing
+/// to wait for: a person who is gone releases the keyboard, and what is tied to us ends.
 const RESUME_WINDOW: Duration = Duration::from_secs(30);
 
 /// How long to retry connecting to a virtual machine.
 const CONNECT_MAX: Duration = Duration::from_secs(3);
+
+/// How long to wait for the record of a sandbox whose agent is gone, like the server.
+const END_KNOWN_MAX: Duration = Duration::from_secs(2);
+
+/// The error of a program in its own sandbox, with the sandbox's end if it is gone.
+pub async fn explain_gone(one_shot: &OneShot, error: anyhow::Error) -> anyhow::Error {
+    if !failure::is_lost(&error) {
+        return error;
+    }
+    match timeout(END_KNOWN_MAX, one_shot.exited()).await {
+        Ok(exit) => failure::because(&error, CliError::MachineEnded { exit: exit.to_string() }),
+        Err(_) => error,
+    }
+}
 
 /// Connects to an agent at any address.
 pub async fn connect(address: Address, verb: &str) -> Result<Guest> {
@@ -108,7 +170,7 @@ pub async fn connect(address: Address, verb: &str) -> Result<Guest> {
         Address::Unix { .. } => Duration::ZERO,
         Address::Hybrid { .. } | Address::Vsock { .. } | Address::Serial { .. } => RESUME_WINDOW,
     };
-    // To come back later than that is to come back to nothing.
+    // Coming back later would find nothing.
     options.dial_deadline = options.resume_window;
     // A machine that has just gone on after a pause or a snapshot has its vsock back in a moment.
     if matches!(address, Address::Hybrid { .. }) {

@@ -5,12 +5,13 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use protocol::ContextName;
-use protocol::repl::{ContextInfo, ContextState, Grace, Interrupt};
+use protocol::repl::{ContextInfo, ContextState, Grace, Interrupt, OpenContext};
 use serde_json::json;
 
 use super::context::Context;
 use super::exit::Exit;
 use super::failure::CliError;
+use super::group_limits::GroupLimitArguments;
 use super::missing::explain_missing;
 use super::output::printable;
 use super::repl::InterpreterArguments;
@@ -28,6 +29,7 @@ use sandbox::SandboxRef;
   host-bridge context open work old --lang python --program python3.9
   host-bridge context interrupt work               as ctrl-c does; there is only one
   host-bridge context restart work python          start again with an empty state
+  host-bridge context open work small --memory 256M --processes 20
   host-bridge context ls --json work | jq -r '.[] | select(.state == \"running\") | .context'
 
 A context is an interpreter that keeps its state between runs of code. `repl`, `attach --repl` and
@@ -106,6 +108,9 @@ struct Open {
 
     #[command(flatten)]
     interpreter: InterpreterArguments,
+
+    #[command(flatten)]
+    limits: GroupLimitArguments,
 }
 
 impl Contexts {
@@ -136,7 +141,7 @@ impl Verb {
             Self::Restart { which, .. } => {
                 let name = which.find(guest, common).await?;
                 let info = guest.restart_context(&name).await.map_err(explain_missing)?;
-                tell(&info, common)
+                print_context(&info, common)
             }
             Self::Interrupt { which, run, now, .. } => {
                 let name = which.find(guest, common).await?;
@@ -181,9 +186,11 @@ impl Open {
     async fn run(&self, guest: &Guest) -> Result<()> {
         let called = || Language::called(self.name.as_str());
         let language = self.interpreter.lang.clone().or_else(called).unwrap_or_default();
-        let ask = self.interpreter.open(self.name.clone(), &language)?;
+        let limits = self.limits.limits();
+        let ask = OpenContext { limits, ..self.interpreter.open(self.name.clone(), &language)? };
         let info = guest.open_context(&ask).await.map_err(explain_missing)?;
-        tell(&info, &self.common)
+        info.warnings.iter().for_each(|warning| output::note(&printable(warning)));
+        print_context(&info, &self.common)
     }
 }
 
@@ -228,7 +235,7 @@ fn state(info: &ContextInfo) -> String {
     format!("{state}{running}{lost}")
 }
 
-fn tell(info: &ContextInfo, common: &CommonArguments) -> Result<()> {
+fn print_context(info: &ContextInfo, common: &CommonArguments) -> Result<()> {
     if common.json {
         return Ok(output::print_json(info)?);
     }

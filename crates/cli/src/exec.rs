@@ -9,9 +9,11 @@ use protocol::requests::{Signal, Start, Stdio, Target};
 
 use super::context::Context;
 use super::exit::Exit;
+use super::group_limits::GroupLimitArguments;
 use super::output;
 use super::session::screen::{self, Keyboard, SessionExit};
 use super::session::{self, LOG_HOLDER, ProcessArguments, pipes, program_name};
+use super::usage;
 use agent_client::guest::Guest;
 use control::Purpose;
 use sandbox::SandboxRef;
@@ -24,6 +26,7 @@ use sandbox::SandboxRef;
   host-bridge exec -i work -- sh -c 'cat > /tmp/data' < data
   host-bridge exec -d --session build work -- make     prints the session's id
   host-bridge attach work --session build              attach to it later
+  host-bridge exec --memory 256M --cpus 0.5 work -- make test     with limits of its own
 
 Without -d the command ends when host-bridge ends, for whatever reason. With -it every key goes to the
 program, so there is no key to detach: use `attach` for a session that keeps running. The exit codes are
@@ -31,6 +34,9 @@ those of `run`.")]
 pub struct Exec {
     #[command(flatten)]
     process: ProcessArguments,
+
+    #[command(flatten)]
+    limits: GroupLimitArguments,
 
     /// Run in the background and print the session's id (-i keeps stdin open)
     #[arg(short, long)]
@@ -56,11 +62,13 @@ pub struct Exec {
 
 impl Exec {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
+        usage::check_command("exec", &self.command)?;
         if !self.detach {
             session::check_terminal(&self.process)?;
         }
         let session = self.session.clone().map_or_else(session::draw_id, Ok)?;
         let mut start = self.process.start(session.clone(), &self.command)?;
+        start.limits = self.limits.limits();
         let mut words = self.command.iter().map(|word| word.to_string_lossy().into_owned());
         let purpose =
             Purpose { verb: "exec".to_owned(), program: words.next(), arguments: words.collect() };
@@ -68,7 +76,7 @@ impl Exec {
         let exit = if self.detach {
             start.tied = false;
             start.holders = vec![LOG_HOLDER.to_owned()];
-            guest.start(&start).await?;
+            pipes::tell_warnings(&guest.start(&start).await?);
             output::print_line(session.as_str())?;
             Ok(Exit::SUCCESS)
         } else {
@@ -87,10 +95,13 @@ impl Exec {
             return pipes::run(guest, &start, &holder, &command).await;
         }
         let session = start.session.clone();
-        if let Err(error) = guest.start(&start).await {
-            let error = error.into();
-            pipes::give_up(guest, &session, &holder, &error).await;
-            return Err(error);
+        match guest.start(&start).await {
+            Ok(started) => pipes::tell_warnings(&started),
+            Err(error) => {
+                let error = error.into();
+                pipes::give_up(guest, &session, &holder, &error).await;
+                return Err(error);
+            }
         }
         let keyboard = if self.process.interactive { Keyboard::Take } else { Keyboard::Never };
         let seat = session::own_viewer(session.clone(), holder.clone(), keyboard);

@@ -1,4 +1,4 @@
-//! What this program's exit code says, which is what docker's and a shell's would:
+//! The meaning of this program's exit code, which is that of docker and of a shell:
 //!
 //! | code | meaning |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | 126 | the command cannot be executed, or its working directory not be entered |
 //! | 127 | the command was not found |
 //! | 128 + n | signal n ended the command, or us |
-//! | 141 | whoever read our output went away, as for any program in a pipeline |
+//! | 141 | the reader of our output went away, as for any program in a pipeline |
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -46,8 +46,8 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command ended, where the code alone does not say it. `None` for those that speak for
-/// themselves: a return, and a signal, which 128 + n tells.
+/// Why a command ended, if the code alone does not show it. `None` for a return, and for a signal,
+/// which is 128 + n.
 pub fn explain(cause: &Cause, command: &str) -> Option<String> {
     let command = printable(command);
     match cause {
@@ -76,7 +76,7 @@ pub fn explain(cause: &Cause, command: &str) -> Option<String> {
 pub fn explain_spawn(failure: &SpawnFailure) -> String {
     let subject = printable(&failure.subject);
     let errno = nix::errno::Errno::from_raw(failure.errno);
-    let reason = errno.desc();
+    let reason = explain_errno(errno);
     match failure.stage {
         SpawnStage::Exec if failure.is_not_found() => {
             format!(
@@ -116,6 +116,18 @@ pub fn explain_spawn(failure: &SpawnFailure) -> String {
                 "the sandbox cannot start another process ({reason}); end some, or raise its limit"
             )
         }
+    }
+}
+
+/// The reason behind an error, where the agent's rule for paths gives it another meaning than the kernel's
+/// own words.
+fn explain_errno(errno: nix::errno::Errno) -> &'static str {
+    match errno {
+        nix::errno::Errno::EXDEV => "it is on a kernel file system, such as /proc or /sys",
+        nix::errno::Errno::ELOOP => {
+            "it leads through too many symlinks, or through a link of /proc to what a process has open"
+        }
+        other => other.desc(),
     }
 }
 

@@ -1,8 +1,9 @@
-//! What went wrong, as one line that a newcomer can act on.
+//! A failure, as one line that a newcomer can act on.
 //!
 //! Verbs return `anyhow` errors; the typed error at their root decides the hint that follows.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Error;
 use protocol::FaultCode;
@@ -13,10 +14,12 @@ use super::output::{self, printable};
 use crate::terminal::TerminalError;
 use agent_client::guest::GuestError;
 use agent_client::link::LinkError;
-use control::{ClientError, Code};
-use host::paths::AgentMissing;
+use control::{ClientError, ErrorCode};
+use host::agent::AgentMissing;
 use host::similar::distance;
+use image::ImageError;
 use sandbox::{InvalidName, SandboxError, SandboxRef};
+use workspace::WorkspaceError;
 
 /// Errors of the command line itself.
 #[derive(Debug, thiserror::Error)]
@@ -27,10 +30,16 @@ pub enum CliError {
     NotRunning { name: SandboxRef, state: String },
     #[error("{wanted:?} matches no session of the sandbox{}", alternatives(sessions))]
     UnknownSession { wanted: String, sessions: Vec<String> },
+    #[error("there is no notebook {name}{}", alternatives(similar))]
+    UnknownNotebook { name: SandboxRef, similar: Vec<String> },
     #[error("{wanted:?} matches several sessions: {}", matches.join(", "))]
     AmbiguousSession { wanted: String, matches: Vec<String> },
     #[error("no command given, and the image has none")]
     NoCommand,
+    #[error(
+        "{program} does not run notebooks; `host-bridge repl [SANDBOX] {notebook}` runs one cell by cell"
+    )]
+    Notebook { program: String, notebook: String },
     #[error("-t with -i needs a terminal, but stdin is not one")]
     StdinNotATerminal,
     #[error("a shell needs a terminal, but stdin is not one")]
@@ -51,6 +60,10 @@ pub enum CliError {
     TwoSandboxesInCopy,
     #[error("the sandbox has no directory {0}")]
     NoGuestDirectory(String),
+    #[error("the sandbox {name} is {state}")]
+    SandboxEnded { name: SandboxRef, state: String },
+    #[error("the sandbox ended: {exit}")]
+    MachineEnded { exit: String },
     #[error("{0} is not a directory")]
     NotADirectory(String),
     #[error("{path} in the sandbox is neither a file nor a directory, but a {kind}")]
@@ -63,8 +76,12 @@ pub enum CliError {
     NeitherSandboxNorFile { word: String, reason: InvalidName },
     #[error("the code is given twice: by -c and by {0}")]
     TwoCodeSources(String),
-    #[error("--image and --scratch are for a new sandbox, but {0} exists already")]
-    SandboxExists(SandboxRef),
+    #[error("{} {} for a new sandbox, but {which} exists already", flags.join(", "), if flags.len() == 1 { "is" } else { "are" })]
+    SandboxExists { which: SandboxRef, flags: Vec<&'static str> },
+    #[error("unknown option {option}{}", meant.as_ref().map(|meant| format!("; did you mean {meant}?")).unwrap_or_default())]
+    UnknownOption { option: String, meant: Option<String> },
+    #[error("{what}: {why}; {instead}")]
+    OtherWords { what: String, why: &'static str, instead: String },
     #[error("the code is larger than the limit of {limit} bytes")]
     CodeTooLong { limit: usize },
     #[error("a line of stdin is longer than the limit of {limit} bytes")]
@@ -78,6 +95,10 @@ pub enum CliError {
     NoContexts(SandboxRef),
     #[error("sandbox {which} has several contexts: {}", names.join(", "))]
     SeveralContexts { which: SandboxRef, names: Vec<String> },
+    #[error("the daemon could not start: {reason} (its log is {log})")]
+    DaemonFailed { reason: String, log: PathBuf },
+    #[error("the daemon has not answered within {} s (its log is {log})", waited.as_secs())]
+    DaemonSilent { waited: Duration, log: PathBuf },
     #[error(transparent)]
     ContextName(protocol::ids::InvalidName),
 }
@@ -144,6 +165,25 @@ fn find<E: std::error::Error + Send + Sync + 'static>(error: &Error) -> Option<&
     error.chain().find_map(|reason| reason.downcast_ref())
 }
 
+/// Whether the link to an agent broke.
+pub fn is_lost(error: &Error) -> bool {
+    let link = match find::<GuestError>(error) {
+        Some(GuestError::Link(error)) => Some(error),
+        _ => find::<LinkError>(error),
+    };
+    link.is_some_and(LinkError::is_loss)
+}
+
+/// The same failure with a better known reason; its subject stays.
+pub fn because(error: &Error, reason: CliError) -> Error {
+    let about = error.chain().next().filter(|_| error.chain().nth(1).is_some());
+    let about = about.map(ToString::to_string);
+    match about {
+        Some(about) => Error::new(reason).context(about),
+        None => reason.into(),
+    }
+}
+
 /// The hint of an error, if there is one.
 fn hint(error: &Error) -> Option<String> {
     if let Some(error) = find::<CliError>(error) {
@@ -153,7 +193,7 @@ fn hint(error: &Error) -> Option<String> {
         return client_hint(error);
     }
     if find::<AgentMissing>(error).is_some() {
-        // Its own words end in what to do.
+        // Its message already ends in a hint.
         return None;
     }
     if let Some(error) = find::<TerminalError>(error) {
@@ -164,12 +204,31 @@ fn hint(error: &Error) -> Option<String> {
     {
         return Some(hint.to_owned());
     }
+    if let Some(SandboxError::Workspace(WorkspaceError::Unknown { name, .. })) =
+        find::<SandboxError>(error)
+    {
+        return Some(format!("write ./{name} for a directory"));
+    }
+    if let Some(hint) = image_hint(error) {
+        return Some(hint.to_owned());
+    }
     let hint = match find::<GuestError>(error) {
         Some(GuestError::Fault(fault)) => fault_hint(fault.code),
         Some(GuestError::Link(error)) => link_hint(error),
         _ => find::<LinkError>(error).and_then(link_hint),
     };
     hint.map(str::to_owned)
+}
+
+fn image_hint(error: &Error) -> Option<&'static str> {
+    let is_unknown = |error: &ImageError| matches!(error.inner(), ImageError::NotFound { .. });
+    match (find::<SandboxError>(error), find::<ImageError>(error)) {
+        (Some(SandboxError::Image(error)), _) if is_unknown(error) => Some(
+            "`host-bridge image ls` lists the images; --pull missing pulls one that is not there",
+        ),
+        (_, Some(error)) if is_unknown(error) => Some("`host-bridge image ls` lists the images"),
+        _ => None,
+    }
 }
 
 impl CliError {
@@ -184,7 +243,11 @@ impl CliError {
                     "`host-bridge logs {name}` shows its output; `host-bridge rm {name}` frees the name"
                 ));
             }
+            Self::SandboxEnded { name, .. } => {
+                return Some(format!("`host-bridge logs {name}` shows its output"));
+            }
             Self::UnknownSession { .. } => "`host-bridge inspect SANDBOX` lists its sessions",
+            Self::UnknownNotebook { .. } => "`host-bridge history` shows the runs of all notebooks",
             Self::AmbiguousSession { .. } => "give a longer prefix of the id",
             Self::StdinNotATerminal => "omit -t to pipe data in, or omit -i to give no input",
             Self::NoTerminalForShell => {
@@ -202,7 +265,7 @@ impl CliError {
             }
             Self::Listen { .. } => "choose another port, or 0 for a free one",
             Self::TwoCodeSources(_) => "omit one of them",
-            Self::SandboxExists(_) => "omit the options, or omit the sandbox to get a new one",
+            Self::SandboxExists { .. } => "omit the options, or omit the sandbox to get a new one",
             Self::NoInterpreter(_) => {
                 "name another with `--program PATH`, or install one with `host-bridge exec`"
             }
@@ -218,13 +281,13 @@ impl CliError {
 fn client_hint(error: &ClientError) -> Option<String> {
     match error {
         ClientError::NotRunning { .. } => {
-            Some("`host-bridge serve &` starts it; `host-bridge run` does not need it".to_owned())
+            Some("omit --no-daemon, and it starts; `host-bridge run` does not need it".to_owned())
         }
         ClientError::Refused(refusal) => refusal.hint.clone().or_else(|| match refusal.code {
-            Code::NameTaken => {
+            ErrorCode::NameTaken => {
                 Some("choose another --name, or free it with `host-bridge rm -f NAME`".to_owned())
             }
-            Code::StillRunning => Some("stop it first, or use -f".to_owned()),
+            ErrorCode::StillRunning => Some("stop it first, or use -f".to_owned()),
             _ => None,
         }),
         _ => None,

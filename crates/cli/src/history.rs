@@ -8,11 +8,13 @@ use serde_json::json;
 
 use super::context::Context;
 use super::exit::Exit;
+use super::failure::{self, CliError};
 use super::values::{Since, human_duration};
 use super::{instant, output, table};
 use sandbox::SandboxRef;
 use services::store::history::{RunFilter, RunRow, history};
 use services::store::limits::HISTORY_PAGE_MAX;
+use services::store::notebooks::notebook_names;
 use services::store::read;
 
 /// The maximum length of a run's code in a line.
@@ -53,7 +55,7 @@ pub struct History {
 impl History {
     pub fn run(&self, context: &Context) -> Result<Exit> {
         let now_ms = instant::now_ms();
-        let asked = RunFilter {
+        let filter = RunFilter {
             namespace: self.which.as_ref().map(|which| which.namespace.to_string()),
             notebook: self.which.as_ref().map(|which| which.name.to_string()),
             failed: self.failed,
@@ -61,7 +63,10 @@ impl History {
             since_ms: self.since.map_or(0, |since| since.resolve(now_ms)),
             limit: self.limit,
         };
-        let runs = read(&context.paths, |store| history(store, &asked))?.unwrap_or_default();
+        if let Some(which) = &self.which {
+            check_notebook(context, which)?;
+        }
+        let runs = read(&context.paths, |store| history(store, &filter))?.unwrap_or_default();
         if self.json {
             for run in &runs {
                 output::print_line(&line(run).to_string())?;
@@ -72,6 +77,17 @@ impl History {
         }
         Ok(Exit::SUCCESS)
     }
+}
+
+/// Refuses a notebook that is not there. One without runs is, and its history is empty.
+fn check_notebook(context: &Context, which: &SandboxRef) -> Result<()> {
+    let namespace = which.namespace.as_str();
+    let names = read(&context.paths, |store| notebook_names(store, namespace))?.unwrap_or_default();
+    if names.iter().any(|name| name == which.name.as_str()) {
+        return Ok(());
+    }
+    let similar = failure::similar(which.name.as_str(), names);
+    Err(CliError::UnknownNotebook { name: which.clone(), similar }.into())
 }
 
 const HEAD: [&str; 7] = ["NOTEBOOK", "RUN", "AGE", "TOOK", "STATUS", "CACHED", "CODE"];

@@ -6,6 +6,7 @@ mod commit;
 mod import;
 mod inspect;
 mod ls;
+pub mod packages;
 mod prune;
 pub mod pull;
 mod record;
@@ -50,7 +51,7 @@ enum Verb {
     Inspect(inspect::Inspect),
     Import(import::Import),
     Rm(rm::Rm),
-    Prune(prune::Prune),
+    Prune(prune::PruneImages),
     Pull(pull::Pull),
     Commit(commit::Commit),
     Build(Box<build::Build>),
@@ -64,7 +65,7 @@ impl Image {
         }
         context.paths.prepare()?;
         let recorder = match &self.verb {
-            // Those who only look are not kept from it by a log that cannot be written.
+            // Commands that only read work even if the audit log cannot be written.
             Verb::Ls(_) | Verb::Inspect(_) => Recorder::default(),
             _ => Recorder::open(context)?,
         };

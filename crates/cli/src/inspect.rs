@@ -15,7 +15,9 @@ use super::output::printable;
 use super::ps::root_of;
 use super::values::{human_bytes, human_cpus, human_duration, human_labels};
 use super::{instant, output, table};
-use sandbox::{Record, SandboxRef, State};
+use machine::MachineKind;
+use sandbox::host_files::HOST_ROOT;
+use sandbox::{RECORDED_HOLDER, Record, SandboxRef, ScratchPlace, State};
 
 /// Show a sandbox and its sessions
 #[derive(Debug, Args)]
@@ -54,7 +56,7 @@ impl Inspect {
         if matches!(inspection.record.state, State::Running)
             && let Err(error) = inspection.ask(context, &self.which).await
         {
-            // What the daemon knows is worth showing without it.
+            // The daemon's record is worth showing without it.
             output::note(&printable(&format!("{error:#}")));
         }
         if self.json {
@@ -82,12 +84,18 @@ impl Inspection {
             ("id", record.id.to_string()),
             ("state", record.state.to_string()),
             ("machine", record.machine.to_string()),
-            ("image", root_of(record)),
+            ("image", image(record)),
             ("host name", record.hostname.clone()),
             ("created", instant::format(record.created_at_ms)),
         ];
         if record.scratch_bytes > 0 {
-            facts.push(("writable layer", human_bytes(record.scratch_bytes)));
+            let place = match record.scratch_place {
+                Some(ScratchPlace::Memory) => ", in memory",
+                Some(ScratchPlace::Disk) => ", on disk",
+                None => "",
+            };
+            let bytes = human_bytes(record.scratch_bytes);
+            facts.push(("writable layer", format!("{bytes}{place}")));
         }
         facts.extend(describe_asked(record));
         if !record.env_names.is_empty() {
@@ -107,7 +115,7 @@ impl Inspection {
             facts.push(("agent address", address.to_string()));
         }
         if let Some(agent) = &self.agent {
-            facts.extend(describe_agent(agent));
+            facts.extend(describe_agent(agent, record.machine));
         }
         let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
         let mut text = String::new();
@@ -123,6 +131,13 @@ impl Inspection {
         }
         text
     }
+}
+
+/// The root, and its details if an image has any.
+fn image(record: &Record) -> String {
+    let root = root_of(record);
+    let is_host = root == HOST_ROOT && record.machine.sees_host();
+    if is_host { format!("{root} (the host's own root)") } else { root }
 }
 
 /// The options that differ from the defaults, and warnings.
@@ -167,12 +182,17 @@ fn describe_asked(record: &Record) -> Vec<(&'static str, String)> {
     facts
 }
 
-fn describe_agent(agent: &AgentInfo) -> Vec<(&'static str, String)> {
+fn describe_agent(agent: &AgentInfo, kind: MachineKind) -> Vec<(&'static str, String)> {
+    // On the process machine the agent sees the host's resources, and not the sandbox's limits.
+    let (memory, cpus) = match kind {
+        MachineKind::Process => ("memory of host", "CPUs of host"),
+        _ => ("memory", "CPUs"),
+    };
     let mut facts = vec![
         ("agent", agent.release.clone()),
         ("uptime", human_duration(Duration::from_millis(agent.uptime_ms))),
-        ("memory", human_bytes(agent.memory_bytes)),
-        ("CPUs", agent.cpus.to_string()),
+        (memory, human_bytes(agent.memory_bytes)),
+        (cpus, agent.cpus.to_string()),
     ];
     if let Some(reason) = &agent.cgroup_missing {
         facts.push(("no control groups", reason.clone()));
@@ -185,6 +205,12 @@ fn describe_agent(agent: &AgentInfo) -> Vec<(&'static str, String)> {
     facts
 }
 
+/// The observers, without the daemon's own recorder.
+fn viewers(session: &SessionInfo) -> u32 {
+    let is_recorded = session.holders.iter().any(|holder| holder == RECORDED_HOLDER);
+    session.viewers.saturating_sub(u32::from(is_recorded))
+}
+
 fn row(session: &SessionInfo) -> [String; 7] {
     let state = match &session.exit {
         None => "running".to_owned(),
@@ -195,7 +221,7 @@ fn row(session: &SessionInfo) -> [String; 7] {
         session.pid.to_string(),
         if session.terminal { "terminal" } else { "pipes" }.to_owned(),
         state,
-        session.viewers.to_string(),
+        viewers(session).to_string(),
         session.keyboard.as_deref().map_or_else(|| "-".to_owned(), printable),
         printable(&session.command),
     ]

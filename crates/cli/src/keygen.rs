@@ -82,7 +82,7 @@ impl Keygen {
             Expiry::After(Duration::ZERO) => return Err(KeysError::ExpiredAlready.into()),
             Expiry::After(time) => {
                 let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-                // Keys count in whole seconds; the one that has begun is had to its end.
+                // Keys count in whole seconds; a second that has begun counts whole.
                 let end_ms = instant::now_ms().saturating_add(ms);
                 Some(end_ms.div_ceil(1000).saturating_mul(1000))
             }

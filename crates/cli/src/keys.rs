@@ -123,7 +123,7 @@ fn list(store: &Store, all: bool, quiet: bool, as_json: bool) -> Result<Exit> {
         }
     } else {
         let rows: Vec<_> = listed.iter().map(|(key, standing)| row(key, *standing)).collect();
-        let head = ["ID", "NAME", "NAMESPACE", "SCOPES", "CREATED", "EXPIRES", "STANDING"];
+        let head = ["ID", "NAME", "NAMESPACE", "SCOPES", "CREATED", "EXPIRES", "STATE"];
         output::print(&table::align(head, &rows))?;
     }
     Ok(Exit::SUCCESS)

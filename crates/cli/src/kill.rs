@@ -9,8 +9,9 @@ use super::context::Context;
 use super::exit::Exit;
 use super::session;
 use super::values::parse_signal;
-use agent_client::guest::Guest;
-use sandbox::SandboxRef;
+use agent_client::guest::{Guest, GuestError};
+use control::Request;
+use sandbox::{Record, SandboxRef};
 
 const SIGKILL: i32 = nix::libc::SIGKILL;
 
@@ -38,7 +39,8 @@ pub struct Kill {
 impl Kill {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
         if self.session.is_none() && self.signal.is_none() {
-            let killed = context.daemon().await?.kill(&self.which).await;
+            let request = Request::Kill { sandbox: self.which.clone() };
+            let killed = context.daemon().await?.ask::<Record>(&request).await;
             return match killed {
                 Ok(_) => Ok(Exit::SUCCESS),
                 Err(error) => Err(context.explain(&self.which, error).await),
@@ -53,8 +55,18 @@ impl Kill {
     async fn send(&self, guest: &Guest) -> Result<()> {
         let sessions = guest.sessions(0).await?.sessions;
         if let Some(wanted) = &self.session {
-            let target = &session::find(&sessions, wanted)?.session;
-            return self.send_to(guest, target).await;
+            let unknown = match session::find(&sessions, wanted) {
+                Ok(found) => return Ok(self.send_to(guest, &found.session).await?),
+                Err(unknown) => unknown,
+            };
+            // A session that is still starting is in no list, but its whole id reaches it.
+            let Ok(session) = wanted.parse() else { return Err(unknown.into()) };
+            return match self.send_to(guest, &session).await {
+                Err(error) if error.fault_code() == Some(FaultCode::NotFound) => {
+                    Err(unknown.into())
+                }
+                sent => Ok(sent?),
+            };
         }
         for living in sessions.iter().filter(|session| session.exit.is_none()) {
             self.send_to(guest, &living.session).await?;
@@ -62,16 +74,16 @@ impl Kill {
         Ok(())
     }
 
-    async fn send_to(&self, guest: &Guest, session: &SessionId) -> Result<()> {
+    async fn send_to(&self, guest: &Guest, session: &SessionId) -> Result<(), GuestError> {
         let signal = self.signal.unwrap_or(SIGKILL);
-        // What is killed must not leave children behind; any other signal is a message to those
-        // who would get it from a terminal.
+        // A kill must not leave children behind; any other signal is for those that would get it
+        // from a terminal.
         let target = if signal == SIGKILL { Target::Tree } else { Target::Group };
         let request = Signal { session: session.clone(), signal, target };
         match guest.signal(request).await {
-            // It ended by itself in the meantime, which is what was wanted.
+            // It ended by itself in the meantime, as requested.
             Err(error) if error.fault_code() == Some(FaultCode::Gone) => Ok(()),
-            sent => Ok(sent?),
+            sent => sent,
         }
     }
 }

@@ -11,16 +11,20 @@ mod app;
 mod artifact;
 mod attach;
 mod audit;
+mod background;
 mod bind;
 mod caps;
 mod completions;
 mod context;
 mod contexts;
 mod cp;
+mod daemon;
 mod doctor;
 mod exec;
 mod exit;
 mod failure;
+mod group_limits;
+mod help;
 mod history;
 mod image;
 mod inspect;
@@ -30,8 +34,10 @@ mod kill;
 mod logs;
 mod machine_config;
 mod machine_kind;
+mod man;
 mod mcp;
 mod missing;
+mod one_shot;
 mod output;
 mod pause;
 mod pool;
@@ -41,27 +47,35 @@ mod ps;
 #[cfg(test)]
 mod reference;
 mod repl;
+mod restart;
 mod resume;
 mod rm;
 mod run;
+mod sandbox_options;
 mod serve;
 mod servers;
 mod session;
 mod share;
 mod snapshot;
 mod start;
+mod stats;
 mod stop;
+mod store;
 mod sync;
 mod table;
 pub mod terminal;
+mod usage;
 mod values;
 mod version;
+mod wait;
 
+use std::cell::OnceCell;
 use std::process::ExitCode;
 
 pub use servers::{Served, Servers};
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::builder::FalseyValueParser;
+use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::terminal::guardian;
 use context::Context;
@@ -73,8 +87,6 @@ use host::instant;
 #[command(
     name = "host-bridge",
     version,
-    about,
-    max_term_width = 100,
     subcommand_required = true,
     arg_required_else_help = true,
     after_help = "Try it:
@@ -82,8 +94,7 @@ use host::instant;
   host-bridge run -it -- bash              run a shell on your terminal
   host-bridge doctor                       check what this host can run
 
-A sandbox that keeps running needs the daemon:
-  host-bridge serve &
+Keep a sandbox (the daemon that it needs starts by itself):
   host-bridge start --name work
   host-bridge exec work -- make test
   host-bridge attach work                  open a shell; ctrl-p ctrl-q detaches
@@ -91,65 +102,131 @@ A sandbox that keeps running needs the daemon:
 A sandbox is named NAME, or NAMESPACE/NAME outside the \"default\" namespace."
 )]
 struct Arguments {
+    /// Do not start the daemon; fail if none runs
+    #[arg(long, global = true, env = "BURROW_NO_DAEMON", hide_env_values = true,
+          value_parser = FalseyValueParser::new())]
+    no_daemon: bool,
+
     #[command(subcommand)]
     verb: Verb,
 }
 
-#[derive(Debug, Subcommand)]
-enum Verb {
-    Run(run::Run),
-    Start(start::Start),
-    Exec(exec::Exec),
-    Repl(repl::Repl),
-    Context(contexts::Contexts),
-    Attach(attach::Attach),
-    Ps(ps::Ps),
-    Pool(pool::Pool),
-    Caps(caps::Caps),
-    Inspect(inspect::Inspect),
-    Logs(logs::Logs),
-    History(history::History),
-    Cp(cp::Cp),
-    PortForward(port_forward::PortForward),
-    Kill(kill::Kill),
-    Pause(pause::Pause),
-    Resume(resume::Resume),
-    Snapshot(snapshot::Snapshot),
-    App(app::App),
-    Artifact(artifact::Artifact),
-    Audit(audit::Audit),
-    Image(image::Image),
-    Stop(stop::Stop),
-    Sync(sync::Sync),
-    Rm(rm::Rm),
-    Serve(serve::Serve),
-    Mcp(mcp::Mcp),
-    MachineConfig(machine_config::MachineConfig),
-    Keygen(keygen::Keygen),
-    Keys(keys::Keys),
-    Doctor(doctor::Doctor),
-    Completions(completions::Completions),
-    Version(version::Version),
-    /// Restores the terminal of an attached person whose bridge was killed.
-    #[command(name = guardian::VERB, hide = true)]
-    TerminalGuard,
-    /// Tries in a process of its own what must not be tried in ours.
-    #[command(name = doctor::probe::VERB, hide = true)]
-    Probe(doctor::probe::Probe),
-    /// Carries a directory of the host into a sandbox.
-    #[command(name = machine::process::bind::VERB, hide = true)]
-    Bind(bind::BindArguments),
-    /// Becomes what shows a directory of the host to a machine.
-    #[command(name = machine::qemu::share::VERB, hide = true)]
-    Share(share::ShareArguments),
+/// Generates the verbs from their table: the definition, the groups of the help, and the function
+/// of each.
+macro_rules! verbs {
+    (@run $verb:ident, $context:ident) => { $verb.run($context()?).await };
+    (@run $verb:ident, $context:ident, $run:expr) => { $run };
+    ($verb:ident, $context:ident;
+     $($title:literal { $($name:ident($arguments:ty) $(=> $run:expr)?;)* })*) => {
+        #[derive(Debug, Subcommand)]
+        enum Verb {
+            $($($name($arguments),)*)*
+            /// Restores the terminal of an attached person whose bridge was killed.
+            #[command(name = guardian::VERB, hide = true)]
+            TerminalGuard,
+            /// Runs a probe in a separate process, because it would change ours.
+            #[command(name = doctor::probe::VERB, hide = true)]
+            Probe(doctor::probe::Probe),
+            /// Carries a directory of the host into a sandbox.
+            #[command(name = machine::process::bind::VERB, hide = true)]
+            Bind(bind::BindArguments),
+            /// Becomes the daemon that shares a directory of the host with a machine.
+            #[command(name = machine::qemu::share::VERB, hide = true)]
+            Share(share::ShareArguments),
+        }
+
+        /// The groups of the help, and how many verbs each has.
+        const GROUPS: &[(&str, usize)] = &[$(($title, [$(stringify!($name)),*].len())),*];
+
+        async fn run_verb<S: Servers>(verb: Verb, may_start: bool) -> anyhow::Result<Exit> {
+            let known = OnceCell::new();
+            let $context = || match known.get() {
+                Some(context) => Ok::<&Context, anyhow::Error>(context),
+                None => {
+                    let context = Context::from_environment(may_start)?;
+                    Ok(known.get_or_init(|| context))
+                }
+            };
+            let exit = match verb {
+                $($(Verb::$name($verb) => verbs!(@run $verb, $context $(, $run)?),)*)*
+                // They ran before there was a loop.
+                Verb::TerminalGuard | Verb::Probe(_) | Verb::Bind(_) | Verb::Share(_) => {
+                    Ok(Exit::SUCCESS)
+                }
+            };
+            match (exit, known.get()) {
+                (Err(error), Some(context)) => Err(context.explain_lost(error).await),
+                (exit, _) => exit,
+            }
+        }
+    };
+}
+
+// A row is a verb and the arguments that its file defines; a function behind it replaces `run(context)`. Help and
+// the page of commands have the same groups and the same order. The `mod` lines above stay apart from the rows:
+// rustfmt does not format a file whose `mod` line a macro writes.
+verbs! { verb, context;
+    "Run" {
+        Run(run::Run);
+        Repl(repl::Repl);
+        Exec(exec::Exec);
+        Attach(attach::Attach);
+        Context(contexts::Contexts);
+        History(history::History) => verb.run(context()?);
+    }
+    "Sandboxes" {
+        Start(start::Start);
+        Ps(ps::Ps);
+        Inspect(inspect::Inspect);
+        Logs(logs::Logs);
+        Stats(stats::Stats);
+        Wait(wait::Wait);
+        Stop(stop::Stop);
+        Restart(restart::Restart);
+        Kill(kill::Kill);
+        Rm(rm::Rm);
+        Pause(pause::Pause);
+        Resume(resume::Resume);
+        Snapshot(snapshot::Snapshot);
+    }
+    "Files, ports and artifacts" {
+        Cp(cp::Cp);
+        Sync(sync::Sync);
+        PortForward(port_forward::PortForward);
+        App(app::App);
+        Artifact(artifact::Artifact);
+    }
+    "Images and machines" {
+        Image(image::Image);
+        Pool(pool::Pool);
+        MachineConfig(machine_config::MachineConfig) => verb.run();
+    }
+    "Serve programs" {
+        Serve(serve::Serve) => verb.run::<S>(context()?).await;
+        Daemon(daemon::Daemon);
+        Mcp(mcp::Mcp) => verb.run::<S>(context()?).await;
+        Keygen(keygen::Keygen);
+        Keys(keys::Keys);
+        Caps(caps::Caps);
+        Audit(audit::Audit);
+        Store(store::Store) => verb.run(context()?);
+    }
+    "This program" {
+        Doctor(doctor::Doctor);
+        Completions(completions::Completions) => verb.run(&Arguments::command());
+        Man(man::Man) => verb.run(Arguments::command());
+        Version(version::Version);
+    }
 }
 
 /// The whole program.
 pub fn main<S: Servers>() -> ExitCode {
     host::helper::offer_this_program();
-    let arguments = match Arguments::try_parse() {
+    completions::answer(definition);
+    let matches = definition().try_get_matches();
+    let arguments = match matches.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => arguments,
-        Err(error) => return usage(&error).into(),
+        Err(error) => return usage::report(error).into(),
     };
     // These must run before there is any thread.
     match arguments.verb {
@@ -160,12 +237,22 @@ pub fn main<S: Servers>() -> ExitCode {
         Verb::Probe(probe) => probe.run().into(),
         Verb::Bind(carry) => carry.run().into(),
         Verb::Share(show) => show.run().into(),
-        verb => run_with_loop::<S>(verb),
+        verb => run_with_loop::<S>(verb, !arguments.no_daemon),
     }
 }
 
+/// The definition of the verbs, for the reader's terminal.
+fn definition() -> Command {
+    help::command(Arguments::command(), help::width())
+}
+
 /// All other verbs wait for something.
-fn run_with_loop<S: Servers>(verb: Verb) -> ExitCode {
+fn run_with_loop<S: Servers>(verb: Verb, may_start: bool) -> ExitCode {
+    if let Verb::Serve(serve) = &verb
+        && serve.is_unattended()
+    {
+        background::detach();
+    }
     // A server has many at once to wait for; a verb has one.
     let mut builder = match &verb {
         Verb::Serve(_) => tokio::runtime::Builder::new_multi_thread(),
@@ -178,67 +265,10 @@ fn run_with_loop<S: Servers>(verb: Verb) -> ExitCode {
             return Exit::FAILED_ITSELF.into();
         }
     };
-    let exit = runtime.block_on(run_verb::<S>(verb));
+    let exit = runtime.block_on(run_verb::<S>(verb, may_start));
     // A thread that still reads the keyboard must not keep us.
     runtime.shutdown_background();
     exit.unwrap_or_else(|error| failure::report(&error)).into()
-}
-
-async fn run_verb<S: Servers>(verb: Verb) -> anyhow::Result<Exit> {
-    if let Verb::Completions(completions) = verb {
-        return completions.run(&Arguments::command());
-    }
-    let context = Context::from_environment()?;
-    match verb {
-        Verb::Run(verb) => verb.run(&context).await,
-        Verb::Start(verb) => verb.run(&context).await,
-        Verb::Exec(verb) => verb.run(&context).await,
-        Verb::Repl(verb) => verb.run(&context).await,
-        Verb::Context(verb) => verb.run(&context).await,
-        Verb::Attach(verb) => verb.run(&context).await,
-        Verb::Ps(verb) => verb.run(&context).await,
-        Verb::Pool(verb) => verb.run(&context).await,
-        Verb::Caps(verb) => verb.run(&context).await,
-        Verb::Inspect(verb) => verb.run(&context).await,
-        Verb::Logs(verb) => verb.run(&context).await,
-        Verb::History(verb) => verb.run(&context),
-        Verb::Cp(verb) => verb.run(&context).await,
-        Verb::PortForward(verb) => verb.run(&context).await,
-        Verb::Kill(verb) => verb.run(&context).await,
-        Verb::Pause(verb) => verb.run(&context).await,
-        Verb::Resume(verb) => verb.run(&context).await,
-        Verb::Snapshot(verb) => verb.run(&context).await,
-        Verb::App(verb) => verb.run(&context).await,
-        Verb::Artifact(verb) => verb.run(&context).await,
-        Verb::Audit(verb) => verb.run(&context).await,
-        Verb::Image(verb) => verb.run(&context).await,
-        Verb::Stop(verb) => verb.run(&context).await,
-        Verb::Sync(verb) => verb.run(&context).await,
-        Verb::Rm(verb) => verb.run(&context).await,
-        Verb::Serve(verb) => verb.run::<S>(&context).await,
-        Verb::Mcp(verb) => verb.run::<S>(&context).await,
-        Verb::MachineConfig(verb) => verb.run(),
-        Verb::Keygen(verb) => verb.run(&context).await,
-        Verb::Keys(verb) => verb.run(&context).await,
-        Verb::Doctor(verb) => verb.run(&context).await,
-        Verb::Version(verb) => verb.run(&context).await,
-        Verb::Completions(_)
-        | Verb::TerminalGuard
-        | Verb::Probe(_)
-        | Verb::Bind(_)
-        | Verb::Share(_) => Ok(Exit::SUCCESS),
-    }
-}
-
-/// Help and the version are what was asked for; anything else is our failure, as for docker.
-fn usage(error: &clap::Error) -> Exit {
-    if error.use_stderr() {
-        output::note_verbatim(&error.render().to_string());
-        Exit::FAILED_ITSELF
-    } else {
-        let _ = error.print();
-        Exit::SUCCESS
-    }
 }
 
 #[cfg(test)]
@@ -340,7 +370,10 @@ mod tests {
             "host-bridge image prune",
             "host-bridge image save python:3.12 0123456789ab -o - --format docker",
             "host-bridge image pull ghcr.io/team/app:2 --quiet",
-            "host-bridge artifact ls --box team/work --category image -n 5 --json",
+            "host-bridge artifact ls --sandbox team/work --category image -n 5 --json",
+            // Earlier spellings still work.
+            "host-bridge artifact ls --box work",
+            "host-bridge serve --stop-boxes",
             "host-bridge artifact get 0123456789abcdef -o plot.png",
             "host-bridge artifact rm 0123456789abcdef fedcba9876543210",
             "host-bridge audit --since 1h --outcome refused -f --json",
@@ -348,7 +381,14 @@ mod tests {
             "host-bridge start --secret a --secret b",
             "host-bridge start --snapshot base --name x",
             "host-bridge stop --grace 3s a b",
+            "host-bridge restart -e TOKEN --grace 3s a",
+            "host-bridge wait --timeout 3s a b",
+            "host-bridge wait a --session build",
+            "host-bridge stats --json a",
+            "host-bridge ps --no-daemon",
+            "host-bridge --no-daemon ps",
             "host-bridge pool --json",
+            "host-bridge store repair --json",
         ] {
             let parsed = Arguments::try_parse_from(line.split(' '));
             assert!(parsed.is_ok(), "{line}: {}", parsed.expect_err("is an error"));
@@ -356,10 +396,13 @@ mod tests {
     }
 
     #[test]
-    fn what_contradicts_itself_is_refused() {
+    fn contradicting_options_are_refused() {
         for line in [
             "host-bridge run",
             "host-bridge exec box",
+            "host-bridge wait",
+            "host-bridge restart",
+            "host-bridge man",
             "host-bridge attach",
             "host-bridge attach box --uds /run/agent.sock",
             "host-bridge attach --hybrid /run/v.sock",
@@ -399,6 +442,7 @@ mod tests {
             "host-bridge artifact rm",
             "host-bridge audit --outcome well",
             "host-bridge audit -f verify",
+            "host-bridge store",
         ] {
             assert!(Arguments::try_parse_from(line.split(' ')).is_err(), "{line}");
         }

@@ -1,7 +1,9 @@
 //! `logs`: print the output of a sandbox's sessions from the log on disk. Needs no daemon and works
 //! after the sandbox has stopped.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
+use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
@@ -11,11 +13,13 @@ use serde_json::json;
 
 use super::context::Context;
 use super::exit::Exit;
+use super::failure::CliError;
 use super::instant;
 use super::output::{self, Sink};
+use super::session;
 use super::values::Since;
 use crate::terminal::{Notice, Notices};
-use sandbox::log::{Entry, Event, From, Reader};
+use sandbox::log::{AllSessions, Entry, Event, From, ReadBudget, Reader};
 use sandbox::{SandboxError, SandboxRef, find_log};
 
 /// Show the output of a sandbox's sessions
@@ -42,9 +46,9 @@ pub struct Logs {
     #[arg(long, value_name = "TIME")]
     since: Option<Since>,
 
-    /// Print only this session (default: all)
+    /// Print only this session: its id or a prefix of it (default: all)
     #[arg(long, value_name = "ID")]
-    session: Option<SessionId>,
+    session: Option<String>,
 
     /// Print only output to stdout or a terminal
     #[arg(long)]
@@ -73,15 +77,15 @@ impl Logs {
             Err(error) => return Err(error.into()),
         };
         let since_ms = self.since.map(|since| since.resolve(instant::now_ms()));
-        // With both, the lines are counted first: the last N, as far as they are new enough.
+        // With both, the lines are counted first: the last N, if they are recent enough.
         let from = match (self.tail, since_ms) {
             (Some(lines), _) => From::Lines(lines),
             (None, Some(ms)) => From::Since { ms },
             (None, None) => From::Start,
         };
         let mut reader = Reader::open(&directory, from)?;
-        if let Some(session) = &self.session {
-            reader = reader.only(session.clone());
+        if let Some(wanted) = &self.session {
+            reader = reader.only(self.find(context, directory, wanted).await?);
         }
         if self.stdout {
             reader = reader.outputs(|channel| channel != Channel::Stderr);
@@ -111,6 +115,32 @@ impl Logs {
                 },
             }
         }
+    }
+
+    /// The session of this id or prefix, as `attach` and `kill` find it: in the log, and among those that
+    /// have just begun.
+    async fn find(&self, context: &Context, directory: PathBuf, wanted: &str) -> Result<SessionId> {
+        let recorded = tokio::task::spawn_blocking(move || {
+            let mut look = AllSessions::new(&directory, usize::MAX)?;
+            // With so large a budget one step reads everything.
+            let mut budget = ReadBudget::ENDLESS;
+            look.step(&mut budget)
+        });
+        let recorded = recorded.await??.unwrap_or_default();
+        let recorded: BTreeSet<SessionId> =
+            recorded.into_iter().map(|recorded| recorded.session).collect();
+        let mut sessions: Vec<SessionId> = recorded.iter().cloned().collect();
+        let found = session::find_by(&sessions, wanted, |session| session).cloned();
+        let Err(unknown @ CliError::UnknownSession { .. }) = found else { return Ok(found?) };
+        // Without a daemon, or after the sandbox's end, there is only the log.
+        let Ok(guest) = context.guest(&self.which, "logs").await else {
+            return Err(unknown.into());
+        };
+        let living = guest.sessions(0).await.map(|list| list.sessions).unwrap_or_default();
+        guest.close().await;
+        let living = living.into_iter().map(|info| info.session);
+        sessions.extend(living.filter(|session| !recorded.contains(session)));
+        Ok(session::find_by(&sessions, wanted, |session| session)?.clone())
     }
 
     async fn print(&self, reader: &mut Reader, printer: &Printer) -> Result<Exit> {
@@ -160,13 +190,19 @@ impl Printer {
                 ));
                 Ok(())
             }
+            Event::Damaged { bytes } => {
+                output::note(&format!(
+                    "{bytes} bytes of the log's files are damaged, and the output in them is lost"
+                ));
+                Ok(())
+            }
             Event::Started { .. } | Event::Exited { .. } | Event::Closed { .. } => Ok(()),
         }
     }
 }
 
-/// An entry as a document of its own. Output that is no UTF-8 has its bad bytes replaced, which
-/// `lossy` then says: the exact bytes come without `--json`.
+/// An entry as a separate document. Invalid bytes of output that is not UTF-8 are replaced, which
+/// `lossy` shows: the exact bytes are available without `--json`.
 fn describe(entry: &Entry) -> serde_json::Value {
     let mut document = match &entry.event {
         Event::Started { session, command, started_at_ms } => json!({
@@ -188,6 +224,7 @@ fn describe(entry: &Entry) -> serde_json::Value {
             "event": "exited", "session": session, "record": record,
         }),
         Event::Missing { bytes } => json!({ "event": "missing", "bytes": bytes }),
+        Event::Damaged { bytes } => json!({ "event": "damaged", "bytes": bytes }),
         Event::Closed { why } => json!({ "event": "closed", "why": why }),
     };
     document["time"] = instant::format(entry.time_ms).into();

@@ -1,11 +1,14 @@
 //! Kinds of machine on the command line: help, completion and the parser, all from the table of kinds.
-//! `start` and `mcp` use this.
+//! The options of a new sandbox use this.
 
 use std::ffi::OsStr;
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Arg, Command, Error};
 use machine::MachineKind;
+
+/// The variable of `--machine`, at every verb that has it.
+pub const VARIABLE: &str = "BURROW_MACHINE";
 
 /// Reads a kind by its name, and offers the names for completion.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +33,7 @@ impl TypedValueParser for KindParser {
     }
 }
 
-/// The help of an option that takes any kind.
+/// The help of the option.
 pub fn help() -> String {
     let others = MachineKind::ALL.into_iter().filter(|kind| !kind.is_started());
     let others: Vec<_> = others.map(MachineKind::name).collect();
@@ -40,11 +43,4 @@ pub fn help() -> String {
         others.join(", "),
         MachineKind::default(),
     )
-}
-
-/// The help of an option for a sandbox that is started here.
-pub fn help_started(whose: &str) -> String {
-    let (last, first) = MachineKind::STARTED_NAMES.split_last().expect("the table is not empty");
-    let default = MachineKind::default();
-    format!("Set the machine of {whose}: {} or {last} (default: {default})", first.join(", "))
 }

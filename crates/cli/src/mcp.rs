@@ -3,9 +3,7 @@
 //! The daemon serves the session when there is one, and this only carries its lines; otherwise this
 //! process does, with sandboxes that end with it. Nothing but the protocol goes to stdout.
 
-use std::path::PathBuf;
-
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::Args;
 use futures_util::StreamExt as _;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -14,11 +12,11 @@ use tokio::io::AsyncWriteExt;
 
 use super::context::Context;
 use super::exit::Exit;
-use super::machine_kind::{self, KindParser};
 use super::output;
+use super::sandbox_options::{HEADING, SandboxOptions};
+use super::session::read_environment;
 use crate::servers::Servers;
 use control::{Client, ClientError};
-use machine::MachineKind;
 use sandbox::Name;
 use sandbox::Preset;
 
@@ -27,6 +25,7 @@ use sandbox::Preset;
 #[command(after_help = "Examples:
   claude mcp add burrow -- host-bridge mcp
   host-bridge mcp --namespace agents --machine qemu
+  host-bridge mcp --egress @pypi --workspace ./project
   npx @modelcontextprotocol/inspector host-bridge mcp
 
 An MCP client starts this command. If the daemon runs, the daemon owns the sandboxes and `host-bridge ps`
@@ -37,20 +36,26 @@ pub struct Mcp {
     #[arg(long, value_name = "NAME")]
     namespace: Option<Name>,
 
-    #[arg(long, value_name = "MACHINE", env = "BURROW_MACHINE", hide_env_values = true,
-          help = machine_kind::help_started("the session's own sandbox"), value_parser = KindParser,
-          hide_possible_values = true)]
-    machine: Option<MachineKind>,
+    #[command(flatten)]
+    sandbox: SandboxOptions,
 
-    /// Set the image of the session's own sandbox: a directory, or an image by its name
-    #[arg(long, value_name = "IMAGE")]
-    image: Option<PathBuf>,
+    /// Set an environment variable for all programs; NAME alone passes the current value
+    #[arg(short, long, value_name = "NAME=VALUE", help_heading = HEADING)]
+    env: Vec<String>,
+
+    /// Set the default working directory of programs (default: the workspace, the image's, or /sandbox)
+    #[arg(short = 'w', long, visible_alias = "cwd", value_name = "DIR", help_heading = HEADING)]
+    workdir: Option<String>,
+
+    /// Set the default user: NAME, NAME:GROUP, UID or UID:GID (default: the image's user)
+    #[arg(short, long, value_name = "USER", help_heading = HEADING)]
+    user: Option<String>,
 }
 
 impl Mcp {
     pub async fn run<S: Servers>(&self, context: &Context) -> Result<Exit> {
         let preset = self.preset()?;
-        match context.daemon().await {
+        match context.running().await {
             Ok(daemon) => carry(daemon, preset).await,
             Err(error) if is_absent(&error) => embed::<S>(context, preset).await,
             Err(error) => Err(error),
@@ -58,18 +63,10 @@ impl Mcp {
     }
 
     fn preset(&self) -> Result<Preset> {
-        let image = match &self.image {
-            // A name is no path.
-            Some(image) if image.components().count() == 1 => Some(image.clone()),
-            // The daemon has another working directory than we have.
-            Some(image) => {
-                let real = image.canonicalize();
-                Some(real.with_context(|| format!("cannot read {}", image.display()))?)
-            }
-            None => None,
-        };
-        let image = image.map(|image| image.display().to_string());
-        Ok(Preset { namespace: self.namespace.clone(), machine: self.machine, image })
+        let preset = self.sandbox.preset(self.namespace.clone())?;
+        let env = read_environment(&[], &self.env)?;
+        let (workdir, user) = (self.workdir.clone(), self.user.clone());
+        Ok(Preset { env, workdir, user, ..preset })
     }
 }
 
@@ -84,7 +81,7 @@ async fn carry(daemon: Client, preset: Preset) -> Result<Exit> {
     let asking = async {
         let mut input = tokio::io::stdin();
         let copied = tokio::io::copy(&mut input, &mut to_daemon).await;
-        // The answers to what was asked last are still to come.
+        // The answers to the last requests are still to come.
         let _ = to_daemon.shutdown().await;
         copied
     };

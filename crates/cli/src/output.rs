@@ -1,17 +1,18 @@
-//! The only place that writes to stdout and stderr, so that there is one rule for each: what a
-//! script reads goes to stdout, what a person shall know goes to stderr and begins with our name.
+//! The only place that writes to stdout and stderr, so that there is one rule for each: output for
+//! scripts goes to stdout; messages for people go to stderr and begin with our name.
 //!
 //! A reader that has gone away is no error of ours.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Write, stderr, stdout};
 use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use serde::Serialize;
 
 use crate::terminal;
+use agent_client::queries::QueryFilter;
 
 /// The prefix of every message on stderr.
 const OURSELVES: &str = "host-bridge: ";
@@ -63,8 +64,8 @@ pub fn stdout_has_colours() -> bool {
     stdout().is_terminal() && able && !unwanted
 }
 
-/// Makes untrusted text, such as a guest's, harmless for a terminal: control
-/// characters are shown instead of obeyed.
+/// Makes untrusted text, such as a guest's, harmless for a terminal: control characters are shown,
+/// not executed.
 pub fn printable(text: &str) -> String {
     text.chars()
         .flat_map(|c| {
@@ -82,12 +83,13 @@ fn forgive_absence(written: io::Result<()>) -> io::Result<()> {
 }
 
 /// A program's output on its way to one of our own descriptors: exact bytes, unbuffered, and
-/// never at the cost of the event loop, however slowly they are taken.
+/// without blocking the event loop, however slow the reader is. Only a terminal does not get the
+/// queries that it must not answer.
 #[derive(Clone)]
 pub struct Sink {
     file: Arc<File>,
-    /// A terminal that has been closed returns `EIO`.
-    is_terminal: bool,
+    /// The filter for a terminal.
+    filter: Option<Arc<Mutex<QueryFilter>>>,
 }
 
 impl Sink {
@@ -100,25 +102,58 @@ impl Sink {
     }
 
     fn over(descriptor: std::os::fd::BorrowedFd<'_>) -> io::Result<Self> {
-        let is_terminal = descriptor.is_terminal();
-        Ok(Self { file: Arc::new(File::from(descriptor.try_clone_to_owned()?)), is_terminal })
+        let filter = descriptor.is_terminal().then(|| Arc::new(Mutex::new(QueryFilter::new(0))));
+        Ok(Self { file: Arc::new(File::from(descriptor.try_clone_to_owned()?)), filter })
+    }
+
+    /// For an output that is a replay before this offset.
+    pub fn live_from(self, offset: u64) -> Self {
+        let filter = self.filter.map(|_| Arc::new(Mutex::new(QueryFilter::new(offset))));
+        Self { filter, ..self }
     }
 
     /// Returns when all of `bytes` are written. `BrokenPipe` means that the reader is gone.
     pub async fn write(&self, bytes: Vec<u8>) -> io::Result<()> {
+        self.write_at(0, bytes, false).await
+    }
+
+    /// For bytes from an offset on. A terminal gets live output unchanged if its answers go to the
+    /// program.
+    pub async fn write_at(
+        &self,
+        offset: u64,
+        bytes: Vec<u8>,
+        has_keyboard: bool,
+    ) -> io::Result<()> {
+        let shown = self.filtered(|filter| filter.show(offset, &bytes, has_keyboard));
+        self.write_shown(shown.unwrap_or(bytes)).await
+    }
+
+    /// The output continues somewhere else.
+    pub async fn skip(&self) -> io::Result<()> {
+        self.write_shown(self.filtered(QueryFilter::cut).unwrap_or_default()).await
+    }
+
+    fn filtered(&self, show: impl FnOnce(&mut QueryFilter) -> Vec<u8>) -> Option<Vec<u8>> {
+        let filter = self.filter.as_ref()?;
+        Some(show(&mut filter.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    async fn write_shown(&self, bytes: Vec<u8>) -> io::Result<()> {
         let file = Arc::clone(&self.file);
         let written = tokio::task::spawn_blocking(move || write_all(&file, &bytes))
             .await
             .unwrap_or_else(|_| Err(io::Error::other("the writing thread failed")));
         written.map_err(|error| match error.raw_os_error() {
-            Some(nix::libc::EIO) if self.is_terminal => ErrorKind::BrokenPipe.into(),
+            // A terminal that has been closed returns it.
+            Some(nix::libc::EIO) if self.filter.is_some() => ErrorKind::BrokenPipe.into(),
             _ => error,
         })
     }
 }
 
-/// As `write_all`, but patient with descriptors that somebody has made non-blocking: the mode
-/// belongs to the open file, so whoever shares our terminal or pipe may have set it.
+/// Like `write_all`, but it accepts descriptors that somebody has made non-blocking: the mode
+/// belongs to the open file, so another program on our terminal or pipe may have set it.
 fn write_all(mut file: &File, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match file.write(bytes) {
@@ -143,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_guest_says_cannot_move_the_cursor() {
+    fn guest_text_cannot_move_the_cursor() {
         assert_eq!(printable("a\x1b[2Jb\r\n\tä\u{9b}"), "a\\u{1b}[2Jb\\r\\n\\tä\\u{9b}");
     }
 

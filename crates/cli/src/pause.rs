@@ -5,7 +5,7 @@ use clap::Args;
 
 use super::context::Context;
 use super::exit::Exit;
-use super::{failure, output};
+use control::Request;
 use sandbox::SandboxRef;
 
 /// Pause sandboxes and all their processes
@@ -25,15 +25,6 @@ pub struct Pause {
 
 impl Pause {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
-        let mut daemon = context.daemon().await?;
-        let mut exit = Exit::SUCCESS;
-        for which in &self.which {
-            // One that cannot be paused must not keep the others running.
-            match daemon.pause(which).await {
-                Ok(_) => output::print_line(&which.to_string())?,
-                Err(error) => exit = failure::report(&context.explain(which, error).await),
-            }
-        }
-        Ok(exit)
+        context.for_each(&self.which, |sandbox| Request::Pause { sandbox }).await
     }
 }

@@ -7,6 +7,7 @@ use super::context::Context;
 use super::exit::Exit;
 use super::values::{human_bytes, human_cpus};
 use super::{output, table};
+use control::Request;
 use sandbox::pool::ShelfStatus;
 
 /// Show the pool of prepared machines
@@ -26,7 +27,7 @@ pub struct Pool {
 
 impl Pool {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
-        let shelves = context.daemon().await?.pool().await?;
+        let shelves: Vec<ShelfStatus> = context.daemon().await?.ask(&Request::Pool {}).await?;
         if self.json {
             output::print_json(&shelves)?;
         } else {

@@ -6,14 +6,14 @@ use std::path::Path;
 
 use clap::{Arg, Command, CommandFactory};
 
-use super::Arguments;
+use super::{Arguments, help};
 
 /// The path of the page in the repository.
 const PAGE: &str = "docs/reference/cli.md";
 /// Set to write the page instead of comparing it.
 const WRITE_VARIABLE: &str = "BURROW_WRITE_CLI";
 /// Every command has these, so no table repeats them.
-const EVERYWHERE: [&str; 2] = ["help", "version"];
+const EVERYWHERE: [&str; 3] = ["help", "version", "no_daemon"];
 
 const HEAD: &str = "\
 # Commands
@@ -21,13 +21,16 @@ const HEAD: &str = "\
 `host-bridge COMMAND --help` prints the same as this page, which is made from the program's own definition
 (`just cli`); a test compares them.
 
+A command that needs the daemon starts it. `--no-daemon`, which every command takes, and the variable
+`BURROW_NO_DAEMON` make it fail instead. [`daemon`](#daemon) shows and stops the daemon.
+
 Exit codes are docker's: the command's own; 124 after a deadline; 125 when the bridge itself failed; 126 and 127
 when the program could not be executed or found; 128+n for signal n.
 ";
 
 /// The whole page.
 fn page() -> String {
-    let mut root = Arguments::command();
+    let mut root = help::command(Arguments::command(), usize::MAX);
     root.build();
     let mut text = HEAD.to_owned();
     for (command, depth) in shown(&root, 2) {
@@ -36,7 +39,7 @@ fn page() -> String {
     text
 }
 
-/// The commands that people use, each before its own, with the depth of its heading.
+/// The public commands, each before its subcommands, with the depth of its heading.
 fn shown(parent: &Command, depth: usize) -> Vec<(&Command, usize)> {
     let children = parent.get_subcommands();
     let children = children.filter(|child| !child.is_hide_set() && child.get_name() != "help");
@@ -89,7 +92,10 @@ fn row(argument: &Arg) -> String {
         .filter(|value| !value.is_hide_set())
         .map(|value| format!("`{}`", value.get_name()))
         .collect();
-    if !possible.is_empty() && argument.get_action().takes_values() {
+    if !possible.is_empty()
+        && argument.get_action().takes_values()
+        && !argument.is_hide_possible_values_set()
+    {
         push(&mut help, format_args!(" One of {}.", possible.join(", ")));
     }
     let defaults: Vec<_> =
@@ -116,7 +122,7 @@ fn sentence(text: &str) -> String {
     if ends { text.to_owned() } else { format!("{text}.") }
 }
 
-/// Lines without spaces at their ends.
+/// Lines without trailing spaces.
 fn trimmed(text: &str) -> String {
     text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n").trim().to_owned()
 }

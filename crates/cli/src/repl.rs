@@ -18,19 +18,22 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use protocol::repl::{Grace, OpenContext};
+use protocol::repl::OpenContext;
 use protocol::requests::GroupLimits;
 use protocol::{ContextName, Text};
 
-use super::context::Context;
+use super::context::{Context, explain_gone};
 use super::exit::Exit;
 use super::failure::CliError;
+use super::one_shot;
 use super::prompt::{self, Prompt};
-use super::values::{parse_duration, parse_size, resolve_variable};
+use super::sandbox_options::OwnedSandboxOptions;
+use super::values::{parse_duration, resolve_variable};
 use agent_client::guest::{Guest, RunCode};
+use control::RefusedHosts;
 use language::Language;
 use printer::SandboxLifetime;
-use sandbox::{Name, SandboxRef, Spec};
+use sandbox::SandboxRef;
 use source::Source;
 use words::Selection;
 
@@ -44,8 +47,10 @@ use words::Selection;
   host-bridge repl work -c 'x = 1'                 x is defined for the next run
   host-bridge repl work -c 'print(x)'
   host-bridge repl train.py --timeout 10m          run a file in a new sandbox
+  host-bridge repl --memory 2G --egress @pypi -c 'print(1)'     in a new sandbox with these options
   host-bridge repl work train.py                   run a file in \"work\"
-  host-bridge repl --lang node -c 'console.log(await fetch(\"http://localhost\"))'
+  host-bridge repl work study.ipynb                run a notebook cell by cell
+  host-bridge repl --lang node -c 'console.log(await Promise.resolve(6 * 7))'
   generate | host-bridge repl --json work - | jq -r 'select(.event == \"display\")'
 
 A single argument is a FILE if it contains a dot, begins with a slash, or is - (stdin); write ./run for
@@ -82,18 +87,16 @@ pub struct Repl {
     #[arg(long, conflicts_with = "save_displays")]
     json: bool,
 
-    /// Set the root directory of a new sandbox (default: the host's root)
-    #[arg(long, value_name = "DIR")]
-    image: Option<PathBuf>,
-
-    /// Set the size of a new sandbox's writable layer, as in 512M or 4G
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    scratch: Option<u64>,
+    #[command(flatten)]
+    sandbox: OwnedSandboxOptions,
 
     /// The sandbox (NAME or NAMESPACE/NAME), the file, or both
     #[arg(value_name = "SANDBOX] [FILE", num_args = 0..=2)]
     words: Vec<OsString>,
 }
+
+/// Where a virtual environment has its interpreter.
+const VENV_PYTHON: &str = "/bin/python";
 
 /// The options of an interpreter.
 #[derive(Debug, Args)]
@@ -105,6 +108,10 @@ pub struct InterpreterArguments {
     /// Set the interpreter: a path or name in the sandbox (default: the first one found)
     #[arg(long, value_name = "PATH")]
     program: Option<OsString>,
+
+    /// Use the Python of a virtual environment: its directory in the sandbox
+    #[arg(long, value_name = "DIR", conflicts_with = "program")]
+    venv: Option<OsString>,
 
     /// Set an environment variable; NAME alone passes the current value; repeatable
     #[arg(short, long, value_name = "NAME=VALUE")]
@@ -130,12 +137,18 @@ impl InterpreterArguments {
         Ok(OpenContext {
             context,
             language: language.as_str().to_owned(),
-            program: self.program.clone().map(text),
+            program: self.program.clone().or_else(|| self.venv_program()).map(text),
             cwd: self.cwd.clone().map(text),
             env,
             user: self.user.clone(),
             limits: GroupLimits::default(),
         })
+    }
+
+    fn venv_program(&self) -> Option<OsString> {
+        let mut program = self.venv.clone()?;
+        program.push(VENV_PYTHON);
+        Some(program)
     }
 }
 
@@ -160,7 +173,7 @@ impl Repl {
             None => language.context()?,
         };
         let open = self.interpreter.open(name, &language)?;
-        // Whatever is wrong with the code is said before anything is started for it.
+        // Errors in the arguments are reported before anything is started.
         let code = match &source {
             Source::Person => None,
             source => Some(source.read().await?),
@@ -170,18 +183,6 @@ impl Repl {
             Some(which) => act.in_sandbox(which).await,
             None => act.in_new_sandbox().await,
         }
-    }
-
-    /// The specification of a new sandbox.
-    fn spec(&self) -> Result<Spec> {
-        let which = SandboxRef { namespace: Name::default_namespace(), name: Name::generate()? };
-        let mut spec = Spec::new(which);
-        if let Some(image) = &self.image {
-            let failed = |source| CliError::Unreadable { path: image.clone(), source };
-            spec.image = Some(image.canonicalize().map_err(failed)?.display().to_string());
-        }
-        spec.scratch_bytes = self.scratch;
-        Ok(spec)
     }
 }
 
@@ -198,8 +199,9 @@ struct Invocation<'a> {
 
 impl Invocation<'_> {
     async fn in_sandbox(self, which: SandboxRef) -> Result<Exit> {
-        if self.repl.image.is_some() || self.repl.scratch.is_some() {
-            return Err(CliError::SandboxExists(which).into());
+        let flags = self.repl.sandbox.given()?;
+        if !flags.is_empty() {
+            return Err(CliError::SandboxExists { which, flags }.into());
         }
         let guest =
             self.context.guest(&which, "repl").await.map_err(|error| match words::file_instead(
@@ -222,15 +224,26 @@ impl Invocation<'_> {
     }
 
     async fn in_new_sandbox(self) -> Result<Exit> {
-        let spec = self.repl.spec()?;
-        let one_shot = sandbox::one_shot(&self.context.paths, &spec).await?;
+        let options = &self.repl.sandbox;
+        let mut spec = options.spec()?;
+        let audit = self.context.audit()?;
+        let refused = RefusedHosts::default();
+        options.install_packages(self.context, &mut spec).await?;
+        let one_shot = one_shot::begin(self.context, &mut spec, &audit, &refused).await?;
         let guest = one_shot.guest();
         let exit = match &self.code {
             Some(code) => self.perform(guest, code, SandboxLifetime::Temporary).await,
             None => self.converse(guest, "a new sandbox".to_owned(), None).await,
         };
-        one_shot.end().await;
-        exit
+        let exit = match exit {
+            Err(error) => Err(explain_gone(&one_shot, error).await),
+            ended => ended,
+        };
+        let ended = one_shot::end(one_shot, &refused).await;
+        audit.close().await;
+        let exit = exit?;
+        ended?;
+        Ok(exit)
     }
 
     async fn converse(
@@ -245,15 +258,11 @@ impl Invocation<'_> {
 
     async fn perform(&self, guest: &Guest, code: &[u8], lifetime: SandboxLifetime) -> Result<Exit> {
         let ask = RunCode {
-            context: self.open.clone(),
-            code: code.to_vec().into(),
             name: Some(self.source.name(&self.language)),
             deadline: self.repl.timeout,
-            grace: Grace::default(),
-            // Where stdin was the code, there is none left.
+            // If stdin was the code, there is none left.
             input: !matches!(self.source, Source::Stdin),
-            tied: true,
-            aside: false,
+            ..RunCode::new(self.open.clone(), code.to_vec())
         };
         let telling = if self.repl.json {
             printer::OutputFormat::Json

@@ -5,7 +5,7 @@ use clap::Args;
 
 use super::context::Context;
 use super::exit::Exit;
-use super::{failure, output};
+use control::Request;
 use sandbox::SandboxRef;
 
 /// Resume paused sandboxes
@@ -21,14 +21,6 @@ pub struct Resume {
 
 impl Resume {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
-        let mut daemon = context.daemon().await?;
-        let mut exit = Exit::SUCCESS;
-        for which in &self.which {
-            match daemon.resume(which).await {
-                Ok(_) => output::print_line(&which.to_string())?,
-                Err(error) => exit = failure::report(&context.explain(which, error).await),
-            }
-        }
-        Ok(exit)
+        context.for_each(&self.which, |sandbox| Request::Resume { sandbox }).await
     }
 }

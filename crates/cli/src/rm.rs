@@ -5,7 +5,7 @@ use clap::Args;
 
 use super::context::Context;
 use super::exit::Exit;
-use super::{failure, output};
+use control::Request;
 use sandbox::SandboxRef;
 
 /// Remove stopped sandboxes and their logs
@@ -26,14 +26,7 @@ pub struct Rm {
 
 impl Rm {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
-        let mut daemon = context.daemon().await?;
-        let mut exit = Exit::SUCCESS;
-        for which in &self.which {
-            match daemon.remove(which, self.force).await {
-                Ok(_) => output::print_line(&which.to_string())?,
-                Err(error) => exit = failure::report(&context.explain(which, error).await),
-            }
-        }
-        Ok(exit)
+        let force = self.force;
+        context.for_each(&self.which, |sandbox| Request::Remove { sandbox, force }).await
     }
 }

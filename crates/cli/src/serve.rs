@@ -9,7 +9,7 @@ use clap::Args;
 
 use super::context::Context;
 use super::exit::Exit;
-use super::output;
+use super::{background, failure, output};
 use crate::servers::{Served, Servers};
 use settings::{Overrides, Settings};
 
@@ -19,13 +19,14 @@ use settings::{Overrides, Settings};
 #[command(after_help = "Examples:
   host-bridge serve --dev                  no keys; this machine only
   MSB_API_KEY=$(host-bridge keygen) python3 script.py
-  host-bridge serve --listen 0.0.0.0:5555 --set server.tls_certificate=c.pem --set server.tls_key=k.pem
-  host-bridge serve --config burrow.toml --print-config
-  host-bridge serve --listen off --stop-boxes
+  host-bridge serve --print-config > burrow.toml
+  host-bridge serve --config burrow.toml --check-config
+  host-bridge serve --listen off --stop-sandboxes
 
-The API listens on http://127.0.0.1:5555. The other commands use control.sock in the runtime directory,
+The API listens on http://127.0.0.1:5555. For another address use TLS: --listen 0.0.0.0:5555 with `server.tls_certificate` and
+`server.tls_key` in the configuration. The other commands use control.sock in the runtime directory,
 which only this user can open. When the daemon ends, sandboxes keep running and the next daemon takes
-them over; with --stop-boxes they are stopped. ctrl-c or SIGTERM shuts it down in order; a second one
+them over; with --stop-sandboxes they are stopped. ctrl-c or SIGTERM shuts it down in order; a second one
 ends it at once.
 
 Sandboxes, images, keys and the audit log are stored in BURROW_STATE_DIR (/var/lib/burrow for root,
@@ -51,8 +52,8 @@ pub struct Serve {
     set: Vec<String>,
 
     /// Stop all sandboxes when the daemon ends
-    #[arg(long)]
-    stop_boxes: bool,
+    #[arg(long, alias = "stop-boxes")]
+    stop_sandboxes: bool,
 
     /// Print the effective configuration with its sources, and exit
     #[arg(long)]
@@ -61,9 +62,17 @@ pub struct Serve {
     /// Check the configuration, and exit
     #[arg(long, conflicts_with = "print_config")]
     check_config: bool,
+
+    /// Serve only the control socket, and end when nothing needs it: the daemon that a verb starts.
+    #[arg(long, hide = true, conflicts_with_all = ["listen", "dev", "stop_sandboxes"])]
+    unattended: bool,
 }
 
 impl Serve {
+    pub fn is_unattended(&self) -> bool {
+        self.unattended
+    }
+
     pub async fn run<S: Servers>(&self, context: &Context) -> Result<Exit> {
         let settings = Settings::load(self.config.as_deref(), &self.overrides()?)?;
         if self.print_config {
@@ -74,20 +83,36 @@ impl Serve {
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         let unread = settings.unread(names).into_iter().map(|one| one.to_string());
         let missing = control::missing(&context.paths, &settings.images, &aliases);
-        for warning in settings.warnings().into_iter().chain(unread).chain(missing) {
+        let state = control::state_problems(&context.paths);
+        let state = state.into_iter().map(|problem| format!("{}; {}", problem.what, problem.fix));
+        let state = state.filter(|_| self.check_config);
+        for warning in settings.warnings().into_iter().chain(unread).chain(missing).chain(state) {
             output::note(&output::printable(&warning));
         }
         if self.check_config {
+            let file = settings.file.as_ref().map(|file| format!(" in {}", file.display()));
+            let file = file.unwrap_or_else(|| ", without a file".to_owned());
+            output::print_line(&output::printable(&format!("the configuration is valid{file}")))?;
             return Ok(Exit::SUCCESS);
         }
-        let _journal = journal::open(settings.log);
-        match S::serve(context.paths.clone(), settings, journal::events()).await? {
-            Served::Ended => Ok(Exit::SUCCESS),
-            Served::Hurried => Ok(Exit::signalled(nix::libc::SIGINT)),
+        // Held to the end: a verb that finds no daemon answering meanwhile waits for this one.
+        let _place =
+            if self.unattended { None } else { background::take_over(&context.paths).await? };
+        let log_file = self.unattended.then(|| context.paths.daemon_log());
+        let _journal = journal::open(settings.log, log_file);
+        let paths = context.paths.clone();
+        match S::serve(paths, settings, journal::events(), self.unattended).await {
+            Ok(Served::Ended) => Ok(Exit::SUCCESS),
+            Ok(Served::Hurried) => Ok(Exit::signalled(nix::libc::SIGINT)),
+            Err(error) if self.unattended && background::is_served(&error) => {
+                failure::report(&error);
+                Ok(background::SERVED_ELSEWHERE)
+            }
+            Err(error) => Err(error),
         }
     }
 
-    /// What the flags say of the settings.
+    /// The settings that the flags set.
     fn overrides(&self) -> Result<Overrides> {
         let mut overrides = Overrides::default();
         for assignment in &self.set {
@@ -97,8 +122,11 @@ impl Serve {
         if self.dev {
             overrides.text("--dev", "server.dev", "true");
         }
-        if self.stop_boxes {
-            overrides.text("--stop-boxes", "server.boxes_at_end", "stop");
+        if self.unattended {
+            overrides.text("--unattended", "server.listen", "off");
+        }
+        if self.stop_sandboxes {
+            overrides.text("--stop-sandboxes", "server.boxes_at_end", "stop");
         }
         Ok(overrides)
     }

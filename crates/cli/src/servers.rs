@@ -11,11 +11,12 @@ use settings::Settings;
 
 /// The servers. `main` implements this with the crates `daemon` and `api`.
 pub trait Servers {
-    /// Serves until a signal ends it.
+    /// Serves until a signal or a client ends it; one that a verb started, also until nothing needs it.
     fn serve(
         paths: Paths,
         settings: Settings,
         events: EventSink,
+        is_unattended: bool,
     ) -> impl Future<Output = Result<Served>>;
 
     /// Serves one session of MCP on stdin and stdout, with a bridge of this process alone, until the

@@ -7,7 +7,7 @@ use super::context::Context;
 use super::exit::Exit;
 use super::values::human_bytes;
 use super::{failure, output, table};
-use control::ClientError;
+use control::{ClientError, Request};
 use sandbox::{Name, SandboxRef};
 
 /// Save a running sandbox as a snapshot
@@ -59,7 +59,8 @@ impl Snapshot {
             (Some(Verb::Ls { json }), ..) => list(context, *json).await,
             (Some(Verb::Rm { which }), ..) => remove(context, which).await,
             (None, Some(which), Some(name)) => {
-                match context.daemon().await?.snapshot(which, name.clone()).await {
+                let request = Request::Snapshot { sandbox: which.clone(), name: name.clone() };
+                match context.daemon().await?.ask::<sandbox::Snapshot>(&request).await {
                     Ok(snapshot) => output::print_line(&snapshot.which().to_string())?,
                     Err(error) => return Err(context.explain(which, error).await),
                 }
@@ -72,7 +73,8 @@ impl Snapshot {
 }
 
 async fn list(context: &Context, json: bool) -> Result<Exit> {
-    let snapshots = context.daemon().await?.snapshots().await?;
+    let snapshots: Vec<sandbox::Snapshot> =
+        context.daemon().await?.ask(&Request::Snapshots {}).await?;
     if json {
         output::print_json(&snapshots)?;
     } else {
@@ -96,9 +98,10 @@ async fn remove(context: &Context, all: &[SandboxRef]) -> Result<Exit> {
     let mut daemon = context.daemon().await?;
     let mut exit = Exit::SUCCESS;
     for which in all {
-        match daemon.remove_snapshot(which).await {
+        let request = Request::RemoveSnapshot { snapshot: which.clone() };
+        match daemon.ask::<sandbox::Snapshot>(&request).await {
             Ok(_) => output::print_line(&which.to_string())?,
-            // What is refused for one may be fine for the next; a bridge that is gone is not.
+            // A refusal of one does not concern the next; a lost bridge does.
             Err(error @ ClientError::Refused(_)) => exit = failure::report(&error.into()),
             Err(error) => return Err(error.into()),
         }

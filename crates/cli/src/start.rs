@@ -1,7 +1,7 @@
-//! `start`: start a sandbox that keeps running and is owned by the daemon. Also the options that
-//! `run` and `start` share.
+//! `start`: start a sandbox that keeps running and is owned by the daemon.
 
-use std::path::{Component, Path, PathBuf};
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -9,145 +9,23 @@ use clap::Args;
 
 use super::context::Context;
 use super::exit::Exit;
-use super::failure::CliError;
-use super::machine_kind::{self, KindParser};
 use super::output;
-use super::values::{
-    parse_cpu_millis, parse_duration, parse_memory_mib, parse_size, resolve_variable,
-};
+use super::sandbox_options::OwnedSandboxOptions;
+use super::session::read_environment;
+use super::usage;
+use super::values::parse_duration;
 use agent_client::link::Address;
-use image::Pull;
 use machine::MachineKind;
-use sandbox::{Name, SandboxRef, Spec, label};
-
-/// The options of a new sandbox.
-#[derive(Debug, Args)]
-pub struct SandboxArguments {
-    /// Name the sandbox: NAME or NAMESPACE/NAME (default: a generated name)
-    #[arg(long, value_name = "NAME")]
-    name: Option<SandboxRef>,
-
-    /// Set the root file system, which is read-only below a writable layer: an image from `image ls`,
-    /// or a directory on the process machine (default: the host's root), or an image of the kit or a
-    /// file on the other machines (default: full)
-    #[arg(long, value_name = "IMAGE")]
-    image: Option<PathBuf>,
-
-    /// When to pull the image from its registry: never, missing (if it is not stored here) or always
-    /// (default: never; for `start`, the daemon's setting)
-    #[arg(long, value_name = "WHEN")]
-    pull: Option<Pull>,
-
-    #[arg(long, value_name = "MACHINE", env = "BURROW_MACHINE", hide_env_values = true,
-          help = machine_kind::help(), value_parser = KindParser, hide_possible_values = true)]
-    machine: Option<MachineKind>,
-
-    /// Set the size of the writable layer, as in 512M or 4G
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    scratch: Option<u64>,
-
-    /// Limit the memory of all processes together, in MiB or as in 2G
-    #[arg(long, value_name = "MIB", value_parser = parse_memory_mib)]
-    memory: Option<u64>,
-
-    /// Limit the number of CPUs, as in 2 or 0.5
-    #[arg(long, value_name = "N", value_parser = parse_cpu_millis)]
-    cpus: Option<u32>,
-
-    /// Allow connections to a host: HOST, *.HOST for its subdomains, HOST:PORT, public for the whole
-    /// internet, or none; repeatable (default: none; for `start`, the daemon's setting)
-    #[arg(long, value_name = "HOST")]
-    egress: Vec<String>,
-
-    /// Pass a configured secret as an environment variable; repeatable
-    #[arg(long = "secret", value_name = "NAME")]
-    secrets: Vec<String>,
-
-    /// Copy a directory to /workspace and copy changes back: a configured workspace, or a path
-    #[arg(long, value_name = "NAME|PATH")]
-    workspace: Option<PathBuf>,
-
-    /// Mount the directory instead of copying it: writes appear at once and no limit applies (process
-    /// and qemu machines only; for a configured workspace, set it in the configuration)
-    #[arg(long, requires = "workspace")]
-    mount: bool,
-}
-
-impl SandboxArguments {
-    pub fn spec(&self) -> Result<Spec> {
-        let which = match &self.name {
-            Some(which) => which.clone(),
-            None => SandboxRef { namespace: Name::default_namespace(), name: Name::generate()? },
-        };
-        let mut spec = Spec::new(which);
-        if let Some(machine) = self.machine {
-            spec.machine = machine;
-        }
-        let is_virtual = spec.machine.is_virtual();
-        spec.image = match &self.image {
-            Some(image) if is_name(image, is_virtual) => Some(image.display().to_string()),
-            image => image.as_deref().map(absolute).transpose()?,
-        };
-        spec.pull = self.pull;
-        spec.scratch_bytes = self.scratch;
-        spec.memory_mib = self.memory;
-        spec.cpu_millis = self.cpus;
-        spec.egress = (!self.egress.is_empty()).then(|| self.egress.clone());
-        spec.secrets.clone_from(&self.secrets);
-        spec.workspace = match &self.workspace {
-            Some(name) if is_workspace_name(name) => Some(name.display().to_string()),
-            path => path.as_deref().map(straight).transpose()?,
-        };
-        spec.mount = self.mount;
-        Ok(spec)
-    }
-}
-
-/// Whether an image is given by name: text that looks like a path, or exists as one, is a path.
-fn is_name(image: &Path, is_virtual: bool) -> bool {
-    let mut components = image.components();
-    let is_plain = matches!(components.next(), Some(Component::Normal(_)));
-    // A name of the kit is no path, whatever lies about here.
-    is_plain && ((is_virtual && components.next().is_none()) || !image.exists())
-}
-
-/// Whether a workspace is given by name: a directory is written with a slash or a dot.
-fn is_workspace_name(name: &Path) -> bool {
-    let mut components = name.components();
-    matches!(components.next(), Some(Component::Normal(_)))
-        && components.next().is_none()
-        && !name.as_os_str().as_encoded_bytes().ends_with(b"/")
-}
-
-/// Makes a path absolute, since the daemon has another working directory.
-fn absolute(path: &Path) -> Result<String, CliError> {
-    let failed = |source| CliError::Unreadable { path: path.to_path_buf(), source };
-    let path = path.canonicalize().map_err(failed)?;
-    Ok(path.display().to_string())
-}
-
-/// The same for a path that must not contain links. A path with one is passed on for the bridge to refuse.
-fn straight(path: &Path) -> Result<String, CliError> {
-    let real = absolute(path)?;
-    let failed = |source| CliError::Unreadable { path: path.to_path_buf(), source };
-    let mut said = PathBuf::new();
-    for component in std::path::absolute(path).map_err(failed)?.components() {
-        match component {
-            Component::ParentDir => drop(said.pop()),
-            other => said.push(other),
-        }
-    }
-    if said == Path::new(&real) { Ok(real) } else { Ok(said.display().to_string()) }
-}
+use sandbox::{Name, Spec, label};
 
 /// Start a sandbox that keeps running
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  host-bridge serve &                                  start the daemon once
   host-bridge start --name work                        prints the name
   host-bridge start --name ci/job-7 --image ./rootfs --scratch 4G -e CI=1
   host-bridge start --memory 512 --cpus 0.5 --label team=a --label ci=
-  host-bridge start --egress pypi.org --egress '*.pythonhosted.org'
+  host-bridge start --egress @pypi --egress '*.example.org'
+  host-bridge start --pip pandas,matplotlib            installed once, for the host's Python
   host-bridge start --secret npm-token                 a secret from the configuration
   host-bridge start --workspace ./project              copied to /workspace and back
   host-bridge start --ttl 8h --idle 15m --keep 1d      stop by itself; remove a day later
@@ -158,19 +36,23 @@ to a layer of their own. The process machine shares the host's kernel: it does n
 attack on the kernel.")]
 pub struct Start {
     #[command(flatten)]
-    sandbox: SandboxArguments,
+    sandbox: OwnedSandboxOptions,
 
     /// Set an environment variable for all programs; NAME alone passes the current value
     #[arg(short, long, value_name = "NAME=VALUE")]
     env: Vec<String>,
 
+    /// Read environment variables from a file, one per line; repeatable
+    #[arg(long, value_name = "FILE")]
+    env_file: Vec<PathBuf>,
+
+    /// Set the default working directory of programs (default: the workspace, the image's, or /sandbox)
+    #[arg(short = 'w', long, visible_alias = "cwd", value_name = "DIR")]
+    workdir: Option<String>,
+
     /// Set the default user: NAME, NAME:GROUP, UID or UID:GID (default: the image's user)
     #[arg(short, long, value_name = "USER")]
     user: Option<String>,
-
-    /// Set the host name (default: the sandbox's name)
-    #[arg(long, value_name = "NAME")]
-    hostname: Option<String>,
 
     /// Start from a snapshot in the same namespace, with its image, memory and CPUs, instead of booting
     #[arg(long, value_name = "SNAPSHOT", conflicts_with_all = ["image", "address"])]
@@ -196,34 +78,50 @@ pub struct Start {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     keep: Option<Duration>,
 
+    /// Remove the sandbox as soon as it stopped, as --keep 0 does
+    #[arg(long, conflicts_with = "keep")]
+    rm: bool,
+
     /// Print the whole record as JSON instead of the name
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    docker: usage::DockerOptions,
+
+    /// It is in the background anyway.
+    #[arg(short, long, hide = true)]
+    detach: bool,
+
+    /// Refused with a hint what to write instead.
+    #[arg(hide = true, trailing_var_arg = true)]
+    words: Vec<OsString>,
 }
 
 impl Start {
     fn spec(&self) -> Result<Spec> {
         let mut spec = self.sandbox.spec()?;
-        for variable in &self.env {
-            spec.env.extend(resolve_variable(variable, |name| std::env::var(name).ok())?);
-        }
+        spec.env = read_environment(&self.env_file, &self.env)?;
+        spec.workdir.clone_from(&self.workdir);
         spec.snapshot.clone_from(&self.snapshot);
-        spec.hostname.clone_from(&self.hostname);
         spec.user.clone_from(&self.user);
         spec.address.clone_from(&self.address);
-        if spec.address.is_some() && self.sandbox.machine.is_none() {
-            spec.machine = MachineKind::External;
+        if spec.address.is_some() && self.sandbox.machine().is_none() {
+            spec.machine = Some(MachineKind::External);
         }
         spec.labels.extend(self.label.iter().cloned());
         let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         spec.ttl_ms = self.ttl.map(ms);
         spec.idle_ttl_ms = self.idle.map(ms);
-        spec.keep_stopped_ms = self.keep.map(ms);
+        spec.keep_stopped_ms = if self.rm { Some(0) } else { self.keep.map(ms) };
         Ok(spec)
     }
 
     pub async fn run(&self, context: &Context) -> Result<Exit> {
-        let spec = self.spec()?;
+        usage::check_start(&self.words)?;
+        self.docker.check()?;
+        let mut spec = self.spec()?;
+        self.sandbox.install_packages(context, &mut spec).await?;
         let record = context.daemon().await?.start(spec).await?;
         for warning in &record.warnings {
             output::note(&output::printable(warning));
@@ -261,25 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_is_a_name_unless_it_looks_like_a_path_or_is_one() {
-        for (image, machine, expected) in [
-            ("alpine:3", "process", Some("alpine:3")),
-            ("team/app@sha256:x", "process", Some("team/app@sha256:x")),
-            ("src", "qemu", Some("src")),
-            ("full", "qemu", Some("full")),
-            ("./nowhere", "process", None),
-            ("../nowhere", "qemu", None),
-            ("/usr", "process", Some("/usr")),
-        ] {
-            let line = ["start", "--image", image, "--machine", machine];
-            let Line { start } = Line::try_parse_from(line).expect("a good line");
-            let found = start.spec().ok().and_then(|spec| spec.image);
-            assert_eq!(found.as_deref(), expected, "{image}");
-        }
-    }
-
-    #[test]
-    fn what_is_no_label_or_number_is_refused() {
+    fn invalid_labels_and_numbers_are_refused() {
         for line in ["start --label x", "start --label -=a", "start --cpus x", "start --ttl 1y"] {
             assert!(Line::try_parse_from(line.split(' ')).is_err(), "{line}");
         }

@@ -8,7 +8,7 @@ use clap::Args;
 use super::context::Context;
 use super::exit::Exit;
 use super::values::parse_duration;
-use super::{failure, output};
+use control::Request;
 use sandbox::SandboxRef;
 
 /// Stop sandboxes
@@ -32,15 +32,7 @@ pub struct Stop {
 
 impl Stop {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
-        let mut daemon = context.daemon().await?;
-        let mut exit = Exit::SUCCESS;
-        for which in &self.which {
-            // One that cannot be stopped must not keep the others running.
-            match daemon.stop(which, self.grace).await {
-                Ok(_) => output::print_line(&which.to_string())?,
-                Err(error) => exit = failure::report(&context.explain(which, error).await),
-            }
-        }
-        Ok(exit)
+        let grace_ms = self.grace.map(|grace| grace.as_millis() as u64);
+        context.for_each(&self.which, |sandbox| Request::Stop { sandbox, grace_ms }).await
     }
 }

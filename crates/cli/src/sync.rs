@@ -6,7 +6,9 @@ use clap::Args;
 use super::context::Context;
 use super::exit::Exit;
 use super::output;
+use control::Request;
 use sandbox::SandboxRef;
+use workspace::Report;
 
 /// Copy workspace changes back to the host
 #[derive(Debug, Args)]
@@ -29,7 +31,8 @@ pub struct Sync {
 impl Sync {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
         let mut daemon = context.daemon().await?;
-        let report = match daemon.sync(&self.which).await {
+        let request = Request::Sync { sandbox: self.which.clone() };
+        let report = match daemon.ask::<Report>(&request).await {
             Ok(report) => report,
             Err(error) => return Err(context.explain(&self.which, error).await),
         };

@@ -23,7 +23,7 @@ pub struct Version {
 impl Version {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
         let release = env!("CARGO_PKG_VERSION");
-        let daemon = match context.daemon().await {
+        let daemon = match context.running().await {
             Ok(mut daemon) => daemon.version().await.ok(),
             Err(_) => None,
         };

@@ -101,7 +101,7 @@ impl AppOrder {
     /// The operation in the words of the native API, and the sandbox that it is about.
     pub fn operation(&self) -> (&'static str, Option<&SandboxRef>) {
         match self {
-            Self::Start(asked) => ("start_app", Some(&asked.sandbox)),
+            Self::Start(app) => ("start_app", Some(&app.sandbox)),
             Self::List { sandbox: None } => ("list_all_apps", None),
             Self::List { sandbox } => ("list_apps", sandbox.as_ref()),
             Self::Get { sandbox, .. } => ("get_app", Some(sandbox)),

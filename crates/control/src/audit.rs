@@ -1,7 +1,10 @@
-//! Converts the audit settings, and identifies the user at the other end of the control socket.
+//! Converts the audit settings, records of sandboxes and decisions about egress, and identifies the user at the other end of the
+//! control socket.
 
-use access::audit::{OnFailure, Options, Who};
+use access::audit::{Entry, OnFailure, Options, Outcome, Verdict, Who};
+use egress::{EgressEvent, EventSubject};
 use nix::unistd::{Uid, User};
+use sandbox::Record;
 
 /// The options of the log, from the settings.
 pub fn options(set: &settings::Audit) -> Options {
@@ -16,8 +19,61 @@ pub fn options(set: &settings::Audit) -> Options {
     }
 }
 
-/// The user at the other end, who is us or root.
+/// The user at the other end: ours or root.
 pub fn user(uid: u32) -> Who {
     let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
     Who::User { uid, name: user.map(|user| user.name) }
+}
+
+/// The entry with the sandbox that a record describes.
+pub fn described(entry: Entry, record: Record) -> Entry {
+    Entry {
+        id: Some(record.id.to_string()),
+        image: record.image,
+        digest: record.image_digest.map(|digest| digest.to_string()),
+        secrets: record.secrets,
+        labels: record.labels,
+        ..entry
+    }
+}
+
+/// An egress decision for a sandbox, or the end of an allowed connection.
+pub fn of_egress(event: &EgressEvent) -> Entry {
+    let operation = match (event.what, &event.verdict) {
+        (EventSubject::Name, _) => "egress.name",
+        (EventSubject::Connection, egress::Verdict::Ended { .. }) => "egress.ended",
+        (EventSubject::Connection, egress::Verdict::Filled { .. }) => "egress.secret",
+        (EventSubject::Connection, _) => "egress.connection",
+    };
+    let mut entry = Entry::of_bridge(operation).fact("host", event.host.as_str());
+    entry.policy = Some(Verdict::Egress);
+    if let Some(port) = event.port {
+        entry = entry.fact("port", port);
+    }
+    if event.untold > 0 {
+        entry = entry.fact("untold", event.untold);
+    }
+    match &event.verdict {
+        egress::Verdict::Allowed { rule, address } => {
+            let entry = entry.fact("rule", rule.as_str());
+            match address {
+                Some(address) => entry.fact("address", address.to_string()),
+                None => entry,
+            }
+        }
+        egress::Verdict::Refused { why } => {
+            Entry { outcome: Outcome::Refused, ..entry.fact("why", why.as_str()) }
+        }
+        egress::Verdict::Filled { secrets } => Entry { secrets: secrets.clone(), ..entry },
+        egress::Verdict::Ended { sent_bytes, received_bytes, why, is_limit } => {
+            let outcome = if *is_limit { Outcome::Failed } else { Outcome::Ok };
+            let entry = Entry { outcome, ..entry };
+            let entry =
+                entry.fact("sent_bytes", *sent_bytes).fact("received_bytes", *received_bytes);
+            match why {
+                Some(why) => entry.fact("why", why.as_str()),
+                None => entry,
+            }
+        }
+    }
 }

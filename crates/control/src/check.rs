@@ -1,7 +1,7 @@
 //! Checks a configuration before anything listens, for `serve` and for `--check-config`. It reads
 //! the files that the configuration names and creates nothing.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use super::images::{AliasError, aliases};
 use super::pool::{PoolError, pool_options};
@@ -42,7 +42,8 @@ pub enum InvalidSettings {
 const ALLOW: &str = "image_policy.allow";
 const PINS: &str = "image_policy.pins";
 const CERTIFICATE: &str = "server.tls_certificate";
-const AUTHORITIES: &str = "egress.authorities";
+const EGRESS_CA: &str = "egress.ca";
+const IMAGES_CA: &str = "images.ca";
 
 /// Reads the files that the configuration names.
 pub fn check_settings(settings: &Settings) -> Result<CheckedSettings, InvalidSettings> {
@@ -56,15 +57,15 @@ pub fn check_settings(settings: &Settings) -> Result<CheckedSettings, InvalidSet
     let own = aliases(&settings.images)?;
     let policy = Policy::new(&allowed.allow, allowed.require_digest).map_err(images(ALLOW))?;
     let policy = policy.with_pins(&allowed.pins).map_err(images(PINS))?;
-    let believe = |option: &str, path: &Path| {
+    let believe = |option: &str, path: &PathBuf| {
         let refused = |source| {
             let (origin, option) = (settings.origin(option), option.to_owned());
             InvalidSettings::Authorities { origin, option, source: Box::new(source) }
         };
-        trust::connector(Some(path)).map(drop).map_err(refused)
+        trust::read(std::slice::from_ref(path)).map(drop).map_err(refused)
     };
-    if let Some(path) = &settings.egress.authorities {
-        believe(AUTHORITIES, path)?;
+    for (option, files) in [(EGRESS_CA, &settings.egress.ca), (IMAGES_CA, &settings.images_ca)] {
+        files.iter().try_for_each(|path| believe(option, path))?;
     }
     for (host, registry) in &settings.registries {
         if let Some(path) = &registry.ca {
@@ -74,7 +75,7 @@ pub fn check_settings(settings: &Settings) -> Result<CheckedSettings, InvalidSet
     Ok(CheckedSettings {
         pool: pool_options(settings)?,
         image_policy: policy.with_own(own.clone()),
-        sources: registry::Options::from_settings(&settings.registries)?,
+        sources: registry::Options::from_settings(&settings.registries, &settings.images_ca)?,
         tls: tls(settings)?,
         aliases: own,
     })

@@ -9,22 +9,11 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::timeout;
 
-use super::apps::{AppOrder, AppRow};
 use super::line::{LineError, read_line, write_line};
-use super::message::{Answer, CapUsage, Dialled, List, Purpose, Refusal, Reply, Request, Version};
-use crate::limits::{CONTROL_REPLY_BYTES_MAX, CONTROL_REPLY_DEADLINE};
+use super::message::{Answer, Dialled, ErrorReply, List, Purpose, Reply, Request, Version};
+use crate::limits::CONTROL_REPLY_BYTES_MAX;
 use host::paths::Paths;
-use image::digest::Digest;
-use image::reference::Reference;
-use machine::limits::{SNAPSHOT_WRITE_DEADLINE, VIRTUAL_RESTORE_DEADLINE};
-use sandbox::Preset;
-use sandbox::limits::STOP_GRACE_DEFAULT;
-use sandbox::pool::ShelfStatus;
-use sandbox::{Name, Record, SandboxRef, Snapshot, Spec};
-use services::app::limits::READY_TIMEOUT_MAX;
-use services::store::artifacts::ArtifactRow;
-use workspace::Report;
-use workspace::limits::{LAST_SYNC_DEADLINE, SYNC_DEADLINE};
+use sandbox::{Preset, Record, SandboxRef, Spec};
 
 /// A connection to the bridge that serves.
 #[derive(Debug)]
@@ -36,14 +25,14 @@ pub struct Client {
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    #[error("no bridge serves {socket:?}; start one with `host-bridge serve`")]
+    #[error("no bridge serves {socket:?}")]
     NotRunning { socket: PathBuf },
     #[error("cannot connect to {socket:?}: {source}")]
     Connect { socket: PathBuf, source: io::Error },
     #[error("{socket:?} is served by user {owner}, not by you")]
     NotYours { socket: PathBuf, owner: u32 },
     #[error(transparent)]
-    Refused(Refusal),
+    Refused(ErrorReply),
     #[error("the bridge did not answer within {} s", waited.as_secs())]
     Silent { waited: Duration },
     #[error("the bridge ended the connection without an answer")]
@@ -70,7 +59,7 @@ impl Client {
             }
             Err(source) => return Err(ClientError::Connect { socket, source }),
         };
-        // Somebody else's bridge would be told of our environments.
+        // Our environments would go to somebody else's bridge.
         let owner = stream.peer_cred()?.uid();
         if owner != nix::unistd::geteuid().as_raw() && owner != 0 {
             return Err(ClientError::NotYours { socket, owner });
@@ -79,26 +68,39 @@ impl Client {
         Ok(Self { reader: BufReader::new(reader), writer })
     }
 
+    /// Sends a request and returns what its reply holds.
+    pub async fn ask<T>(&mut self, request: &Request) -> Result<T, ClientError>
+    where
+        T: TryFrom<Reply, Error = Reply>,
+    {
+        let waited = request.deadline();
+        let reply = match timeout(waited, self.exchange(request)).await {
+            Ok(answer) => answer?,
+            Err(_) => return Err(ClientError::Silent { waited }),
+        };
+        T::try_from(reply)
+            .map_err(|other| ClientError::Answer { reason: format!("it says {:?}", other.name()) })
+    }
+
     pub async fn version(&mut self) -> Result<Version, ClientError> {
-        match self.ask(&Request::Version {}).await? {
-            Reply::Version(version) => Ok(version),
-            other => Err(unexpected(&other)),
-        }
+        self.ask(&Request::Version {}).await
+    }
+
+    /// Ends the daemon. It does so after this has returned.
+    pub async fn end(&mut self, stop_sandboxes: bool) -> Result<(), ClientError> {
+        self.ask(&Request::End { stop_sandboxes }).await
     }
 
     pub async fn start(&mut self, spec: Spec) -> Result<Record, ClientError> {
-        self.ask_sandbox(&Request::Start(Box::new(spec))).await
+        self.ask(&Request::Start(Box::new(spec))).await
     }
 
     pub async fn list(&mut self, list: List) -> Result<Vec<Record>, ClientError> {
-        match self.ask(&Request::List(list)).await? {
-            Reply::Sandboxes(records) => Ok(records),
-            other => Err(unexpected(&other)),
-        }
+        self.ask(&Request::List(list)).await
     }
 
     pub async fn inspect(&mut self, which: &SandboxRef) -> Result<Record, ClientError> {
-        self.ask_sandbox(&Request::Inspect { sandbox: which.clone() }).await
+        self.ask(&Request::Inspect { sandbox: which.clone() }).await
     }
 
     /// Asks for the address of an agent, and says what it is for.
@@ -107,151 +109,12 @@ impl Client {
         which: &SandboxRef,
         purpose: Purpose,
     ) -> Result<Dialled, ClientError> {
-        let request = Request::Dial { sandbox: which.clone(), purpose: Some(purpose) };
-        match self.ask(&request).await? {
-            Reply::Dialled(dialled) => Ok(dialled),
-            other => Err(unexpected(&other)),
-        }
+        self.ask(&Request::Dial { sandbox: which.clone(), purpose: Some(purpose) }).await
     }
 
-    /// Says that somebody is at work in a sandbox: it is not idle until this client is dropped.
+    /// Reports that a client is at work in a sandbox: it is not idle until this client is dropped.
     pub async fn work(&mut self, which: &SandboxRef) -> Result<Record, ClientError> {
-        self.ask_sandbox(&Request::Work { sandbox: which.clone() }).await
-    }
-
-    /// Stops a sandbox and waits until it is gone.
-    pub async fn stop(
-        &mut self,
-        which: &SandboxRef,
-        grace: Option<Duration>,
-    ) -> Result<Record, ClientError> {
-        let grace_ms = grace.map(|grace| grace.as_millis() as u64);
-        self.ask_sandbox(&Request::Stop { sandbox: which.clone(), grace_ms }).await
-    }
-
-    pub async fn kill(&mut self, which: &SandboxRef) -> Result<Record, ClientError> {
-        self.ask_sandbox(&Request::Kill { sandbox: which.clone() }).await
-    }
-
-    /// Removes what is kept of a sandbox; returns the record that it had.
-    pub async fn remove(&mut self, which: &SandboxRef, force: bool) -> Result<Record, ClientError> {
-        self.ask_sandbox(&Request::Remove { sandbox: which.clone(), force }).await
-    }
-
-    /// Pauses a sandbox and all its processes.
-    pub async fn pause(&mut self, which: &SandboxRef) -> Result<Record, ClientError> {
-        self.ask_sandbox(&Request::Pause { sandbox: which.clone() }).await
-    }
-
-    pub async fn resume(&mut self, which: &SandboxRef) -> Result<Record, ClientError> {
-        self.ask_sandbox(&Request::Resume { sandbox: which.clone() }).await
-    }
-
-    /// Copies workspace changes of a sandbox back to the host.
-    pub async fn sync(&mut self, which: &SandboxRef) -> Result<Report, ClientError> {
-        match self.ask(&Request::Sync { sandbox: which.clone() }).await? {
-            Reply::Synced(report) => Ok(*report),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    /// Creates an image from a running sandbox.
-    pub async fn commit(
-        &mut self,
-        which: &SandboxRef,
-        name: &Reference,
-    ) -> Result<Digest, ClientError> {
-        let request = Request::Commit { sandbox: which.clone(), image: name.to_string() };
-        match self.ask(&request).await? {
-            Reply::Committed { digest } => Ok(digest),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    /// Saves a running sandbox as a snapshot in its namespace.
-    pub async fn snapshot(
-        &mut self,
-        which: &SandboxRef,
-        name: Name,
-    ) -> Result<Snapshot, ClientError> {
-        self.ask_snapshot(&Request::Snapshot { sandbox: which.clone(), name }).await
-    }
-
-    pub async fn remove_snapshot(&mut self, which: &SandboxRef) -> Result<Snapshot, ClientError> {
-        self.ask_snapshot(&Request::RemoveSnapshot { snapshot: which.clone() }).await
-    }
-
-    /// All snapshots, sorted by name.
-    pub async fn snapshots(&mut self) -> Result<Vec<Snapshot>, ClientError> {
-        match self.ask(&Request::Snapshots {}).await? {
-            Reply::Snapshots(snapshots) => Ok(snapshots),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    /// Removes an artifact and returns its record.
-    pub async fn remove_artifact(&mut self, id: &str) -> Result<ArtifactRow, ClientError> {
-        match self.ask(&Request::RemoveArtifact { id: id.to_owned() }).await? {
-            Reply::Artifact(row) => Ok(*row),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    /// Sends a request about one app, and returns its state.
-    pub async fn app(&mut self, order: AppOrder) -> Result<AppRow, ClientError> {
-        match self.ask(&Request::App(order)).await? {
-            Reply::App(row) => Ok(*row),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    /// The apps of one sandbox, or of all.
-    pub async fn apps(&mut self, sandbox: Option<SandboxRef>) -> Result<Vec<AppRow>, ClientError> {
-        match self.ask(&Request::App(AppOrder::List { sandbox })).await? {
-            Reply::Apps(rows) => Ok(rows),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    /// The newest of what an app has said.
-    pub async fn app_log(
-        &mut self,
-        sandbox: &SandboxRef,
-        app: &str,
-        bytes_max: u64,
-    ) -> Result<String, ClientError> {
-        let (sandbox, app) = (sandbox.clone(), app.to_owned());
-        match self.ask(&Request::App(AppOrder::Log { sandbox, app, bytes_max })).await? {
-            Reply::AppLog { log } => Ok(log),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    async fn ask_snapshot(&mut self, request: &Request) -> Result<Snapshot, ClientError> {
-        match self.ask(request).await? {
-            Reply::Snapshot(snapshot) => Ok(*snapshot),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    /// The state of the pool.
-    pub async fn pool(&mut self) -> Result<Vec<ShelfStatus>, ClientError> {
-        match self.ask(&Request::Pool {}).await? {
-            Reply::Pool(shelves) => Ok(shelves),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    /// The usage and the caps of a namespace and a key.
-    pub async fn caps(
-        &mut self,
-        namespace: Name,
-        key: Option<String>,
-    ) -> Result<Vec<CapUsage>, ClientError> {
-        match self.ask(&Request::Caps { namespace, key }).await? {
-            Reply::Caps(scopes) => Ok(scopes),
-            other => Err(unexpected(&other)),
-        }
+        self.ask(&Request::Work { sandbox: which.clone() }).await
     }
 
     /// Turns this connection into an MCP session, and returns its two ends.
@@ -260,37 +123,8 @@ impl Client {
         preset: Preset,
     ) -> Result<(impl AsyncRead + Unpin + use<>, impl AsyncWrite + Unpin + use<>), ClientError>
     {
-        match self.ask(&Request::Mcp(preset)).await? {
-            Reply::Mcp {} => Ok((self.reader, self.writer)),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    async fn ask_sandbox(&mut self, request: &Request) -> Result<Record, ClientError> {
-        match self.ask(request).await? {
-            Reply::Sandbox(record) => Ok(*record),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    async fn ask(&mut self, request: &Request) -> Result<Reply, ClientError> {
-        let grace = match request {
-            Request::Stop { grace_ms, .. } => {
-                // Its workspace may come back before.
-                LAST_SYNC_DEADLINE + grace_ms.map_or(STOP_GRACE_DEFAULT, Duration::from_millis)
-            }
-            Request::Snapshot { .. } => SNAPSHOT_WRITE_DEADLINE,
-            Request::Sync { .. } => SYNC_DEADLINE,
-            // It may take so long to answer.
-            Request::App(AppOrder::Start(_)) => READY_TIMEOUT_MAX,
-            Request::Start(spec) if spec.snapshot.is_some() => VIRTUAL_RESTORE_DEADLINE,
-            _ => Duration::ZERO,
-        };
-        let waited = CONTROL_REPLY_DEADLINE.saturating_add(grace);
-        match timeout(waited, self.exchange(request)).await {
-            Ok(answer) => answer,
-            Err(_) => Err(ClientError::Silent { waited }),
-        }
+        self.ask::<()>(&Request::Mcp(preset)).await?;
+        Ok((self.reader, self.writer))
     }
 
     async fn exchange(&mut self, request: &Request) -> Result<Reply, ClientError> {
@@ -310,8 +144,4 @@ impl Client {
             }
         }
     }
-}
-
-fn unexpected(reply: &Reply) -> ClientError {
-    ClientError::Answer { reason: format!("it says {:?}", reply.name()) }
 }

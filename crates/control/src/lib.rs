@@ -2,14 +2,14 @@
 //!
 //! One JSON object per line, on a Unix socket that only its owner can open; each request is
 //! answered by one line, in order. Messages are about sandboxes as a whole. Their processes,
-//! files and ports are the agents' business: `dial` tells where one is reached, and the caller
+//! files and ports belong to the agents: `dial` returns where one is reached, and the caller
 //! speaks to it directly, so that no byte of output goes through the bridge.
 //!
 //! ```text
 //! {"start":{"name":"web"}}
 //! {"ok":{"sandbox":{"id":"4f…","name":"web","state":"running",…}}}
 //! {"stop":{"sandbox":"web","grace_ms":1000}}
-//! {"mcp":{}}                 (behind its answer, the connection says lines of MCP)
+//! {"mcp":{}}                 (after its answer, the connection carries lines of MCP)
 //! {"error":{"code":"not_found","message":"there is no sandbox web","hint":"`host-bridge ps` …"}}
 //! ```
 
@@ -26,13 +26,22 @@ pub mod message;
 mod open_audit;
 mod pool;
 mod refusal;
+mod refused_hosts;
 mod setup;
+mod state;
 
 pub use apps::{AppOrder, AppProgram, AppRow, StartApp};
 pub use check::{CheckedSettings, InvalidSettings, check_settings};
 pub use client::{Client, ClientError};
 pub use images::{AliasError, aliases, missing};
-pub use message::{CapUsage, CapUsageRow, Code, Dialled, List, Purpose, Refusal, Version};
+pub use message::{
+    CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, List, Purpose, Request, Version,
+};
 pub use open_audit::{OpenAuditError, entry, open_audit};
 pub use pool::{PoolError, pool_options};
-pub use setup::{egress_settings, own_files};
+pub use refused_hosts::RefusedHosts;
+pub use setup::{
+    client_defaults, egress_defaults, egress_settings, operator_defaults, own_files,
+    own_host_files, own_settings, served_files,
+};
+pub use state::{StateProblem, state_problems};

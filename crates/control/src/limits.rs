@@ -6,7 +6,7 @@ use std::time::Duration;
 pub const CONTROL_LINE_BYTES_MAX: usize = 1024 * 1024;
 /// One line of an answer: the records of all sandboxes together, with long environments.
 pub const CONTROL_REPLY_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Connections to the control socket at once; more are told so and closed.
+/// Concurrent connections to the control socket; further ones are refused and closed.
 pub const CONTROL_CONNECTIONS_MAX: usize = 512;
 /// A connection on which nothing was asked for so long is closed.
 pub const CONTROL_IDLE_MAX: Duration = Duration::from_secs(60);
@@ -15,6 +15,10 @@ pub const CONTROL_WRITE_DEADLINE: Duration = Duration::from_secs(10);
 /// How long a client waits for an answer, beyond the grace of a stop.
 pub const CONTROL_REPLY_DEADLINE: Duration = Duration::from_secs(60);
 
+/// How long one request may wait for the end of a sandbox; a client that waits longer asks again.
+pub const CONTROL_WAIT_MAX: Duration = Duration::from_secs(20);
+
+const _: () = assert!(CONTROL_WAIT_MAX.as_secs() < CONTROL_REPLY_DEADLINE.as_secs());
 const _: () =
     assert!(CONTROL_LINE_BYTES_MAX >= protocol::limits::ARGUMENTS_BYTES_MAX, "an environment fits");
 const _: () = assert!(

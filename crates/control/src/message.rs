@@ -1,16 +1,23 @@
-//! The messages of the control socket.
+//! The messages of the control socket: the table of what can be asked of the daemon.
+//!
+//! A request is a variant of [`Request`], with a row in the matches of this module: how it is recorded
+//! ([`about`](Request::about)), and what carries it out ([`carry_out`](Request::carry_out)). Its answer is
+//! a [`Reply`]. Nothing else knows a single request, but for the verb that sends it and for the few that
+//! the daemon answers itself: about the connection and about the daemon.
+
+mod about;
+mod carry_out;
+mod reply;
 
 use serde::{Deserialize, Serialize};
 
-use super::apps::{AppOrder, AppRow};
-use agent_client::link::Address;
-use image::digest::Digest;
+use super::apps::AppOrder;
 use sandbox::Preset;
-use sandbox::caps::Scope;
-use sandbox::pool::ShelfStatus;
-use sandbox::{Name, Record, SandboxRef, Selector, Snapshot, Spec, State};
-use services::store::artifacts::ArtifactRow;
-use workspace::Report;
+use sandbox::{Name, SandboxRef, Selector, Spec};
+
+pub use about::About;
+pub use carry_out::Parts;
+pub use reply::{Answer, CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, Reply, Version};
 
 /// A request of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,7 +37,7 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         purpose: Option<Purpose>,
     },
-    /// Says that somebody is at work in a sandbox, through its agent alone: it is not idle until
+    /// Reports that a client is at work in a sandbox, through its agent alone: it is not idle until
     /// this connection ends.
     Work {
         sandbox: SandboxRef,
@@ -40,6 +47,19 @@ pub enum Request {
         sandbox: SandboxRef,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         grace_ms: Option<u64>,
+    },
+    /// Stops a sandbox, and starts it again as it was asked for; answered when its agent has answered.
+    Restart {
+        sandbox: SandboxRef,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        grace_ms: Option<u64>,
+        /// The values of its environment, which are kept nowhere.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        env: Vec<(String, String)>,
+    },
+    /// Waits until a sandbox has stopped, for some time; answered with its record either way.
+    Wait {
+        sandbox: SandboxRef,
     },
     /// Ends a sandbox at once; answered when it is gone.
     Kill {
@@ -91,6 +111,12 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<String>,
     },
+    /// Ends the daemon; answered before it does.
+    End {
+        /// Stops the running sandboxes too, instead of leaving them to the next daemon.
+        #[serde(default)]
+        stop_sandboxes: bool,
+    },
     /// Turns this connection into an MCP session: after the answer, both ends send lines of MCP.
     Mcp(Preset),
 }
@@ -121,159 +147,4 @@ pub struct List {
     /// All of these must match.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<Selector>,
-}
-
-/// One line from the bridge.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Answer {
-    Ok(Reply),
-    Error(Refusal),
-}
-
-impl From<Result<Reply, Refusal>> for Answer {
-    fn from(result: Result<Reply, Refusal>) -> Self {
-        match result {
-            Ok(reply) => Self::Ok(reply),
-            Err(refusal) => Self::Error(refusal),
-        }
-    }
-}
-
-/// An answer of the bridge.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Reply {
-    Version(Version),
-    Sandbox(Box<Record>),
-    Sandboxes(Vec<Record>),
-    Dialled(Dialled),
-    Pool(Vec<ShelfStatus>),
-    Caps(Vec<CapUsage>),
-    Committed { digest: Digest },
-    Snapshot(Box<Snapshot>),
-    Snapshots(Vec<Snapshot>),
-    Artifact(Box<ArtifactRow>),
-    App(Box<AppRow>),
-    Apps(Vec<AppRow>),
-    AppLog { log: String },
-    Synced(Box<Report>),
-    Mcp {},
-}
-
-impl Reply {
-    /// The word on the wire.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Version(_) => "version",
-            Self::Sandbox(_) => "sandbox",
-            Self::Sandboxes(_) => "sandboxes",
-            Self::Dialled(_) => "dialled",
-            Self::Pool(_) => "pool",
-            Self::Caps(_) => "caps",
-            Self::Committed { .. } => "committed",
-            Self::Snapshot(_) => "snapshot",
-            Self::Snapshots(_) => "snapshots",
-            Self::Artifact(_) => "artifact",
-            Self::App(_) => "app",
-            Self::Apps(_) => "apps",
-            Self::AppLog { .. } => "app_log",
-            Self::Synced(_) => "synced",
-            Self::Mcp {} => "mcp",
-        }
-    }
-}
-
-/// Which bridge this is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Version {
-    pub release: String,
-    /// The newest version of the agents' protocol that it speaks.
-    pub protocol: u32,
-    pub pid: u32,
-}
-
-/// The usage and the caps of a namespace or a key.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CapUsage {
-    #[serde(flatten)]
-    pub scope: Scope,
-    pub caps: Vec<CapUsageRow>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CapUsageRow {
-    pub cap: String,
-    pub used: u64,
-    /// Absent if there is no limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub allowed: Option<u64>,
-}
-
-/// The address of a sandbox's agent.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Dialled {
-    pub address: Address,
-    /// The default user of its programs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub user: Option<String>,
-    /// The default working directory of its programs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub workdir: Option<String>,
-    #[serde(flatten)]
-    pub state: State,
-}
-
-/// Why a request was not carried out.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("{message}")]
-pub struct Refusal {
-    pub code: Code,
-    /// One sentence that names the request and why it was refused.
-    pub message: String,
-    /// What to do about it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hint: Option<String>,
-}
-
-/// The kinds of refusal that a program may want to tell apart. Codes are only ever added.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Code {
-    /// The request contradicts itself or breaks a rule; asking again will not help.
-    Invalid,
-    NameTaken,
-    NotFound,
-    /// It must be stopped first.
-    StillRunning,
-    /// It has stopped.
-    NotRunning,
-    /// The machine did not start.
-    StartFailed,
-    /// A named limit is reached.
-    Limit,
-    /// Too many connections; asking again later helps.
-    Busy,
-    /// The host refused.
-    Io,
-    /// The bridge is stopping.
-    Stopping,
-    /// This bridge cannot do that here.
-    Unsupported,
-    /// It is paused and must be resumed first.
-    Paused,
-    /// The machine could not be killed.
-    Stuck,
-    /// It would exceed a cap of its namespace.
-    CapExceeded,
-    /// There is no such secret for that namespace.
-    UnknownSecret,
-    /// A secret's provider failed.
-    SecretFailed,
-    /// No registry delivered the image.
-    PullFailed,
-    /// There is no such workspace for that namespace.
-    UnknownWorkspace,
-    /// A workspace cannot be used, or its changes cannot be copied back.
-    WorkspaceFailed,
 }

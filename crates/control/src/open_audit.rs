@@ -16,7 +16,7 @@ pub enum OpenAuditError {
     Audit(AuditError),
 }
 
-/// Opens the log as the options say. Where it cannot be and need not be, `trouble` is told, and there is
+/// Opens the log as the options say. Where it cannot be opened and need not be, `trouble` gets the reason, and there is
 /// none.
 pub fn open_audit(paths: &Paths, trouble: fn(String)) -> Result<Audit, OpenAuditError> {
     let settings = Settings::load(None, &Overrides::default())?.audit;

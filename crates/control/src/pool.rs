@@ -1,9 +1,12 @@
 //! Converts the pool settings into the options of the pool.
 
+use std::path::Path;
+
 use protocol::ContextName;
 
 use agent_client::guest::contexts::language;
 use machine::{MachineKind, UnknownMachine};
+use sandbox::host_files::HOST_ROOT;
 use sandbox::pool::{Entry, Options};
 use sandbox::root_of;
 use settings::{PoolEntry, Settings};
@@ -22,6 +25,11 @@ pub enum PoolError {
         "pool.entries: {entry:?}: {image:?} is a stored image, which the pool does not support"
     )]
     Stored { entry: String, image: String },
+    #[error(
+        "pool.entries: {entry:?}: {image:?} is the host's own root: set process.root to \"/\", or name \
+         another image"
+    )]
+    HostRoot { entry: String, image: String },
     #[error("pool.entries: {entry:?}: {language:?} is not a language")]
     Language { entry: String, language: String },
 }
@@ -49,12 +57,16 @@ fn read(set: &PoolEntry, settings: &Settings) -> Result<Entry, PoolError> {
     if root.as_ref().is_some_and(|root| !root.starts_with('/') && !machine.is_virtual()) {
         return Err(PoolError::Stored { entry: shown(), image: set.image.clone() });
     }
+    let is_host = root.as_deref() == Some(HOST_ROOT) && machine.sees_host();
+    if is_host && settings.served_root().as_deref() != Some(Path::new(HOST_ROOT)) {
+        return Err(PoolError::HostRoot { entry: shown(), image: set.image.clone() });
+    }
     let no_image = || PoolError::Image { entry: shown(), image: set.image.clone() };
-    let contexts = set.contexts.iter().map(|asked| {
+    let contexts = set.contexts.iter().map(|context| {
         // By the same name as those who do not know that it is there already.
-        let own = language::called(asked).unwrap_or(asked);
+        let own = language::called(context).unwrap_or(context);
         own.parse::<ContextName>()
-            .map_err(|_| PoolError::Language { entry: shown(), language: asked.clone() })
+            .map_err(|_| PoolError::Language { entry: shown(), language: context.clone() })
     });
     Ok(Entry {
         name: set.image.clone(),
@@ -72,10 +84,27 @@ fn read(set: &PoolEntry, settings: &Settings) -> Result<Entry, PoolError> {
 mod tests {
     use super::*;
 
+    /// As the names of published clients are where the operator has set a root.
+    fn named() -> std::collections::BTreeMap<String, std::path::PathBuf> {
+        ["python", "node:20-slim"].map(|name| (name.to_owned(), HOST_ROOT.into())).into()
+    }
+
     fn options(entry: &str) -> Result<Options, PoolError> {
         let mut settings = Settings::default();
+        settings.process.root = Some(HOST_ROOT.into());
+        settings.images = named();
         settings.pool.entries = vec![entry.parse().unwrap()];
         pool_options(&settings)
+    }
+
+    #[test]
+    fn the_hosts_root_is_kept_ready_only_where_it_is_given() {
+        let mut settings = Settings::default();
+        settings.images = named();
+        settings.pool.entries = vec!["python=1".parse().unwrap()];
+        assert!(matches!(pool_options(&settings), Err(PoolError::HostRoot { .. })));
+        settings.server.dev = true;
+        pool_options(&settings).unwrap();
     }
 
     #[test]

@@ -1,204 +1,245 @@
-//! Converts the errors of sandboxes into refusals on the control socket.
+//! Refusals on the control socket: a word for each code and reason, and hints that name commands.
+//! Codes and details come from the parts below (`sandbox::refusal`).
 
-use super::message::{Code, Refusal};
+use super::message::{ErrorCode, ErrorReply};
 use host::instant;
 use host::secret::SecretError;
 use image::ImageError;
-use machine::{Blame, MachineError};
-use sandbox::{SandboxError, State};
+use sandbox::refusal::{Code, Reason, Refusal};
+use sandbox::{SandboxError, State, options};
 use services::app::AppError;
 use services::artifact::ArtifactError;
 use workspace::WorkspaceError;
 
-impl Refusal {
-    pub fn new(code: Code, message: impl Into<String>, hint: Option<&str>) -> Self {
+/// What to do about a full disk.
+const NO_ROOM_HINT: &str = "free some space on the disk of the daemon's state directory";
+
+impl ErrorReply {
+    pub fn new(code: ErrorCode, message: impl Into<String>, hint: Option<&str>) -> Self {
         Self { code, message: message.into(), hint: hint.map(str::to_owned) }
     }
-}
 
-impl From<ArtifactError> for Refusal {
-    fn from(error: ArtifactError) -> Self {
-        let hint = "`host-bridge artifact ls` lists the artifacts";
-        match &error {
-            ArtifactError::NotFound { .. } => {
-                Self::new(Code::NotFound, error.to_string(), Some(hint))
-            }
-            _ => Self::new(Code::Io, error.to_string(), None),
-        }
-    }
-}
-
-impl From<SandboxError> for Refusal {
-    fn from(error: SandboxError) -> Self {
-        let message = error.to_string();
-        let (code, hint) = match &error {
-            SandboxError::NameTaken { which, state: State::Stopped { .. }, .. } => {
-                (Code::NameTaken, Some(format!("`host-bridge rm {which}` removes the old one")))
-            }
-            SandboxError::NameTaken { which, .. } => {
-                let hint = format!("choose another name, or `host-bridge rm --force {which}`");
-                (Code::NameTaken, Some(hint))
-            }
-            SandboxError::NotFound { .. } => {
-                let hint = "`host-bridge ps --all` lists the sandboxes";
-                (Code::NotFound, Some(hint.to_owned()))
-            }
-            SandboxError::StillRunning { which, .. } => {
-                let hint = format!("`host-bridge stop {which}` first, or remove it with --force");
-                (Code::StillRunning, Some(hint))
-            }
-            SandboxError::CreationEnded { .. } | SandboxError::CreationSpent { .. } => {
-                (Code::NotRunning, None)
-            }
-            SandboxError::NotRunning { which, .. } => {
-                let hint = format!("`host-bridge logs {which}` shows its output");
-                (Code::NotRunning, Some(hint))
-            }
-            SandboxError::WillNotDie { .. } => (Code::Stuck, None),
-            SandboxError::Egress(_) => (Code::StartFailed, None),
-            SandboxError::Paused { which } => {
-                (Code::Paused, Some(format!("`host-bridge resume {which}` continues it")))
-            }
-            SandboxError::Busy { .. } => (Code::Busy, Some("try again".to_owned())),
-            SandboxError::NoSnapshot { .. } => {
-                let hint = "`host-bridge snapshot ls` lists the snapshots";
-                (Code::NotFound, Some(hint.to_owned()))
-            }
-            SandboxError::SnapshotTaken { snapshot } => {
-                let hint = format!("choose another name, or `host-bridge snapshot rm {snapshot}`");
-                (Code::NameTaken, Some(hint))
-            }
-            SandboxError::TooManyMetered
-            | SandboxError::TooManySnapshots
-            | SandboxError::SnapshotsTooLarge { .. }
-            | SandboxError::TooMany => (Code::Limit, None),
-            SandboxError::Secret(SecretError::Unknown { .. }) => {
-                let hint = "`host-bridge serve --print-config` shows the configured [secrets]";
-                (Code::UnknownSecret, Some(hint.to_owned()))
-            }
-            SandboxError::Secret(SecretError::Provider { .. }) => {
-                (Code::SecretFailed, Some("the daemon's log says why".to_owned()))
-            }
-            SandboxError::Secret(SecretError::OutOfReach { host, .. }) => {
-                (Code::Invalid, Some(format!("add `--egress {host}`")))
-            }
-            SandboxError::Workspace(WorkspaceError::Unknown { .. }) => {
-                let hint = "`host-bridge serve --print-config` shows the configured [workspaces]";
-                (Code::UnknownWorkspace, Some(hint.to_owned()))
-            }
-            SandboxError::Workspace(WorkspaceError::None)
-            | SandboxError::SnapshotFixes { .. }
-            | SandboxError::Unbounded { .. }
-            | SandboxError::Environment { .. }
-            | SandboxError::Hostname { .. }
-            | SandboxError::Rule(_)
-            | SandboxError::Workdir { .. }
-            | SandboxError::User { .. }
-            | SandboxError::OutOfRange { .. }
-            | SandboxError::Secret(_)
-            | SandboxError::Label(_) => (Code::Invalid, None),
-            SandboxError::Workspace(_) => (Code::WorkspaceFailed, None),
-            SandboxError::Unsupported { hint, .. } => (Code::Unsupported, Some((*hint).to_owned())),
-            SandboxError::DaySpent { .. } => {
-                let until = instant::format(instant::day_end_ms(instant::now_ms()));
-                (
-                    Code::CapExceeded,
-                    Some(format!("the limit resets at the end of the day (UTC), at {until}")),
-                )
-            }
-            SandboxError::CapExceeded { .. } => {
-                let hint = "stop or remove a sandbox, or ask for less";
-                (Code::CapExceeded, Some(hint.to_owned()))
-            }
-            SandboxError::HoldsSecrets { .. } => (Code::Unsupported, None),
-            SandboxError::Lost { which, .. } => {
-                (Code::NotRunning, Some(format!("`host-bridge kill {which}` ends it")))
-            }
-            SandboxError::Image(error) => (code_of_image(error), hint_of_image(error)),
-            SandboxError::Machine(error) => (code_of(error), error.hint().map(str::to_owned)),
-            SandboxError::Files { .. } | SandboxError::Draw(_) | SandboxError::Commit { .. } => {
-                (Code::Io, None)
-            }
-            SandboxError::Stopping => (Code::Stopping, None),
+    fn of(refusal: Refusal, hint: impl FnOnce() -> Option<String>) -> Self {
+        let hint = match refusal.code {
+            Code::InsufficientStorage => Some(NO_ROOM_HINT.to_owned()),
+            _ => hint(),
         };
-        Self { code, message, hint }
+        Self { code: ErrorCode::of(&refusal), message: refusal.message, hint }
     }
 }
 
-fn code_of_image(error: &ImageError) -> Code {
-    match error.inner() {
-        ImageError::NotFound { .. } => Code::NotFound,
-        ImageError::Pull { .. } | ImageError::PullTook { .. } => Code::PullFailed,
-        ImageError::NotAllowed { .. } => Code::Unsupported,
-        ImageError::InUse { .. } | ImageError::Busy => Code::Busy,
-        ImageError::TooManyNames { .. }
-        | ImageError::TooLarge { .. }
-        | ImageError::TooMany { .. }
-        | ImageError::TooManyPulls { .. } => Code::Limit,
-        ImageError::Blob(_) | ImageError::Files { .. } | ImageError::Disk { .. } => Code::Io,
-        _ => Code::Invalid,
-    }
-}
-
-fn hint_of_image(error: &ImageError) -> Option<String> {
-    let hint = "`host-bridge image ls` lists the images";
-    matches!(error, ImageError::NotFound { .. }).then(|| hint.to_owned())
-}
-
-fn code_of(error: &MachineError) -> Code {
-    match error.blame() {
-        Blame::Asked => Code::Invalid,
-        Blame::AskedTooMuch => Code::Limit,
-        Blame::Unsupported => Code::Unsupported,
-        Blame::Files => Code::Io,
-        Blame::Guest | Blame::Start => Code::StartFailed,
-    }
-}
-
-impl From<AppError> for Refusal {
-    fn from(error: AppError) -> Self {
-        let message = error.to_string();
-        let with = |code, hint| Self::new(code, message.clone(), hint);
-        match error {
-            AppError::Sandbox(error) => error.into(),
-            AppError::NotFound { .. } => {
-                with(Code::NotFound, Some("`host-bridge app ls` lists the apps"))
-            }
-            AppError::NameTaken { .. } => {
-                let hint =
-                    "choose another --name, or stop the other app with `host-bridge app stop`";
-                with(Code::NameTaken, Some(hint))
-            }
-            AppError::TooManyOfSandbox { .. } | AppError::TooMany { .. } => {
-                with(Code::Limit, Some("stop an app that is not needed"))
-            }
-            AppError::NoPort { .. } => with(Code::Limit, None),
-            AppError::CodeTooLong { .. }
-            | AppError::ReadyPath { .. }
-            | AppError::ReadyTimeout { .. } => with(Code::Invalid, None),
-            AppError::PortTaken { .. } => with(Code::Invalid, Some("omit --port")),
-            AppError::Failed { ref log, .. } | AppError::NotReady { ref log, .. } => {
-                let said = log.trim();
-                let message = if said.is_empty() {
-                    message
-                } else {
-                    format!("{message}; its output: {said}")
-                };
-                Self::new(Code::StartFailed, message, None)
-            }
-            AppError::Missing { .. }
-            | AppError::NoInterpreter { .. }
-            | AppError::Interpreter { .. } => {
-                with(Code::StartFailed, Some("use an image that contains it"))
-            }
+impl ErrorCode {
+    /// The word for a refusal. Clients of other releases know only these words.
+    fn of(refusal: &Refusal) -> Self {
+        match (refusal.reason, refusal.code) {
+            (Some(Reason::NameTaken), _) => Self::NameTaken,
+            (Some(Reason::StillRunning | Reason::UnsavedNotebooks), _) => Self::StillRunning,
+            (
+                Some(
+                    Reason::NotRunning
+                    | Reason::CreationCancelled
+                    | Reason::Lost
+                    | Reason::Stopped
+                    | Reason::SandboxGone,
+                ),
+                _,
+            ) => Self::NotRunning,
+            (Some(Reason::Paused), _) => Self::Paused,
+            (Some(Reason::Busy | Reason::InUse), _) => Self::Busy,
+            (Some(Reason::Stuck), _) => Self::Stuck,
             // It had begun.
-            AppError::Abandoned => with(Code::StartFailed, None),
-            AppError::Stopped | AppError::SandboxGone => with(Code::NotRunning, None),
-            AppError::Ending => with(Code::Stopping, None),
-            AppError::Guest(_)
-            | AppError::Forward(_)
-            | AppError::Draw(_)
-            | AppError::Note { .. } => with(Code::Io, None),
+            (Some(Reason::Abandoned), _) => Self::StartFailed,
+            (Some(Reason::NotCommitted | Reason::Store), _)
+            | (
+                _,
+                Code::Io
+                | Code::Internal
+                | Code::InsufficientStorage
+                | Code::DeadlineExceeded
+                | Code::RequestTimeout,
+            ) => Self::Io,
+            (_, Code::NotFound) => Self::NotFound,
+            (_, Code::Gone) => Self::NotRunning,
+            (_, Code::Forbidden | Code::Unsupported) => Self::Unsupported,
+            (_, Code::TooLarge | Code::LimitReached | Code::RateLimited) => Self::Limit,
+            (_, Code::CapExceeded) => Self::CapExceeded,
+            (_, Code::UnknownSecret) => Self::UnknownSecret,
+            (_, Code::SecretFailed) => Self::SecretFailed,
+            (_, Code::PullFailed) => Self::PullFailed,
+            (_, Code::UnknownWorkspace) => Self::UnknownWorkspace,
+            (_, Code::WorkspaceFailed) => Self::WorkspaceFailed,
+            (_, Code::Unavailable) => Self::Stopping,
+            (
+                _,
+                Code::StartFailed
+                | Code::GuestUnreachable
+                | Code::SpawnFailed
+                | Code::AppFailed
+                | Code::AppNotReady
+                | Code::ModuleMissing,
+            ) => Self::StartFailed,
+            (
+                _,
+                Code::Invalid
+                | Code::Conflict
+                | Code::Unauthenticated
+                | Code::Misdirected
+                | Code::MethodNotAllowed
+                | Code::NotAcceptable
+                | Code::IdempotencyMismatch
+                | Code::UnsupportedMediaType
+                | Code::RangeNotSatisfiable,
+            ) => Self::Invalid,
         }
+    }
+}
+
+impl From<SandboxError> for ErrorReply {
+    fn from(error: SandboxError) -> Self {
+        Self::of(Refusal::from(&error), || of_sandbox(&error))
+    }
+}
+
+impl From<ArtifactError> for ErrorReply {
+    fn from(error: ArtifactError) -> Self {
+        Self::of(Refusal::from(&error), || {
+            let hint = "`host-bridge artifact ls` lists the artifacts";
+            matches!(error, ArtifactError::NotFound { .. }).then(|| hint.to_owned())
+        })
+    }
+}
+
+impl From<AppError> for ErrorReply {
+    fn from(error: AppError) -> Self {
+        let mut reply = Self::of(Refusal::from(&error), || of_app(&error));
+        if let AppError::Failed { log, .. } | AppError::NotReady { log, .. } = &error
+            && !log.trim().is_empty()
+        {
+            reply.message = format!("{}; its output: {}", reply.message, log.trim());
+        }
+        reply
+    }
+}
+
+fn of_sandbox(error: &SandboxError) -> Option<String> {
+    let hint = match error {
+        SandboxError::NameTaken { which, state: State::Stopped { .. }, .. } => {
+            return Some(format!("`host-bridge rm {which}` removes the old one"));
+        }
+        SandboxError::NameTaken { which, .. } => {
+            return Some(format!("choose another name, or `host-bridge rm --force {which}`"));
+        }
+        SandboxError::NotFound { .. } => "`host-bridge ps --all` lists the sandboxes",
+        SandboxError::StillRunning { which, .. } => {
+            return Some(format!("`host-bridge stop {which}` first, or remove it with --force"));
+        }
+        SandboxError::NotRunning { which, .. } => {
+            return Some(format!("`host-bridge logs {which}` shows its output"));
+        }
+        SandboxError::Unsaved { which, .. } => {
+            return Some(format!("try again; `host-bridge kill {which}` drops them"));
+        }
+        SandboxError::Paused { which } => {
+            return Some(format!("`host-bridge resume {which}` continues it"));
+        }
+        SandboxError::Lost { which, .. } => {
+            return Some(format!("`host-bridge kill {which}` ends it"));
+        }
+        SandboxError::Busy { .. } => "try again",
+        SandboxError::NoSnapshot { .. } => "`host-bridge snapshot ls` lists the snapshots",
+        SandboxError::SnapshotTaken { snapshot } => {
+            return Some(format!("choose another name, or `host-bridge snapshot rm {snapshot}`"));
+        }
+        SandboxError::Secret(SecretError::Unknown { .. } | SecretError::Unset { .. }) => {
+            "`host-bridge serve --print-config` shows the configured [secrets]"
+        }
+        SandboxError::Secret(SecretError::Provider { .. }) => "the daemon's log says why",
+        SandboxError::Secret(SecretError::OutOfReach { host, .. }) => {
+            return Some(format!("add `--egress {host}`"));
+        }
+        SandboxError::Workspace(WorkspaceError::Unknown { name, .. }) => {
+            return Some(format!(
+                "write ./{name} for a directory; `host-bridge serve --print-config` shows the \
+                 configured [workspaces]"
+            ));
+        }
+        SandboxError::ValuesMissing { names, .. } => {
+            let flags: Vec<String> = names.iter().map(|name| format!("-e {name}")).collect();
+            return Some(format!("give them with {}", flags.join(" ")));
+        }
+        SandboxError::PackagesGone { .. } => "start it again with --pip or --npm",
+        SandboxError::Unsupported { hint, .. } => hint,
+        SandboxError::CreationSpent { .. } | SandboxError::DaySpent { .. } => {
+            let until = instant::format(instant::day_end_ms(instant::now_ms()));
+            return Some(format!("the limit resets at the end of the day (UTC), at {until}"));
+        }
+        SandboxError::CapExceeded { cap, .. } => {
+            let with = options::flag(cap).map(|flag| format!(" with {flag}")).unwrap_or_default();
+            return Some(format!("stop or remove a sandbox, or ask for less{with}"));
+        }
+        SandboxError::Image(error) if matches!(error.inner(), ImageError::NotFound { .. }) => {
+            "`host-bridge image ls` lists the images; --pull missing pulls one that is not there"
+        }
+        SandboxError::Machine(error) => error.hint()?,
+        _ => return None,
+    };
+    Some(hint.to_owned())
+}
+
+fn of_app(error: &AppError) -> Option<String> {
+    let hint = match error {
+        AppError::Sandbox(error) => return of_sandbox(error),
+        AppError::NotFound { .. } => "`host-bridge app ls` lists the apps",
+        AppError::NameTaken { .. } => {
+            "choose another --name, or stop the other app with `host-bridge app stop`"
+        }
+        AppError::TooManyOfSandbox { .. } | AppError::TooMany { .. } => {
+            "stop an app that is not needed"
+        }
+        AppError::PortTaken { .. } => "omit --port",
+        AppError::Missing { .. }
+        | AppError::NoInterpreter { .. }
+        | AppError::Interpreter { .. } => "use an image that contains it",
+        _ => return None,
+    };
+    Some(hint.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sandbox::CommitError;
+
+    fn word(error: SandboxError) -> ErrorCode {
+        ErrorReply::from(error).code
+    }
+
+    #[test]
+    fn the_words_of_the_socket_are_those_that_older_clients_know() {
+        let which = || "work".parse().expect("a name");
+        let stopped = || State::Stopped { why: sandbox::StopReason::Killed, at_ms: 0 };
+        assert_eq!(word(SandboxError::NotFound { which: which() }), ErrorCode::NotFound);
+        assert_eq!(
+            word(SandboxError::NotRunning { which: which(), state: stopped() }),
+            ErrorCode::NotRunning
+        );
+        assert_eq!(
+            word(SandboxError::StillRunning { which: which(), state: State::Creating }),
+            ErrorCode::StillRunning
+        );
+        assert_eq!(word(SandboxError::Paused { which: which() }), ErrorCode::Paused);
+        assert_eq!(word(SandboxError::Busy { which: which() }), ErrorCode::Busy);
+        assert_eq!(word(SandboxError::TooMany), ErrorCode::Limit);
+        assert_eq!(word(SandboxError::Stopping), ErrorCode::Stopping);
+        let lost = SandboxError::Lost { which: which(), reason: "gone".to_owned() };
+        assert_eq!(word(lost), ErrorCode::NotRunning);
+        let stuck = SandboxError::WillNotDie { which: which(), seconds: 9 };
+        assert_eq!(word(stuck), ErrorCode::Stuck);
+        let slow = SandboxError::Commit { which: which(), source: Box::new(CommitError::Slow) };
+        assert_eq!(word(slow), ErrorCode::Io);
+        assert_eq!(word(ImageError::Busy.into()), ErrorCode::Busy);
+        assert_eq!(word(ImageError::TooManyNames { max: 1 }.into()), ErrorCode::Limit);
+        assert_eq!(word(WorkspaceError::None.into()), ErrorCode::Invalid);
+        assert_eq!(word(SandboxError::NoRoot), ErrorCode::Unsupported);
     }
 }

@@ -1,5 +1,6 @@
 //! Starts the API servers from the settings, and stops them.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use tokio::task::JoinSet;
 
 use access::audit::Audit;
 use access::keys::{self, Keyring, KeysError};
-use api::{Api, Defaults, Limits, MetricLabels, Options, Origins, RateOption};
+use api::{Api, Limits, MetricLabels, Options, Origins, RateOption, Threads};
 use host::paths::Paths;
 use host::tls::Tls;
 use sandbox::Registry;
@@ -41,17 +42,18 @@ impl Door {
         settings: &Settings,
         paths: &Paths,
         registry: &Registry,
-        kept: (Notebooks, Artifacts),
+        stores: (Notebooks, Artifacts),
         audit: Audit,
-        tls: Option<Tls>,
+        (tls, threads): (Option<Tls>, &Arc<Threads>),
     ) -> Result<Self, DoorError> {
         let server = &settings.server;
         let keyring = if server.dev { None } else { Some(Keyring::open(&keys::directory(paths))?) };
         let tls = tls.map(Arc::new);
-        let (notebooks, artifacts) = kept;
+        let (notebooks, artifacts) = stores;
         let options = Options {
             notebooks: Some(notebooks),
             artifacts: Some(artifacts),
+            answers: Some(paths.answers()),
             audit,
             ..options(settings, keyring)
         };
@@ -65,7 +67,7 @@ impl Door {
             let failed = |source| DoorError::Listen { on: on.clone(), source };
             let bound = bound.map_err(failed)?;
             addresses.push(bound.url());
-            servers.spawn(bound.run(ended.clone()));
+            servers.spawn(bound.run(Arc::clone(threads), ended.clone()));
         }
         Ok(Self { api, addresses, ending, servers, grace: server.shutdown_grace })
     }
@@ -91,6 +93,12 @@ impl Door {
     }
 }
 
+/// The names of images that clients may send, and their roots.
+pub(super) fn images(settings: &Settings) -> BTreeMap<String, String> {
+    let images = settings.images.iter();
+    images.map(|(name, root)| (name.clone(), root.to_string_lossy().into_owned())).collect()
+}
+
 fn options(settings: &Settings, keyring: Option<Keyring>) -> Options {
     let server = &settings.server;
     let per_second = NonZeroU32::new(server.requests_per_second);
@@ -107,25 +115,21 @@ fn options(settings: &Settings, keyring: Option<Keyring>) -> Options {
         head_time_max: server.header_timeout,
         runs_max: server.runs_max,
         runs_per_key_max: server.runs_per_key_max,
+        memory_bytes_max: server.memory_bytes_max,
         rpc_run_deadline: server.run_deadline,
-    };
-    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    let asked = &settings.defaults;
-    let images = settings.images.iter();
-    let defaults = Defaults {
-        machine: asked.machine.parse().expect("the options name kinds of machine"),
-        memory_mib: Some(asked.memory_mib),
-        cpu_millis: Some(asked.cpu_millis),
-        ttl_ms: asked.ttl.map(millis),
-        idle_ttl_ms: asked.idle_ttl.map(millis),
-        keep_stopped_ms: asked.keep_stopped.map(millis),
-        images: images
-            .map(|(name, root)| (name.clone(), root.to_string_lossy().into_owned()))
-            .collect(),
     };
     let metric_labels = MetricLabels {
         keys: settings.metrics.labels.clone(),
         values_max: settings.metrics.label_values_max,
     };
-    Options { keyring, rate, origins, limits, defaults, metric_labels, ..Options::local() }
+    Options {
+        keyring,
+        rate,
+        origins,
+        limits,
+        images: images(settings),
+        metric_labels,
+        forwarded_ports: settings.forwards.ports.clone(),
+        ..Options::local()
+    }
 }

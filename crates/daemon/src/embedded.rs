@@ -11,16 +11,22 @@ use std::time::{Duration, SystemTime};
 use tokio::task::JoinSet;
 
 use super::audit as audit_log;
+use super::door::images;
+use super::serve::means_of;
 use access::audit::Audit;
 use api::{Api, Options};
+use control::{CheckedSettings, InvalidSettings};
 use host::id::RandomId;
 use host::lock::{LockError, Locks};
 use host::paths::{Paths, PathsError};
+use host::secret;
+use image::{ImageError, Images, Puller};
 use machine::Machines;
-use sandbox::{Registry, SandboxError, event};
+use sandbox::{Registry, RegistryOptions, SandboxError, event};
 use services::artifact::{self, ArtifactError, Artifacts};
 use services::notebook::Notebooks;
 use services::store::{Store, StoreError};
+use settings::SettingsError;
 
 /// The prefix of its directory's name.
 const PREFIX: &str = "mcp-";
@@ -46,6 +52,12 @@ pub enum EmbeddedError {
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
     #[error(transparent)]
+    Settings(#[from] SettingsError),
+    #[error(transparent)]
+    InvalidSettings(#[from] InvalidSettings),
+    #[error(transparent)]
+    Images(#[from] ImageError),
+    #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
     Artifacts(#[from] ArtifactError),
@@ -54,7 +66,7 @@ pub enum EmbeddedError {
 }
 
 impl Embedded {
-    /// Nobody is asked for keys: whoever has this may do everything. `audit` is the log of the state
+    /// No keys are asked for: the holder of this may do everything. `audit` is the log of the state
     /// directory, which outlives this.
     pub async fn open(outer: &Paths, audit: Audit) -> Result<Self, EmbeddedError> {
         outer.prepare()?;
@@ -68,14 +80,35 @@ impl Embedded {
         let artifacts = Artifacts::open(&paths, own, artifact::Limits::default()).await?;
         let machines = Machines::default();
         let events = audit_log::recording(event::nobody(), audit.clone());
-        let registry = Registry::open_alone(paths, outer.clone(), machines, events).await?;
+        let settings = control::own_settings()?;
+        if !settings.secrets.is_empty() {
+            secret::guard_process();
+        }
+        let CheckedSettings { image_policy, sources, .. } = control::check_settings(&settings)?;
+        // The images are those of the bridge that serves.
+        let store_of_images = Images::open(outer)?;
+        let pull = settings.image_policy.pull;
+        let defaults = control::operator_defaults(&settings);
+        let means = RegistryOptions {
+            files: control::own_host_files(&settings),
+            operator_defaults: defaults.clone(),
+            defaults,
+            puller: Some(Puller::new(store_of_images.clone(), sources, pull)),
+            images: Some(store_of_images),
+            image_policy,
+            ..means_of(&settings)
+        };
+        let registry = Registry::open_alone(paths, outer.clone(), machines, events, means);
+        let registry = registry.await?;
         // Notebooks outlive this process, and are where a bridge that serves finds them.
-        let store = Store::open(outer).await?;
+        // Each call that needs it says why it is refused.
+        let store = Store::open_or_refuse(outer, drop).await;
         let notebooks = Notebooks::new(outer.clone(), registry.clone(), store, drop);
         let options = Options {
             notebooks: Some(notebooks.clone()),
             artifacts: Some(artifacts),
             audit: audit.clone(),
+            images: images(&settings),
             ..Options::local()
         };
         let api = Api::new(registry, options);
@@ -94,7 +127,7 @@ impl Embedded {
         for record in registry.list(None) {
             let (registry, which) = (registry.clone(), record.which());
             // One that hangs ends with this process.
-            removals.spawn(async move { registry.remove(&which, true).await.is_ok() });
+            removals.spawn(async move { registry.discard(&which).await.is_ok() });
         }
         while removals.join_next().await.is_some() {}
         registry.leave().await;
@@ -116,7 +149,7 @@ fn sweep(runtime: &Path) {
         }
         let runtime = entry.path();
         let paths = Paths { state: runtime.join("state"), runtime };
-        // Whoever lives holds its locks.
+        // A live process holds its locks.
         if let Ok(_locks) = Locks::take(&paths) {
             let _ = fs::remove_dir_all(&paths.runtime);
         }

@@ -6,18 +6,16 @@
 
 #![forbid(unsafe_code)]
 
-mod apps;
 mod audit;
 mod door;
 mod embedded;
 mod serve;
 mod server;
-mod shown;
 
 pub use door::DoorError;
 pub use embedded::{Embedded, EmbeddedError};
 pub use serve::{ServeError, ServeOptions, serve};
-pub use server::Server;
+pub use server::{Ended, Life, Server};
 
 use control::limits::CONTROL_REPLY_DEADLINE;
 use machine::limits::VIRTUAL_BOOT_DEADLINE;

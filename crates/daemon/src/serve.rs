@@ -8,6 +8,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -16,9 +17,13 @@ use signal_hook_tokio::Signals;
 
 use super::audit as audit_log;
 use super::door::{Door, DoorError};
-use super::server::Server;
+use super::server::{Ended, Life, Server};
 use access::audit::{Audit, AuditError};
-use control::{CheckedSettings, InvalidSettings, check_settings, egress_settings, own_files};
+use api::Threads;
+use control::{
+    CheckedSettings, InvalidSettings, check_settings, client_defaults, egress_defaults,
+    egress_settings, operator_defaults, own_files, served_files,
+};
 use host::lock::{LockError, Locks};
 use host::notify::Notifier;
 use host::paths::{Paths, PathsError};
@@ -29,7 +34,7 @@ use sandbox::limits::STOP_GRACE_DEFAULT;
 use sandbox::{Event, EventSink, Registry, RegistryOptions, SandboxError};
 use services::artifact::{self, ArtifactError, Artifacts};
 use services::notebook::Notebooks;
-use services::store::{Store, StoreError};
+use services::store::Store;
 use settings::{BoxesAtEnd, Settings};
 use workspace::Workspaces;
 
@@ -40,6 +45,8 @@ pub struct ServeOptions {
     pub settings: Settings,
     /// Receives every event; the daemon itself prints nothing.
     pub events: EventSink,
+    /// Whether a verb started it by itself.
+    pub is_unattended: bool,
 }
 
 /// Why the daemon ended with an error.
@@ -56,8 +63,6 @@ pub enum ServeError {
     #[error(transparent)]
     InvalidSettings(#[from] InvalidSettings),
     #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error(transparent)]
     Artifacts(#[from] ArtifactError),
     #[error("cannot listen on {socket:?}: {source}")]
     Listen { socket: PathBuf, source: io::Error },
@@ -65,6 +70,8 @@ pub enum ServeError {
     Audit(#[from] AuditError),
     #[error(transparent)]
     Door(#[from] DoorError),
+    #[error("cannot start the threads that serve: {0}")]
+    Threads(io::Error),
     #[error("cannot listen for signals: {0}")]
     Signals(io::Error),
     /// A second signal came before shutdown was complete.
@@ -72,50 +79,50 @@ pub enum ServeError {
     Hurried,
 }
 
-/// Serves until a signal ends it: SIGTERM, SIGINT, or SIGHUP when its terminal is closed.
+/// Serves until a client ends it, or a signal: SIGTERM, SIGINT, or SIGHUP when its terminal is closed.
+/// One that a verb started also ends when nothing needs it.
 pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
-    let ServeOptions { paths, settings, events } = options;
+    let ServeOptions { paths, settings, events, is_unattended } = options;
     let CheckedSettings { pool, image_policy, sources, tls, .. } = check_settings(&settings)?;
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(ServeError::Signals)?;
     allow_descriptors();
+    machine::process::bounds::make_room();
     secret::guard_process();
     paths.prepare()?;
     let locks = Locks::take(&paths)?;
-    let told = EventSink::clone(&events);
-    let told = Box::new(move |what| told(&Event::Trouble { which: None, what }));
+    paths.link_state();
+    let egress_events = EventSink::clone(&events);
+    let egress_events = Box::new(move |what| egress_events(&Event::Trouble { which: None, what }));
     let audit = if settings.audit.enabled {
-        Audit::open(paths.audit(), control::audit::options(&settings.audit), told)?
+        Audit::open(paths.audit(), control::audit::options(&settings.audit), egress_events)?
     } else {
         Audit::default()
     };
     let events = audit_log::recording(events, audit.clone());
     let store_of_images = Images::open(&paths)?;
     let pull = settings.image_policy.pull;
+    // A server without keys serves one person.
+    let sources = if settings.server.dev { sources } else { sources.for_clients() };
     let puller = Some(Puller::new(store_of_images.clone(), sources, pull));
     let images = Some(store_of_images);
-    let egress = egress_settings(&settings.egress);
     let (machines, sink) = (Machines::default(), EventSink::clone(&events));
-    let secrets = Secrets::new(settings.secrets.clone());
-    let caps = settings.caps.clone();
-    let workspaces = Workspaces::new(settings.workspaces.clone(), secrets.clone());
-    let workspaces = workspaces.apart_from(own_files(&settings));
     let means = RegistryOptions {
+        files: served_files(&settings),
+        defaults: client_defaults(&settings),
+        operator_defaults: operator_defaults(&settings),
         pool,
-        egress,
-        egress_default: egress_defaults(&settings),
-        secrets,
-        workspaces,
         images,
         image_policy,
         puller,
-        caps,
+        ..means_of(&settings)
     };
     let opening = Registry::open_with(paths.clone(), machines, sink, means);
     let registry = tokio::select! {
         registry = opening => registry?,
         _ = signals.next() => return Ok(()),
     };
-    let store = Store::open(&paths).await?;
+    let refused = |what| events(&Event::Trouble { which: None, what });
+    let store = Store::open_or_refuse(&paths, refused).await;
     let artifacts = Artifacts::open(&paths, store.clone(), artifact::Limits::default()).await?;
     let socket = paths.control_socket();
     let server = Server::bind(&socket);
@@ -123,19 +130,26 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let trouble = EventSink::clone(&events);
     let trouble = move |what| trouble(&Event::Trouble { which: None, what });
     let notebooks = Notebooks::new(paths.clone(), registry.clone(), store, trouble);
-    let kept = (notebooks.clone(), artifacts);
-    let door = Door::open(&settings, &paths, &registry, kept, audit.clone(), tls).await?;
+    let stores = (notebooks.clone(), artifacts);
+    // They end last: sandboxes that connections have made live on them.
+    let threads = Arc::new(Threads::start().map_err(ServeError::Threads)?);
+    let means = (tls, &threads);
+    let door = Door::open(&settings, &paths, &registry, stores, audit.clone(), means).await?;
     events(&Event::Listening { on: socket.display().to_string() });
     for on in door.addresses() {
         events(&Event::Listening { on: on.clone() });
     }
     let manager = Notifier::from_environment();
     manager.ready(&format!("listening on {}", door.addresses().join(" and ")));
-    tokio::select! {
-        () = server.run(door.api().clone()) => {}
-        () = manager.keep_alive() => {}
-        _ = signals.next() => {}
-    }
+    let idle_end = settings.server.idle_end.filter(|_| is_unattended);
+    let life = Life { is_unattended, idle_end };
+    let ended = tokio::select! {
+        ended = server.run(door.api().clone(), life) => Some(ended),
+        () = manager.keep_alive() => None,
+        _ = signals.next() => None,
+    };
+    let stops = settings.server.boxes_at_end == BoxesAtEnd::Stop
+        || ended == Some(Ended::Ordered { stop_sandboxes: true });
     manager.stopping("ending");
     drop(server);
     let ending = async {
@@ -143,7 +157,7 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
         notebooks.end().await;
         // By default they run on, keep what they say in their agents' spools, and are taken up
         // again by the next bridge.
-        if settings.server.boxes_at_end == BoxesAtEnd::Stop {
+        if stops {
             registry.stop_all(STOP_GRACE_DEFAULT).await;
         }
         registry.leave().await
@@ -155,18 +169,22 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     };
     events(&Event::Ending { running });
     audit.close().await;
+    drop(threads);
     drop(locks);
     Ok(())
 }
 
-/// The default egress rules of each namespace, from the settings.
-fn egress_defaults(set: &Settings) -> egress::Defaults {
-    let own = |(name, namespace): (&String, &settings::Namespace)| {
-        namespace.egress.clone().map(|rules| (name.clone(), rules))
-    };
-    egress::Defaults {
-        all: set.defaults.egress.clone(),
-        namespaces: set.namespaces.iter().filter_map(own).collect(),
+/// What sandboxes may ask for by name, what they may reach and what bounds them.
+pub(super) fn means_of(settings: &Settings) -> RegistryOptions {
+    let secrets = Secrets::new(settings.secrets.clone());
+    let workspaces = Workspaces::new(settings.workspaces.clone(), secrets.clone());
+    RegistryOptions {
+        egress: egress_settings(&settings.egress),
+        egress_default: egress_defaults(settings),
+        secrets,
+        workspaces: workspaces.apart_from(own_files(settings)),
+        caps: settings.caps.clone(),
+        ..RegistryOptions::default()
     }
 }
 
@@ -176,7 +194,7 @@ fn allow_descriptors() {
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
         && soft < hard
     {
-        // Without it there is room for fewer, and whoever finds none is told.
+        // Without it there is room for fewer clients, and the others are refused.
         let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
 }

@@ -11,15 +11,15 @@ use super::*;
 use api::{Api, Options};
 use control::limits::{CONTROL_CONNECTIONS_MAX, CONTROL_LINE_BYTES_MAX};
 use control::message::{Answer, Reply, Request};
-use control::{Client, ClientError, Code, List};
+use control::{Client, ClientError, ErrorCode, List};
 use host::lock::{LockError, Locks};
 use host::paths::Paths;
 use machine::Machines;
 use sandbox::{Registry, Spec, event};
 
-struct Place(Paths);
+struct TestBridge(Paths);
 
-impl Place {
+impl TestBridge {
     fn new(name: &str) -> Self {
         let base = format!("burrow-control-{}-{name}", std::process::id());
         let base = std::env::temp_dir().join(base);
@@ -34,7 +34,9 @@ impl Place {
         let registry = Registry::open(self.0.clone(), machines, event::nobody()).await.unwrap();
         let server = Server::bind(&self.0.control_socket()).unwrap();
         let api = Api::new(registry, Options::local());
-        tokio::spawn(async move { server.run(api).await })
+        tokio::spawn(async move {
+            server.run(api, Life::default()).await;
+        })
     }
 
     async fn connect(&self) -> BufReader<UnixStream> {
@@ -42,7 +44,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestBridge {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(self.0.runtime.parent().unwrap());
     }
@@ -59,7 +61,7 @@ async fn hear(stream: &mut BufReader<UnixStream>) -> Option<Answer> {
     (read > 0).then(|| serde_json::from_str(&line).unwrap())
 }
 
-fn code(answer: Option<Answer>) -> Code {
+fn code(answer: Option<Answer>) -> ErrorCode {
     match answer {
         Some(Answer::Error(refusal)) => refusal.code,
         other => panic!("not refused: {other:?}"),
@@ -68,7 +70,7 @@ fn code(answer: Option<Answer>) -> Code {
 
 #[tokio::test]
 async fn the_socket_is_for_its_owner_alone_and_goes_with_the_server() {
-    let place = Place::new("owner");
+    let place = TestBridge::new("owner");
     let server = place.serve().await;
     let socket = place.0.control_socket();
     assert_eq!(fs::metadata(&socket).unwrap().mode() & 0o777, 0o600);
@@ -80,13 +82,13 @@ async fn the_socket_is_for_its_owner_alone_and_goes_with_the_server() {
 
 #[tokio::test]
 async fn a_line_that_is_no_request_is_refused_and_the_next_one_answered() {
-    let place = Place::new("garbage");
+    let place = TestBridge::new("garbage");
     let _server = place.serve().await;
     let mut stream = place.connect().await;
     for line in
         ["nonsense\n", "{}\n", "{\"start\":{}}\n", "{\"kill\":{\"sandbox\":\"../x\"}}\n", "\n"]
     {
-        assert_eq!(code(say(&mut stream, line).await), Code::Invalid, "{line:?}");
+        assert_eq!(code(say(&mut stream, line).await), ErrorCode::Invalid, "{line:?}");
     }
     let answer = say(&mut stream, "{\"version\":{}}\n").await;
     assert!(matches!(answer, Some(Answer::Ok(Reply::Version(_)))), "{answer:?}");
@@ -94,19 +96,19 @@ async fn a_line_that_is_no_request_is_refused_and_the_next_one_answered() {
 
 #[tokio::test]
 async fn a_line_without_an_end_costs_its_sender_the_connection() {
-    let place = Place::new("endless");
+    let place = TestBridge::new("endless");
     let _server = place.serve().await;
     let mut stream = place.connect().await;
     let line = "x".repeat(CONTROL_LINE_BYTES_MAX + 1);
     stream.get_mut().write_all(line.as_bytes()).await.unwrap();
-    assert_eq!(code(hear(&mut stream).await), Code::Invalid);
+    assert_eq!(code(hear(&mut stream).await), ErrorCode::Invalid);
     assert_eq!(hear(&mut stream).await, None);
     Client::connect(&place.0).await.unwrap().version().await.unwrap();
 }
 
 #[tokio::test]
 async fn one_connection_too_many_is_told_so() {
-    let place = Place::new("many");
+    let place = TestBridge::new("many");
     let _server = place.serve().await;
     let mut open = Vec::new();
     for _ in 0..CONTROL_CONNECTIONS_MAX {
@@ -116,7 +118,7 @@ async fn one_connection_too_many_is_told_so() {
     }
     let mut client = Client::connect(&place.0).await.unwrap();
     let Err(ClientError::Refused(refusal)) = client.version().await else { panic!() };
-    assert_eq!(refusal.code, Code::Busy);
+    assert_eq!(refusal.code, ErrorCode::Busy);
     open.clear();
     loop {
         let mut client = Client::connect(&place.0).await.unwrap();
@@ -129,34 +131,34 @@ async fn one_connection_too_many_is_told_so() {
 
 #[tokio::test]
 async fn refusals_name_the_sandbox_and_what_to_do() {
-    let place = Place::new("refusals");
+    let place = TestBridge::new("refusals");
     let _server = place.serve().await;
     let mut client = Client::connect(&place.0).await.unwrap();
     let Err(ClientError::Refused(refusal)) = client.inspect(&"web".parse().unwrap()).await else {
         panic!()
     };
-    assert_eq!(refusal.code, Code::NotFound);
+    assert_eq!(refusal.code, ErrorCode::NotFound);
     assert!(refusal.message.contains("web") && refusal.hint.is_some(), "{refusal:?}");
     let mut spec = Spec::new("web".parse().unwrap());
     spec.image = Some("/nowhere/at/all".to_owned());
     let Err(ClientError::Refused(refusal)) = client.start(spec).await else { panic!() };
-    assert_eq!(refusal.code, Code::Invalid);
+    assert_eq!(refusal.code, ErrorCode::Invalid);
     assert!(refusal.message.contains("/nowhere/at/all"), "{refusal:?}");
     let mut spec = Spec::new("web".parse().unwrap());
     spec.secrets = vec!["TOKEN".to_owned()];
     let Err(ClientError::Refused(refusal)) = client.start(spec).await else { panic!() };
-    assert_eq!(refusal.code, Code::UnknownSecret);
+    assert_eq!(refusal.code, ErrorCode::UnknownSecret);
     assert!(refusal.message.contains("TOKEN") && refusal.hint.is_some(), "{refusal:?}");
     let mut spec = Spec::new("web".parse().unwrap());
     spec.egress = Some(vec!["127.0.0.1".to_owned()]);
     let Err(ClientError::Refused(refusal)) = client.start(spec).await else { panic!() };
-    assert_eq!(refusal.code, Code::Invalid);
+    assert_eq!(refusal.code, ErrorCode::Invalid);
     assert!(refusal.message.contains("egress"), "{refusal:?}");
 }
 
 #[test]
 fn a_second_bridge_on_the_same_directories_is_refused_by_name() {
-    let place = Place::new("second");
+    let place = TestBridge::new("second");
     let first = Locks::take(&place.0).unwrap();
     let error = Locks::take(&place.0).unwrap_err();
     assert!(error.to_string().contains(&std::process::id().to_string()), "{error}");
@@ -187,8 +189,15 @@ fn requests_are_read_as_they_are_written() {
         Request::Inspect { sandbox: sandbox.clone() },
         Request::Dial { sandbox: sandbox.clone(), purpose: None },
         Request::Stop { sandbox: sandbox.clone(), grace_ms: Some(5) },
+        Request::Restart {
+            sandbox: sandbox.clone(),
+            grace_ms: Some(5),
+            env: vec![("A".to_owned(), "b=c".to_owned())],
+        },
+        Request::Wait { sandbox: sandbox.clone() },
         Request::Kill { sandbox: sandbox.clone() },
         Request::Remove { sandbox, force: true },
+        Request::End { stop_sandboxes: true },
     ];
     for request in requests {
         let text = serde_json::to_string(&request).unwrap();

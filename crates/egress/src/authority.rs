@@ -1,9 +1,9 @@
-//! The authority that one sandbox trusts besides all others, for the hosts that it sends secrets to:
-//! whoever puts a secret into a request must be able to read the request.
+//! The authority that one sandbox trusts in addition to all others, for the hosts that it sends secrets to:
+//! to inject a secret into a request, the broker must read the request.
 //!
-//! Its key is worth something in that sandbox alone, and there for those hosts alone: the certificate
-//! says so itself. It is kept beside the sandbox's record, because programs that have read the
-//! certificate once do not read it again when another bridge takes the sandbox up.
+//! Its key is valid in that sandbox only, and only for those hosts: the certificate says so itself. It is
+//! kept beside the sandbox's record, because programs that have read the certificate once do not read it
+//! again when another bridge takes over the sandbox.
 
 mod x509;
 
@@ -66,14 +66,15 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// The authority whose key is in this directory, or a new one; it speaks for these hosts alone.
+    /// The authority whose key is in this directory, or a new one; it is valid for these hosts
+    /// only.
     pub async fn open(directory: Option<&Path>, hosts: &[Host]) -> Result<Self, AuthorityError> {
         let random = SystemRandom::new();
-        let kept = match directory {
+        let authority = match directory {
             Some(directory) => read(&directory.join(FILE)).await?,
             None => None,
         };
-        let key = if let Some(key) = kept {
+        let key = if let Some(key) = authority {
             key
         } else {
             let made = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random)?;
@@ -94,7 +95,7 @@ impl Authority {
         Ok(Self { key, key_id, certificate, random, servers: Mutex::default() })
     }
 
-    /// Its certificate as text.
+    /// Its certificate as PEM.
     pub fn pem(&self) -> String {
         pem(&self.certificate)
     }
@@ -125,7 +126,7 @@ impl Authority {
                 .with_safe_default_protocol_versions()?
                 .with_no_client_auth()
                 .with_single_cert(vec![certificate], key)?;
-        // What is read there is HTTP/1 alone; clients that can do more are told so.
+        // The broker reads only HTTP/1; ALPN tells clients that can do more.
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(TlsAcceptor::from(Arc::new(config)))
     }
@@ -161,7 +162,7 @@ fn draw(random: &SystemRandom) -> Result<[u8; SERIAL_BYTES], AuthorityError> {
     Ok(serial)
 }
 
-/// What tells a key from others: the beginning of its digest.
+/// The id of a key: the beginning of its digest.
 fn key_id(point: &[u8]) -> [u8; KEY_ID_BYTES] {
     let digest = digest::digest(&digest::SHA256, point);
     let mut id = [0; KEY_ID_BYTES];

@@ -1,11 +1,11 @@
 //! Connections that secrets are injected into. The broker ends the guest's TLS and opens its own TLS
 //! connection to the host, whose certificate it checks like any other client on this machine.
 //!
-//! A host that is not reached in this way is no reset for the guest, but an answer within its own TLS, to
-//! the first of its requests: a program, and whoever reads its words, learns what is wrong.
+//! If the host cannot be reached, the guest's connection is not reset. Its first request gets an answer
+//! within its own TLS, so a program and its logs show the reason.
 //!
-//! What breaks off on one side breaks off on the other. A host that ends without the last word of TLS
-//! is let end so, for the guest to see; a guest that does has said its requests all the same.
+//! A break on one side becomes a break on the other. If a host ends without TLS's closing alert, the guest
+//! sees the same. If a guest does, its requests still count.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -23,7 +23,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::authority::Authority;
 use super::carry::{CarryError, LINGER, Plan, Stream, Tally, carry};
-use super::connection::told;
+use super::connection::answer_with;
 use super::host::Host;
 use super::http::{Requests, agrees};
 use super::inject::Injections;
@@ -32,18 +32,17 @@ use super::limits::{
 };
 use super::meter::Meter;
 use super::unreachable::UnreachableHost;
-use super::{EgressError, Settings, trusted};
-use agent_client::guest::Guest;
+use super::{EgressError, Settings};
 use host::secret::wipe;
 use host::trust;
 
-/// Where secrets go, and nowhere else.
+/// Secrets are sent to this port only.
 pub const TLS_PORT: u16 = 443;
 
 const WITH_GUEST: &str = "the sandbox";
 const WITH_HOST: &str = "the host";
 
-/// What one sandbox's connections of that kind share.
+/// What the broker's connections of one sandbox share.
 pub struct Broker {
     pub secrets: Arc<Injections>,
     pub authority: Authority,
@@ -51,18 +50,16 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// Gives the sandbox an authority of its own to believe.
+    /// Creates the authority of the sandbox, which its programs are to trust.
     pub async fn open(
-        guest: &Guest,
         secrets: Injections,
         settings: &Settings,
         directory: Option<&Path>,
     ) -> Result<Self, EgressError> {
         let authority = Authority::open(directory, &secrets.hosts()).await?;
-        let believed = settings.authorities.clone();
-        let reading = tokio::task::spawn_blocking(move || trust::connector(believed.as_deref()));
+        let ca = settings.ca.clone();
+        let reading = tokio::task::spawn_blocking(move || trust::connector(&ca));
         let connector = reading.await.map_err(|_| EgressError::Ending)??;
-        trusted::add(guest, &authority.pem()).await?;
         Ok(Self { secrets: Arc::new(secrets), authority, connector })
     }
 
@@ -95,8 +92,7 @@ impl Broker {
     ) -> Result<(), CarryError> {
         let (near, far) = tokio::io::duplex(BETWEEN_BYTES);
         let tally = Tally::default();
-        // None of it leaves this host, and what may not be carried any more must not keep the reason
-        // from being heard.
+        // None of it leaves this host, and a used-up traffic limit must not hide the reason.
         let meter = Meter::new(None, None);
         let outer = carry(stream, near, plan, &meter, idle, &tally);
         let inner = self.answer_for(unreachable, far);
@@ -112,14 +108,14 @@ impl Broker {
             tokio::io::split(self.accept(unreachable.host, guest).await?);
         let requests = Requests::new(unreachable.host.clone(), TLS_PORT);
         let word = match timeout(FIRST_BYTES_DEADLINE, first(&mut reader, requests)).await {
-            Ok(Ok(())) if unreachable.by_rule => told(403, "Forbidden", unreachable),
-            Ok(Ok(())) => told(502, "Bad Gateway", unreachable),
-            Ok(Err(CarryError::Request(wrong))) => told(403, "Forbidden", &wrong),
+            Ok(Ok(())) if unreachable.by_rule => answer_with(403, "Forbidden", unreachable),
+            Ok(Ok(())) => answer_with(502, "Bad Gateway", unreachable),
+            Ok(Err(CarryError::Request(wrong))) => answer_with(403, "Forbidden", &wrong),
             Ok(Err(broken)) => return Err(broken),
-            // Whoever asks nothing is told nothing.
+            // A client that sends no request gets no answer.
             Err(_) => return Ok(()),
         };
-        // Whether it has heard that changes nothing.
+        // It does not matter whether the guest has read it.
         let _ = timeout(LINGER, part(&mut reader, &mut writer, &word)).await;
         Ok(())
     }
@@ -145,11 +141,11 @@ impl Broker {
         let with_host = |source| CarryError::Tls { with: WITH_HOST, source };
         let name = ServerName::try_from(host.as_str().to_owned());
         let name = name.map_err(|error| with_host(io::Error::other(error)))?;
-        // The host first: a guest that is told of a connection finds it whole.
+        // Connects to the host first: the guest's connection is complete only when the host's is.
         let server = match within(self.connector.connect(name, server)).await {
             Ok(server) => server,
             Err(source) => {
-                // What is wrong with the host is what there is to tell, whatever the guest makes of it.
+                // The host's failure is the one to report, even if answering the guest fails.
                 let _ = self.answer_for(&UnreachableHost::by_tls(host, &source), guest).await;
                 return Err(with_host(source));
             }
@@ -163,9 +159,9 @@ impl Broker {
         let ended = {
             let mut answers = std::pin::pin!(answer(server_reader, &mut guest_writer, agreed));
             tokio::select! {
-                // Whoever has answered all has no use for further requests.
+                // A host that has sent its whole answer needs no further requests.
                 answered = &mut answers => answered,
-                asked = ask(&mut guest_reader, server_writer, requests, agreement, used) => match asked {
+                outcome = ask(&mut guest_reader, server_writer, requests, agreement, used) => match outcome {
                     Ok(()) => answers.await,
                     Err(error) => Err(error),
                 }
@@ -174,15 +170,14 @@ impl Broker {
         match ended {
             Ok(Close::Unsaid) => Ok(()),
             Ok(Close::InOrder) => {
-                // What lies between is still on its way to the guest, which may not know yet that
-                // nobody hears it.
+                // The guest may still be sending, and not know yet that nobody reads it.
                 read_out(&mut guest_reader).await;
                 Ok(())
             }
             Err(CarryError::FirstRequest(wrong)) => {
-                let word = told(403, "Forbidden", &wrong);
+                let word = answer_with(403, "Forbidden", &wrong);
                 let parting = part(&mut guest_reader, &mut guest_writer, &word);
-                // Whether it has heard that changes nothing.
+                // It does not matter whether the guest has read it.
                 let _ = timeout(LINGER, parting).await;
                 Err(CarryError::FirstRequest(wrong))
             }
@@ -208,7 +203,7 @@ async fn first(
     Ok(())
 }
 
-/// Says a last word to the guest, and gives it the time to hear it.
+/// Sends a final answer to the guest, and gives it time to read it.
 async fn part(
     reader: &mut (impl AsyncRead + Unpin),
     writer: &mut (impl AsyncWrite + Unpin),
@@ -220,7 +215,7 @@ async fn part(
     Ok(())
 }
 
-/// Reads what the guest still says, up to its end.
+/// Reads and discards what the guest still sends, up to its end.
 async fn read_out(reader: &mut (impl AsyncRead + Unpin)) {
     let mut buffer = vec![0; READ_BYTES];
     while !matches!(read(reader, &mut buffer, WITH_GUEST).await, Ok(Some(0) | None) | Err(_)) {}
@@ -231,15 +226,15 @@ async fn within<T>(greeting: impl Future<Output = io::Result<T>>) -> io::Result<
     timeout(TLS_DEADLINE, greeting).await.map_err(slow)?
 }
 
-/// How a host has ended.
+/// How a host's connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Close {
     InOrder,
-    /// Without the last word of TLS.
+    /// Without TLS's closing alert.
     Unsaid,
 }
 
-/// Requests of the guest, each with what belongs into it.
+/// Forwards the guest's requests, each with its secrets.
 async fn ask(
     mut guest: impl AsyncRead + Unpin,
     mut server: impl AsyncWrite + Unpin,
@@ -248,8 +243,8 @@ async fn ask(
     used: impl Fn(Vec<String>),
 ) -> Result<(), CarryError> {
     let mut buffer = vec![0; READ_BYTES];
-    // Each is told once: a connection may have any number of requests.
-    let mut told = BTreeSet::new();
+    // Each secret is reported once: a connection may have any number of requests.
+    let mut reported = BTreeSet::new();
     let mut agreement = Some(agreement);
     let mut is_untouched = true;
     loop {
@@ -272,8 +267,11 @@ async fn ask(
         for piece in buffer[..count].chunks(FILLED_AT_ONCE_BYTES) {
             let mut judged = Vec::new();
             let pushed = requests.push(piece, &mut judged);
-            let new: Vec<_> =
-                requests.take_used().into_iter().filter(|name| told.insert(name.clone())).collect();
+            let new: Vec<_> = requests
+                .take_used()
+                .into_iter()
+                .filter(|name| reported.insert(name.clone()))
+                .collect();
             if !new.is_empty() {
                 used(new);
             }
@@ -282,7 +280,7 @@ async fn ask(
             wipe(&mut judged);
             written?;
             match pushed {
-                // Nobody else can have answered, so that this can be.
+                // Nothing was answered yet, so this answer can be sent.
                 Err(wrong) if is_untouched => return Err(CarryError::FirstRequest(wrong)),
                 pushed => pushed?,
             }
@@ -299,7 +297,7 @@ async fn ask(
     }
 }
 
-/// What the host answers, as it comes.
+/// Forwards the host's answers as they arrive.
 async fn answer(
     mut server: impl AsyncRead + Unpin,
     mut guest: impl AsyncWrite + Unpin,
@@ -320,7 +318,7 @@ async fn answer(
             if let Some(agrees) = agrees(&begun)
                 && let Some(agreed) = agreed.take()
             {
-                // Nobody waits where nothing was asked for.
+                // Nobody waits if no switch was requested.
                 let _ = agreed.send(agrees);
                 begun = Vec::new();
             }
@@ -330,7 +328,7 @@ async fn answer(
     }
 }
 
-/// Reads what there is; 0 at an orderly end, and none at one without the last word of TLS.
+/// Reads once; `Some(0)` at an orderly end, `None` at one without TLS's closing alert.
 async fn read(
     from: &mut (impl AsyncRead + Unpin),
     buffer: &mut [u8],

@@ -1,4 +1,5 @@
-//! Bytes between a stream of the guest and a connection of the host, each direction to its own end.
+//! Copies bytes between a stream of the guest and a connection of the host, each direction until
+//! its own end.
 //!
 //! A broken connection is never passed on as an orderly end: if anything ends a connection before both
 //! directions are finished, both sides are reset.
@@ -18,7 +19,7 @@ use super::limits::{IDLE_LOOKS, READ_BYTES};
 use super::meter::{LimitReached, Meter};
 use agent_client::guest::{GuestError, Output, Piece, Writer};
 
-/// How long a guest that was told no is given to hear it.
+/// How long a refused guest may take to read the refusal.
 pub const LINGER: Duration = Duration::from_secs(2);
 
 /// Why a connection ended before both sides were finished.
@@ -32,7 +33,7 @@ pub enum CarryError {
     Gap { from: u64, to: u64 },
     #[error("a later request is refused: {0}")]
     Request(#[from] BadRequest),
-    /// Of a connection that is read on its way; the others are refused before they begin.
+    /// Only for a connection that is read on its way; the others are refused before they begin.
     #[error("its request is refused: {0}")]
     FirstRequest(BadRequest),
     #[error(transparent)]
@@ -50,7 +51,7 @@ impl CarryError {
     }
 }
 
-/// The guest's end of a connection, with what was read of it and not yet taken.
+/// The guest's end of a connection, with bytes that were read and not yet taken.
 #[derive(Debug)]
 pub struct Stream {
     writer: Writer,
@@ -64,7 +65,7 @@ impl Stream {
         Self { writer, output, held: Vec::new(), ended: false }
     }
 
-    /// What was read and not taken.
+    /// The bytes that were read and not yet taken.
     pub fn held(&self) -> &[u8] {
         &self.held
     }
@@ -78,12 +79,12 @@ impl Stream {
         Ok(is_more)
     }
 
-    /// Takes what is held.
+    /// Takes the held bytes.
     pub fn take_held(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.held)
     }
 
-    /// Leaves only what is behind the first bytes that are held.
+    /// Drops the first held bytes.
     pub fn skip(&mut self, count: usize) {
         self.held.drain(..count.min(self.held.len()));
     }
@@ -108,8 +109,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Says a last word, and gives the guest the time to hear it: a stream that is given up at once
-    /// resets the connection, and what was said with it.
+    /// Sends a final message and gives the guest time to read it: dropping a stream at once resets
+    /// the connection and loses the message.
     pub async fn part(mut self, word: &[u8]) {
         let parting = async {
             self.writer.write(word).await.ok()?;
@@ -151,21 +152,21 @@ impl Tally {
     }
 }
 
-/// What is sent first, and what everything behind it is held against.
+/// The bytes to send first, and the checks for everything after them.
 #[derive(Debug, Default)]
 pub struct Plan {
     pub first: Vec<u8>,
-    /// Absent where nothing is looked at any more.
+    /// Absent if nothing is checked any more.
     pub requests: Option<Requests>,
     /// It is a greeting of TLS.
     pub is_tls: bool,
 }
 
-/// The other end of a connection: the host's, or what reads it on the way there.
+/// The other end of a connection: the host's, or the broker's on the way there.
 pub trait Upstream {
     fn halves(&mut self) -> (impl AsyncRead + Unpin + Send, impl AsyncWrite + Unpin + Send);
 
-    /// Lets its end be one that broke off.
+    /// Makes the end look like a broken connection.
     fn reset(&self);
 }
 
@@ -185,7 +186,7 @@ impl Upstream for DuplexStream {
         tokio::io::split(self)
     }
 
-    // Whoever has the other end of it goes with this one.
+    // The other end is dropped with this one.
     fn reset(&self) {}
 }
 
@@ -259,8 +260,8 @@ impl<W: AsyncWrite + Unpin> ToServer<'_, W> {
         while !self.ended {
             let Some(bytes) = next(&mut self.output).await? else { break };
             match &mut requests {
-                // Nothing more goes on, and the client is heard to its end all the same: to give its
-                // stream up would reset the connection, with what of the answer it has not read yet.
+                // Nothing more is forwarded, but the client is still read to its end: dropping its stream
+                // would reset the connection and lose the part of the answer that it has not read.
                 Some(requests) if requests.is_over() => self.meter.pass(bytes.len()).await?,
                 Some(requests) => {
                     judged.clear();
@@ -290,13 +291,13 @@ impl<W: AsyncWrite + Unpin> ToServer<'_, W> {
 
 struct ToGuest<'a, R> {
     reader: R,
-    /// Until it has said all.
+    /// Absent after its end.
     writer: Option<Writer>,
     meter: &'a Meter,
     tally: &'a Tally,
-    /// Told whether the server agrees to go on otherwise.
+    /// Receives whether the server agrees to switch protocols.
     agreed: Option<oneshot::Sender<bool>>,
-    /// Where there is one answer and no other.
+    /// Present if exactly one answer is allowed.
     last: Option<LastAnswer>,
 }
 
@@ -324,7 +325,7 @@ impl<R: AsyncRead + Unpin> ToGuest<'_, R> {
                 if let Some(agrees) = agrees(&begun)
                     && let Some(agreed) = self.agreed.take()
                 {
-                    // Nobody waits any more for what comes too late.
+                    // It may come too late; then nobody waits for it.
                     let _ = agreed.send(agrees);
                 }
             }

@@ -13,14 +13,14 @@ use super::connect::{ConnectError, connect, permitted};
 use super::event::{EventSubject, Verdict};
 use super::hello::{Greeting, Hello};
 use super::host::Host;
-use super::http::{BadRequest, Requests, is_request, is_second, told_in_second};
+use super::http::{BadRequest, Requests, is_request, is_second, refusal_in_second};
 use super::inject::UnreadableSecret;
 use super::limits::FIRST_BYTES_DEADLINE;
 use super::meter::LimitReached;
 use super::rule::WEB_PORTS;
 use super::unreachable::UnreachableHost;
 
-/// What a TLS client is told that means another host: fatal, and no such name.
+/// The TLS alert for a client that means another host: fatal, unrecognized name.
 const NO_SUCH_HOST: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 
 /// Why a connection is refused.
@@ -59,7 +59,7 @@ pub(super) async fn serve(shared: &Arc<Shared>, address: Ipv4Addr, port: u16, st
     let host = shared.names.lock().await.host(address);
     let Some(host) = host else {
         let why = "its address belongs to no allowed name";
-        return shared.teller.refuse(
+        return shared.reporter.refuse(
             EventSubject::Connection,
             &address.to_string(),
             Some(port),
@@ -82,33 +82,33 @@ pub(super) async fn lead(shared: &Arc<Shared>, host: &Host, port: u16, mut strea
     match (reached, shared.reader(host, port, &plan)) {
         (Ok(way), _) => run(shared, host, port, stream, plan, way).await,
         (Err(refused @ Refusal::Spent(_)), None) if plan.requests.is_some() => {
-            shared.teller.refuse(EventSubject::Connection, host.as_str(), Some(port), &refused);
-            stream.part(&told(403, "Forbidden", &refused)).await;
+            shared.reporter.refuse(EventSubject::Connection, host.as_str(), Some(port), &refused);
+            stream.part(&answer_with(403, "Forbidden", &refused)).await;
         }
         (Err(refused), None) => refuse(shared, host, port, stream, &refused).await,
         (Err(refused), Some(broker)) => {
-            shared.teller.refuse(EventSubject::Connection, host.as_str(), Some(port), &refused);
+            shared.reporter.refuse(EventSubject::Connection, host.as_str(), Some(port), &refused);
             let by_rule = matches!(refused, Refusal::Spent(_));
             let unreachable = UnreachableHost { host, why: refused.to_string(), by_rule };
-            // What becomes of it is told already.
+            // The refusal is already reported.
             let _ = broker.decline(&unreachable, stream, plan, shared.idle).await;
         }
     }
 }
 
 async fn refuse(shared: &Shared, host: &Host, port: u16, stream: Stream, refused: &Refusal) {
-    shared.teller.refuse(EventSubject::Connection, host.as_str(), Some(port), refused);
+    shared.reporter.refuse(EventSubject::Connection, host.as_str(), Some(port), refused);
     match refused {
-        Refusal::Request(_) => stream.part(&told(403, "Forbidden", refused)).await,
+        Refusal::Request(_) => stream.part(&answer_with(403, "Forbidden", refused)).await,
         Refusal::AnotherHost { .. } | Refusal::Nameless => stream.part(&NO_SUCH_HOST).await,
-        Refusal::Second => stream.part(&told_in_second(&refused.to_string())).await,
+        Refusal::Second => stream.part(&refusal_in_second(&refused.to_string())).await,
         // It is reset.
         _ => {}
     }
 }
 
-/// An answer of HTTP for a client whose request goes nowhere.
-pub(super) fn told(status: u16, phrase: &str, why: &dyn std::fmt::Display) -> Vec<u8> {
+/// An HTTP answer for a client whose request is refused.
+pub(super) fn answer_with(status: u16, phrase: &str, why: &dyn std::fmt::Display) -> Vec<u8> {
     let body = format!("The sandbox's host refuses this request: {why}.\n");
     let length = body.len();
     format!(
@@ -118,8 +118,8 @@ pub(super) fn told(status: u16, phrase: &str, why: &dyn std::fmt::Display) -> Ve
     .into_bytes()
 }
 
-/// Looks at the first bytes, where it matters whom they mean. At the other ports it does not: a rule
-/// names them, and a server there may be the first to speak.
+/// Reads the first bytes, if the rule needs to know the host. At other ports it does not: a rule names them,
+/// and a server there may be the first to send.
 async fn look(
     shared: &Shared,
     host: &Host,
@@ -177,13 +177,13 @@ pub(super) type Route = (String, TcpStream);
 /// Connects to a host, if that may be.
 pub(super) async fn reach(shared: &Shared, host: &Host, port: u16) -> Result<Route, Refusal> {
     let rule = shared.rules.allowing(host, port).ok_or(Refusal::NoRule)?;
-    // What could carry nothing is not begun: nobody out there shall hear of it.
+    // A connection that could carry nothing is not opened: no host outside must see it.
     shared.meter.left()?;
     let addresses = permitted(&shared.lookup, &shared.allow_private, host).await?;
     Ok((rule, connect(&addresses, port).await?))
 }
 
-/// Carries a connection, and tells of its beginning and its end.
+/// Carries a connection, and reports its beginning and end.
 pub(super) async fn run(
     shared: &Arc<Shared>,
     host: &Host,
@@ -192,25 +192,26 @@ pub(super) async fn run(
     plan: Plan,
     (rule, connection): Route,
 ) {
-    let tell =
-        |verdict| shared.teller.tell(EventSubject::Connection, host.as_str(), Some(port), verdict);
-    tell(Verdict::Allowed { rule, address: connection.peer_addr().ok() });
+    let report = |verdict| {
+        shared.reporter.report(EventSubject::Connection, host.as_str(), Some(port), verdict);
+    };
+    report(Verdict::Allowed { rule, address: connection.peer_addr().ok() });
     shared.names.lock().await.count(host, true);
     let tally = Tally::default();
     let (meter, idle) = (&shared.meter, shared.idle);
     let carried = match shared.reader(host, port, &plan) {
         Some(broker) => {
-            let used = |secrets| tell(Verdict::Filled { secrets });
+            let used = |secrets| report(Verdict::Filled { secrets });
             broker.carry(host, stream, connection, plan, meter, idle, &tally, used).await
         }
         None => carry(stream, connection, plan, meter, idle, &tally).await,
     };
     shared.names.lock().await.count(host, false);
     if let Err(CarryError::Request(wrong) | CarryError::FirstRequest(wrong)) = &carried {
-        shared.teller.refuse(EventSubject::Connection, host.as_str(), Some(port), wrong);
+        shared.reporter.refuse(EventSubject::Connection, host.as_str(), Some(port), wrong);
     }
     let is_limit = carried.as_ref().is_err_and(CarryError::is_limit);
-    tell(Verdict::Ended {
+    report(Verdict::Ended {
         is_limit,
         sent_bytes: tally.sent_bytes(),
         received_bytes: tally.received_bytes(),

@@ -26,7 +26,7 @@ const RECURSION_DESIRED: u16 = 1 << 8;
 const RECURSION_AVAILABLE: u16 = 1 << 7;
 const CODE: u16 = 0xf;
 
-/// What a message says of how it went.
+/// The response code of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
     Fine = 0,
@@ -41,19 +41,19 @@ pub enum Code {
 pub struct Question {
     id: u16,
     flags: u16,
-    /// As text, with the parts divided by dots; not every one is the name of a host.
+    /// As text, with the parts separated by dots; not every one is a valid host name.
     pub name: String,
     pub kind: u16,
-    /// The bytes of the question as they came, which the answer repeats.
+    /// The bytes of the question as received; the answer repeats them.
     bytes: Vec<u8>,
 }
 
 /// Why a message is not answered as a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuestionError {
-    /// There is nobody who would know what an answer is about.
+    /// It cannot be answered, because not even its header is known.
     Nothing,
-    /// The header could be read, and this is to be said.
+    /// The header could be read; answer with this code.
     Answer { id: u16, flags: u16, code: Code },
 }
 
@@ -105,13 +105,13 @@ pub fn encode_name(question: &Question, host: &Host, ttl_s: u32) -> Vec<u8> {
     encode(question, Code::Fine, &name_bytes(host), ttl_s)
 }
 
-/// An answer to what could not be read.
+/// An answer to a message that could not be read.
 pub fn encode_wrong(id: u16, flags: u16, code: Code) -> Vec<u8> {
     head(id, flags, code, 0, 0)
 }
 
 fn encode(question: &Question, code: Code, data: &[u8], ttl_s: u32) -> Vec<u8> {
-    /// The name that stands right behind the header.
+    /// A pointer to the name right after the header.
     const NAME_OF_QUESTION: u16 = 0xc000 | HEADER_BYTES as u16;
     let answers = u16::from(!data.is_empty());
     let mut message = head(question.id, question.flags, code, 1, answers);
@@ -127,9 +127,11 @@ fn encode(question: &Question, code: Code, data: &[u8], ttl_s: u32) -> Vec<u8> {
     message
 }
 
-fn head(id: u16, asked: u16, code: Code, questions: u16, answers: u16) -> Vec<u8> {
-    let flags =
-        IS_RESPONSE | (asked & (OPERATION | RECURSION_DESIRED)) | RECURSION_AVAILABLE | code as u16;
+fn head(id: u16, request_flags: u16, code: Code, questions: u16, answers: u16) -> Vec<u8> {
+    let flags = IS_RESPONSE
+        | (request_flags & (OPERATION | RECURSION_DESIRED))
+        | RECURSION_AVAILABLE
+        | code as u16;
     [id, flags, questions, answers, 0, 0].iter().flat_map(|word| word.to_be_bytes()).collect()
 }
 
@@ -153,7 +155,7 @@ fn name_bytes(host: &Host) -> Vec<u8> {
     bytes
 }
 
-/// Reads the answer to a question of ours; `None` for what is no answer to it.
+/// Reads the answer to our question; `None` if it is no answer to it.
 pub fn parse_answer(message: &[u8], id: u16, host: &Host, kind: u16) -> Option<DnsAnswer> {
     let (its_id, flags, counts) = header(message)?;
     if its_id != id || flags & IS_RESPONSE == 0 || counts[0] != 1 {
@@ -166,7 +168,7 @@ pub fn parse_answer(message: &[u8], id: u16, host: &Host, kind: u16) -> Option<D
     let records = read_records(message, end + 4, usize::from(counts[1]));
     let mut found =
         DnsAnswer { code: flags & CODE, is_cut: flags & IS_CUT != 0, addresses: Vec::new() };
-    // Names stand for others, in whatever order the records come.
+    // Aliases may come in any order of records.
     let mut names = vec![host.as_str().to_owned()];
     for _ in 0..ALIASES_MAX {
         let alias = records.iter().find_map(|record| match &record.data {

@@ -12,13 +12,12 @@ use super::meter::Bucket;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EgressEvent {
     pub what: EventSubject,
-    /// The name that the guest means, as far as it can be told; nothing it says is longer than a name
-    /// may be.
+    /// The name that the guest means, as far as it is known; never longer than a name may be.
     pub host: String,
     /// The port; none for a question for a name.
     pub port: Option<u16>,
     pub verdict: Verdict,
-    /// So many events before this one were too many to be told.
+    /// How many events before this one were dropped because there were too many.
     pub untold: u64,
 }
 
@@ -32,7 +31,7 @@ pub enum EventSubject {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// By this rule; a connection with this address.
+    /// By this rule; a connection to this address.
     Allowed {
         rule: String,
         address: Option<SocketAddr>,
@@ -40,7 +39,7 @@ pub enum Verdict {
     Refused {
         why: String,
     },
-    /// A request of a connection that was allowed had these secrets put into it, by name.
+    /// These secrets, by name, were injected into a request of an allowed connection.
     Filled {
         secrets: Vec<String>,
     },
@@ -83,12 +82,11 @@ impl fmt::Display for EgressEvent {
     }
 }
 
-/// Takes events as they happen. It must not block.
+/// Receives events as they happen. It must not block.
 pub type EgressSink = Arc<dyn Fn(EgressEvent) + Send + Sync>;
 
-/// Tells events of one sandbox, and no more of them than anybody would read. What was carried is always
-/// told: there is no more of it than the operator lets connections be begun, and a flood of questions or
-/// refusals must not hide it.
+/// Reports the events of one sandbox, at a limited rate. Transfers are always reported: the operator limits
+/// the rate of connections anyway, and a flood of questions or refusals must not hide them.
 pub struct EventReporter {
     sink: EgressSink,
     bucket: Bucket,
@@ -101,7 +99,7 @@ impl EventReporter {
         Self { sink, bucket, untold: AtomicU64::new(0) }
     }
 
-    pub fn tell(&self, what: EventSubject, host: &str, port: Option<u16>, verdict: Verdict) {
+    pub fn report(&self, what: EventSubject, host: &str, port: Option<u16>, verdict: Verdict) {
         let is_carried =
             what == EventSubject::Connection && !matches!(verdict, Verdict::Refused { .. });
         if !is_carried && !self.bucket.try_take() {
@@ -120,7 +118,7 @@ impl EventReporter {
         port: Option<u16>,
         why: impl fmt::Display,
     ) {
-        self.tell(what, host, port, Verdict::Refused { why: why.to_string() });
+        self.report(what, host, port, Verdict::Refused { why: why.to_string() });
     }
 }
 
@@ -132,34 +130,34 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_flood_hides_nothing_that_was_carried() {
-        let told: Arc<Mutex<Vec<EgressEvent>>> = Arc::default();
-        let kept = Arc::clone(&told);
-        let teller = EventReporter::new(Arc::new(move |event| kept.lock().unwrap().push(event)));
+        let seen: Arc<Mutex<Vec<EgressEvent>>> = Arc::default();
+        let sink = Arc::clone(&seen);
+        let reporter = EventReporter::new(Arc::new(move |event| sink.lock().unwrap().push(event)));
         for _ in 0..10_000 {
-            teller.refuse(EventSubject::Connection, "a.org", Some(443), "no rule allows it");
+            reporter.refuse(EventSubject::Connection, "a.org", Some(443), "no rule allows it");
         }
         let ended = Verdict::Ended { sent_bytes: 1, received_bytes: 2, why: None, is_limit: false };
         for verdict in [Verdict::Allowed { rule: "b.org".to_owned(), address: None }, ended] {
-            teller.tell(EventSubject::Connection, "b.org", Some(443), verdict.clone());
-            assert_eq!(told.lock().unwrap().last().unwrap().verdict, verdict);
+            reporter.report(EventSubject::Connection, "b.org", Some(443), verdict.clone());
+            assert_eq!(seen.lock().unwrap().last().unwrap().verdict, verdict);
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_flood_is_cut_and_its_rest_is_counted() {
-        let told: Arc<Mutex<Vec<EgressEvent>>> = Arc::default();
-        let kept = Arc::clone(&told);
-        let teller = EventReporter::new(Arc::new(move |event| kept.lock().unwrap().push(event)));
+        let seen: Arc<Mutex<Vec<EgressEvent>>> = Arc::default();
+        let sink = Arc::clone(&seen);
+        let reporter = EventReporter::new(Arc::new(move |event| sink.lock().unwrap().push(event)));
         for _ in 0..10_000 {
-            teller.refuse(EventSubject::Name, "evil\u{1b}.org", None, "no rule allows it");
+            reporter.refuse(EventSubject::Name, "evil\u{1b}.org", None, "no rule allows it");
         }
-        assert_eq!(told.lock().unwrap().len(), EVENTS_BURST as usize);
+        assert_eq!(seen.lock().unwrap().len(), EVENTS_BURST as usize);
         tokio::time::advance(std::time::Duration::from_secs(1)).await;
-        teller.refuse(EventSubject::Connection, "a.org", Some(443), "no rule allows it");
-        let told = told.lock().unwrap();
-        let last = told.last().unwrap();
+        reporter.refuse(EventSubject::Connection, "a.org", Some(443), "no rule allows it");
+        let seen = seen.lock().unwrap();
+        let last = seen.last().unwrap();
         assert_eq!(last.untold, 10_000 - u64::from(EVENTS_BURST));
         assert!(last.to_string().starts_with("a connection to a.org:443 is refused: no rule"));
-        assert_eq!(told[0].host, "evil.org");
+        assert_eq!(seen[0].host, "evil.org");
     }
 }

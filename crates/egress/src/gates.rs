@@ -25,13 +25,13 @@ use super::proxy::THE_PROXY;
 use super::{NAME_SERVER_PORT, PROXY_PORT, Shared, connection, proxy, resolver};
 use agent_client::guest::{Awaited, GuestError};
 
-/// Where something may arrive.
+/// A place where connections may arrive.
 #[derive(Clone, Debug)]
 pub(super) struct Gate {
     pub address: Ipv4Addr,
     pub port: u16,
     pub arrival: Arrival,
-    /// The name that the address stands for, as long as this is open; none for what is our own.
+    /// The name that the address stands for, as long as this is open; none for our own services.
     pub host: Option<Host>,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Gates(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// None once they are closed for good.
+    /// `None` once they are closed for good.
     open: Mutex<Option<HashMap<Ipv4Addr, JoinSet<()>>>>,
     closed: watch::Sender<bool>,
 }
@@ -59,7 +59,7 @@ impl Gates {
         self.0.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Closes the gates of one address, and ends what they serve.
+    /// Closes the gates of one address and ends their connections.
     pub fn forget(&self, address: Ipv4Addr) {
         if let Some(open) = self.open().as_mut() {
             open.remove(&address);
@@ -79,13 +79,12 @@ impl Gates {
     }
 }
 
-/// Opens a gate. The guest is asked before this returns, so that an answer that is sent behind it finds
-/// it open.
+/// Opens a gate. The guest confirms it before this returns, so a later DNS answer finds it open.
 pub(super) fn open(shared: &Arc<Shared>, gate: Gate) -> Result<(), GuestError> {
-    let asked = ask(shared, &gate)?;
+    let answer = ask(shared, &gate)?;
     if let Some(open) = shared.gates.open().as_mut() {
         let address = gate.address;
-        open.entry(address).or_default().spawn(keep(Arc::clone(shared), gate, asked));
+        open.entry(address).or_default().spawn(keep(Arc::clone(shared), gate, answer));
     }
     Ok(())
 }
@@ -96,16 +95,16 @@ fn ask(shared: &Shared, gate: &Gate) -> Result<Awaited, GuestError> {
 
 type ConnectionFuture = Pin<Box<dyn Future<Output = Result<Stream, GuestError>> + Send>>;
 
-fn arriving(asked: Awaited) -> ConnectionFuture {
+fn arriving(answer: Awaited) -> ConnectionFuture {
     Box::pin(async move {
-        let (writer, output) = asked.arrived().await?;
+        let (writer, output) = answer.arrived().await?;
         Ok(Stream::new(writer, output))
     })
 }
 
 /// Keeps a gate open, until the guest is gone.
-async fn keep(shared: Arc<Shared>, gate: Gate, asked: Awaited) {
-    let mut next = arriving(asked);
+async fn keep(shared: Arc<Shared>, gate: Gate, answer: Awaited) {
+    let mut next = arriving(answer);
     let mut work = JoinSet::new();
     let mut gone = std::pin::pin!(shared.guest.lost());
     loop {
@@ -118,7 +117,7 @@ async fn keep(shared: Arc<Shared>, gate: Gate, asked: Awaited) {
             tokio::time::sleep(GATE_PAUSE).await;
         }
         next = match ask(&shared, &gate) {
-            Ok(asked) => arriving(asked),
+            Ok(answer) => arriving(answer),
             // There are too many requests at the moment, or the guest is gone.
             Err(error) => Box::pin(async move {
                 tokio::time::sleep(GATE_PAUSE).await;
@@ -131,7 +130,8 @@ async fn keep(shared: Arc<Shared>, gate: Gate, asked: Awaited) {
     }
 }
 
-/// Begins the work on what has arrived, if there is a place for it. What is not taken is reset.
+/// Starts the task of a new connection, if there is room for it. A connection that is not taken is
+/// reset.
 fn admit(shared: &Arc<Shared>, work: &mut JoinSet<()>, gate: &Gate, stream: Stream) {
     let Gate { address, port, .. } = *gate;
     let is_own = address == EGRESS_ADDRESS;
@@ -146,9 +146,9 @@ fn admit(shared: &Arc<Shared>, work: &mut JoinSet<()>, gate: &Gate, stream: Stre
     }
     let refuse = |why: &str| match &gate.host {
         Some(host) => {
-            shared.teller.refuse(EventSubject::Connection, host.as_str(), Some(port), why);
+            shared.reporter.refuse(EventSubject::Connection, host.as_str(), Some(port), why);
         }
-        None => shared.teller.refuse(EventSubject::Connection, THE_PROXY, None, why),
+        None => shared.reporter.refuse(EventSubject::Connection, THE_PROXY, None, why),
     };
     if !shared.rate.try_take() {
         return refuse("too many new connections in a short time");

@@ -5,35 +5,35 @@ use super::host::Host;
 use super::limits::GREETING_BYTES_MAX;
 
 const RECORD_HEAD_BYTES: usize = 5;
-/// What it is, and how long.
+/// The type and length of a message.
 const MESSAGE_HEAD_BYTES: usize = 4;
-/// Before encryption a record has no more.
+/// A record before encryption has at most this many bytes.
 const RECORD_BYTES_MAX: usize = 1 << 14;
 const HANDSHAKE: u8 = 22;
 const CLIENT_HELLO: u8 = 1;
 const SERVER_NAME: u16 = 0;
 const HOST_NAME: u8 = 0;
 
-/// What the bytes so far say.
+/// The result of parsing the bytes so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hello {
-    /// It is TLS as far as one can see, and goes on.
+    /// So far it is TLS, and incomplete.
     More,
     /// It means this host.
     Names(Host),
-    /// It is good and names nobody.
+    /// It is valid and names no host.
     Nameless,
     /// It is not TLS.
     Other,
-    /// It is broken, or says what a well-meaning client does not.
+    /// It is broken, or contains what a well-meaning client does not send.
     Bad(&'static str),
 }
 
-/// A greeting that comes in whatever pieces. Each byte is looked at once, however many pieces there are:
-/// a stranger who sends them one by one would buy much work with little.
+/// A `ClientHello` that arrives in any pieces. Each byte is parsed once, however many pieces there are:
+/// otherwise an attacker could cause much work by sending single bytes.
 #[derive(Debug, Default)]
 pub struct Greeting {
-    /// Where the record begins that is being read, and how much of it is in `message` already.
+    /// Where the current record begins, and how much of it is in `message` already.
     record: usize,
     taken: usize,
     /// The first message so far, which may be in several records.
@@ -80,7 +80,7 @@ impl Greeting {
         Ok(None)
     }
 
-    /// Where the message ends, once it is all there.
+    /// Where the message ends, once it is complete.
     fn end(&self) -> Result<Option<usize>, Hello> {
         match self.message[..] {
             [CLIENT_HELLO, a, b, c, ..] => {
@@ -101,7 +101,8 @@ fn parse(body: &[u8]) -> Hello {
     extensions(body).map_or(Hello::Bad("its TLS greeting is malformed"), named)
 }
 
-/// What follows version, random number, session, ciphers and compressions. None in the oldest.
+/// The extensions after version, random, session, ciphers and compressions. The oldest versions
+/// have none.
 fn extensions(body: &[u8]) -> Option<&[u8]> {
     const VERSION_AND_RANDOM_BYTES: usize = 34;
     let mut rest = Reader(body);
@@ -144,7 +145,7 @@ fn named(extensions: &[u8]) -> Hello {
     }
 }
 
-/// Takes what has its length before it.
+/// Reads values that are preceded by their length.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {

@@ -1,4 +1,4 @@
-//! The name of a host as it is compared: in lower case, without the dot at its end.
+//! A host name in the form in which it is compared: lower case, without a final dot.
 
 use std::fmt;
 use std::str::FromStr;
@@ -69,7 +69,7 @@ impl FromStr for Host {
         if !labels().all(|label| label.bytes().all(is_good)) {
             return Err(InvalidHost::Character);
         }
-        // What ends in a number is an address to one program or another: 127.1, 0x7f.0.0.1, 1.
+        // Some programs read a name that ends in a number as an address: 127.1, 0x7f.0.0.1, 1.
         if labels().next_back().is_some_and(is_number) {
             return Err(InvalidHost::Address);
         }
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_refused_with_the_reason() {
+    fn invalid_names_are_refused_with_a_reason() {
         for (text, why) in [
             ("", InvalidHost::Empty),
             (".", InvalidHost::Empty),

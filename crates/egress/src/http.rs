@@ -10,10 +10,10 @@
 //!                  └─▶ upgrade: nothing more, until the server has agreed; then anything
 //! ```
 //!
-//! A server and this must agree on where each request ends, or a second one could hide in the first.
-//! So what is not perfectly plain is refused: two lengths, a length beside pieces, folded lines, ends
-//! of lines that are half. There are servers that pass over the body of a request that needs none, and
-//! find the next request in it: such a one is the last of its connection, and the server told so.
+//! A server and this parser must agree on where each request ends, or a second request could hide in the
+//! first. So anything ambiguous is refused: two lengths, a length with chunked encoding, folded lines, bare
+//! line feeds. Some servers skip the body of a request that needs none, and find the next request in it: such
+//! a request is the last of its connection, and the server is asked to close.
 
 pub(super) mod bad_request;
 mod head;
@@ -23,7 +23,7 @@ mod second;
 pub use bad_request::BadRequest;
 pub use head::{Head, authority};
 pub use last::LastAnswer;
-pub use second::told as told_in_second;
+pub use second::refusal as refusal_in_second;
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ use super::limits::{HEAD_BYTES_MAX, PIECE_LINE_BYTES_MAX};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Head,
-    /// So many bytes.
+    /// This many bytes.
     Body {
         left: u64,
     },
@@ -46,11 +46,11 @@ enum State {
     },
     /// The end of a piece's line.
     PieceEnd,
-    /// What trails the last piece, up to an empty line.
+    /// The trailer after the last chunk, up to an empty line.
     Tail {
         bytes: usize,
     },
-    /// A request to go on otherwise has been sent.
+    /// A request to switch protocols was sent.
     Upgrade,
     /// The only request that there may be has been sent.
     Over,
@@ -62,12 +62,12 @@ pub struct Requests {
     host: Host,
     port: u16,
     state: State,
-    /// What cannot be judged yet.
+    /// Bytes that cannot be judged yet.
     held: Vec<u8>,
     /// Requests whose head has gone on.
     count: u64,
     only_one: bool,
-    /// What becomes of placeholders in heads.
+    /// The secrets for placeholders in heads.
     secrets: Option<Arc<Injections>>,
     used: Vec<String>,
 }
@@ -86,7 +86,7 @@ impl Requests {
         }
     }
 
-    /// Those of a connection that is read here: placeholders in their heads become secrets.
+    /// For a connection that is read here: placeholders in its heads become secrets.
     pub fn with_secrets(host: Host, port: u16, secrets: Arc<Injections>) -> Self {
         Self { secrets: Some(secrets), ..Self::new(host, port) }
     }
@@ -96,7 +96,7 @@ impl Requests {
         std::mem::take(&mut self.used)
     }
 
-    /// For the rest of a request whose head is judged already, and for nothing behind it.
+    /// For the rest of a request whose head was already checked, and for nothing after it.
     pub fn rest_of(host: Host, port: u16, head: &Head) -> Result<Self, BadRequest> {
         let mut requests = Self::new(host, port);
         requests.only_one = true;
@@ -108,12 +108,12 @@ impl Requests {
         Ok(requests)
     }
 
-    /// Whether the server must agree before anything more goes on.
+    /// Whether the server must agree before anything more is forwarded.
     pub fn awaits_agreement(&self) -> bool {
         self.state == State::Upgrade
     }
 
-    /// The server has answered as if it had not been asked to go on otherwise: so does the client.
+    /// The server declined to switch protocols, so the client continues with HTTP.
     pub fn declined(&mut self) {
         self.state = self.next();
     }
@@ -128,7 +128,7 @@ impl Requests {
         self.state == State::Over
     }
 
-    /// Takes bytes of the client, and puts what may go on into `out`.
+    /// Takes bytes from the client, and appends what may be forwarded to `out`.
     pub fn push(&mut self, mut bytes: &[u8], out: &mut Vec<u8>) -> Result<(), BadRequest> {
         while !bytes.is_empty() {
             match self.state {
@@ -214,7 +214,7 @@ impl Requests {
         end: &[u8],
         max: usize,
     ) -> Result<Option<usize>, BadRequest> {
-        // The end may have begun in what is held.
+        // The end may begin in the held bytes.
         let from = self.held.len().saturating_sub(end.len() - 1);
         let before = self.held.len();
         let room = (max + 1).saturating_sub(before).min(bytes.len());
@@ -243,7 +243,7 @@ impl Requests {
         if head.method == "CONNECT" {
             return Err(BadRequest::Tunnel);
         }
-        // Its answer is the request as it came, with what was put into it.
+        // The answer to these methods repeats the request, with the injected secrets.
         let shows = ["TRACE", "TRACK"].iter().any(|one| head.method.eq_ignore_ascii_case(one));
         if shows && self.secrets.is_some() {
             return Err(BadRequest::Shown);
@@ -254,7 +254,7 @@ impl Requests {
         Ok(head)
     }
 
-    /// A head that was judged, without what is not to go on with it.
+    /// A checked head, without the parts that must not be forwarded.
     fn as_it_goes_on(&mut self, judged: &Head, head: Vec<u8>) -> Result<Vec<u8>, BadRequest> {
         let head = if judged.offers_second()? { second::without_offer(&head) } else { head };
         if judged.has_needless_body()? {
@@ -264,11 +264,11 @@ impl Requests {
         Ok(head)
     }
 
-    /// What follows a head.
+    /// The body after a head.
     fn body_of(&self, head: &Head) -> Result<State, BadRequest> {
         let length = head.length()?;
-        // Other protocols carry requests of their own, which nobody would look into. There are servers
-        // that change to one without the word that belongs to it.
+        // Other protocols carry requests of their own, which would not be checked. Some servers switch
+        // protocols without the `connection` token.
         if let Some(protocol) = head.one("upgrade")?.filter(|protocol| !second::is_offer(protocol))
         {
             let is_meant = head.lists("connection", "upgrade");
@@ -309,7 +309,7 @@ fn piece_size(line: &[u8]) -> Result<u64, BadRequest> {
     u64::from_str_radix(text, 16).map_err(|_| wrong)
 }
 
-/// Whether a server's answer agrees to go on otherwise; `None` while too little of it is there.
+/// Whether a server's answer agrees to switch protocols; `None` while it is too short to know.
 pub fn agrees(answer: &[u8]) -> Option<bool> {
     const AGREES: &[u8] = b"HTTP/1.1 101 ";
     let length = answer.len().min(AGREES.len());
@@ -319,7 +319,7 @@ pub fn agrees(answer: &[u8]) -> Option<bool> {
     (length == AGREES.len()).then_some(true)
 }
 
-/// How a connection of the second version begins.
+/// How an HTTP/2 connection begins.
 const SECOND: &[u8] = b"PRI * HTTP/2";
 
 /// Whether the first bytes of a connection are those of the second version.
@@ -334,7 +334,7 @@ pub fn is_request(bytes: &[u8]) -> Option<bool> {
     const METHOD_BYTES_MAX: usize = 32;
     let method = bytes.iter().position(|byte| !(byte.is_ascii_uppercase() || *byte == b'-'));
     match method {
-        // The second version begins so, and hides what follows.
+        // HTTP/2 begins so, and hides what follows.
         Some(_) if is_second(bytes) => Some(false),
         Some(0) => Some(false),
         Some(3) if bytes.starts_with(b"PRI ") && bytes.len() < SECOND.len() => None,

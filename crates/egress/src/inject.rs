@@ -15,13 +15,14 @@ use super::http::bad_request::BadRequest;
 use super::limits::FILLED_HEAD_BYTES_MAX;
 use host::secret::{Secret, Wiped, wipe};
 
-/// What no name of a secret has, around it: one placeholder is never the beginning of another.
+/// The delimiters of a placeholder. No secret's name contains them, so no placeholder is the
+/// beginning of another.
 const BEFORE: &str = "burrow-secret~";
 const BEHIND: &str = "~";
-/// How a field begins that has name and password.
+/// The beginning of a field with basic authentication.
 const BASIC: &[u8] = b"basic ";
 
-/// What stands for a secret in the sandbox.
+/// The text that stands for a secret in the sandbox.
 pub fn placeholder(name: &str) -> String {
     format!("{BEFORE}{name}{BEHIND}")
 }
@@ -33,12 +34,12 @@ pub struct InjectedSecret {
     pub hosts: Vec<Host>,
     /// The fields of heads that it may be in, in lower case.
     pub fields: Vec<String>,
-    /// Absent where it could not be had again: its hosts are out of reach then.
+    /// Absent if it could not be restored: then its hosts are unreachable.
     pub value: Option<Secret>,
 }
 
 impl InjectedSecret {
-    /// Servers give back what many fields say. Only those are filled that say who somebody is.
+    /// Servers echo many fields. Only fields that authenticate are filled.
     fn is_for(&self, field: &[u8]) -> bool {
         self.fields.iter().any(|one| one.as_bytes() == field)
     }
@@ -72,7 +73,7 @@ impl Injections {
         hosts
     }
 
-    /// Whether what goes to this host is to be read.
+    /// Whether connections to this host must be read.
     pub fn are_for(&self, host: &Host) -> Result<bool, UnreadableSecret> {
         let mut those = self.of(host).peekable();
         let is_for = those.peek().is_some();
@@ -86,8 +87,8 @@ impl Injections {
         self.0.iter().filter(move |one| one.hosts.contains(host))
     }
 
-    /// A request's head as the host is to get it, and the secrets that are in it. The head has been
-    /// judged before: its lines are whole and plain.
+    /// A request's head with the secrets for this host, and which they were. The head was validated
+    /// before: its lines are whole and plain.
     pub fn fill(&self, host: &Host, head: &[u8]) -> Result<(Wiped, Vec<String>), BadRequest> {
         let (mut out, mut used) = (Vec::with_capacity(self.room(head)), Vec::new());
         for (number, line) in head.split_inclusive(|byte| *byte == b'\n').enumerate() {
@@ -110,7 +111,7 @@ impl Injections {
     }
 
     /// Name and password of the oldest way to say who one is are hidden from the eye: a placeholder
-    /// in them is not seen as it stands.
+    /// in them is not seen literally.
     fn of_basic(
         &self,
         host: &Host,
@@ -123,7 +124,7 @@ impl Injections {
         let before = used.len();
         self.put_filled((host, name), &decoded, &mut plain, used)?;
         if used.len() == before {
-            // It goes on as it is, however its writer has written it.
+            // It is forwarded unchanged, however it was written.
             return Ok(None);
         }
         let mut field = b" Basic ".to_vec();
@@ -144,7 +145,7 @@ impl Injections {
         let longest = longest.map(|value| value.expose().len()).max().unwrap_or_default();
         let more = match hidden {
             0 => plain * longest,
-            // As many as there is room for, encoded.
+            // As many as fit, encoded.
             _ => FILLED_HEAD_BYTES_MAX,
         };
         (text.len() + more).min(FILLED_HEAD_BYTES_MAX)
@@ -170,7 +171,7 @@ impl Injections {
                 used.push(one.name.clone());
                 length
             } else {
-                // Another host's, or nobody's: it goes on as it is.
+                // Another host's placeholder, or an unknown one: it is forwarded unchanged.
                 put(out, BEFORE.as_bytes())?;
                 BEFORE.len()
             };
@@ -180,13 +181,12 @@ impl Injections {
     }
 }
 
-/// Whether a value can stand in a field at all. One that cannot would let whoever gives it out write
-/// requests of their own.
+/// Whether a value is valid in a field. An invalid one would let its owner inject requests.
 pub fn fits_a_field(value: &str) -> bool {
     !value.chars().any(char::is_control)
 }
 
-/// Appends within the room that there is: a place that grows leaves a copy of what it had behind.
+/// Appends within the capacity: a buffer that grows leaves a copy of its content in memory.
 fn put(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), BadRequest> {
     if out.len() + bytes.len() > FILLED_HEAD_BYTES_MAX {
         wipe(out);
@@ -196,7 +196,7 @@ fn put(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), BadRequest> {
     Ok(())
 }
 
-/// What a field of name and password says, if it is one and has a placeholder in it.
+/// The decoded text of a basic authentication field, if it contains a placeholder.
 fn decoded_basic(name: &[u8], value: &[u8]) -> Option<Vec<u8>> {
     let (scheme, encoded) = value.trim_ascii().split_at_checked(BASIC.len())?;
     if name != b"authorization" || !scheme.eq_ignore_ascii_case(BASIC) {

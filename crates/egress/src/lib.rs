@@ -4,17 +4,16 @@
 //!  guest: a name ──▶ resolver ──allowed──▶ an address of a range that leads nowhere, and listeners there
 //!         a connection to it ──▶ which name? ─▶ first bytes ─▶ addresses ─▶ the host's connection
 //!                                     │              │             │
-//!                                     └── refused ◀──┴─────────────┘   each decision is told
+//!                                     └── refused ◀──┴─────────────┘   each decision is reported
 //! ```
 //!
-//! There is no network in the guest. Its agent only hands over what is sent to the addresses that are
-//! asked for here; every decision is made on this side, from what the operator and the creator of the
-//! sandbox have said. `sandbox` begins it for each sandbox that has rules. It knows nothing of
-//! machines, and keeps one file: which address stands for which name.
+//! The guest has no network. Its agent only hands over what is sent to the addresses that this crate asks
+//! for; every decision is made on this side, by the rules of the operator and the sandbox's creator.
+//! `sandbox` starts it for each sandbox that has rules. It knows nothing about machines, and keeps one file:
+//! which address stands for which name.
 
 #![forbid(unsafe_code)]
 
-mod address;
 mod authority;
 mod broker;
 mod carry;
@@ -31,6 +30,7 @@ mod limits;
 mod lookup;
 mod meter;
 mod names;
+mod preset;
 mod proxy;
 mod resolver;
 mod rule;
@@ -43,12 +43,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use nix::errno::Errno;
 use protocol::egress::EGRESS_ADDRESS;
 use protocol::requests::Arrival;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
-pub use address::{InvalidRange, Range};
+pub use ::host::address::{InvalidRange, Range};
 pub use broker::TLS_PORT;
 pub use event::{EgressEvent, EgressSink, EventSubject, Verdict};
 pub use host::Host;
@@ -58,6 +59,7 @@ pub use limits::{
     SECRET_HOSTS_MAX,
 };
 pub use names::copy as copy_names;
+pub use preset::names as preset_names;
 pub use rule::{Defaults, RuleError, Rules};
 pub use trusted::{BUNDLE, BUNDLE_VARIABLES};
 
@@ -71,22 +73,22 @@ use lookup::Lookup;
 use meter::{Bucket, Meter};
 use names::Names;
 
-/// Where programs look for a name server.
+/// Where programs find their name server.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 const NAME_SERVER_PORT: u16 = 53;
-/// Where programs that are told so find a proxy.
+/// The port of the proxy, which environment variables name.
 const PROXY_PORT: u16 = 3128;
 
-/// What the operator allows to every sandbox that has rules.
+/// What the operator allows each sandbox that has rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The name server that is asked; the host's own resolver when absent.
     pub dns: Option<SocketAddr>,
     /// Addresses that may be reached although they are not of the internet.
     pub allow_private: Vec<Range>,
-    /// A file of authorities that are believed besides the host's own, where a secret is put into
-    /// what is sent.
-    pub authorities: Option<PathBuf>,
+    /// Files of authorities that are trusted in addition to the host's own: by programs in the sandbox,
+    /// and here for connections with injected secrets.
+    pub ca: Vec<PathBuf>,
     /// Connections of one sandbox at once.
     pub connections_max: usize,
     pub connections_per_second: u32,
@@ -102,7 +104,7 @@ impl Default for Settings {
         Self {
             dns: None,
             allow_private: Vec::new(),
-            authorities: None,
+            ca: Vec::new(),
             connections_max: CONNECTIONS_DEFAULT,
             connections_per_second: CONNECTIONS_PER_SECOND_DEFAULT,
             bytes_per_second: None,
@@ -112,11 +114,16 @@ impl Default for Settings {
     }
 }
 
-/// Why a sandbox cannot be given what it may reach.
+/// Why a sandbox's egress cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum EgressError {
     #[error("its agent could not set up egress: {0}")]
     Guest(#[from] GuestError),
+    #[error(
+        "{path} is read-only in the sandbox, because on this host it is on a file system of its own or beside \
+        mounts that an ordinary user cannot put a layer over; start the bridge as root, or name an image"
+    )]
+    ReadOnly { path: &'static str },
     #[error("its saved names could not be read: {0}")]
     Names(io::Error),
     #[error("this bridge is shutting down")]
@@ -127,7 +134,7 @@ pub enum EgressError {
     Trust(#[from] TrustError),
 }
 
-/// What all of one sandbox's connections share.
+/// The state that all connections of one sandbox share.
 struct Shared {
     guest: Guest,
     rules: Rules,
@@ -135,22 +142,24 @@ struct Shared {
     idle: Duration,
     lookup: Lookup,
     names: Mutex<Names>,
-    teller: event::EventReporter,
+    reporter: event::EventReporter,
     meter: Arc<Meter>,
     places: Arc<tokio::sync::Semaphore>,
     rate: Bucket,
     askers: Arc<tokio::sync::Semaphore>,
     questions: Bucket,
     gates: Gates,
-    /// Where secrets are put into what is sent.
+    /// Injects secrets into requests.
     broker: Option<Broker>,
 }
 
-/// What one sandbox may reach, and what goes there with it.
+/// What one sandbox may reach, and the secrets that go there.
 #[derive(Debug, Default)]
 pub struct EgressPolicy {
     pub rules: Rules,
     pub secrets: Injections,
+    /// Whether programs get the authorities that this host trusts, because their own files lack them.
+    pub shares_trust: bool,
 }
 
 /// Serves the egress of one sandbox until it is dropped.
@@ -170,7 +179,7 @@ impl Drop for EgressGuard {
 }
 
 impl EgressGuard {
-    /// Makes the way out in the guest, and serves it. Names that the sandbox has had are read from
+    /// Opens the gates in the guest and serves them. Names that the sandbox has used are read from
     /// `directory`, and kept there.
     pub async fn open(
         guest: Guest,
@@ -179,12 +188,16 @@ impl EgressGuard {
         directory: Option<&Path>,
         sink: EgressSink,
     ) -> Result<Self, EgressError> {
-        let EgressPolicy { rules, secrets } = allowed;
+        let EgressPolicy { rules, secrets, shares_trust } = allowed;
         let broker = if secrets.is_empty() {
             None
         } else {
-            Some(Broker::open(&guest, secrets, settings, directory).await?)
+            Some(Broker::open(secrets, settings, directory).await?)
         };
+        if shares_trust || broker.is_some() {
+            let own = broker.as_ref().map(|broker| broker.authority.pem());
+            trusted::add(&guest, &settings.ca, own.as_deref()).await?;
+        }
         let names_max = limits::GATES_MAX / rules.ports_max();
         let names = Names::open(directory, names_max).await.map_err(EgressError::Names)?;
         let per_second = f64::from(settings.connections_per_second);
@@ -196,7 +209,7 @@ impl EgressGuard {
             idle: settings.idle,
             lookup: Lookup::new(settings.dns),
             names: Mutex::new(names),
-            teller: event::EventReporter::new(sink),
+            reporter: event::EventReporter::new(sink),
             meter: Arc::new(Meter::new(settings.bytes_per_second, settings.bytes_max)),
             places: Arc::new(tokio::sync::Semaphore::new(settings.connections_max)),
             rate: Bucket::new(per_second, per_second * f64::from(limits::BURST_SECONDS)),
@@ -206,8 +219,8 @@ impl EgressGuard {
             broker,
         };
         let shared = Arc::new(shared);
-        // Whatever ends this before its end closes what is open by then: gates that nobody closes would
-        // contend with those of the next who serves.
+        // If this fails or is cancelled, it closes what is open by then: otherwise those gates would conflict
+        // with the next server's.
         let serving = EgressGuard { gates: shared.gates.clone(), opening: None };
         let doors = [
             (NAME_SERVER_PORT, Arrival::Question),
@@ -219,7 +232,7 @@ impl EgressGuard {
         }
         let known = shared.names.lock().await.all();
         for host in known {
-            // One that cannot be had again is made anew when it is asked for.
+            // A name whose address cannot be restored gets a new one when it is asked for.
             let _ = shared.address_of(&host).await;
         }
         shared.write_resolv_conf().await?;
@@ -228,17 +241,17 @@ impl EgressGuard {
 }
 
 impl EgressGuard {
-    /// Does so beside everything else, and tells what goes wrong.
+    /// Opens egress in the background, and reports errors.
     pub fn later(
         opening: impl Future<Output = Result<Self, EgressError>> + Send + 'static,
         trouble: impl FnOnce(EgressError) + Send + 'static,
     ) -> Self {
         let gates = Gates::default();
-        let kept = gates.clone();
+        let handles = gates.clone();
         let opening = tokio::spawn(async move {
             match opening.await {
-                // It goes on until this task is ended.
-                Ok(_serving) => kept.closed().await,
+                // It continues until this task is ended.
+                Ok(_serving) => handles.closed().await,
                 Err(error) => trouble(error),
             }
         });
@@ -247,7 +260,7 @@ impl EgressGuard {
 }
 
 impl Shared {
-    /// Who reads a connection on its way, if anybody does.
+    /// The reader of a connection on its way, if it has one.
     fn reader(&self, host: &Host, port: u16, plan: &Plan) -> Option<&Broker> {
         let is_not = matches!(self.is_read(host, port, plan), Ok(false));
         self.broker.as_ref().filter(|_| !is_not)
@@ -261,7 +274,7 @@ impl Shared {
         }
     }
 
-    async fn write_resolv_conf(&self) -> Result<(), GuestError> {
+    async fn write_resolv_conf(&self) -> Result<(), EgressError> {
         let text = format!(
             "# The host answers for the names that this sandbox may reach.\n\
              nameserver {EGRESS_ADDRESS}\noptions use-vc timeout:15 attempts:1\n"
@@ -271,13 +284,21 @@ impl Shared {
 }
 
 /// Puts a file into the guest that everybody there may read.
-async fn write_file(guest: &Guest, path: &str, bytes: &[u8]) -> Result<(), GuestError> {
-    let mut upload = guest.write_file(FileTarget {
-        permissions: Some(0o644),
-        parents: true,
-        ..FileTarget::replace(path)
-    })?;
-    upload.write(bytes).await?;
-    upload.finish().await?;
-    Ok(())
+async fn write_file(guest: &Guest, path: &'static str, bytes: &[u8]) -> Result<(), EgressError> {
+    let writing = async {
+        let mut upload = guest.write_file(FileTarget {
+            permissions: Some(0o644),
+            parents: true,
+            ..FileTarget::replace(path)
+        })?;
+        upload.write(bytes).await?;
+        upload.finish().await
+    };
+    match writing.await {
+        Ok(_) => Ok(()),
+        Err(GuestError::Fault(fault)) if fault.errno == Some(Errno::EROFS as i32) => {
+            Err(EgressError::ReadOnly { path })
+        }
+        Err(error) => Err(error.into()),
+    }
 }

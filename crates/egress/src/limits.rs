@@ -10,7 +10,7 @@ pub const RULES_MAX: usize = 256;
 pub const GATES_MAX: usize = 512;
 /// Ports of one name: each is a listener in the guest.
 pub const PORTS_PER_NAME_MAX: usize = 16;
-/// The file of names that a sandbox has had, one a line: as many as there are addresses.
+/// The file of the names that a sandbox has used, one per line: as many as there are addresses.
 pub const NAMES_FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// The pause after the guest could not listen somewhere: a program has the port at all addresses.
 pub const GATE_PAUSE: Duration = Duration::from_secs(2);
@@ -18,14 +18,14 @@ pub const GATE_PAUSE: Duration = Duration::from_secs(2);
 /// Questions for names, of one sandbox: a browser asks some dozens for a page.
 pub const QUESTIONS_PER_SECOND: u32 = 100;
 pub const QUESTIONS_BURST: u32 = 400;
-/// Who may ask at once, of one sandbox.
+/// Concurrent queries of one sandbox.
 pub const ASKERS_MAX: usize = 64;
-/// Questions of one connection to the name server, which may be kept for ever otherwise.
+/// Queries of one connection to the name server, which could otherwise be kept forever.
 pub const QUESTIONS_PER_CONNECTION_MAX: usize = 1024;
 /// A name server's connection on which nothing is asked.
 pub const QUESTION_IDLE: Duration = Duration::from_secs(30);
-/// How long programs may keep the address of a name. It is the name's for as long as the sandbox
-/// lives, but one that lives long shall come back before its address is given up.
+/// How long programs may cache a name's address. It belongs to the name as long as the sandbox
+/// lives, but long-running programs must ask again before their address is given to another name.
 pub const ANSWER_TTL_S: u32 = 60;
 /// A message of the name system over TCP; one over UDP is smaller.
 pub const MESSAGE_BYTES_MAX: usize = 4096;
@@ -41,11 +41,11 @@ pub const LOOKUP_DEADLINE: Duration = Duration::from_secs(10);
 /// A name server is asked again after so long, and so often.
 pub const SERVER_PATIENCE: Duration = Duration::from_secs(2);
 pub const SERVER_TRIES: usize = 3;
-/// Addresses that one name may have; the rest is not looked at.
+/// Addresses of one name; further ones are ignored.
 pub const ADDRESSES_MAX: usize = 16;
-/// How long what was looked up holds.
+/// How long a lookup is cached.
 pub const FOUND_KEPT: Duration = Duration::from_secs(30);
-/// How long a name that does not exist is not asked for again.
+/// How long the absence of a name is cached.
 pub const MISSED_KEPT: Duration = Duration::from_secs(5);
 /// Names whose addresses are remembered, of one sandbox.
 pub const FOUND_MAX: usize = 1024;
@@ -53,34 +53,34 @@ pub const FOUND_MAX: usize = 1024;
 /// Addresses that are tried, one after the other, and how long each is given.
 pub const ATTEMPTS_MAX: usize = 4;
 pub const ATTEMPT_DEADLINE: Duration = Duration::from_secs(5);
-/// How long a client may be silent at the beginning of a connection that is looked into.
+/// How long a client may send nothing at the beginning of a checked connection.
 pub const FIRST_BYTES_DEADLINE: Duration = Duration::from_secs(30);
-/// What a client may say before it is known whom it means: a greeting of TLS.
+/// What a client may send before its host is known: a TLS greeting.
 pub const GREETING_BYTES_MAX: usize = 32 * 1024;
 /// The head of one request.
 pub const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Fields of one head.
 pub const FIELDS_MAX: usize = 256;
-/// The line that gives the size of a piece of a body, and what trails the last.
+/// The size line of a chunk, and the trailer of the last.
 pub const PIECE_LINE_BYTES_MAX: usize = 4096;
-/// What is read of a connection at once: one chunk of the link.
+/// Bytes that are read of a connection at once: one chunk of the link.
 pub const READ_BYTES: usize = protocol::limits::CHUNK_BYTES_MAX;
-/// How often it is looked whether a connection is idle.
+/// How often a connection is checked during its idle limit.
 pub const IDLE_LOOKS: u32 = 8;
 
 /// Hosts that one secret is sent to: each is a name in the certificate that a sandbox is given.
 pub const SECRET_HOSTS_MAX: usize = 32;
 /// The key of a sandbox's authority has less than two hundred bytes.
 pub const AUTHORITY_KEY_BYTES_MAX: u64 = 4096;
-/// As every other writer of such texts has it.
+/// The usual length of lines in PEM.
 pub const PEM_LINE_CHARS: usize = 64;
-/// A guest's list of whom it trusts; Debian's has 220 KB.
+/// A guest's list of trusted authorities; Debian's has 220 KB.
 pub const TRUST_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// A greeting of TLS, with either side.
 pub const TLS_DEADLINE: Duration = Duration::from_secs(30);
-/// What lies between the guest's connection and the end of its TLS.
+/// The buffer between the guest's connection and the end of its TLS.
 pub const BETWEEN_BYTES: usize = 64 * 1024;
-/// What of a guest's requests is filled at once, before it is written.
+/// Bytes of a guest's requests that are filled before they are written.
 pub const FILLED_AT_ONCE_BYTES: usize = 4 * 1024;
 /// A head with secrets in it: they may be as long as the heads themselves.
 pub const FILLED_HEAD_BYTES_MAX: usize = 256 * 1024;
@@ -89,7 +89,7 @@ pub const FILLED_HEAD_BYTES_MAX: usize = 256 * 1024;
 pub const EVENTS_PER_SECOND: u32 = 20;
 pub const EVENTS_BURST: u32 = 200;
 
-/// What holds where the operator says nothing.
+/// The default of the operator's limit.
 pub const CONNECTIONS_DEFAULT: usize = 256;
 pub const CONNECTIONS_MAX: usize = 512;
 pub const CONNECTIONS_PER_SECOND_DEFAULT: u32 = 50;

@@ -18,8 +18,8 @@ use super::limits::{
     MESSAGE_BYTES_MAX, MISSED_KEPT, SERVER_PATIENCE, SERVER_TRIES,
 };
 
-/// Of all sandboxes together, where each holds a thread. A name server is asked without one, and nobody
-/// waits there for the slow names of others.
+/// For all sandboxes together, because each lookup holds a thread. Queries to a name server need no thread,
+/// so nobody waits there for the slow names of others.
 static LOOKUPS: Semaphore = Semaphore::const_new(LOOKUPS_MAX);
 
 /// Why a name has no addresses.
@@ -65,7 +65,7 @@ impl Lookup {
     }
 
     fn remember(&self, host: &Host, looked_up: &LookupResult) {
-        let kept = match looked_up {
+        let answer = match looked_up {
             Ok(_) => FOUND_KEPT,
             Err(LookupError::NoSuchName) => MISSED_KEPT,
             Err(LookupError::Failed(_)) => Duration::ZERO,
@@ -76,7 +76,7 @@ impl Lookup {
             found.retain(|_, (_, until)| *until > now);
         }
         if found.len() < FOUND_MAX {
-            found.insert(host.clone(), (looked_up.clone(), now + kept));
+            found.insert(host.clone(), (looked_up.clone(), now + answer));
         }
     }
 
@@ -95,7 +95,7 @@ impl Lookup {
 
 /// Asks as every program of the host does.
 async fn ask_host(host: &Host) -> Result<Vec<IpAddr>, LookupError> {
-    // With its last dot a name is nobody's relative: the host's search list is not for sandboxes.
+    // The final dot makes the name absolute: the host's search list is not for sandboxes.
     let name = format!("{host}.");
     match tokio::net::lookup_host((name.as_str(), 0)).await {
         Ok(found) => {
@@ -121,7 +121,8 @@ async fn ask_both(server: SocketAddr, host: &Host) -> Result<Vec<IpAddr>, Lookup
     let (v4, v6) = tokio::join!(ask(server, host, TYPE_A), ask(server, host, TYPE_AAAA));
     match (v4, v6) {
         (Ok(v4), Ok(v6)) => Ok(interleaved(v4, v6)),
-        // One kind is enough, unless the other one's failure hides that there is no such name.
+        // One kind of address is enough, unless the other one's failure hides that the name does
+        // not exist.
         (Ok(addresses), Err(error)) | (Err(error), Ok(addresses)) if addresses.is_empty() => {
             Err(error)
         }
@@ -171,7 +172,7 @@ async fn ask_once(server: SocketAddr, host: &Host, kind: u16) -> io::Result<DnsA
     let id = draw()?;
     let question = dns::encode_question(id, host, kind);
     let any = if server.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-    // A port of its own each time, so that a stranger has two numbers to guess.
+    // A new port each time, so that an attacker has two numbers to guess.
     let socket = UdpSocket::bind(any).await?;
     socket.connect(server).await?;
     socket.send(&question).await?;

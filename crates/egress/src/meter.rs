@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What comes back with time: so much a second, up to so much at once.
+/// A token bucket: refills at a rate, up to a burst.
 #[derive(Debug)]
 pub struct Bucket {
     per_second: f64,
@@ -29,7 +29,7 @@ impl Bucket {
         has
     }
 
-    /// Takes so much in any case, and says how long to wait for what was not there.
+    /// Takes this amount in any case, and returns how long to wait for the missing part.
     fn owe(&self, amount: f64) -> Duration {
         let mut level = self.level();
         level.0 -= amount;
@@ -69,7 +69,7 @@ impl Meter {
         Self { rate, bytes_max, bytes: AtomicU64::new(0) }
     }
 
-    /// Refuses what could carry nothing any more.
+    /// Refuses a connection that could carry nothing.
     pub fn left(&self) -> Result<(), LimitReached> {
         match self.bytes_max {
             Some(bytes_max) if self.bytes.load(Ordering::Relaxed) >= bytes_max => {
@@ -79,8 +79,8 @@ impl Meter {
         }
     }
 
-    /// Counts bytes before they go on, and waits for their turn. Whoever waits keeps nobody else
-    /// waiting longer than their own share of the rate.
+    /// Counts bytes before they are forwarded, and waits for their turn. A waiter delays others no
+    /// longer than their own share of the rate.
     pub async fn pass(&self, bytes: usize) -> Result<(), LimitReached> {
         let before = self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         if let Some(bytes_max) = self.bytes_max

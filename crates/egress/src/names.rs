@@ -15,7 +15,7 @@ use super::limits::NAMES_FILE_BYTES_MAX;
 /// The file in the sandbox's directory: a name a line, in the order of their addresses.
 const FILE: &str = "egress.names";
 
-/// Addresses behind the sandbox's own, without the last of the range.
+/// Addresses after the sandbox's own, without the last of the range.
 const ADDRESSES: u32 = (1 << (u32::BITS - EGRESS_PREFIX_BITS)) - 3;
 
 /// The names of one sandbox, with their addresses.
@@ -41,7 +41,7 @@ struct Entry {
     is_open: bool,
 }
 
-/// What a name has.
+/// The state of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameAddress {
     pub address: Ipv4Addr,
@@ -84,14 +84,14 @@ impl Names {
         };
         let known: Vec<&str> = text.lines().collect();
         names.given = known.len() as u32;
-        let mut kept: Vec<(u32, Host)> = Vec::new();
+        let mut entries: Vec<(u32, Host)> = Vec::new();
         for (index, line) in known.iter().enumerate() {
             if let Ok(host) = line.parse() {
-                kept.push((index as u32, host));
+                entries.push((index as u32, host));
             }
         }
         // A name that is there twice has lost its first address.
-        for (index, host) in kept.into_iter().rev() {
+        for (index, host) in entries.into_iter().rev() {
             if names.by_host.len() < names_max && !names.by_host.contains_key(&host) {
                 names.insert(host, address(index), 0);
             }
@@ -171,8 +171,8 @@ fn address(index: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(EGRESS_ADDRESS.to_bits() + 1 + index)
 }
 
-/// Copies the names that one sandbox has had for another that goes on from it, if it has had any: what
-/// its programs remember means the same there.
+/// Copies one sandbox's names for another that continues from its snapshot, if it has any: addresses that its
+/// programs remember mean the same there.
 pub fn copy(from: &Path, to: &Path) -> io::Result<()> {
     match std::fs::copy(from.join(FILE), to.join(FILE)) {
         Ok(_) => Ok(()),

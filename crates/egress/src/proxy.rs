@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use super::Shared;
 use super::carry::{Plan, Stream};
-use super::connection::{Refusal, lead, reach, run, told};
+use super::connection::{Refusal, answer_with, lead, reach, run};
 use super::event::EventSubject;
 use super::host::Host;
 use super::http::{BadRequest, Head, Requests, authority};
@@ -16,16 +16,16 @@ use super::limits::{FIRST_BYTES_DEADLINE, HEAD_BYTES_MAX};
 const HTTP_PORT: u16 = 80;
 const END_OF_HEAD: &[u8] = b"\r\n\r\n";
 
-/// What it is called where it is not known whom it is asked for.
+/// The host in events where the target is unknown.
 pub(super) const THE_PROXY: &str = "the proxy";
 
 /// Serves one client to its end.
 pub(super) async fn serve(shared: &Arc<Shared>, mut stream: Stream) {
     let head = timeout(FIRST_BYTES_DEADLINE, read_head(&mut stream)).await;
     let head = head.unwrap_or(Err(Refusal::Silent));
-    let asked = head.and_then(|head| Ok((whom(&head)?, head)));
-    let ((host, port), head) = match asked {
-        Ok(asked) => asked,
+    let parsed = head.and_then(|head| Ok((whom(&head)?, head)));
+    let ((host, port), head) = match parsed {
+        Ok(parsed) => parsed,
         Err(refused) => return refuse(shared, THE_PROXY, None, stream, &refused).await,
     };
     let refused = if head.method == "CONNECT" {
@@ -46,16 +46,16 @@ pub(super) async fn serve(shared: &Arc<Shared>, mut stream: Stream) {
 }
 
 async fn refuse(shared: &Shared, host: &str, port: Option<u16>, stream: Stream, refused: &Refusal) {
-    shared.teller.refuse(EventSubject::Connection, host, port, refused);
+    shared.reporter.refuse(EventSubject::Connection, host, port, refused);
     let word = match refused {
-        Refusal::Connect(_) => told(502, "Bad Gateway", refused),
-        _ => told(403, "Forbidden", refused),
+        Refusal::Connect(_) => answer_with(502, "Bad Gateway", refused),
+        _ => answer_with(403, "Forbidden", refused),
     };
     stream.part(&word).await;
 }
 
 async fn read_head(stream: &mut Stream) -> Result<Head, Refusal> {
-    // What has been looked through already, but for an end that may have begun in it.
+    // How far the input was searched, except for an end that may begin there.
     let mut from = 0;
     loop {
         let held = stream.held();
@@ -75,19 +75,18 @@ async fn read_head(stream: &mut Stream) -> Result<Head, Refusal> {
     }
 }
 
-/// Whom a request is for. Only the target says so: the field beside it may be anybody's.
+/// The target of a request. Only the request line decides; the `host` field may say anything.
 fn whom(head: &Head) -> Result<(Host, u16), Refusal> {
     let wrong = BadRequest::Malformed("a proxy request must name a host and a port");
-    let asked = if head.method == "CONNECT" {
+    let target = if head.method == "CONNECT" {
         authority(&head.target, 0).filter(|(_, port)| *port != 0)
     } else {
-        head.absolute().and_then(|(asked, _)| authority(asked, HTTP_PORT))
+        head.absolute().and_then(|(target, _)| authority(target, HTTP_PORT))
     };
-    Ok(asked.ok_or(wrong)?)
+    Ok(target.ok_or(wrong)?)
 }
 
-/// Answers that the tunnel is there, if it leads to somebody. What goes through it is looked at as on
-/// any other connection.
+/// Confirms the tunnel, if its host can be reached. Its content is checked like that of any connection.
 async fn tunnel(
     shared: &Shared,
     host: &Host,
@@ -100,11 +99,11 @@ async fn tunnel(
     Ok(stream.write(b"HTTP/1.1 200 Connection established\r\n\r\n").await?)
 }
 
-/// What is sent of a request, and what may follow it.
+/// The part of a request to send, and the checks for what may follow it.
 fn request(host: &Host, port: u16, head: &Head, stream: &mut Stream) -> Result<Plan, Refusal> {
     let mut requests = Requests::rest_of(host.clone(), port, head)?;
-    let (asked, path) = head.absolute().unwrap_or_default();
-    let mut first = head.for_server(asked, path);
+    let (requested, path) = head.absolute().unwrap_or_default();
+    let mut first = head.for_server(requested, path);
     requests.push(&stream.take_held(), &mut first)?;
     Ok(Plan { first, requests: Some(requests), is_tls: false })
 }

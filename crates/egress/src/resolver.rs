@@ -28,7 +28,7 @@ pub(super) enum NoAddress {
     Guest(#[from] GuestError),
 }
 
-/// Answers the questions of one connection. Datagrams are told to come as one by the agent.
+/// Answers the queries of one connection. The agent sends datagrams in the form of TCP queries.
 pub(super) async fn serve(shared: &Arc<Shared>, mut stream: Stream) {
     for _ in 0..QUESTIONS_PER_CONNECTION_MAX {
         let message = timeout(QUESTION_IDLE, read_message(&mut stream)).await;
@@ -53,7 +53,7 @@ async fn read_message(stream: &mut Stream) -> Option<Vec<u8>> {
     stream.take(length).await
 }
 
-/// The answer to a message; `None` for what is not to be answered.
+/// The answer to a message; `None` if it must not be answered.
 async fn answer(shared: &Arc<Shared>, message: &[u8]) -> Option<Vec<u8>> {
     let question = match parse_question(message) {
         Ok(question) => question,
@@ -64,7 +64,7 @@ async fn answer(shared: &Arc<Shared>, message: &[u8]) -> Option<Vec<u8>> {
     };
     if !shared.questions.try_take() {
         let why = "too many lookups in a short time";
-        shared.teller.refuse(EventSubject::Name, &question.name, None, why);
+        shared.reporter.refuse(EventSubject::Name, &question.name, None, why);
         return Some(encode_plain(&question, Code::Failed));
     }
     if question.kind == TYPE_PTR {
@@ -86,7 +86,7 @@ async fn name_of_address(shared: &Shared, question: &Question) -> Vec<u8> {
 
 async fn address_of_name(shared: &Arc<Shared>, question: &Question) -> Vec<u8> {
     let refuse = |host: &str, why: &dyn std::fmt::Display| {
-        shared.teller.refuse(EventSubject::Name, host, None, why);
+        shared.reporter.refuse(EventSubject::Name, host, None, why);
     };
     let plain = |code| encode_plain(question, code);
     let Ok(host) = question.name.parse::<Host>() else {
@@ -119,7 +119,7 @@ async fn address_of_name(shared: &Arc<Shared>, question: &Question) -> Vec<u8> {
     match shared.address_of(&host).await {
         Ok(address) => {
             let verdict = Verdict::Allowed { rule, address: None };
-            shared.teller.tell(EventSubject::Name, host.as_str(), None, verdict);
+            shared.reporter.report(EventSubject::Name, host.as_str(), None, verdict);
             encode_address(question, address, ANSWER_TTL_S)
         }
         Err(why) => {
@@ -138,7 +138,7 @@ impl Shared {
         let mut names = self.names.lock().await;
         let given = names.give(host).await?;
         if let Some(address) = given.lost {
-            // Whoever still connects there is refused, since nobody listens.
+            // A program that still connects there is refused, because nothing listens.
             self.gates.forget(address);
         }
         if given.is_new {

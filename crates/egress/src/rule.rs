@@ -1,10 +1,11 @@
-//! What a sandbox may reach: rules as people write them, and what they say of a name and a port. Pure.
+//! What a sandbox may reach: rules as people write them, and how they match a name and a port. Pure.
 //!
 //! ```text
 //!  example.org        that name, at ports 80 and 443
 //!  example.org:5432   that name, at that port alone
 //!  *.example.org      every name below it, and not the name itself
 //!  public             every name of the internet; public:22 the same at that port
+//!  @pypi              the hosts of a package registry: `preset` has the table
 //!  none               alone: nothing at all, as no rule does
 //! ```
 
@@ -13,6 +14,7 @@ use std::fmt;
 
 use super::host::{Host, InvalidHost};
 use super::limits::{PORTS_PER_NAME_MAX, RULES_MAX};
+use super::preset;
 
 /// Ports of a rule that names none.
 pub const WEB_PORTS: [u16; 2] = [80, 443];
@@ -54,6 +56,8 @@ pub enum RuleError {
     Star { rule: String },
     #[error("{rule:?} is a URL or an address range: write only a host name")]
     Url { rule: String },
+    #[error("{rule:?} is not a preset; these are: {}", known.join(", "))]
+    Preset { rule: String, known: Vec<&'static str> },
     #[error("{count} rules are too many; the limit is {RULES_MAX}")]
     TooMany { count: usize },
     #[error("`{NONE}` allows nothing and cannot be combined with other rules")]
@@ -62,11 +66,11 @@ pub enum RuleError {
     TooManyPorts { name: String },
 }
 
-/// Rules of those of which nobody says what they may reach.
+/// Rules for sandboxes that name none.
 #[derive(Clone, Debug, Default)]
 pub struct Defaults {
     pub all: Vec<String>,
-    /// Instead, where a namespace has its own.
+    /// A namespace's own rules replace those for all.
     pub namespaces: BTreeMap<String, Vec<String>>,
 }
 
@@ -89,11 +93,20 @@ impl Rules {
                 Err(RuleError::NoneAmongOthers)
             };
         }
-        let rules: Vec<Rule> =
-            texts.iter().map(|text| Rule::parse(text)).collect::<Result<_, _>>()?;
-        let rules = Self(rules);
+        let mut rules = Self::default();
+        for text in texts {
+            if text.starts_with(preset::MARK) {
+                let unknown =
+                    || RuleError::Preset { rule: text.clone(), known: preset::names().collect() };
+                for host in preset::hosts(text).ok_or_else(unknown)? {
+                    rules.0.push(Rule::parse(host)?);
+                }
+            } else {
+                rules.0.push(Rule::parse(text)?);
+            }
+        }
         for rule in &rules.0 {
-            // Of a name below another, every rule of that may hold too.
+            // Rules for a parent domain may match, too.
             let example = match &rule.whom {
                 HostPattern::Exactly(host) | HostPattern::Below(host) => Some(host),
                 HostPattern::Public => None,
@@ -134,11 +147,10 @@ impl Rules {
         rules.find(|rule| rule.has(port)).map(Rule::to_string)
     }
 
-    /// The rules that let a name be known, as they were written: each is for ports of its own, and the
-    /// one that says most of the name comes first.
+    /// The rules that match a name at some port, as they were written; the most specific comes first.
     pub fn naming(&self, host: &Host) -> Option<String> {
         let mut rules: Vec<_> = self.0.iter().filter(|rule| rule.is_about(host)).collect();
-        // A stable sort: those that say the same stay as they were written.
+        // A stable sort: equally specific rules stay in the order in which they were written.
         rules.sort_by_key(|rule| rule.breadth());
         let texts: Vec<_> = rules.iter().map(ToString::to_string).collect();
         (!texts.is_empty()).then(|| texts.join(", "))
@@ -199,7 +211,7 @@ impl Rule {
         }
     }
 
-    /// How little it says of a name; the longest of suffixes says most.
+    /// How unspecific its pattern is; the longest suffix is the most specific.
     fn breadth(&self) -> (u8, std::cmp::Reverse<usize>) {
         let (kind, chars) = match &self.whom {
             HostPattern::Exactly(_) => (0, 0),
@@ -285,6 +297,21 @@ mod tests {
     }
 
     #[test]
+    fn a_preset_is_the_hosts_of_its_registry_and_nothing_beside() {
+        for name in preset::names() {
+            let rules = rules(&[name]);
+            for known in preset::hosts(name).expect("it is in the table") {
+                assert_eq!(rules.ports(&host(known)), WEB_PORTS, "{name}");
+            }
+            assert_eq!(rules.ports(&host("example.org")), [0; 0], "{name}");
+        }
+        let both = rules(&["@npm", "example.org"]);
+        assert_eq!(both.ports(&host("example.org")), WEB_PORTS);
+        let error = refused("@pipy").to_string();
+        assert!(error.contains("@pipy") && error.contains("@pypi"), "{error}");
+    }
+
+    #[test]
     fn public_is_every_name_of_the_internet() {
         let rules = rules(&["public"]);
         assert_eq!(rules.ports(&host("anything.example")), WEB_PORTS);
@@ -292,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rule_is_refused_with_the_reason() {
+    fn invalid_rules_are_refused_with_a_reason() {
         for text in ["", ":80", "127.0.0.1", "10.0.0.0:80", "::1", "[::1]:80", "a b", "bücher.de"]
         {
             assert!(matches!(refused(text), RuleError::Host { .. }), "{text:?}");

@@ -66,12 +66,12 @@ mod tests {
             (TlsError::General(evil), "TLS handshake is invalid"),
         ] {
             let error = io::Error::new(io::ErrorKind::InvalidData, error);
-            let said = UnreachableHost::by_tls(&host, &error).to_string();
+            let message = UnreachableHost::by_tls(&host, &error).to_string();
             assert!(
-                said.starts_with("a.org cannot be reached: ") && said.contains(words),
-                "{said}"
+                message.starts_with("a.org cannot be reached: ") && message.contains(words),
+                "{message}"
             );
-            assert!(!said.contains(char::is_control), "{said:?}");
+            assert!(!message.contains(char::is_control), "{message:?}");
         }
         let broken = io::Error::from(io::ErrorKind::UnexpectedEof);
         assert!(UnreachableHost::by_tls(&host, &broken).why.contains("connection broke"));

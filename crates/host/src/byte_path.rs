@@ -13,7 +13,7 @@ pub fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
     if directory.is_empty() { name.to_vec() } else { [directory, name].join(&b'/') }
 }
 
-/// The components of a path as one reads it: without what goes back.
+/// The components of a path, with `..` resolved.
 pub fn components(path: &[u8]) -> Vec<Vec<u8>> {
     let mut components: Vec<Vec<u8>> = Vec::new();
     for component in path.split(|byte| *byte == b'/') {
@@ -39,7 +39,7 @@ pub fn climbs(path: &[u8]) -> bool {
     })
 }
 
-/// Where each directory on the way to a path ends, and the path itself.
+/// The ends of all parent directories of a path, and the path itself.
 pub fn ends(path: &[u8]) -> impl Iterator<Item = usize> {
     let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
     slashes.chain([path.len()]).filter(|end| *end > 0)

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
+use crate::address::judge;
 use crate::trust::{self, TrustError};
 
 /// The scheme of a connection.
@@ -41,6 +42,9 @@ pub enum DialError {
     Unreachable { at: String, source: io::Error },
     #[error("connecting to {at} took longer than {limit:?}")]
     Slow { at: String, limit: Duration },
+    /// Reveals nothing about the address: an open port looks like a closed one.
+    #[error("{at} is not on the public internet, and the configuration does not name it")]
+    NotPublic { at: String },
     #[error("{at} is not trusted: {source}")]
     Tls { at: String, source: io::Error },
     #[error(transparent)]
@@ -78,14 +82,14 @@ impl Origin {
     }
 }
 
-/// Without paths: those of redirects are nobody's business.
+/// Without paths: those of redirects are private.
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://{}", self.scheme.as_str(), self.authority())
     }
 }
 
-/// A socket, with TLS or without.
+/// A socket, with or without TLS.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
@@ -93,15 +97,25 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 /// Makes connections.
 #[derive(Default)]
 pub struct Dialler {
-    /// Certificates that are trusted besides those of the host.
-    authorities: Option<PathBuf>,
-    /// Read when the first server wants it: one without TLS never does.
+    /// Certificates that are trusted in addition to the host's.
+    authorities: Vec<PathBuf>,
+    /// Hosts that may have any address, if others must be public.
+    named: Option<Vec<Origin>>,
+    /// Read when the first server needs it: one without TLS never does.
     tls: OnceCell<TlsConnector>,
 }
 
 impl Dialler {
-    pub fn new(authorities: Option<PathBuf>) -> Self {
-        Self { authorities, tls: OnceCell::new() }
+    pub fn new(authorities: Vec<PathBuf>) -> Self {
+        Self { authorities, named: None, tls: OnceCell::new() }
+    }
+
+    /// For targets that untrusted parties can influence: these hosts may have any address, and all
+    /// others are dialled only if every address of theirs is public, and at the address that was
+    /// checked.
+    #[must_use]
+    pub fn naming(self, named: Vec<Origin>) -> Self {
+        Self { named: Some(named), ..self }
     }
 
     pub async fn dial(
@@ -116,7 +130,12 @@ impl Dialler {
 
     async fn dial_now(&self, origin: &Origin) -> Result<Box<dyn Stream>, DialError> {
         let unreachable = |source| DialError::Unreachable { at: origin.to_string(), source };
-        let socket = connect(origin).await.map_err(unreachable)?;
+        let addresses: Vec<_> = resolve(origin).await.map_err(unreachable)?;
+        if self.named.as_ref().is_some_and(|named| !named.contains(origin)) {
+            let ips: Vec<_> = addresses.iter().map(SocketAddr::ip).collect();
+            judge(&ips, &[]).map_err(|_| DialError::NotPublic { at: origin.to_string() })?;
+        }
+        let socket = connect(origin, &addresses).await.map_err(unreachable)?;
         if origin.scheme == Scheme::Http {
             return Ok(Box::new(socket));
         }
@@ -124,7 +143,7 @@ impl Dialler {
         let name = name.map_err(|error| unreachable(io::Error::other(error)))?;
         let tls = self.tls.get_or_try_init(|| self.trust()).await?;
         let secured = tls.connect(name, socket).await.map_err(|source| match source.kind() {
-            // What rustls says about the other end; all else is the socket's.
+            // rustls's error about the other end; other errors are the socket's.
             io::ErrorKind::InvalidData => DialError::Tls { at: origin.to_string(), source },
             _ => unreachable(source),
         })?;
@@ -133,15 +152,19 @@ impl Dialler {
 
     async fn trust(&self) -> Result<TlsConnector, DialError> {
         let authorities = self.authorities.clone();
-        let reading = tokio::task::spawn_blocking(move || trust::connector(authorities.as_deref()));
+        let reading = tokio::task::spawn_blocking(move || trust::connector(&authorities));
         Ok(reading.await.expect("reading does not panic")?)
     }
 }
 
+async fn resolve(origin: &Origin) -> io::Result<Vec<SocketAddr>> {
+    Ok(lookup_host((origin.name.as_str(), origin.port)).await?.collect())
+}
+
 /// Connects to the first address that answers.
-async fn connect(origin: &Origin) -> io::Result<TcpStream> {
+async fn connect(origin: &Origin, addresses: &[SocketAddr]) -> io::Result<TcpStream> {
     let mut trouble = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    for address in lookup_host((origin.name.as_str(), origin.port)).await? {
+    for address in addresses {
         // A name that promises this machine and leads elsewhere is not believed: bytes to it travel
         // in the clear.
         if origin.scheme == Scheme::Http && origin.is_loopback() && !address.ip().is_loopback() {

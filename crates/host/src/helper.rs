@@ -1,5 +1,5 @@
-//! The helper: the program that does what would change the bridge's own process, such as entering the
-//! namespaces of a sandbox to mount a directory there. It is `host-bridge` itself, run with a hidden
+//! The helper: a separate process for actions that would change the bridge's own process, such as entering
+//! the namespaces of a sandbox to mount a directory there. It is `host-bridge` itself, run with a hidden
 //! verb.
 //!
 //! A bridge that is `host-bridge` runs itself, which works also after its file was replaced by that of
@@ -25,7 +25,7 @@ pub fn offer_this_program() {
     let _ = THIS_PROGRAM.set(());
 }
 
-/// Where the helper is.
+/// The helper's location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Helper {
     ThisProgram,
@@ -33,7 +33,7 @@ pub enum Helper {
 }
 
 impl Helper {
-    /// What a child of this process executes.
+    /// The path that a child of this process executes.
     pub fn program(&self) -> PathBuf {
         match self {
             Self::ThisProgram => PathBuf::from("/proc/self/exe"),
@@ -41,7 +41,7 @@ impl Helper {
         }
     }
 
-    /// What another program executes, for which `self` would be itself.
+    /// The path for another program, for which `self` would be itself.
     pub fn program_for_others(&self) -> PathBuf {
         match self {
             Self::ThisProgram => PathBuf::from(format!("/proc/{}/exe", std::process::id())),
@@ -73,8 +73,8 @@ pub fn find_helper() -> Result<Helper, HelperMissing> {
     first_program(places).map(Helper::At).map_err(|places| HelperMissing { places })
 }
 
-/// Where the file may be, in order. A named one is the only one: to run another silently would hide
-/// the mistake.
+/// Where the file may be, in order. A named one is the only one: running another silently would
+/// hide the mistake.
 fn helper_places(named: Option<OsString>, program: Option<&Path>) -> Vec<PathBuf> {
     if let Some(path) = named {
         return vec![PathBuf::from(path)];

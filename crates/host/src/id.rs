@@ -1,16 +1,17 @@
-//! Random ids: the names of what nobody names, such as sessions of a single request, scratch
-//! directories and drafts.
+//! Random ids: names for unnamed things, such as sessions of a single request, scratch directories
+//! and drafts.
 //!
-//! Every part of the bridge draws them here. What an id stands for is its user's: types such as
-//! `machine::SandboxId` wrap one, so that the ids of two kinds of thing cannot be mixed up.
+//! Every part of the bridge draws them here. Types such as `machine::SandboxId` wrap one, so that
+//! the ids of two kinds of thing cannot be mixed up.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::str::FromStr;
 
+use ring::rand::{SecureRandom, SystemRandom};
+
 /// Random bytes of an id. With 48 bits, two of a thousand ids are equal with odds of one to half a
-/// billion; whoever makes a directory of that name finds it there already.
+/// billion; creating a directory with a used name fails.
 const ID_BYTES: usize = 6;
 
 /// Twelve hexadecimal digits, which are also a valid name of a session and of a sandbox.
@@ -22,12 +23,18 @@ pub struct RandomId(String);
 #[error("{0:?} is not an id: it must be twelve of 0-9 and a-f")]
 pub struct InvalidId(pub String);
 
+/// Random bytes from the kernel, by one call.
+pub fn random_bytes<const COUNT: usize>() -> io::Result<[u8; COUNT]> {
+    let mut bytes = [0; COUNT];
+    let drawn = SystemRandom::new().fill(&mut bytes);
+    drawn.map_err(|_| io::Error::other("the kernel gives no random numbers"))?;
+    Ok(bytes)
+}
+
 impl RandomId {
     /// A new id, from the kernel's random numbers.
     pub fn draw() -> io::Result<Self> {
-        let mut bytes = [0; ID_BYTES];
-        File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-        Ok(Self(crate::hex::digits(&bytes)))
+        Ok(Self(crate::hex::digits(&random_bytes::<ID_BYTES>()?)))
     }
 
     pub fn as_str(&self) -> &str {

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_instant_is_refused() {
+    fn invalid_instants_are_refused() {
         for text in [
             "",
             "yesterday",
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_can_be_read() {
+    fn written_instants_can_be_read() {
         for ms in (0..4_102_444_800_000).step_by(86_399_123_457).chain([951_827_696_789]) {
             assert_eq!(parse(&format(ms)), Some(ms));
         }

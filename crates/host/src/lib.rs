@@ -6,17 +6,25 @@
 
 #![forbid(unsafe_code)]
 
+pub mod address;
+pub mod agent;
 pub mod byte_path;
 pub mod dial;
+pub mod excerpt;
 pub mod helper;
 pub mod hex;
 pub mod id;
 pub mod instant;
 pub mod lock;
 pub mod mime;
+pub mod names;
 pub mod notify;
 pub mod paths;
+pub mod places;
+pub mod room;
 pub mod secret;
 pub mod similar;
+pub mod sparse;
 pub mod tls;
 pub mod trust;
+pub mod units;

@@ -45,6 +45,27 @@ impl Locks {
     }
 }
 
+/// Held while this process starts the daemon, or is it: others wait instead of starting another. Its
+/// holder may still find that another process serves.
+#[derive(Debug)]
+pub struct Starting {
+    _lock: Flock<File>,
+}
+
+impl Starting {
+    /// `None` while somebody else has it.
+    pub fn try_take(paths: &Paths) -> io::Result<Option<Self>> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(PRIVATE_FILE);
+        let file = options.open(paths.start_lock())?;
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => Ok(Some(Self { _lock: lock })),
+            Err((_, Errno::EWOULDBLOCK)) => Ok(None),
+            Err((_, errno)) => Err(errno.into()),
+        }
+    }
+}
+
 fn take(directory: &Path, path: &Path) -> Result<Flock<File>, LockError> {
     let failed = |source| LockError::Files { path: path.to_owned(), source };
     let mut options = OpenOptions::new();
@@ -63,7 +84,7 @@ fn take(directory: &Path, path: &Path) -> Result<Flock<File>, LockError> {
     }
 }
 
-/// For people; what counts is the lock.
+/// For people; only the lock counts.
 fn write_pid(file: &mut File) -> io::Result<()> {
     file.set_len(0)?;
     file.seek(SeekFrom::Start(0))?;

@@ -30,7 +30,7 @@ const BEGINNINGS: [(&[u8], &str); 17] = [
     (b"PAR1", "application/vnd.apache.parquet"),
 ];
 
-/// The same within a container: what stands in the first bytes, and where which of them tells.
+/// The same within a container: its magic, and the offset and the bytes that decide.
 const CONTAINERS: [(usize, &[u8], &str); 4] = [
     (8, b"WEBP", "image/webp"),
     (8, b"WAVE", "audio/wav"),

@@ -60,8 +60,8 @@ impl Notifier {
         self.send(&format!("STOPPING=1\nSTATUS={}", one_line(status)));
     }
 
-    /// Gives signs of life for as long as it is polled: from the event loop whose standing still
-    /// the manager shall notice. Never ends.
+    /// Sends keep-alives while it is polled: from the event loop whose hang the manager should
+    /// notice. Never ends.
     pub async fn keep_alive(&self) {
         let Some(interval) = self.watchdog else { return std::future::pending().await };
         // Twice as often as is asked for, so that one that is late does no harm.
@@ -109,8 +109,8 @@ mod tests {
 
     use super::*;
 
-    /// What the manager hears next.
-    fn heard(manager: &UnixDatagram) -> String {
+    /// The next message for the manager.
+    fn receive(manager: &UnixDatagram) -> String {
         let mut bytes = [0; 4096];
         manager.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         let length = manager.recv(&mut bytes).unwrap();
@@ -135,11 +135,11 @@ mod tests {
         let manager = UnixDatagram::bind(&path).unwrap();
         let notifier = notifier(&[(SOCKET_VARIABLE, path.to_str().unwrap())]);
         notifier.ready("listening on http://127.0.0.1:5555");
-        assert_eq!(heard(&manager), "READY=1\nSTATUS=listening on http://127.0.0.1:5555");
+        assert_eq!(receive(&manager), "READY=1\nSTATUS=listening on http://127.0.0.1:5555");
         notifier.status("3 sandboxes");
-        assert_eq!(heard(&manager), "STATUS=3 sandboxes");
+        assert_eq!(receive(&manager), "STATUS=3 sandboxes");
         notifier.stopping("2 requests to finish");
-        assert_eq!(heard(&manager), "STOPPING=1\nSTATUS=2 requests to finish");
+        assert_eq!(receive(&manager), "STOPPING=1\nSTATUS=2 requests to finish");
         std::fs::remove_file(path).unwrap();
     }
 
@@ -149,7 +149,7 @@ mod tests {
         let address = SocketAddr::from_abstract_name(&name).unwrap();
         let manager = UnixDatagram::bind_addr(&address).unwrap();
         notifier(&[(SOCKET_VARIABLE, &format!("@{name}"))]).ready("");
-        assert_eq!(heard(&manager), "READY=1\nSTATUS=");
+        assert_eq!(receive(&manager), "READY=1\nSTATUS=");
     }
 
     #[test]
@@ -158,9 +158,9 @@ mod tests {
         let manager = UnixDatagram::bind(&path).unwrap();
         let notifier = notifier(&[(SOCKET_VARIABLE, path.to_str().unwrap())]);
         notifier.status("a\nSTOPPING=1\r\0b");
-        assert_eq!(heard(&manager), "STATUS=a STOPPING=1  b");
+        assert_eq!(receive(&manager), "STATUS=a STOPPING=1  b");
         notifier.status(&"ä".repeat(10_000));
-        assert_eq!(heard(&manager).len(), "STATUS=".len() + STATUS_BYTES_MAX);
+        assert_eq!(receive(&manager).len(), "STATUS=".len() + STATUS_BYTES_MAX);
         std::fs::remove_file(path).unwrap();
     }
 
@@ -207,7 +207,7 @@ mod tests {
         let path = path("gone");
         drop(UnixDatagram::bind(&path).unwrap());
         notifier(&[(SOCKET_VARIABLE, path.to_str().unwrap())]).ready("");
-        // One that does not read loses words and keeps nobody waiting.
+        // A manager that does not read loses messages and delays nobody.
         let _ = std::fs::remove_file(&path);
         let _deaf = UnixDatagram::bind(&path).unwrap();
         let notifier = notifier(&[(SOCKET_VARIABLE, path.to_str().unwrap())]);

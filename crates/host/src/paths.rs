@@ -1,15 +1,15 @@
-//! The directories of the bridge, and the search for the agent.
+//! The directories of the bridge.
 //!
-//! Everything here is derived from the environment, the user id and the path of the running
-//! program; nothing is created before [`Paths::prepare`]. The two directories hold sockets that
-//! control sandboxes and logs of what ran in them, so only their owner can open them.
+//! Everything here is derived from the environment and the user id; nothing is created before
+//! [`Paths::prepare`]. The two directories contain sockets that control sandboxes and logs of what ran in
+//! them, so only their owner can open them.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 /// A Unix socket's path, with its closing zero: `sockaddr_un` has room for no more.
@@ -21,6 +21,12 @@ pub const PRIVATE_FILE: u32 = 0o600;
 
 /// The prefix of a temporary file's name.
 const NEW_SUFFIX: &str = ".new";
+
+/// The name of the socket of `serve`.
+pub(crate) const CONTROL_SOCKET: &str = "control.sock";
+
+/// In a runtime directory, the link to the state directory of the same bridge.
+pub(crate) const STATE_LINK: &str = "state-directory";
 
 /// The longest name below the runtime directory that a socket is bound to.
 const SOCKET_NAME_LONGEST: &str = "/boxes/0123456789ab/agent.sock";
@@ -41,6 +47,11 @@ pub enum PathsError {
         "neither {variable} nor HOME is set, so there is no directory for sandboxes; set {variable} to a directory of yours"
     )]
     NoPlace { variable: &'static str },
+    #[error(
+        "{path:?} is not shown to sandboxes, which have a directory of their own there; set {variable} to \
+         another directory"
+    )]
+    NotShown { variable: &'static str, path: PathBuf },
     #[error("{variable} is {path:?}, which is not an absolute path")]
     Relative { variable: &'static str, path: PathBuf },
     #[error("cannot use {path:?}: {source}; set {variable} to a directory of yours")]
@@ -59,9 +70,10 @@ pub enum PathsError {
 
 const RUNTIME_VARIABLE: &str = "BURROW_RUNTIME_DIR";
 const STATE_VARIABLE: &str = "BURROW_STATE_DIR";
+const CACHE_VARIABLE: &str = "BURROW_CACHE_DIR";
 /// Read by the machines that have a kit.
 const IMAGES_VARIABLE: &str = "BURROW_IMAGES";
-const AGENT_VARIABLE: &str = "BURROW_AGENT";
+pub(crate) const AGENT_VARIABLE: &str = "BURROW_AGENT";
 /// Says where the helper is: see [`helper`](crate::helper).
 pub const HELPER_VARIABLE: &str = "BURROW_HELPER";
 
@@ -75,7 +87,7 @@ pub struct Variable {
 }
 
 /// All of them except the one for the configuration, which `settings` handles.
-pub const VARIABLES: [Variable; 5] = [
+pub const VARIABLES: [Variable; 6] = [
     Variable {
         name: STATE_VARIABLE,
         about: "the state directory: records and logs of sandboxes, images, keys, the audit log (`audit/`)",
@@ -87,9 +99,15 @@ pub const VARIABLES: [Variable; 5] = [
         usual: ["/run/burrow", "$XDG_RUNTIME_DIR/burrow, otherwise /tmp/burrow-UID"],
     },
     Variable {
+        name: CACHE_VARIABLE,
+        about: "packages that were installed for sandboxes over the host's root, which see them here",
+        usual: ["/var/cache/burrow", "$XDG_CACHE_HOME/burrow, otherwise ~/.cache/burrow"],
+    },
+    Variable {
         name: AGENT_VARIABLE,
         about: "the guest-agent program that runs in sandboxes",
-        usual: ["beside host-bridge, or in the build directory"; 2],
+        usual: ["beside host-bridge, in the build directory, or the one that host-bridge carries";
+            2],
     },
     Variable {
         name: HELPER_VARIABLE,
@@ -102,6 +120,37 @@ pub const VARIABLES: [Variable; 5] = [
         usual: ["beside host-bridge, in the build directory, or where packages install it"; 2],
     },
 ];
+
+/// The directory for what sandboxes read and what can be fetched again. The first file in it creates it; nothing
+/// in it is the bridge's own.
+pub fn cache_directory() -> Result<PathBuf, PathsError> {
+    let uid = nix::unistd::geteuid().as_raw();
+    let set =
+        |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let path =
+        place(&set, uid, CACHE_VARIABLE, ["/var/cache/burrow", "XDG_CACHE_HOME", ".cache/burrow"])?;
+    // Every sandbox has its own of these.
+    match ["/tmp", "/run"].iter().find(|own| path.starts_with(own)) {
+        Some(_) => Err(PathsError::NotShown { variable: CACHE_VARIABLE, path }),
+        None => Ok(path),
+    }
+}
+
+/// A directory that a variable names, or the usual one: of root, in what the second variable names, in a home.
+fn place(
+    set: &dyn Fn(&str) -> Option<PathBuf>,
+    uid: u32,
+    variable: &'static str,
+    [of_root, of_user, in_home]: [&'static str; 3],
+) -> Result<PathBuf, PathsError> {
+    Ok(match (set(variable), set(of_user), set("HOME")) {
+        (Some(path), ..) => absolute(variable, path)?,
+        _ if uid == 0 => PathBuf::from(of_root),
+        (None, Some(path), _) => absolute(of_user, path)?.join("burrow"),
+        (None, None, Some(home)) => absolute("HOME", home)?.join(in_home),
+        (None, None, None) => return Err(PathsError::NoPlace { variable }),
+    })
+}
 
 impl Paths {
     /// Derives the directories; creates nothing.
@@ -119,20 +168,13 @@ impl Paths {
                 None => PathBuf::from(format!("/tmp/burrow-{uid}")),
             },
         };
-        let state = match set(STATE_VARIABLE) {
-            Some(path) => absolute(STATE_VARIABLE, path)?,
-            None if uid == 0 => PathBuf::from("/var/lib/burrow"),
-            None => match (set("XDG_STATE_HOME"), set("HOME")) {
-                (Some(path), _) => absolute("XDG_STATE_HOME", path)?.join("burrow"),
-                (None, Some(home)) => absolute("HOME", home)?.join(".local/state/burrow"),
-                (None, None) => return Err(PathsError::NoPlace { variable: STATE_VARIABLE }),
-            },
-        };
+        let usual = ["/var/lib/burrow", "XDG_STATE_HOME", ".local/state/burrow"];
+        let state = place(&set, uid, STATE_VARIABLE, usual)?;
         Ok(Self { runtime, state })
     }
 
-    /// Makes both directories for their owner alone, and refuses those that are somebody else's:
-    /// whoever owns the directory commands the sandboxes in it.
+    /// Makes both directories for their owner only, and refuses somebody else's: the owner of the
+    /// directory controls the sandboxes in it.
     pub fn prepare(&self) -> Result<(), PathsError> {
         let bytes_max = SOCKET_PATH_BYTES_MAX - 1 - SOCKET_NAME_LONGEST.len();
         let bytes = self.runtime.as_os_str().as_bytes().len();
@@ -141,12 +183,28 @@ impl Paths {
             return Err(PathsError::TooLong { variable, path, bytes, bytes_max });
         }
         prepare_private(RUNTIME_VARIABLE, &self.runtime)?;
-        prepare_private(STATE_VARIABLE, &self.state)
+        prepare_private(STATE_VARIABLE, &self.state)?;
+        Ok(())
+    }
+
+    /// Leaves the link from the runtime directory to the state directory, for the other bridges of this
+    /// host. Without it they find less. A bridge that serves does it.
+    pub fn link_state(&self) {
+        let link = self.runtime.join(STATE_LINK);
+        if fs::read_link(&link).is_ok_and(|known| known == self.state) {
+            return;
+        }
+        // By a rename, so that there is a link at every moment.
+        let made = link.with_extension("new");
+        let _ = fs::remove_file(&made);
+        if symlink(&self.state, &made).is_ok() {
+            let _ = fs::rename(&made, &link);
+        }
     }
 
     /// The control socket of `serve`.
     pub fn control_socket(&self) -> PathBuf {
-        self.runtime.join("control.sock")
+        self.runtime.join(CONTROL_SOCKET)
     }
 
     /// The file that a running `serve` keeps locked, with its process id in it.
@@ -154,9 +212,19 @@ impl Paths {
         self.runtime.join("serve.pid")
     }
 
-    /// The same for the records, which another runtime directory's bridge could share.
+    /// Locks the records, which a bridge with another runtime directory could share.
     pub fn state_lock(&self) -> PathBuf {
         self.state.join("serve.pid")
+    }
+
+    /// The file that is locked while somebody starts the daemon: see [`Starting`](crate::lock::Starting).
+    pub fn start_lock(&self) -> PathBuf {
+        self.runtime.join("start.lock")
+    }
+
+    /// The log of a daemon that was started by a verb.
+    pub fn daemon_log(&self) -> PathBuf {
+        self.state.join("daemon.log")
     }
 
     /// One directory per sandbox, by its id: sockets.
@@ -179,6 +247,11 @@ impl Paths {
         self.state.join("usage.json")
     }
 
+    /// The answers to idempotent calls of the server, one file each.
+    pub fn answers(&self) -> PathBuf {
+        self.state.join("answers")
+    }
+
     /// Notebooks, history, artifacts: one file of rows.
     pub fn store(&self) -> PathBuf {
         self.state.join("burrow.db")
@@ -189,8 +262,7 @@ impl Paths {
         self.state.join("artifacts")
     }
 
-    /// What the variables of notebooks were, sealed: one directory per namespace, and in it one per
-    /// notebook.
+    /// The sealed variables of notebooks: one directory per namespace, and in it one per notebook.
     pub fn notebooks(&self) -> PathBuf {
         self.state.join("notebooks")
     }
@@ -215,16 +287,47 @@ pub fn make_private_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY).create(path)
 }
 
-/// Writes a file of a directory so that a reader and a crash find the old one or the new.
+/// Writes a file of a directory so that a reader and a crash find the old one or the new. A
+/// half-written file is removed after a failure: a full disk has no room for it.
 pub fn write_durably(directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    replace(directory, name, bytes, File::sync_all)?;
+    File::open(directory)?.sync_all()
+}
+
+/// The same for readers and for a process that dies: the kernel has it, and the disk has it after
+/// [`sync_written`].
+pub fn write_unsynced(directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    replace(directory, name, bytes, |_| Ok(()))
+}
+
+/// Syncs what [`write_unsynced`] wrote, or whatever has replaced it.
+pub fn sync_written(directory: &Path, name: &str) -> io::Result<()> {
+    File::open(directory.join(name))?.sync_all()?;
+    File::open(directory)?.sync_all()
+}
+
+fn replace(
+    directory: &Path,
+    name: &str,
+    bytes: &[u8],
+    sync: fn(&File) -> io::Result<()>,
+) -> io::Result<()> {
     let new = directory.join(format!("{name}{NEW_SUFFIX}"));
+    let written = write_new(&new, bytes)
+        .and_then(|file| sync(&file))
+        .and_then(|()| fs::rename(&new, directory.join(name)));
+    if written.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    written
+}
+
+fn write_new(path: &Path, bytes: &[u8]) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(PRIVATE_FILE);
-    let mut file = options.open(&new)?;
+    let mut file = options.open(path)?;
     file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&new, directory.join(name))?;
-    File::open(directory)?.sync_all()
+    Ok(file)
 }
 
 fn prepare_private(variable: &'static str, path: &Path) -> Result<(), PathsError> {
@@ -238,8 +341,8 @@ fn prepare_private(variable: &'static str, path: &Path) -> Result<(), PathsError
     }
     let me = nix::unistd::geteuid().as_raw();
     let target = fs::metadata(path).map_err(unusable)?;
-    // In a directory that anybody may write to, the name could be somebody else's symlink to a
-    // directory of ours.
+    // In a world-writable directory, the name could be somebody else's symlink to a directory of
+    // ours.
     let link = fs::symlink_metadata(path).map_err(unusable)?;
     for owner in [target.uid(), link.uid()] {
         if owner != me {
@@ -253,56 +356,12 @@ fn prepare_private(variable: &'static str, path: &Path) -> Result<(), PathsError
     Ok(())
 }
 
-/// No agent was found; lists where it was searched.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "the guest-agent was not found.{}\nBuild it with `just build`, or set {AGENT_VARIABLE} to its path.",
-    describe_places(places)
-)]
-pub struct AgentMissing {
-    /// Each path, with the reason why it was not used.
-    pub places: Vec<(PathBuf, String)>,
-}
-
 /// A line for each place that was looked at.
 pub(crate) fn describe_places(places: &[(PathBuf, String)]) -> String {
     places.iter().fold(String::new(), |mut text, (path, why)| {
         let _ = write!(text, "\n  {}: {why}", path.display());
         text
     })
-}
-
-/// Finds the agent that goes into machines: where `BURROW_AGENT` says, beside this program, or
-/// where a build leaves it.
-pub fn find_agent() -> Result<PathBuf, AgentMissing> {
-    let named = std::env::var_os(AGENT_VARIABLE).filter(|value| !value.is_empty());
-    let program = std::env::current_exe().ok();
-    let places = agent_places(named.map(PathBuf::from), program.as_deref());
-    first_program(places).map_err(|places| AgentMissing { places })
-}
-
-/// Where the agent may be, in order. A named one is the only one: to run another silently would
-/// hide the mistake.
-fn agent_places(named: Option<PathBuf>, program: Option<&Path>) -> Vec<PathBuf> {
-    if let Some(path) = named {
-        return vec![path];
-    }
-    let Some(mut directory) = program.and_then(Path::parent) else { return Vec::new() };
-    let mut places = vec![directory.join("guest-agent")];
-    // Test programs live one level below the profile's directory.
-    if directory.ends_with("deps") {
-        directory = directory.parent().unwrap_or(directory);
-    }
-    if let (Some(profile), Some(target)) = (directory.file_name(), directory.parent()) {
-        let built = target.join(format!("{}-unknown-linux-musl", std::env::consts::ARCH));
-        for profile in [profile, "release".as_ref(), "debug".as_ref()] {
-            let place = built.join(profile).join("guest-agent");
-            if !places.contains(&place) {
-                places.push(place);
-            }
-        }
-    }
-    places
 }
 
 /// The first place with a program, or what is wrong with each.

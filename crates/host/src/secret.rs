@@ -1,4 +1,4 @@
-//! Secrets by name: what a sandbox may ask for without knowing where it is kept.
+//! Secrets by name: a sandbox can use one without knowing where it is kept.
 //!
 //! ```text
 //!  configuration ──▶ Secrets ──resolve(namespace, names)──▶ [(variable, Secret)] ──▶ the boot frame
@@ -6,9 +6,9 @@
 //!    who may use it)    └─▶ environment, file, credential, command: read at each creation
 //! ```
 //!
-//! A value lives from the moment in which its provider gave it to the moment in which the machine has
-//! it. `sandbox` asks for it, `machine` hands it over; it is in no record, no answer, no log, no
-//! argument and no event, and the errors here say what went wrong without a word of what was read.
+//! A value exists from the moment in which its provider returns it to the moment in which the machine has it.
+//! `sandbox` requests it, `machine` passes it on; it is in no record, no answer, no log, no argument and no
+//! event, and errors here never contain what was read.
 
 mod error;
 pub mod limits;
@@ -20,6 +20,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use error::{ProviderError, SecretError};
+pub use provider::credentials_directory;
 pub use value::{Secret, Wiped, wipe, wipe_text};
 
 use limits::{NAME_CHARS_MAX, SECRETS_PER_SANDBOX_MAX};
@@ -32,7 +33,7 @@ pub enum Source {
     File(PathBuf),
     /// A credential that systemd has given to this service.
     Credential(String),
-    /// What a program of the host prints; never through a shell.
+    /// The output of a host program; never through a shell.
     Command(Vec<String>),
 }
 
@@ -112,8 +113,8 @@ impl Secrets {
         Self(Arc::new(entries))
     }
 
-    /// The variables under which a sandbox of this namespace will find these secrets, or the first
-    /// that it may not have. Reads nothing.
+    /// The variables for these secrets in a sandbox of this namespace, or the first forbidden one.
+    /// Reads nothing.
     pub fn variables(&self, namespace: &str, names: &[String]) -> Result<Vec<String>, SecretError> {
         if names.len() > SECRETS_PER_SANDBOX_MAX {
             return Err(SecretError::TooMany { count: names.len() });
@@ -175,8 +176,8 @@ impl Secrets {
         Ok(&self.entry(namespace, name)?.fields)
     }
 
-    /// One of another namespace is as unknown as one that is not there: whoever asks learns nothing
-    /// of what others have.
+    /// Another namespace's secret is as unknown as a missing one: the caller learns nothing about
+    /// others' secrets.
     fn entry(&self, namespace: &str, name: &str) -> Result<&Entry, SecretError> {
         let entry = self.0.get(name).filter(|entry| entry.reach.covers(namespace));
         entry.ok_or_else(|| SecretError::Unknown {

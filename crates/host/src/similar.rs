@@ -18,7 +18,7 @@ pub fn distance(a: &str, b: &str) -> usize {
 
 /// The word of `known` that `wanted` probably means; none if all are too different.
 pub fn nearest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // What is longer than any word is no slip, and must cost nothing.
+    // A text longer than any word is no typing error, and must cost nothing.
     if wanted.len() > WORD_BYTES_MAX {
         return None;
     }

@@ -13,7 +13,7 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, pem};
 
-/// How often the files of the certificate are looked at for a new one.
+/// How often the certificate's files are checked for a new one.
 const TLS_LOOK_PAUSE: Duration = Duration::from_secs(10);
 
 /// The two files.

@@ -1,5 +1,5 @@
-//! The certificates that this host trusts for outgoing TLS: its own list, and what the operator
-//! adds.
+//! The certificates that this host trusts for outgoing TLS: its own list, and the operator's
+//! additions.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,9 +19,9 @@ pub enum TrustError {
     Nobody { why: String },
 }
 
-/// Speaks TLS to whoever has a certificate of an authority of this host, or of one in that file.
+/// Uses TLS with servers whose certificate is from an authority of this host, or of those files.
 /// Reads files, so it is not for the event loop.
-pub fn connector(authorities: Option<&Path>) -> Result<TlsConnector, TrustError> {
+pub fn connector(authorities: &[PathBuf]) -> Result<TlsConnector, TrustError> {
     let roots = roots(authorities)?;
     let provider = Arc::new(ring::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider)
@@ -39,18 +39,28 @@ pub fn native() -> Vec<CertificateDer<'static>> {
     rustls_native_certs::load_native_certs().certs
 }
 
-fn roots(authorities: Option<&Path>) -> Result<RootCertStore, TrustError> {
+/// The certificates in files of the operator's, each of which must have some.
+pub fn read(authorities: &[PathBuf]) -> Result<Vec<CertificateDer<'static>>, TrustError> {
+    let mut all = Vec::new();
+    for path in authorities {
+        all.extend(read_one(path)?);
+    }
+    Ok(all)
+}
+
+fn read_one(path: &Path) -> Result<Vec<CertificateDer<'static>>, TrustError> {
+    let refused = |why: String| TrustError::Refused { path: path.to_owned(), why };
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
+    let certificates: Vec<_> = read.map_err(|error| refused(error.to_string()))?;
+    let usable = RootCertStore::empty().add_parsable_certificates(certificates.iter().cloned()).0;
+    if usable == 0 { Err(refused("it contains none".to_owned())) } else { Ok(certificates) }
+}
+
+fn roots(authorities: &[PathBuf]) -> Result<RootCertStore, TrustError> {
     let mut roots = RootCertStore::empty();
     let native = rustls_native_certs::load_native_certs();
     roots.add_parsable_certificates(native.certs);
-    if let Some(path) = authorities {
-        let refused = |why: String| TrustError::Refused { path: path.to_owned(), why };
-        let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
-        let certificates: Vec<_> = read.map_err(|error| refused(error.to_string()))?;
-        if roots.add_parsable_certificates(certificates).0 == 0 {
-            return Err(refused("it contains none".to_owned()));
-        }
-    }
+    roots.add_parsable_certificates(read(authorities)?);
     if roots.is_empty() {
         let first = native.errors.first();
         let why = first.map_or_else(|| "none are installed".to_owned(), ToString::to_string);

@@ -6,14 +6,14 @@
 //!   <dir>/partial/<hex>    what is there of a content, from its first byte on; locked while written
 //! ```
 //!
-//! [`Blobs::begin`] gives a [`Partial`] that goes on where an earlier attempt has stopped, and
-//! [`Partial::finish`] checks length and digest before it gives the content its name, so that under a
-//! digest there is all of it or nothing. Two who want the same content at once, in one program or
-//! two, meet at the lock of the partial file: the second waits, and finds it whole. A dropped
-//! `Partial` stays for the next attempt; one that turned out wrong or did not fit the disk goes.
+//! [`Blobs::begin`] returns a [`Partial`], which continues an earlier attempt. [`Partial::finish`] verifies
+//! length and digest before it gives the content its name, so a digest names complete contents only. Two who
+//! want the same content at once, in one program or two, meet at the lock of the partial file: the second
+//! waits, and then finds it complete. A dropped `Partial` stays for the next attempt; one that was wrong or
+//! did not fit on the disk is removed.
 //!
-//! [`Blobs::put`] and [`Blobs::read`] are the same for what fits memory. This knows no formats and
-//! speaks to nobody; `registry` and whoever imports images write here, whoever unpacks them reads.
+//! [`Blobs::put`] and [`Blobs::read`] are for contents that fit in memory. This module knows no
+//! formats and uses no network; `registry` and imports write here, and unpacking reads.
 
 mod error;
 mod partial;
@@ -30,7 +30,7 @@ use super::digest::Digest;
 use super::limits::{BLOB_BYTES_MAX, DOCUMENT_BYTES_MAX};
 use host::paths::make_private_directory;
 
-/// Below the directory of all: what is whole, and what is not yet.
+/// Subdirectories for complete and partial contents.
 const WHOLE: &str = "sha256";
 const PARTIAL: &str = "partial";
 
@@ -41,8 +41,7 @@ pub struct Blobs {
 }
 
 impl Blobs {
-    /// Makes the directories if there are none, and removes partial contents that nobody is going to
-    /// finish. Reads no content.
+    /// Makes the directories if needed, and removes abandoned partial contents. Reads no content.
     pub fn open(root: &Path) -> Result<Self, BlobError> {
         let blobs = Self { root: root.to_owned() };
         for directory in [root.to_owned(), blobs.whole(), blobs.partial()] {
@@ -56,7 +55,7 @@ impl Blobs {
         self.path(digest).is_file()
     }
 
-    /// Where the content is, or would be: for those who mount or map it.
+    /// The path of the content, whether it exists or not: to mount or map it.
     pub fn path(&self, digest: &Digest) -> PathBuf {
         self.whole().join(digest.hex())
     }
@@ -93,7 +92,7 @@ impl Blobs {
         }
     }
 
-    /// Keeps a small content, and says what it is called.
+    /// Stores a small content and returns its digest.
     pub async fn put(&self, bytes: Vec<u8>) -> Result<Digest, BlobError> {
         let digest = Digest::of(&bytes);
         if let BlobState::Partial(mut partial) = self.begin(digest, bytes.len() as u64).await? {
@@ -107,8 +106,7 @@ impl Blobs {
         Ok(digest)
     }
 
-    /// Goes on with a content of which something may be here already. Waits while somebody else is
-    /// at it.
+    /// Continues a content that may be here partially. Waits while somebody else writes it.
     pub async fn begin(&self, digest: Digest, size: u64) -> Result<BlobState, BlobError> {
         if size > BLOB_BYTES_MAX {
             return Err(BlobError::TooLarge { digest, bytes: size, bytes_max: BLOB_BYTES_MAX });
@@ -124,8 +122,8 @@ impl Blobs {
         Ok(listed.flatten().filter_map(digest).collect())
     }
 
-    /// Removes a content and what there is of it in part, unless somebody is just writing it; says
-    /// whether there was a whole one.
+    /// Removes a content and its partial form, unless somebody is writing it; returns whether it
+    /// was complete.
     pub fn remove(&self, digest: &Digest) -> Result<bool, BlobError> {
         sweep::remove_partial(&self.partial().join(digest.hex()))?;
         let path = self.path(digest);

@@ -1,10 +1,10 @@
-//! Layers on top of each other, as one root: directories made anew, files as hard links to those of
+//! Layers on top of each other, as one root: directories made again, files as hard links to those of
 //! their layers, so that a root costs a name for each file and no bytes.
 //!
-//! Layers are put on from the lowest up. Of each, what it takes away goes first, then its files come,
-//! then its links to files of those below. Directories get owner, mode, attributes and times of the
-//! topmost layer that describes them, when all are in. The result is read only: whoever wrote to a
-//! file of it would write to the layer, and so to every image that has it.
+//! Layers are applied from the lowest up. For each, its removals come first, then its files, then its links
+//! to files of lower layers. At the end directories get owner, mode, attributes and times of the topmost
+//! layer that describes them. The result is read-only: a write to one of its files would change the layer,
+//! and so every image that has it.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -20,14 +20,15 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::layer::limits::{NOTE_BYTES, NOTED_BYTES_MAX};
-use super::layer::{Marks, hold, open_at, remove_tree, shown};
+use super::layer::{Marks, hold, open_at, remove_tree};
 use host::byte_path::{join, split};
+use host::excerpt::path_excerpt;
 
 /// Mode of a directory that is not finished.
 const UNFINISHED: u32 = 0o700;
 /// The longest value of an attribute that the kernel knows, and the longest list of names.
 const XATTR_BYTES_MAX: usize = 64 * 1024;
-/// The bits that a mode has besides the kind of file.
+/// The bits of a mode without the file type.
 const MODE_MASK: u32 = 0o7777;
 
 /// Why layers do not make a root.
@@ -45,7 +46,7 @@ pub enum ComposeError {
 
 impl ComposeError {
     fn at(path: &[u8]) -> impl Fn(Errno) -> Self {
-        move |errno| Self::Write { path: shown(path), source: errno.into() }
+        move |errno| Self::Write { path: path_excerpt(path), source: errno.into() }
     }
 }
 
@@ -94,14 +95,14 @@ impl Composer {
         Ok(())
     }
 
-    /// A directory of what is there already. To follow a link would take away what the layer has not
-    /// named; to do nothing would keep what it wanted gone.
+    /// Opens a directory that exists already. Following a link would remove what the layer has not named;
+    /// ignoring it would keep what the layer removes.
     fn below(&self, directory: &[u8]) -> Result<Option<OwnedFd>, ComposeError> {
         match open_at(&self.root, directory) {
             Ok(held) => Ok(Some(held)),
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
             Err(Errno::LOOP | Errno::XDEV) => {
-                Err(ComposeError::ThroughSymlink { path: shown(directory) })
+                Err(ComposeError::ThroughSymlink { path: path_excerpt(directory) })
             }
             Err(errno) => Err(ComposeError::at(directory)(errno)),
         }
@@ -115,7 +116,7 @@ impl Composer {
     ) -> Result<(), ComposeError> {
         let path = join(directory, name);
         remove_tree(held, name)
-            .map_err(|source| ComposeError::Write { path: shown(&path), source })?;
+            .map_err(|source| ComposeError::Write { path: path_excerpt(&path), source })?;
         let below = [path.as_slice(), b"/"].concat();
         let gone: Vec<_> = self
             .described
@@ -133,7 +134,7 @@ impl Composer {
 
     /// Puts the files of a layer into the root.
     fn put_on(&mut self, tree: &OwnedFd, number: usize, marks: &Marks) -> Result<(), ComposeError> {
-        // Where a directory is in the layer, and where in the root.
+        // The path in the layer, and in the root.
         let mut waiting = vec![(Vec::new(), Vec::new())];
         if !self.described.contains_key(&b""[..]) || !marks.implied.contains(&b""[..]) {
             self.describe(Vec::new(), number, Vec::new())?;
@@ -208,10 +209,11 @@ impl Composer {
         Ok(())
     }
 
-    /// Links to files of layers below, or to such as came later in the archive of this one.
+    /// Makes links to files of lower layers, or to files that came later in this layer's archive.
     fn link(&mut self, marks: &Marks) -> Result<(), ComposeError> {
         for (path, target) in &marks.links {
-            let bad = || ComposeError::BadLink { path: shown(path), target: shown(target) };
+            let bad =
+                || ComposeError::BadLink { path: path_excerpt(path), target: path_excerpt(target) };
             let (above, old) = split(target);
             let from = self.below(above).ok().flatten().ok_or_else(bad)?;
             let found = status(&from, OsStr::from_bytes(old)).map_err(ComposeError::at(target))?;
@@ -228,7 +230,7 @@ impl Composer {
         Ok(())
     }
 
-    /// Gives a file another name, which it takes from whatever had it.
+    /// Gives a file another name, and replaces what had it.
     fn link_over(
         &mut self,
         from: &OwnedFd,
@@ -251,7 +253,7 @@ impl Composer {
         linked.map_err(ComposeError::at(&join(directory, name)))
     }
 
-    /// Directories become what they are to be, the innermost first.
+    /// Gives directories their final attributes, the innermost first.
     fn finish(self, trees: &[OwnedFd]) -> Result<(), ComposeError> {
         for (place, (number, path)) in self.described.iter().rev() {
             let described = open_at(&self.root, place).and_then(|held| {

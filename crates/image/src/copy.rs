@@ -1,9 +1,9 @@
-//! Files of this host, or of an image, as the archive of a layer: what `COPY` means.
+//! Archives files of this host or of an image as a layer: what `COPY` means.
 //!
-//! A context and an image are a stranger's. Every path is looked up within its own root, where a link
-//! can lead nowhere else; directories below are opened through no link at all, and links that are found
-//! there come along as what they are. What comes has one owner, and the times that it had; what is made
-//! on the way has none. So the same files are the same layer.
+//! A context and an image are untrusted. Every path is resolved within its own root, where a link can lead
+//! nowhere else; directories below are opened through no link at all, and links in them are copied as links.
+//! Copied files have one owner, and keep their times; directories that are made on the way have none. So the
+//! same files give the same layer.
 
 mod add;
 
@@ -23,12 +23,13 @@ use super::compose::{Xattr, names, xattrs};
 use super::digest::{Digest, Digester};
 use super::dockerfile::pattern::{self, Ignore};
 use super::layer::limits::{BUFFER_BYTES, DEPTH_MAX, LAYER_BYTES_MAX, LAYER_ENTRIES_MAX};
-use super::layer::{CAPABILITY, LayerError, hold, open_at, shown};
+use super::layer::{CAPABILITY, LayerError, hold, open_at};
 use host::byte_path::{climbs, components, ends, join, split};
+use host::excerpt::path_excerpt;
 
 /// Mode of a directory that is made on the way.
 const IMPLIED_DIRECTORY: u32 = 0o755;
-/// The bits that a mode has besides the kind of file.
+/// The bits of a mode without the file type.
 const MODE_MASK: u32 = 0o7777;
 /// The bits by which a program runs as its owner or group.
 const SET_ID: u32 = 0o6000;
@@ -67,7 +68,7 @@ pub enum CopyError {
     #[error("{path:?}: {source}")]
     Read { path: String, source: io::Error },
     #[error("the layer cannot be written: {0}")]
-    Write(io::Error),
+    Write(#[source] io::Error),
 }
 
 /// A directory out of which nothing leads.
@@ -77,9 +78,9 @@ pub struct Root {
     real: PathBuf,
 }
 
-/// What a path means within a root.
+/// The resolution of a path within a root.
 struct ResolvedPath {
-    /// Without links, as far as it is there.
+    /// Without links, as far as it exists.
     path: Vec<u8>,
     kind: Option<FileType>,
 }
@@ -87,7 +88,7 @@ struct ResolvedPath {
 impl Root {
     pub fn open(path: &Path) -> Result<Self, CopyError> {
         let failed = |errno: Errno| CopyError::Read {
-            path: shown(path.as_os_str().as_bytes()),
+            path: path_excerpt(path.as_os_str().as_bytes()),
             source: errno.into(),
         };
         let held = hold(path).map_err(failed)?;
@@ -115,15 +116,15 @@ impl Root {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let within = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         if components.len() > DEPTH_MAX {
-            let path = shown(&components.join(&b'/'));
+            let path = path_excerpt(&components.join(&b'/'));
             return Err(CopyError::TooDeep { path, max: DEPTH_MAX });
         }
         for component in components {
             let path = join(&found.path, component);
-            let failed = |source| CopyError::Read { path: shown(&path), source };
+            let failed = |source| CopyError::Read { path: path_excerpt(&path), source };
             match found.kind {
                 Some(kind) if !kind.is_dir() => {
-                    return Err(CopyError::NotDirectory { path: shown(&found.path) });
+                    return Err(CopyError::NotDirectory { path: path_excerpt(&found.path) });
                 }
                 None => found.path = path,
                 Some(_) => {
@@ -133,8 +134,8 @@ impl Root {
                             let stat = rustix::fs::fstat(&at).map_err(|e| failed(e.into()))?;
                             let real = real(&at).map_err(&failed)?;
                             let below = real.strip_prefix(&self.real);
-                            let below =
-                                below.map_err(|_| CopyError::Outside { path: shown(&path) })?;
+                            let below = below
+                                .map_err(|_| CopyError::Outside { path: path_excerpt(&path) })?;
                             found.path = below.as_os_str().as_bytes().to_vec();
                             found.kind = Some(FileType::from_raw_mode(stat.st_mode));
                         }
@@ -148,7 +149,7 @@ impl Root {
     }
 
     fn file(&self, path: &[u8]) -> io::Result<File> {
-        // A pipe must not hold the one who looks what it is.
+        // Opening a pipe must not block.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let within =
             ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
@@ -157,7 +158,7 @@ impl Root {
         if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
     }
 
-    /// What a path with wildcards means, sorted.
+    /// The matches of a path with wildcards, sorted.
     fn glob(&self, components: &[Vec<u8>]) -> Result<Vec<Vec<Vec<u8>>>, CopyError> {
         let mut found: Vec<Vec<Vec<u8>>> = vec![Vec::new()];
         for component in components {
@@ -173,8 +174,10 @@ impl Root {
                 if !at.kind.is_some_and(FileType::is_dir) {
                     continue;
                 }
-                let failed =
-                    |errno: Errno| CopyError::Read { path: shown(&at.path), source: errno.into() };
+                let failed = |errno: Errno| CopyError::Read {
+                    path: path_excerpt(&at.path),
+                    source: errno.into(),
+                };
                 let held = open_at(&self.held, &at.path).map_err(failed)?;
                 for name in names(&held).map_err(failed)? {
                     if pattern::matches(component, &name) {
@@ -195,7 +198,7 @@ fn real(held: &OwnedFd) -> io::Result<PathBuf> {
     fs::read_link(format!("/proc/self/fd/{}", held.as_raw_fd()))
 }
 
-/// An absolute path without what goes back in it.
+/// An absolute path without `..`.
 pub fn clean(path: &str) -> String {
     let components = components(path.as_bytes());
     // Components of a text end at slashes, and so are texts.
@@ -206,14 +209,15 @@ pub fn clean(path: &str) -> String {
 #[derive(Debug)]
 pub struct Task<'a> {
     pub from: &'a Root,
-    /// Of a context what is no part of it; of an image nothing.
+    /// What is excluded from a context; empty for an image.
     pub ignore: Option<&'a Ignore>,
     pub sources: &'a [String],
-    /// Absolute; with a slash behind it, a directory.
+    /// Absolute; with a final slash, a directory.
     pub to: &'a str,
     /// Files that the recipe itself has.
     pub texts: &'a [Text],
-    /// Whose everything is to be; what is copied is root's without, and what is unpacked who it says.
+    /// The owner of everything. Without it, copies belong to root, and unpacked files to the owner in their
+    /// archive.
     pub owner: Option<(u32, u32)>,
     pub mode: Option<u32>,
     /// Whether archives are unpacked.
@@ -241,24 +245,24 @@ pub struct Text {
     pub content: String,
 }
 
-/// Mode of such a file.
+/// The mode of such a file.
 const TEXT_MODE: u32 = 0o644;
 
-/// Writes a layer, and knows what is in it, whenever that was written.
+/// Writes a layer, and records what is in it, whenever that was written.
 pub struct Layer<'a> {
     root: &'a Root,
     out: BufWriter<File>,
     key: Digester,
     made: BTreeSet<Vec<u8>>,
     linked: HashMap<(u64, u64), Vec<u8>>,
-    /// The same the other way around.
+    /// The layer's own writer.
     firsts: HashMap<Vec<u8>, (u64, u64)>,
     entries: u64,
     bytes: u64,
 }
 
 impl<'a> Layer<'a> {
-    /// A layer to be put on a root.
+    /// A layer on top of a root.
     pub fn new(root: &'a Root, to: &Path) -> Result<Self, CopyError> {
         Ok(Self {
             root,
@@ -279,7 +283,7 @@ impl<'a> Layer<'a> {
         Ok(self.key.finish())
     }
 
-    /// A directory with all that it is in, as far as they are not there.
+    /// Adds a directory and its parents, as far as they do not exist.
     pub fn directory(&mut self, path: &str, owner: (u32, u32)) -> Result<(), CopyError> {
         let found = self.place(&components(path.as_bytes()))?;
         self.imply(&found, owner)
@@ -288,7 +292,7 @@ impl<'a> Layer<'a> {
     pub fn copy(&mut self, task: &Task<'_>) -> Result<(), CopyError> {
         let mut sources = Vec::new();
         for source in task.sources {
-            let path = shown(source.as_bytes());
+            let path = path_excerpt(source.as_bytes());
             let is_outside = task.ignore.is_some() && climbs(source.as_bytes());
             if is_outside {
                 return Err(CopyError::Outside { path });
@@ -324,7 +328,7 @@ impl<'a> Layer<'a> {
                 self.imply(above, task.owner())?;
                 let (parent, last) = split(&found.path);
                 let failed = |errno: Errno| CopyError::Read {
-                    path: shown(&found.path),
+                    path: path_excerpt(&found.path),
                     source: errno.into(),
                 };
                 let held = open_at(&task.from.held, parent).map_err(failed)?;
@@ -351,15 +355,15 @@ impl<'a> Layer<'a> {
         self.end(size)
     }
 
-    /// What a directory has in it.
+    /// The entries of a directory.
     fn tree(&mut self, task: &Task<'_>, from: &[u8], to: &[u8]) -> Result<(), CopyError> {
         self.imply(to, task.owner())?;
         let mut waiting = vec![(from.to_vec(), to.to_vec(), 0)];
         while let Some((from, to, depth)) = waiting.pop() {
             let failed =
-                |errno: Errno| CopyError::Read { path: shown(&from), source: errno.into() };
+                |errno: Errno| CopyError::Read { path: path_excerpt(&from), source: errno.into() };
             if depth > DEPTH_MAX {
-                return Err(CopyError::TooDeep { path: shown(&from), max: DEPTH_MAX });
+                return Err(CopyError::TooDeep { path: path_excerpt(&from), max: DEPTH_MAX });
             }
             let held = open_at(&task.from.held, &from).map_err(failed)?;
             for name in names(&held).map_err(failed)? {
@@ -375,7 +379,7 @@ impl<'a> Layer<'a> {
                         self.imply(split(&place).0, task.owner())?;
                         self.entry(task, &held, &source, &name, &place)?;
                     }
-                    // Something in it may have been brought back.
+                    // Something in it may be re-included.
                     waiting.push((source, place, depth + 1));
                 } else if !is_ignored {
                     self.imply(&to, task.owner())?;
@@ -386,7 +390,7 @@ impl<'a> Layer<'a> {
         Ok(())
     }
 
-    /// Where something goes, without links on the way to it.
+    /// The target of a copy, with links on the way resolved.
     fn place(&self, components: &[Vec<u8>]) -> Result<Vec<u8>, CopyError> {
         let Some((last, above)) = components.split_last() else { return Ok(Vec::new()) };
         let whole = self.root.find(components);
@@ -397,7 +401,7 @@ impl<'a> Layer<'a> {
         }
         let found = self.root.find(above)?;
         if found.kind.is_some_and(|kind| !kind.is_dir()) {
-            return Err(CopyError::NotDirectory { path: shown(&found.path) });
+            return Err(CopyError::NotDirectory { path: path_excerpt(&found.path) });
         }
         Ok(join(&found.path, last))
     }
@@ -416,7 +420,7 @@ impl<'a> Layer<'a> {
             }
             match self.root.find(&components(directory))?.kind {
                 Some(kind) if kind.is_dir() => continue,
-                Some(_) => return Err(CopyError::NotDirectory { path: shown(directory) }),
+                Some(_) => return Err(CopyError::NotDirectory { path: path_excerpt(directory) }),
                 None => {}
             }
             let (uid, gid) = owner;
@@ -436,15 +440,17 @@ impl<'a> Layer<'a> {
         name: &[u8],
         place: &[u8],
     ) -> Result<(), CopyError> {
-        let failed =
-            |source_of: io::Error| CopyError::Read { path: shown(source), source: source_of };
+        let failed = |source_of: io::Error| CopyError::Read {
+            path: path_excerpt(source),
+            source: source_of,
+        };
         let own = OsStr::from_bytes(name);
         let stat = rustix::fs::statat(held, own, AtFlags::SYMLINK_NOFOLLOW);
         let stat = stat.map_err(|errno| failed(errno.into()))?;
         let found = FileType::from_raw_mode(stat.st_mode);
         let (_, last) = split(place);
         if last.starts_with(WHITEOUT) {
-            return Err(CopyError::Whiteout { path: shown(source) });
+            return Err(CopyError::Whiteout { path: path_excerpt(source) });
         }
         let (mut content, mut attributes) = (None, Vec::new());
         let kind = if found.is_dir() {
@@ -472,7 +478,7 @@ impl<'a> Layer<'a> {
         };
         if !found.is_dir() {
             self.refuse_directory(place)?;
-            // What was there is another's content from now on.
+            // It now has another content.
             if let Some(gone) = self.firsts.remove(place) {
                 self.linked.remove(&gone);
             }
@@ -484,7 +490,7 @@ impl<'a> Layer<'a> {
         }
         let entry = Self::looks(task, &stat, place, kind);
         if (entry.uid, entry.gid) != (stat.st_uid, stat.st_gid) {
-            // As with the bits of its mode that say the like.
+            // Like the bits of the mode that say the same.
             attributes.retain(|(name, _)| name != CAPABILITY);
         }
         self.put(entry, &attributes, content)
@@ -494,7 +500,7 @@ impl<'a> Layer<'a> {
     fn refuse_directory(&self, place: &[u8]) -> Result<(), CopyError> {
         let there = self.root.find(&components(place)).ok().and_then(|found| found.kind);
         if there.is_some_and(FileType::is_dir) || self.made.contains(place) {
-            return Err(CopyError::IsDirectory { path: shown(place) });
+            return Err(CopyError::IsDirectory { path: path_excerpt(place) });
         }
         Ok(())
     }
@@ -503,7 +509,7 @@ impl<'a> Layer<'a> {
         let (uid, gid) = task.owner_of(stat);
         let mut own_mode = stat.st_mode & MODE_MASK;
         if matches!(kind, Kind::File { .. }) && (uid, gid) != (stat.st_uid, stat.st_gid) {
-            // What runs as its owner was not made to run as another.
+            // A set-id file must not run as another owner than before.
             own_mode &= !SET_ID;
         }
         let mode = match kind {
@@ -520,7 +526,7 @@ impl<'a> Layer<'a> {
         attributes: &[Xattr],
         content: Option<(File, u64)>,
     ) -> Result<(), CopyError> {
-        let path = shown(&entry.path);
+        let path = path_excerpt(&entry.path);
         self.begin(entry, attributes)?;
         let Some((mut file, size)) = content else { return Ok(()) };
         let failed = |source| CopyError::Read { path: path.clone(), source };

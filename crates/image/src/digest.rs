@@ -1,7 +1,7 @@
 //! Digests: `sha256:` and 64 hexadecimal digits. Pure.
 //!
-//! [`Digest`] is the name, [`Digester`] makes one of bytes as they go by and counts them. SHA-512,
-//! which the formats allow as well, is refused by its name: nobody publishes images with it, and a
+//! [`Digest`] is the name; [`Digester`] computes one from a stream of bytes and counts them.
+//! SHA-512, which the formats allow as well, is refused: nobody publishes images with it, and a
 //! second algorithm would mean two names for one content.
 
 use std::fmt;
@@ -10,13 +10,14 @@ use std::str::FromStr;
 use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use host::excerpt::excerpt;
 use host::hex;
 
 /// The one algorithm, as it is written in front of the digits.
 const ALGORITHM: &str = "sha256";
-/// Bytes of such a digest, two digits each.
+/// Bytes of such a digest; each is two digits.
 const DIGEST_BYTES: usize = 32;
-/// Of a text that may be anything, shown in an error.
+/// How much of untrusted text an error shows.
 const CHARS_SHOWN_MAX: usize = 80;
 
 /// The SHA-256 of a content.
@@ -35,7 +36,7 @@ pub enum InvalidDigest {
 }
 
 impl Digest {
-    /// That of bytes which are all at hand.
+    /// The digest of bytes in memory.
     pub fn of(bytes: &[u8]) -> Self {
         let mut digester = Digester::default();
         digester.update(bytes);
@@ -49,7 +50,7 @@ impl Digest {
 
     /// The reverse of [`Self::hex`]; capitals are none of the digits, so that a content has one name.
     pub fn from_hex(digits: &str) -> Result<Self, InvalidDigest> {
-        let invalid = || InvalidDigest::Digits(shown(digits));
+        let invalid = || InvalidDigest::Digits(excerpt(digits, CHARS_SHOWN_MAX));
         let is_digit = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
         let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
         if pairs.len() != DIGEST_BYTES || !rest.is_empty() || !digits.bytes().all(|b| is_digit(&b))
@@ -65,18 +66,14 @@ impl Digest {
     }
 }
 
-fn shown(text: &str) -> String {
-    text.chars().take(CHARS_SHOWN_MAX).collect()
-}
-
 impl FromStr for Digest {
     type Err = InvalidDigest;
 
     fn from_str(text: &str) -> Result<Self, InvalidDigest> {
         match text.split_once(':') {
-            None => Err(InvalidDigest::NoAlgorithm(shown(text))),
+            None => Err(InvalidDigest::NoAlgorithm(excerpt(text, CHARS_SHOWN_MAX))),
             Some((ALGORITHM, digits)) => Self::from_hex(digits),
-            Some((other, _)) => Err(InvalidDigest::Algorithm(shown(other))),
+            Some((other, _)) => Err(InvalidDigest::Algorithm(excerpt(other, CHARS_SHOWN_MAX))),
         }
     }
 }
@@ -106,7 +103,7 @@ impl<'de> Deserialize<'de> for Digest {
     }
 }
 
-/// Makes the digest of bytes as they go by, and counts them.
+/// Computes the digest of a stream of bytes, and counts them.
 #[derive(Clone)]
 pub struct Digester {
     context: Context,
@@ -125,7 +122,7 @@ impl Digester {
         self.bytes += bytes.len() as u64;
     }
 
-    /// How many there were.
+    /// The number of bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -160,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_digest_says_why() {
+    fn an_invalid_digest_has_a_reason() {
         let refused = |text: &str| text.parse::<Digest>().unwrap_err();
         assert_eq!(refused("latest"), InvalidDigest::NoAlgorithm("latest".to_owned()));
         assert!(refused(&format!("sha512:{}", "0".repeat(128))).to_string().contains("sha512"));

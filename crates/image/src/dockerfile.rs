@@ -65,17 +65,17 @@ pub struct DockerfileError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     pub line: usize,
-    /// As it is written, its lines put together.
+    /// As written, with its lines joined.
     pub text: String,
     pub what: Instruction,
 }
 
-/// What begins with a `FROM`.
+/// The part that begins with a `FROM`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stage {
     pub line: usize,
     pub text: String,
-    /// What it begins with; variables are those before the first stage.
+    /// Its base; variables are those before the first stage.
     pub from: String,
     pub platform: Option<String>,
     pub name: Option<String>,
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_named_with_its_line() {
+    fn unknown_instructions_are_named_with_their_line() {
         for (text, line, expected) in [
             ("", 0, "there is no FROM"),
             ("RUN a\n", 1, "before the first FROM"),
@@ -206,12 +206,12 @@ mod tests {
             ("# escape=x\nFROM a\n", 1, "escape must be"),
             ("FROM a b\n", 1, "FROM takes"),
         ] {
-            let (at, said) = wrong(text);
-            assert!(at == line && said.contains(expected), "{text:?}: {at}: {said}");
+            let (at, message) = wrong(text);
+            assert!(at == line && message.contains(expected), "{text:?}: {at}: {message}");
         }
         let many = "RUN x\n".repeat(STEPS_MAX);
-        let (_, said) = wrong(&format!("FROM a\n{many}"));
-        assert!(said.contains("more than"), "{said}");
+        let (_, message) = wrong(&format!("FROM a\n{many}"));
+        assert!(message.contains("more than"), "{message}");
     }
 
     proptest! {
@@ -222,7 +222,7 @@ mod tests {
             if let Ok(file) = Dockerfile::parse(&text) {
                 let known = |name: &str| Some(format!("<{name}>"));
                 for step in file.stages.iter().flat_map(|stage| &stage.steps) {
-                    // What a step has is as it was written, whatever its variables would become.
+                    // A step keeps its text as written, without expanded variables.
                     let _ = words::expand(&step.text, file.escape, &known);
                 }
             }

@@ -1,5 +1,5 @@
-//! The documents that an image is described by: index, manifest and configuration, as OCI and docker
-//! write them. Pure. They are a stranger's, and only what is used of them is read.
+//! The documents that describe an image: index, manifest and configuration, as OCI and docker write them.
+//! Pure. They are untrusted, and only the fields that are used are read.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ pub const LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
 pub const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 pub const LAYER_GZIP: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 pub const LAYER_ZSTD: &str = "application/vnd.oci.image.layer.v1.tar+zstd";
-/// What an archive or a layout may call an image.
+/// Annotations with an image's name, in an archive or a layout.
 pub const NAME_ANNOTATIONS: [&str; 2] =
     ["io.containerd.image.name", "org.opencontainers.image.ref.name"];
 
@@ -39,7 +39,7 @@ pub enum DocumentError {
     StringsTooLong { max: usize },
 }
 
-/// A content and where it is from.
+/// A content and its source.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Descriptor {
@@ -60,7 +60,7 @@ impl Descriptor {
     }
 }
 
-/// What an image runs on.
+/// The platform that an image runs on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Platform {
     pub architecture: String,
@@ -85,7 +85,7 @@ impl std::fmt::Display for Platform {
     }
 }
 
-/// A manifest, or an index of several: a document is told by what it has.
+/// A manifest, or an index of several: the fields tell which.
 #[derive(Debug, Deserialize)]
 pub struct ManifestOrIndex {
     #[serde(rename = "mediaType")]
@@ -113,7 +113,7 @@ impl ManifestOrIndex {
     }
 }
 
-/// The one of several that is for this host; those without a platform may be.
+/// Chooses the manifest for this host; one without a platform may match.
 pub fn choose(manifests: &[Descriptor]) -> Result<Vec<&Descriptor>, DocumentError> {
     let host = Platform::host();
     let fits = |found: &&Descriptor| found.platform.as_ref().is_none_or(|one| *one == host);
@@ -189,7 +189,7 @@ pub struct ProcessConfig {
     pub cmd: Option<Vec<String>>,
 }
 
-/// What an image says of the programs that are started in it.
+/// An image's settings for the programs that are started in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -205,14 +205,14 @@ pub struct Process {
 }
 
 impl Process {
-    /// What runs when nobody says what: the entry point with the usual arguments.
+    /// The default command: the entry point with the default arguments.
     pub fn command(&self) -> Vec<String> {
         self.entrypoint.iter().chain(&self.cmd).cloned().collect()
     }
 }
 
 impl Config {
-    /// Reads a configuration and holds it against the layers that it is to describe.
+    /// Reads a configuration and compares it with the layers that it describes.
     pub fn parse(bytes: &[u8], layers: usize) -> Result<Self, DocumentError> {
         let what = "configuration";
         let broken = |source| DocumentError::Json { what, source };
@@ -233,7 +233,7 @@ impl Config {
         Ok(config)
     }
 
-    /// What it is for; an old one that does not say is taken at its word.
+    /// The platform; an old configuration without one is accepted.
     fn platform(&self) -> Platform {
         let host = Platform::host();
         let or = |text: &String, other: String| if text.is_empty() { other } else { text.clone() };
@@ -243,7 +243,7 @@ impl Config {
         }
     }
 
-    /// What it says of programs, within bounds.
+    /// The settings for programs, within bounds.
     pub fn process(&self) -> Result<Process, DocumentError> {
         let Some(config) = &self.config else { return Ok(Process::default()) };
         let mut bytes = 0;

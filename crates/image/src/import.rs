@@ -1,8 +1,8 @@
-//! Images from files of this host: an OCI layout or its archive, what `docker save` writes, the
-//! archive of a root, or a directory that is one.
+//! Imports images from files of this host: an OCI layout or its archive, the output of `docker
+//! save`, the archive of a root, or a directory with one.
 //!
-//! What an archive has is unpacked as a layer would be, and so with the same bounds and refusals,
-//! and looked at then. Whatever is taken from there is checked against its digest.
+//! An archive is unpacked like a layer, with the same bounds and refusals, and examined then.
+//! Everything that is taken from it is verified against its digest.
 
 mod archive;
 mod commit;
@@ -36,15 +36,15 @@ pub(super) const LAYOUT: &str = "oci-layout";
 pub(super) const INDEX: &str = "index.json";
 pub(super) const DOCKER: &str = "manifest.json";
 
-/// An image that was found, with what it is called there.
+/// An image that was found, and its name there.
 struct SourceEntry {
     digest: Digest,
     names: Vec<Reference>,
 }
 
 impl Images {
-    /// Takes up what a file or directory has. A name is given to the one image that is in it;
-    /// without one, images have the names that they have there. Blocks, within a runtime.
+    /// Imports a file or directory. A name is given to its only image; without one, images keep the
+    /// names that they have there. Blocks, within a runtime.
     pub fn import(&self, path: &Path, name: Option<&Reference>) -> Result<Vec<Image>, ImageError> {
         let shared = self.share()?;
         let imported = self.import_shared(&shared, path, name);
@@ -79,7 +79,7 @@ impl Images {
             fs::create_dir(&tree).map_err(ImageError::files("make", &tree))?;
             let bounds = Bounds { bytes_max: IMPORT_BYTES_MAX, entries_max: LAYER_ENTRIES_MAX };
             let mut file = File::open(path).map_err(ImageError::files("read", path))?;
-            // What can be read once, and it is read twice.
+            // A stream can be read only once, but it is read twice.
             let is_once = !metadata.is_file();
             if is_once {
                 file = spool(path, file, &copy)?;
@@ -118,7 +118,7 @@ fn getrandom(bytes: &mut [u8]) -> Result<(), ImageError> {
     drawn.map_err(ImageError::files("read", path))
 }
 
-/// Copies what can be read only once.
+/// Copies a stream that can be read only once.
 fn spool(path: &Path, from: File, to: &Path) -> Result<File, ImageError> {
     let failed = ImageError::files("write", to);
     let mut options = File::options();
@@ -133,7 +133,7 @@ fn spool(path: &Path, from: File, to: &Path) -> Result<File, ImageError> {
     Ok(copy)
 }
 
-/// Whether the very beginning is none of an archive.
+/// Whether the file does not begin like an archive.
 fn is_no_archive(error: &TarError) -> bool {
     match error {
         TarError::Checksum { offset, .. } => *offset == 0,
@@ -144,7 +144,7 @@ fn is_no_archive(error: &TarError) -> bool {
 
 struct Import<'a> {
     images: &'a Images,
-    /// What is imported, for errors.
+    /// The imported source, for errors.
     path: &'a Path,
 }
 
@@ -171,7 +171,7 @@ impl Import<'_> {
         let mut found: Vec<SourceEntry> = Vec::new();
         for descriptor in choose(&index.manifests)? {
             let names = NAME_ANNOTATIONS.iter().filter_map(|key| descriptor.annotations.get(*key));
-            // What is a tag alone names nothing outside of its layout.
+            // A bare tag names nothing outside its layout.
             let is_whole = |name: &&String| name.contains([':', '/']);
             let names = names.filter(is_whole).filter_map(|name| name.parse().ok()).take(1);
             let names: Vec<Reference> = names.collect();
@@ -238,7 +238,7 @@ impl Import<'_> {
         saved.iter().map(|saved| self.saved_one(directory, saved)).collect()
     }
 
-    /// Such an archive has no manifest of its own, so one is written.
+    /// Such an archive has no manifest, so one is written.
     fn saved_one(
         &self,
         directory: &OwnedFd,
@@ -259,7 +259,7 @@ impl Import<'_> {
         Ok(SourceEntry { digest: self.describe(&config, &layers)?, names })
     }
 
-    /// Takes a layer, and says what it is.
+    /// Takes a layer and returns its description.
     fn layer(
         &self,
         path: &Path,
@@ -267,13 +267,13 @@ impl Import<'_> {
     ) -> Result<Descriptor, ImageError> {
         let failed = ImageError::files("read", path);
         let (digest, size) = hash(open()?).map_err(&failed)?;
-        // By what is in it: a wrong word would keep others from unpacking it.
+        // By its content: a wrong media type would keep others from unpacking it.
         let kind = Compressed::open(open()?).map_err(&failed)?.media_type();
         self.copy(open()?, digest, size)?;
         Ok(Descriptor::new(kind, digest, size))
     }
 
-    /// The same of a file that was made here.
+    /// Takes a layer from a file that was made here.
     fn layer_at(&self, path: &Path) -> Result<Descriptor, ImageError> {
         self.layer(path, || File::open(path).map_err(ImageError::files("read", path)))
     }
@@ -319,7 +319,7 @@ impl Import<'_> {
             return if nameless { Err(ImageError::Nameless { path }) } else { Ok(found) };
         };
         if found.len() > 1 {
-            // Of several the one that is called so there is meant.
+            // If there are several, the one with this name is meant.
             let is_meant = |one: &SourceEntry| one.names.contains(name);
             let names = found.iter().flat_map(|one| &one.names).map(Reference::short).collect();
             found.retain(is_meant);
@@ -337,7 +337,7 @@ impl Import<'_> {
         Ok(Handle::current().block_on(self.images.blobs().put(bytes.to_vec()))?)
     }
 
-    /// Takes a content; what is not what it should be is refused and gone.
+    /// Takes a content; one with the wrong digest is refused and removed.
     fn copy(&self, mut file: File, digest: Digest, size: u64) -> Result<(), ImageError> {
         let begun = Handle::current().block_on(self.images.blobs().begin(digest, size))?;
         let BlobState::Partial(mut partial) = begun else { return Ok(()) };
@@ -380,7 +380,7 @@ impl Import<'_> {
     /// A regular file below a directory; old archives of docker have links within themselves.
     fn open(&self, directory: &OwnedFd, name: &str) -> Result<File, ImageError> {
         let failed = ImageError::files("read", &self.path.join(name));
-        // A pipe must not hold the one who looks what it is.
+        // Opening a pipe must not block.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         let name = std::ffi::OsStr::from_bytes(name.as_bytes());

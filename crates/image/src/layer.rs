@@ -1,8 +1,8 @@
 //! One layer of an image: from the archive of a stranger to a directory of this store.
 //!
-//! A layer is unpacked once, whatever images have it, into `tree/`: its files as they are to be, and
-//! nothing of the layers below. What it says *about* those below, the removals, is beside that in
-//! `marks`. [`super::compose`] puts layers on top of each other.
+//! A layer is unpacked once, however many images have it, into `tree/`: its final files, and nothing from
+//! lower layers. Its removals in lower layers are recorded beside it in `marks`. [`super::compose`] puts
+//! layers on top of each other.
 
 mod decompress;
 mod directory;
@@ -13,10 +13,11 @@ mod unpack;
 use std::io;
 
 use archive::TarError;
+use host::excerpt::path_excerpt;
 use rustix::io::Errno;
 
 pub use decompress::{Bounded, Compressed};
-pub(super) use directory::{hold, open_at, remove_tree, shown};
+pub(super) use directory::{hold, open_at, remove_tree};
 pub use marks::Marks;
 pub use unpack::{Bounds, SkippedMetadata, UnpackedLayer, unpack, unpack_files};
 pub(crate) use unpack::{CAPABILITY, kept_xattrs};
@@ -55,13 +56,13 @@ pub enum LayerError {
     #[error("{path:?} cannot be written: {source}")]
     Write { path: String, source: io::Error },
     #[error("its archive cannot be read: {0}")]
-    Read(io::Error),
+    Read(#[source] io::Error),
 }
 
 impl LayerError {
-    /// What the kernel said of a path of the layer.
+    /// The kernel's error for a path of the layer.
     fn at(path: &[u8], errno: Errno) -> Self {
-        let path = shown(path);
+        let path = path_excerpt(path);
         match errno {
             Errno::LOOP | Errno::XDEV | Errno::NOTDIR => Self::ThroughSymlink { path },
             Errno::ISDIR | Errno::EXIST => Self::Collision { path },

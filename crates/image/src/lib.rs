@@ -9,8 +9,8 @@
 //!   archives ◀─ save ◀─ blobs
 //! ```
 //!
-//! What comes from outside is hostile here too: a registry's every length, name and number is
-//! bounded, and no byte is used before its digest was seen to be right.
+//! Input from outside is hostile here, too: every length, name and number from a registry is
+//! bounded, and no byte is used before its digest was verified.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,5 @@
-//! Which images sandboxes may have: a list of names and digests, what tags have to mean, and whether a
-//! name alone will do.
-//! Pure. Whoever starts sandboxes for others asks here before it uses an image; a person at the
+//! Which images sandboxes may have: a list of names and digests, pinned tags, and whether a digest is
+//! required. Pure. Code that starts sandboxes for others asks here before it uses an image; a person at the
 //! command line is their own operator.
 
 use std::collections::BTreeMap;
@@ -11,7 +10,7 @@ use super::reference::{InvalidReference, Reference};
 use super::store::ImageError;
 use super::store::limits::PATTERNS_MAX;
 
-/// What stands for any characters in a pattern.
+/// Matches any characters in a pattern.
 const ANY: char = '*';
 
 /// What an operator allows. Without patterns, every image that is here.
@@ -21,11 +20,11 @@ pub struct Policy {
     require_digest: bool,
     /// Names with their tags, each with the only content that it may mean.
     pins: BTreeMap<Reference, Digest>,
-    /// What the operator's own names stand for: always allowed, as it is written there.
+    /// The images of the operator's own names, which are always allowed as written there.
     own: Vec<String>,
 }
 
-/// Whole names of images, with a star for any characters, and perhaps a digest that is the only one.
+/// Patterns for whole names, with `*` for any characters, and optionally with the only allowed digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Pattern {
     name: String,
@@ -64,7 +63,7 @@ impl FromStr for Pattern {
         if name.is_empty() {
             return Err(PolicyError::Empty);
         }
-        // What a person writes for a name is what it means as a name.
+        // A name in a person's form is read like a name.
         let whole = name.parse::<Reference>().ok().filter(|_| !name.contains(ANY));
         let name = whole.map_or_else(|| name.to_owned(), |whole| whole.to_string());
         Ok(Self { name, digest })
@@ -80,7 +79,7 @@ impl Policy {
         Ok(Self { patterns, require_digest, ..Self::default() })
     }
 
-    /// The same with tags that mean one content each, and are refused when they mean another.
+    /// Adds tags with a pinned content; they are refused if they refer to another.
     pub fn with_pins(mut self, pins: &[String]) -> Result<Self, PolicyError> {
         if pins.len() > PATTERNS_MAX {
             return Err(PolicyError::TooMany { max: PATTERNS_MAX });
@@ -97,23 +96,28 @@ impl Policy {
         Ok(self)
     }
 
-    /// What a name has to mean; nothing when it is asked for by a digest, which says so itself.
+    /// Whether there is no rule, so that nothing is refused.
+    pub fn allows_all(&self) -> bool {
+        self.patterns.is_empty() && self.pins.is_empty() && !self.require_digest
+    }
+
+    /// The digest that a name must have; `None` if it is requested by digest.
     fn pinned(&self, name: &Reference) -> Option<&Digest> {
         self.pins.get(name)
     }
 
-    /// The same with what the operator's own names stand for.
+    /// Adds the images of the operator's own names.
     #[must_use]
     pub fn with_own(self, own: impl IntoIterator<Item = String>) -> Self {
         Self { own: own.into_iter().collect(), ..self }
     }
 
-    /// Whether an image may be fetched that nobody here knows yet: by its name, and a digest that was
-    /// asked for with it.
-    pub fn check_pull(&self, asked: &str, name: &Reference) -> Result<(), ImageError> {
-        let refused = |rule| Err(ImageError::NotAllowed { image: asked.to_owned(), rule });
+    /// Whether an image may be pulled that is not here: by its name, and the digest that was requested with
+    /// it.
+    pub fn check_pull(&self, requested: &str, name: &Reference) -> Result<(), ImageError> {
+        let refused = |rule| Err(ImageError::NotAllowed { image: requested.to_owned(), rule });
         // Whether it is that content still, is looked at again when it is here.
-        if self.own.iter().any(|own| own == asked) || self.pinned(name).is_some() {
+        if self.own.iter().any(|own| own == requested) || self.pinned(name).is_some() {
             return Ok(());
         }
         if self.require_digest && name.digest.is_none() {
@@ -131,26 +135,31 @@ impl Policy {
     }
 
     /// Whether an image may be used that was asked for so, has this digest, and is called so here.
-    pub fn check(&self, asked: &str, digest: &Digest, names: &[String]) -> Result<(), ImageError> {
-        let refused = |rule| Err(ImageError::NotAllowed { image: asked.to_owned(), rule });
-        let name = asked.parse::<Reference>().ok();
+    pub fn check(
+        &self,
+        requested: &str,
+        digest: &Digest,
+        names: &[String],
+    ) -> Result<(), ImageError> {
+        let refused = |rule| Err(ImageError::NotAllowed { image: requested.to_owned(), rule });
+        let name = requested.parse::<Reference>().ok();
         match name.as_ref().and_then(|name| self.pinned(name)) {
             Some(pinned) if pinned == digest => return Ok(()),
             Some(_) => return refused("image_policy.pins names another digest for it"),
-            None if self.own.iter().any(|own| own == asked) => return Ok(()),
+            None if self.own.iter().any(|own| own == requested) => return Ok(()),
             None => {}
         }
-        if self.require_digest && !asked.contains(&digest.hex()) {
+        if self.require_digest && !requested.contains(&digest.hex()) {
             return refused("it must be named by its digest");
         }
         // A name with a digest is allowed as that name, whatever it means here by now.
-        let own = name.filter(|_| asked.contains('@'));
+        let own = name.filter(|_| requested.contains('@'));
         let own = own.map(|own| Reference { digest: None, ..own }.to_string());
         let is_named = |pattern: &Pattern| {
             pattern.name == "*" || names.iter().chain(&own).any(|name| matches(&pattern.name, name))
         };
         let allows = |pattern: &Pattern| match pattern.digest {
-            // Its content is what the operator has looked at.
+            // The operator has approved its content.
             Some(wanted) => wanted == *digest,
             None => is_named(pattern),
         };
@@ -161,7 +170,7 @@ impl Policy {
     }
 }
 
-/// Whether a name is what a pattern says, where a star is any characters.
+/// Whether a name matches a pattern, in which `*` is any characters.
 fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split(ANY);
     let first = parts.next().unwrap_or_default();
@@ -179,10 +188,10 @@ fn matches(pattern: &str, name: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn allows(patterns: &[&str], asked: &str, name: &str) -> bool {
+    fn allows(patterns: &[&str], requested: &str, name: &str) -> bool {
         let patterns: Vec<_> = patterns.iter().map(|&pattern| pattern.to_owned()).collect();
         let policy = Policy::new(&patterns, false).unwrap();
-        policy.check(asked, &Digest::of(b"x"), &[name.to_owned()]).is_ok()
+        policy.check(requested, &Digest::of(b"x"), &[name.to_owned()]).is_ok()
     }
 
     #[test]
@@ -218,20 +227,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pulled_is_what_would_be_allowed() {
+    fn only_allowed_images_are_pulled() {
         let digest = Digest::of(b"x");
-        let pulls = |patterns: &[&str], required: bool, asked: &str| {
+        let pulls = |patterns: &[&str], required: bool, requested: &str| {
             let patterns: Vec<_> = patterns.iter().map(|&pattern| pattern.to_owned()).collect();
             let policy = Policy::new(&patterns, required).unwrap();
             let policy = policy.with_own(["ghcr.io/own/app:1".to_owned()]);
-            policy.check_pull(asked, &asked.parse().unwrap()).is_ok()
+            policy.check_pull(requested, &requested.parse().unwrap()).is_ok()
         };
         let pinned = format!("python@{digest}");
         assert!(pulls(&[], false, "python") && pulls(&["docker.io/library/*"], false, "python"));
         assert!(!pulls(&["docker.io/library/*"], false, "ghcr.io/a/b"));
         assert!(!pulls(&[], true, "python") && pulls(&[], true, &pinned));
-        // One that is pinned in the list may be fetched by its digest, or by the name to see whether it
-        // still is that; what may then be used is looked at again.
+        // A pinned image may be pulled by its digest, or by its name to check whether it is still the same;
+        // using it is checked again.
         assert!(pulls(&[&pinned], false, &pinned) && pulls(&[&pinned], false, "python:latest"));
         assert!(!pulls(&[&pinned], false, "node"));
         assert!(pulls(&["node"], true, "ghcr.io/own/app:1"));
@@ -243,20 +252,23 @@ mod tests {
         let pins = [format!("python:3.12@{right}"), format!("ghcr.io/team/app:1@{right}")];
         let policy = Policy::new(&["docker.io/library/*".to_owned()], true).unwrap();
         let policy = policy.with_own(["ghcr.io/team/app:1".to_owned()]).with_pins(&pins).unwrap();
-        let check = |asked: &str, digest: &Digest| policy.check(asked, digest, &[]).is_ok();
+        let check = |requested: &str, digest: &Digest| policy.check(requested, digest, &[]).is_ok();
         // The pin is the digest that is required, and a word of the operator's like `allow`.
-        for asked in ["python:3.12", "docker.io/library/python:3.12", "ghcr.io/team/app:1"] {
-            assert!(check(asked, &right) && !check(asked, &wrong), "{asked}");
-            assert!(policy.check_pull(asked, &asked.parse().unwrap()).is_ok(), "{asked}");
+        for requested in ["python:3.12", "docker.io/library/python:3.12", "ghcr.io/team/app:1"] {
+            assert!(check(requested, &right) && !check(requested, &wrong), "{requested}");
+            assert!(
+                policy.check_pull(requested, &requested.parse().unwrap()).is_ok(),
+                "{requested}"
+            );
         }
-        // Another tag is another name, and who says a digest is heard as before.
+        // Another tag is another name, and a digest is treated as before.
         assert!(!check("python:3.13", &right) && !check("python", &right));
         let by_digest = format!("python:3.12@{wrong}");
         assert!(check(&by_digest, &wrong));
     }
 
     #[test]
-    fn what_is_no_pin_is_refused_with_the_reason() {
+    fn invalid_pins_are_refused_with_a_reason() {
         let digest = Digest::of(b"x");
         let reason = |pins: &[String]| {
             Policy::default().with_pins(pins).expect_err("it is no pin").to_string()
@@ -273,7 +285,7 @@ mod tests {
     fn a_digest_that_is_required_has_to_be_in_what_is_asked_for() {
         let policy = Policy::new(&[], true).unwrap();
         let digest = Digest::of(b"x");
-        let check = |asked: &str| policy.check(asked, &digest, &[]).is_ok();
+        let check = |requested: &str| policy.check(requested, &digest, &[]).is_ok();
         assert!(check(&digest.to_string()) && check(&format!("python@{digest}")));
         assert!(!check("python") && !check(&digest.hex()[..12]));
     }

@@ -1,22 +1,20 @@
-//! When images are fetched from registries: a word of the configuration, and of whoever asks for a
-//! sandbox. Pure.
+//! When images are pulled from registries, by the configuration and by a sandbox's creator. Pure.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Whether an image is fetched that a sandbox is to have. In their order, each allows what those
-/// before it do.
+/// Whether a sandbox's image is pulled. In this order: each value allows what the earlier ones do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pull {
-    /// What is here is all that there is.
+    /// Only images that are here.
     #[default]
     Never,
-    /// What is not here is fetched.
+    /// Pulls missing images.
     Missing,
-    /// The registry is asked what the name means now; what is here already does not travel again.
+    /// Asks the registry what the name means now; existing contents are not transferred again.
     Always,
 }
 

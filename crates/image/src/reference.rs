@@ -6,9 +6,9 @@
 //!   Host             Repository Tag  Digest
 //! ```
 //!
-//! What is left out is filled in as docker does it: the host is `docker.io`, a repository there that
-//! has one component is in `library/`, and without a tag or digest the tag is `latest`. Display is
-//! the whole name, [`Reference::short`] what a person would have written.
+//! Missing parts get docker's defaults: the host is `docker.io`, a repository there with one component is in
+//! `library/`, and without a tag or digest the tag is `latest`. Display is the whole name,
+//! [`Reference::short`] the form that a person would write.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -16,17 +16,18 @@ use std::str::FromStr;
 
 use super::digest::{Digest, InvalidDigest};
 use super::limits::{NAME_BYTES_MAX, TAG_BYTES_MAX};
+use host::excerpt::excerpt;
 
 /// The registry of names that name none.
 const DOCKER_HUB: &str = "docker.io";
 /// Its older name.
 const DOCKER_HUB_ONCE: &str = "index.docker.io";
-/// Where its images are that have no owner.
+/// The repository prefix of its official images.
 const LIBRARY: &str = "library";
 const TAG_DEFAULT: &str = "latest";
 /// Digits of a bare digest, which a name must not look like.
 const DIGEST_DIGITS: usize = 64;
-/// Of a text that may be anything, shown in an error.
+/// How much of untrusted text an error shows.
 const CHARS_SHOWN_MAX: usize = 300;
 
 /// A registry's host name or address, with its port where that is not the usual one.
@@ -47,7 +48,7 @@ pub struct Reference {
     pub host: Host,
     pub repository: Repository,
     pub tag: Option<Tag>,
-    /// With a tag beside it the digest is what counts.
+    /// If there is also a tag, the digest decides.
     pub digest: Option<Digest>,
 }
 
@@ -85,7 +86,7 @@ impl Host {
         &self.0
     }
 
-    /// Without the port, and without the brackets of an address.
+    /// Without the port and without an address's brackets.
     pub fn name(&self) -> &str {
         split_port(&self.0).0.trim_matches(['[', ']'])
     }
@@ -98,7 +99,7 @@ impl Host {
         self.0 == DOCKER_HUB
     }
 
-    /// Whether what is sent there stays on this machine, as far as the name can say.
+    /// Whether the name shows that requests stay on this machine.
     pub fn is_loopback(&self) -> bool {
         let name = self.name();
         name.eq_ignore_ascii_case("localhost")
@@ -119,7 +120,7 @@ impl Repository {
         &self.0
     }
 
-    /// The repository of the same name below a path, as a mirror may have it.
+    /// The repository of the same name below a path, as on a mirror.
     pub fn below(&self, prefix: &str) -> Result<Self, InvalidReference> {
         if prefix.is_empty() { Ok(self.clone()) } else { format!("{prefix}/{}", self.0).parse() }
     }
@@ -132,7 +133,7 @@ impl Tag {
 }
 
 impl Reference {
-    /// As a person would have written it: without what is filled in.
+    /// The form that a person would write: without defaults.
     pub fn short(&self) -> String {
         let path = self.repository.0.as_str();
         let in_library = path.strip_prefix(LIBRARY).and_then(|rest| rest.strip_prefix('/'));
@@ -144,18 +145,18 @@ impl Reference {
         text + &self.end()
     }
 
-    /// Where it is to be had: its registry and repository.
+    /// Its registry and repository.
     pub fn place(&self) -> String {
         format!("{}/{}", self.host, self.repository)
     }
 
-    /// The same image by its digest alone.
+    /// The same image by its digest only.
     #[must_use]
     pub fn at(&self, digest: Digest) -> Self {
         Self { tag: None, digest: Some(digest), ..self.clone() }
     }
 
-    /// Tag and digest, with what stands before each.
+    /// The tag and digest, each with its separator.
     fn end(&self) -> String {
         let tag = self.tag.as_ref().map_or_else(String::new, |tag| format!(":{tag}"));
         let digest = self.digest.as_ref().map_or_else(String::new, |digest| format!("@{digest}"));
@@ -168,7 +169,7 @@ fn is_short(rest: &str) -> bool {
     !rest.contains('/') && !is_bare_digest(rest)
 }
 
-/// Whether a path without its host would be taken for one with another.
+/// Whether a path without its host would be read as one with another host.
 fn begins_like_host(path: &str) -> bool {
     path.split_once('/').is_some_and(|(first, _)| is_host_like(first))
 }
@@ -209,30 +210,26 @@ impl FromStr for Reference {
             repository.parse()?
         };
         if host.0.len() + 1 + repository.0.len() > NAME_BYTES_MAX {
-            return Err(InvalidReference::TooLong(shown(&repository.0)));
+            return Err(InvalidReference::TooLong(excerpt(&repository.0, CHARS_SHOWN_MAX)));
         }
         let tag = tag.or_else(|| digest.is_none().then(|| Tag(TAG_DEFAULT.to_owned())));
         Ok(Self { host, repository, tag, digest })
     }
 }
 
-/// Whether what stands in front of the first slash is a registry: repositories have neither dots
-/// alone nor colons nor capitals in their first component, hosts almost always have.
+/// Whether the part before the first slash is a registry: the first component of a repository has
+/// no colons or capitals and is not only dots; hosts almost always have one of these.
 fn is_host_like(first: &str) -> bool {
     first == "localhost"
         || first.contains(['.', ':'])
         || first.bytes().any(|byte| byte.is_ascii_uppercase())
 }
 
-fn shown(text: &str) -> String {
-    text.chars().take(CHARS_SHOWN_MAX).collect()
-}
-
 impl FromStr for Host {
     type Err = InvalidReference;
 
     fn from_str(text: &str) -> Result<Self, InvalidReference> {
-        let invalid = || InvalidReference::Host(shown(text));
+        let invalid = || InvalidReference::Host(excerpt(text, CHARS_SHOWN_MAX));
         let (name, port) = split_port(text);
         let has_good_port = port
             .is_none_or(|port| is_number(port) && port.parse::<u16>().is_ok_and(|port| port > 0));
@@ -255,7 +252,7 @@ fn is_number(text: &str) -> bool {
 
 /// One word of a host's name.
 fn is_label(label: &str) -> bool {
-    /// As the domain name system has it.
+    /// The limit of the domain name system.
     const LABEL_BYTES_MAX: usize = 63;
     let inside = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     (1..=LABEL_BYTES_MAX).contains(&label.len())
@@ -269,7 +266,7 @@ impl FromStr for Repository {
 
     fn from_str(text: &str) -> Result<Self, InvalidReference> {
         if text.len() > NAME_BYTES_MAX {
-            return Err(InvalidReference::TooLong(shown(text)));
+            return Err(InvalidReference::TooLong(excerpt(text, CHARS_SHOWN_MAX)));
         }
         if text.split('/').all(is_component) {
             return Ok(Self(text.to_owned()));
@@ -278,7 +275,7 @@ impl FromStr for Repository {
         Err(if lower != text && lower.split('/').all(is_component) {
             InvalidReference::Capitals(text.to_owned(), lower)
         } else {
-            InvalidReference::Repository(shown(text))
+            InvalidReference::Repository(excerpt(text, CHARS_SHOWN_MAX))
         })
     }
 }
@@ -304,7 +301,11 @@ impl FromStr for Tag {
         let is_good = (1..=TAG_BYTES_MAX).contains(&text.len())
             && text.bytes().all(inside)
             && !text.starts_with(['.', '-']);
-        if is_good { Ok(Self(text.to_owned())) } else { Err(InvalidReference::Tag(shown(text))) }
+        if is_good {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(InvalidReference::Tag(excerpt(text, CHARS_SHOWN_MAX)))
+        }
     }
 }
 

@@ -10,12 +10,12 @@
 //!                └─▶ transport ─▶ dial                       HTTP, TLS, deadlines
 //! ```
 //!
-//! The registry is hostile: each document is bounded before it is read, everything is checked against
-//! a digest that was known before, bytes travel in the clear from this host or from registries that the
-//! configuration names alone, credentials go to the registry and its token server alone. A pull that is
-//! dropped stops at once and leaves partial blobs to go on with, nothing else.
+//! The registry is hostile. Each document is bounded before it is read, everything is checked against a
+//! digest that was known before, unencrypted connections go only to this host and to registries that the
+//! configuration names, and credentials go only to the registry and its token server. A pull that is dropped
+//! stops at once and leaves only partial blobs, for the next attempt.
 //!
-//! This decides neither when to pull nor what may be pulled, and unpacks nothing.
+//! This module decides neither when to pull nor what may be pulled, and unpacks nothing.
 
 mod auth;
 mod challenge;
@@ -59,11 +59,11 @@ use source::{FetchedDocument, Source};
 /// An image whose every part is in the blobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PulledImage {
-    /// As it was asked for.
+    /// The requested name.
     pub name: Reference,
-    /// Of the image for the one platform; its bytes are a blob too.
+    /// The manifest of the image for one platform; its bytes are a blob, too.
     pub manifest: Digest,
-    /// Of the index in which it was found, if it was in one; what the tag stands for then.
+    /// The index that contained it, if there was one; then the tag refers to the index.
     pub index: Option<Digest>,
     pub config: Digest,
     /// From the lowest to the topmost.
@@ -71,12 +71,12 @@ pub struct PulledImage {
     pub platform: Platform,
     /// The origin it came from.
     pub source: String,
-    /// Bytes that had to travel for it this time.
+    /// Bytes that were transferred this time.
     pub fetched_bytes: u64,
 }
 
-/// Brings an image into the blobs. What is there already is not fetched; what two want at once is
-/// fetched once.
+/// Pulls an image into the blobs. Existing blobs are not fetched; a blob that two pulls want at
+/// once is fetched once.
 pub async fn pull(
     reference: &Reference,
     options: &Options,
@@ -121,7 +121,7 @@ async fn pull_from(
             fetch(source_of_all, blobs, layer.digest, layer.bytes, teller)
         })
         .await?;
-    // Who finds a manifest finds all that it names.
+    // The manifest comes last, so that everything that it names exists.
     let manifest = found.manifest.digest;
     let index = found.index.as_ref().map(|index| index.digest);
     blobs.put(found.manifest.bytes).await?;
@@ -140,7 +140,7 @@ async fn pull_from(
     })
 }
 
-/// What a name has led to.
+/// The manifest that a name resolved to.
 struct ResolvedManifest {
     image: Manifest,
     manifest: FetchedDocument,

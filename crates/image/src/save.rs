@@ -1,10 +1,9 @@
 //! Saves images from the store to an archive: an OCI layout, or the format that docker loads.
 //!
-//! Contents are written as they are kept, so that an image has the same digest wherever it goes, and
-//! each is checked on its way: what a disk has forgotten ends the archive before its end. Docker's
-//! form has layers unpacked, which are held against what the configuration says of them. Nothing in
-//! an archive is of the moment, so the same images are the same bytes; and nothing is in memory but
-//! documents and one buffer. Who writes here decides where it goes, and whether it goes on.
+//! Contents are written as they are stored, so that an image keeps its digest, and each is verified on the
+//! way: a disk error truncates the archive. Docker's format has unpacked layers, which are compared with the
+//! configuration. An archive contains nothing time-dependent, so the same images give the same bytes; only
+//! documents and one buffer are in memory. The caller's writer decides where it goes, and may stop it.
 
 mod form;
 
@@ -37,18 +36,18 @@ pub enum SaveError {
     #[error("layer {digest} decompresses to more than {max} bytes")]
     TooLarge { digest: Digest, max: u64 },
     #[error("the archive cannot be written: {0}")]
-    Write(io::Error),
+    Write(#[source] io::Error),
     #[error("it was stopped")]
     Stopped,
 }
 
-/// An image with what it is to be called in an archive.
+/// An image and its name in an archive.
 struct NamedImage {
     lease: Lease,
     names: Vec<Reference>,
 }
 
-/// Images that are to be saved. They stay in the store while this is held.
+/// Images to save. They stay in the store while this is held.
 pub struct ImageExport {
     images: Images,
     members: Vec<Member>,
@@ -56,13 +55,13 @@ pub struct ImageExport {
 }
 
 impl Images {
-    /// Finds what people mean, and what is to be written of it. An image that is asked for by a name
-    /// has that name in the archive; by its digest, none.
-    pub fn saving(&self, asked: &[String], format: Format) -> Result<ImageExport, SaveError> {
+    /// Finds the requested images and what to write. An image that was requested by a name has that name in
+    /// the archive; one requested by its digest has none.
+    pub fn saving(&self, requested: &[String], format: Format) -> Result<ImageExport, SaveError> {
         // Nothing goes between being found and being held.
         let shared = self.share()?;
         let mut chosen: Vec<NamedImage> = Vec::new();
-        for text in asked {
+        for text in requested {
             let image = self.find(text)?;
             let name = self.own_name(text, &image)?;
             let known = chosen.iter().position(|one| one.lease.image.digest == image.digest);
@@ -81,22 +80,22 @@ impl Images {
         Ok(ImageExport { images: self.clone(), members, _chosen: chosen })
     }
 
-    /// What an image was asked for by, if that is a name.
+    /// The name by which an image was requested, if it was one.
     fn own_name(&self, text: &str, image: &Image) -> Result<Option<Reference>, ImageError> {
         let Ok(name) = text.parse::<Reference>() else { return Ok(None) };
         if self.find_name(&name)?.is_none_or(|found| found.digest != image.digest) {
             return Ok(None);
         }
-        // With a tag beside it, a digest only says what was wanted.
+        // If there is also a tag, the digest only says what was wanted.
         Ok(Some(Reference { digest: name.digest.filter(|_| name.tag.is_none()), ..name }))
     }
 }
 
-/// Who is told how many bytes more were read, and says whether to go on.
+/// Receives how many more bytes were read; returns whether to continue.
 type OnProgress<'a> = &'a mut dyn FnMut(u64) -> bool;
 
 impl ImageExport {
-    /// How many bytes are going to be read.
+    /// The number of bytes that will be read.
     pub fn bytes(&self) -> u64 {
         self.members.iter().map(|member| member.content.read_bytes()).sum()
     }
@@ -135,7 +134,7 @@ impl ImageExport {
                 *size
             }
             Content::Unpacked { digest, diff_id, .. } => {
-                // How large it is comes before it in an archive, and so it is unpacked twice.
+                // An archive gives the size before the content, so the layer is unpacked twice.
                 let max = LAYER_BYTES_MAX + LAYER_OVERHEAD_BYTES_MAX;
                 let (_, size) = self.unpack(digest, &mut io::sink(), max, went)?;
                 header(out, name, MEMBER_MODE, Kind::File { size })?;
@@ -154,7 +153,7 @@ impl ImageExport {
         Ok(self.images.blobs().open_blob(digest).map_err(ImageError::from)?)
     }
 
-    /// Passes on what is in a layer.
+    /// Copies the unpacked content of a layer.
     fn unpack(
         &self,
         digest: &Digest,
@@ -172,7 +171,7 @@ impl ImageExport {
     }
 }
 
-/// Tells how much is read through it, and ends where nobody wants more.
+/// Counts what is read through it, and ends when the callback says so.
 struct ProgressReader<'a, R> {
     inner: R,
     is_stopped: &'a mut bool,

@@ -8,14 +8,13 @@
 //!     erofs/<digest>/         the same as the disk of virtual machines, once one has asked
 //!     known/<digest>.json     what an image is
 //!     names.json              what people call it
-//!     steps/<key>             which image a step of a build has come to
+//!     steps/<key>             the image that a step of a build has made
 //!     lock, locks/            who is building, and who removes
 //! ```
 //!
-//! Everything is made under another name and renamed when all of it is on disk, so a crash at any
-//! point leaves the old or the new, and what is half-made goes when the store is opened. Who builds or
-//! starts from it shares the lock of the store; who removes has it alone. The functions here block:
-//! call them from a thread that may.
+//! Everything is made under a temporary name and renamed when all of it is on disk, so a crash leaves the old
+//! state or the new, and opening the store removes what is half-made. Builds and starts share the store's
+//! lock; a removal has it alone. The functions here block: call them from a blocking thread.
 
 mod build;
 mod erofs;
@@ -56,7 +55,7 @@ const LOCKS: &str = "locks";
 const IMPORTS: &str = "imports";
 const EROFS: &str = "erofs";
 const STEPS: &str = "steps";
-/// What is not whole ends so.
+/// The suffix of incomplete entries.
 const NEW: &str = ".new";
 /// The directory of a layer or root that has its files.
 const TREE: &str = "tree";
@@ -64,30 +63,30 @@ const TREE: &str = "tree";
 /// An image of which everything is here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Image {
-    /// Of its manifest.
+    /// The digest of its manifest.
     pub digest: Digest,
     pub config: Digest,
     pub layers: Vec<ImageLayer>,
-    /// What its layers take as they are kept, compressed as a rule.
+    /// The size of its stored layers, which are usually compressed.
     pub size_bytes: u64,
     pub process: Process,
     pub added_at_ms: u64,
-    /// Where it has ever been said to be from, as `docker.io/library/python`: a name with a digest
+    /// All repositories that it came from, as `docker.io/library/python`: a name with a digest
     /// means this image only there, whatever the names mean by now.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub repositories: BTreeSet<String>,
 }
 
-/// A layer as an image has it, the lowest first.
+/// A layer of an image, the lowest first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageLayer {
-    /// Of the content that is kept.
+    /// The digest of the stored content.
     pub digest: Digest,
-    /// Of the archive in it.
+    /// The digest of the archive in it.
     pub diff_id: Digest,
 }
 
-/// An image with what it is called.
+/// An image with its names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedImage {
     #[serde(flatten)]
@@ -95,9 +94,10 @@ pub struct ListedImage {
     pub names: Vec<NameRecord>,
 }
 
-/// All images of this host. Clones are the same store.
+/// All images of this host. Clones are the same store. The second field is the namespace that names are given
+/// for; without one they are given for all.
 #[derive(Clone, Debug)]
-pub struct Images(Arc<Inner>);
+pub struct Images(Arc<Inner>, Option<Arc<str>>);
 
 #[derive(Debug)]
 struct Inner {
@@ -106,7 +106,7 @@ struct Inner {
 }
 
 impl Images {
-    /// Opens the store, and removes what was left half-made if nobody else is at work in it.
+    /// Opens the store, and removes half-made entries if nobody else uses it.
     pub fn open(paths: &Paths) -> Result<Self, ImageError> {
         let root = paths.images();
         for name in ["", LAYERS, ROOTS, KNOWN, LOCKS, IMPORTS, EROFS, STEPS] {
@@ -114,9 +114,16 @@ impl Images {
             make_private_directory(&path).map_err(ImageError::files("make", &path))?;
         }
         let blobs = Blobs::open(&root)?;
-        let images = Self(Arc::new(Inner { root, blobs }));
+        let images = Self(Arc::new(Inner { root, blobs }), None);
         images.sweep()?;
         Ok(images)
+    }
+
+    /// The same store, with names for one namespace: others do not see them. `None` gives them to all, as an
+    /// operator does.
+    #[must_use]
+    pub fn of_namespace(&self, namespace: Option<&str>) -> Self {
+        Self(Arc::clone(&self.0), namespace.map(Arc::from))
     }
 
     /// The contents, for who fetches some. Hold [`Images::share`] meanwhile, or they may be taken
@@ -137,8 +144,8 @@ impl Images {
         self.0.root.join(kind).join(name)
     }
 
-    /// Takes up an image whose manifest, configuration and layers are here, under a name if it has
-    /// one. Its root is made at once: who asks for it later does not wait.
+    /// Adds an image whose manifest, configuration and layers are here, optionally with a name. Its
+    /// root is made at once, so that later users need not wait.
     pub fn add(
         &self,
         shared: &SharedLock,
@@ -171,7 +178,7 @@ impl Images {
         let _making = self.making(shared, &digest)?;
         let known = self.get(&digest)?;
         let is_new = known.is_none();
-        // It may have been here; when it came stays true.
+        // It may exist already; then it keeps its creation time.
         let mut image = known.unwrap_or(image);
         let from = name.filter(|_| image.repositories.len() < REPOSITORIES_MAX);
         if from.is_some_and(|name| image.repositories.insert(name.place())) || is_new {
@@ -186,7 +193,7 @@ impl Images {
         Ok(image)
     }
 
-    /// The same under any number of names.
+    /// Adds an image with any number of names.
     pub fn add_named(
         &self,
         shared: &SharedLock,
@@ -213,7 +220,7 @@ impl Images {
         }
     }
 
-    /// What a person means: a name, a digest, or the first digits of one.
+    /// Finds an image by a name, a digest, or the first digits of one.
     pub fn find(&self, text: &str) -> Result<Image, ImageError> {
         let none = || ImageError::NotFound { image: text.to_owned() };
         if let Some(digest) = self.digest_like(text)? {
@@ -223,8 +230,8 @@ impl Images {
         self.find_name(&name)?.ok_or_else(none)
     }
 
-    /// The image of a name; of a name with a digest, that very content, whatever the name means now,
-    /// if it was ever said to be from there: who may use a name must not get all else that is here.
+    /// Finds the image of a name. A name with a digest means that content, whatever the name means now, if it
+    /// ever came from that repository: permission for one name must not give access to everything else.
     pub fn find_name(&self, name: &Reference) -> Result<Option<Image>, ImageError> {
         if let Some(digest) = name.digest
             && let Some(image) = self.get(&digest)?
@@ -232,7 +239,7 @@ impl Images {
         {
             return Ok(Some(image));
         }
-        // The digest of an index is a name too: for what was chosen from it.
+        // The digest of an index is a name for the manifest that was chosen from it.
         let tag = name.tag.clone().filter(|_| name.digest.is_none());
         match self.named(&Reference { tag, ..name.clone() })? {
             Some(digest) => self.get(&digest),
@@ -242,7 +249,7 @@ impl Images {
 
     fn is_from(&self, image: &Image, name: &Reference) -> Result<bool, ImageError> {
         let place = name.place();
-        // What an earlier bridge has taken up has names only.
+        // Images that an earlier bridge added have only names.
         let own = |named: &NameRecord| {
             let parsed = named.name.parse::<Reference>();
             named.digest == image.digest && parsed.is_ok_and(|known| known.place() == place)
@@ -252,7 +259,7 @@ impl Images {
 
     /// A digest by its digits, of which some suffice where they are those of one image.
     fn digest_like(&self, text: &str) -> Result<Option<Digest>, ImageError> {
-        /// Fewer are as likely to be a name.
+        /// Fewer digits could be a name.
         const DIGITS_MIN: usize = 12;
         let (digits, is_digest) = match text.strip_prefix("sha256:") {
             Some(digits) => (digits, true),
@@ -307,7 +314,15 @@ impl Images {
     }
 }
 
-/// A document of this store's own, which a broken disk may have made into anything.
+impl ListedImage {
+    /// The image as a namespace sees it, with its names there; `None` if it has none.
+    pub fn seen_by(mut self, namespace: &str) -> Option<Self> {
+        self.names.retain(|named| named.is_seen_by(namespace));
+        (!self.names.is_empty()).then_some(self)
+    }
+}
+
+/// Reads a document of the store, which a disk error may have changed.
 fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     use io::Read as _;
     let mut bytes = Vec::new();
@@ -315,7 +330,7 @@ fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What could not be kept of an image's files, for people.
+/// A message about attributes of files that could not be kept.
 pub fn describe_lost(lost: SkippedMetadata) -> Option<String> {
     let mut parts = Vec::new();
     if lost.owners > 0 {

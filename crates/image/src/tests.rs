@@ -1,4 +1,4 @@
-//! What the tests of images share: layers and images built by hand, in a place of their own.
+//! What the tests of images share: hand-made layers and images, in their own store.
 
 mod add;
 mod compose;
@@ -38,7 +38,7 @@ impl TestStore {
         self.path.join("files").join(name)
     }
 
-    fn kept(&self, kind: &str) -> Vec<String> {
+    fn names(&self, kind: &str) -> Vec<String> {
         let listed = fs::read_dir(self.path.join("state/images").join(kind)).expect("the store");
         let mut names: Vec<_> = listed
             .map(|entry| entry.expect("entry").file_name().into_string().expect("text"))
@@ -47,10 +47,10 @@ impl TestStore {
         names
     }
 
-    /// That nothing is left of whatever was refused.
+    /// Checks that a refused layer leaves nothing.
     fn assert_empty(&self) {
         for kind in ["layers", "roots", "known", "sha256", "partial", "imports"] {
-            assert_eq!(self.kept(kind), [""; 0], "{kind}");
+            assert_eq!(self.names(kind), [""; 0], "{kind}");
         }
     }
 }
@@ -139,7 +139,7 @@ fn zstd(bytes: &[u8]) -> Vec<u8> {
     ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest)
 }
 
-/// A layer with what it is kept as.
+/// A layer in its stored form.
 #[derive(Clone)]
 struct TestLayer {
     blob: Vec<u8>,
@@ -159,7 +159,7 @@ impl TestLayer {
     }
 }
 
-/// Writes an OCI layout of one image; `config` is what it says of programs.
+/// Writes an OCI layout of one image; `config` has the settings for programs.
 fn write_layout(to: &Path, layers: &[TestLayer], config: &serde_json::Value) -> Digest {
     let blobs = to.join("blobs/sha256");
     fs::create_dir_all(&blobs).expect("a layout");
@@ -186,7 +186,7 @@ fn write_layout(to: &Path, layers: &[TestLayer], config: &serde_json::Value) -> 
 }
 
 impl TestStore {
-    /// Takes up an image of these layers, the lowest first, and gives its root.
+    /// Adds an image of these layers, the lowest first, and returns its root.
     async fn root(&self, layers: &[TestLayer]) -> Result<PathBuf, ImageError> {
         let _ = fs::remove_dir_all(self.file("layout"));
         write_layout(&self.file("layout"), layers, &json!({}));

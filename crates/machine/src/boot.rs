@@ -1,4 +1,4 @@
-//! The boot frame: what a host says first to an agent that is still to become something.
+//! The boot frame: the first message from a host to an agent, which configures it.
 //!
 //! Each kind of machine, and the configuration drive, makes it here. Pure.
 
@@ -9,8 +9,8 @@ use protocol::limits::FRAME_BYTES_MAX;
 
 use super::MachineError;
 
-/// The frame, if it fits: its own length check is for programmers, and an environment comes from a
-/// person.
+/// Encodes the frame, if it fits. The encoder's own length check is for programming errors, but an
+/// environment comes from a person.
 pub fn frame(config: &BootConfig) -> Result<Vec<u8>, MachineError> {
     let bytes = estimate_bytes(config);
     if bytes > FRAME_BYTES_MAX {
@@ -21,12 +21,13 @@ pub fn frame(config: &BootConfig) -> Result<Vec<u8>, MachineError> {
     Ok(frame)
 }
 
-/// At least what the frame will have: each text has at most five bytes of MessagePack before it.
+/// A lower bound of the frame's size: each text has at most five bytes of MessagePack before it.
 pub(super) fn estimate_bytes(config: &BootConfig) -> usize {
     const PER_TEXT: usize = 5;
     const FIELD_NAMES_BYTES: usize = 256;
     let env = config.env.iter().map(|(name, value)| name.len() + value.len() + 3 * PER_TEXT);
     let hide = config.hide.iter().map(|path| path.len() + PER_TEXT);
-    let names = config.root.len() + config.hostname.len() + config.sandbox.len();
+    let names =
+        config.root.len() + config.hostname.len() + config.sandbox.len() + config.group.len();
     HEADER_BYTES + FIELD_NAMES_BYTES + names + env.sum::<usize>() + hide.sum::<usize>()
 }

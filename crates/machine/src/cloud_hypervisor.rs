@@ -1,8 +1,8 @@
-//! Cloud Hypervisor: a virtual machine on the host's hypervisor, told over its socket what to be.
+//! Cloud Hypervisor: a virtual machine on the host's hypervisor, configured over its socket.
 //!
-//! It has ACPI, so that the guest switches itself off and the program ends with it. A guest that
-//! reboots, as a kernel in panic does, is booted once more by it; the agent then finds nobody who
-//! would answer its call, and switches off.
+//! It has ACPI, so the guest can power off and the program ends with it. If the guest reboots, as a
+//! kernel does after a panic, the monitor boots it again; the agent then gets no answer to its
+//! call, and powers off.
 
 use std::ffi::OsString;
 use std::fs;
@@ -23,11 +23,11 @@ pub const PROGRAM: Program = Program {
     remedy: "put the binary of one of its releases, 36 or newer, on the PATH; it is one static file",
 };
 
-/// What the kernel is told.
+/// The kernel's command line.
 const KERNEL_WORDS: &str = "console=ttyS0 quiet panic=-1 mitigations=off cryptomgr.notests \
     random.trust_cpu=on rdinit=/init";
 
-/// The file of a snapshot that says what the machine is made of, and the longest that is read.
+/// The file of a snapshot that describes the machine, and its longest accepted size.
 const CONFIG: &str = "config.json";
 const CONFIG_BYTES_MAX: u64 = 256 * 1024;
 
@@ -36,26 +36,24 @@ const CONFIG_BYTES_MAX: u64 = 256 * 1024;
 pub struct CloudHypervisor;
 
 impl CloudHypervisor {
-    /// Stops the processors of the machine whose socket this is; everything in it stands still.
+    /// Stops the processors of the machine with this socket.
     pub async fn pause(&self, monitor: &Path) -> Result<(), MachineError> {
         Ok(api(monitor).put("/api/v1/vm.pause", None).await?)
     }
 
-    /// Lets them go on.
+    /// Lets the processors continue.
     pub async fn resume(&self, monitor: &Path) -> Result<(), MachineError> {
         Ok(api(monitor).put("/api/v1/vm.resume", None).await?)
     }
 
-    /// Writes what a paused machine is into a directory, which must be empty. Its disks are not in
-    /// it.
+    /// Writes the state of a paused machine into an empty directory. Its disks are not included.
     pub async fn snapshot(&self, monitor: &Path, into: &Path) -> Result<(), MachineError> {
         let body = json!({ "destination_url": url(into) });
         Ok(api(monitor).put_slowly("/api/v1/vm.snapshot", body).await?)
     }
 
-    /// Makes of a process that was only started (`programs`, without `begin`) the machine that a
-    /// snapshot holds, with its sockets where the plan has them, and lets it run. It finds its disks
-    /// where they were.
+    /// Restores a snapshot into a process that was only started (`programs`, without `begin`), with its
+    /// sockets at the plan's paths, and lets it run. Its disks must be where they were.
     pub async fn restore(&self, plan: &Plan, from: &Path) -> Result<(), MachineError> {
         let ours = move_snapshot(plan, from)
             .map_err(|source| MachineError::Host { action: "read the snapshot", source })?;
@@ -65,7 +63,7 @@ impl CloudHypervisor {
         Ok(api.put("/api/v1/vm.resume", None).await?)
     }
 
-    /// What the machine is and does, as the monitor describes it.
+    /// The machine's configuration and state, as the monitor describes them.
     pub async fn info(&self, monitor: &Path) -> Result<Value, MachineError> {
         Ok(api(monitor).get("/api/v1/vm.info").await?)
     }
@@ -86,7 +84,7 @@ fn url(path: &Path) -> String {
     format!("file://{}", path.display())
 }
 
-/// A snapshot as this plan's machine restores it: the same files, and a description with its own
+/// Prepares a snapshot for this plan's machine: the same files, and a description with its own
 /// sockets.
 fn move_snapshot(plan: &Plan, from: &Path) -> io::Result<PathBuf> {
     let ours = plan.directory.join(RESTORED);
@@ -143,7 +141,7 @@ fn describe(plan: &Plan) -> Result<Value, MachineError> {
             "id": format!("disk{number}"),
             "path": disk.path,
             "readonly": disk.read_only,
-            // Nothing is to be guessed from what a guest may have written there.
+            // Nothing may be guessed from content that a guest may have written.
             "image_type": "Raw",
         })
     });

@@ -1,5 +1,5 @@
-//! The configuration drive of a machine that somebody else starts: what its agent is told to become,
-//! where no host answers at boot.
+//! The configuration drive of a machine that somebody else starts: it configures the agent if no host answers
+//! at boot.
 //!
 //! `cli` writes one; the agent reads it where the kernel command line says `burrow.config=DEVICE`.
 
@@ -7,12 +7,12 @@ use protocol::boot::BootConfig;
 
 use super::{MachineError, boot};
 
-/// What the drive says; anything else is the kernel command line's.
+/// The settings on the drive; the kernel command line has the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Drive {
     pub hostname: String,
     pub env: Vec<(String, String)>,
-    /// The size of a writable layer in memory; the kernel chooses where it is 0.
+    /// The size of a writable layer in memory; 0 lets the kernel choose.
     pub scratch_bytes: u64,
     /// Paths that programs must not see.
     pub hide: Vec<String>,
@@ -34,6 +34,10 @@ impl Drive {
             door: true,
             // It was another time when the drive was written.
             time_us: 0,
+            ids: None,
+            processes_max: 0,
+            group: String::new(),
+            scratch_mount: String::new(),
         };
         let mut bytes = boot::frame(&config)?;
         bytes.resize(bytes.len().next_multiple_of(SECTOR_BYTES), 0);
@@ -62,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_a_frame_is_refused() {
+    fn an_oversized_configuration_is_refused() {
         let env = vec![("LONG".to_owned(), "x".repeat(FRAME_BYTES_MAX))];
         let refused = Drive { env, ..Drive::default() }.encode();
         assert!(matches!(refused, Err(MachineError::TooLarge { .. })));

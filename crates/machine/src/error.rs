@@ -1,4 +1,4 @@
-//! Why a machine did not start, or do as it was told.
+//! Why a machine did not start or did not do what was requested.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 
 use super::vmm::{ApiError, KitError};
-use super::{Capability, MachineExit, MachineKind, kvm};
+use super::{Capability, MachineExit, MachineKind, NoDisk, kvm};
 use agent_client::guest::GuestError;
 use agent_client::link::LinkError;
 
@@ -14,20 +14,22 @@ use agent_client::link::LinkError;
 #[derive(Debug, thiserror::Error)]
 pub enum MachineError {
     #[error(transparent)]
-    AgentMissing(#[from] host::paths::AgentMissing),
+    AgentMissing(#[from] host::agent::AgentMissing),
     #[error(transparent)]
     HelperMissing(#[from] host::helper::HelperMissing),
     #[error("{root:?} cannot be the root of a sandbox: {reason}")]
     Root { root: PathBuf, reason: String },
     #[error("a writable layer of {bytes} bytes is below the smallest, {bytes_min}")]
     Scratch { bytes: u64, bytes_min: u64 },
+    #[error("the writable layer cannot be on disk: {0}")]
+    NoDisk(#[from] NoDisk),
     #[error(
         "the sandbox's description has {bytes} bytes, more than the {bytes_max} that a frame holds; shorten its environment"
     )]
     TooLarge { bytes: usize, bytes_max: usize },
     #[error("could not {action}: {source}")]
     Host { action: &'static str, source: std::io::Error },
-    /// The agent said goodbye, and why.
+    /// The agent said goodbye, with a reason.
     #[error("the sandbox could not be set up: {message}")]
     BootFailed { message: String },
     #[error("the agent ended before it answered ({exit}){}", show_console(console))]
@@ -50,16 +52,16 @@ pub enum MachineError {
     Memory { bytes: u64, bytes_min: u64 },
     #[error("a {kind} machine needs a hypervisor that runs guests, and {source}: {remedy}")]
     NoHypervisor { kind: MachineKind, source: kvm::NoKvm, remedy: &'static str },
-    #[error("{variable} is {asked:?}, and the boards that there are are pc, q35 and microvm")]
-    Board { variable: &'static str, asked: String },
+    #[error("{variable} is {requested:?}, and the boards that there are are pc, q35 and microvm")]
+    Board { variable: &'static str, requested: String },
     #[error(transparent)]
     Api(#[from] ApiError),
-    #[error("the machine's monitor did not do as it was told: {reason}")]
+    #[error("the machine's monitor failed: {reason}")]
     Monitor { reason: String },
     #[error("a {kind} machine cannot {what}: {reason}")]
     CannotSuspend { kind: MachineKind, what: &'static str, reason: &'static str },
     #[error("could not {action}: {source}")]
-    Asked { action: &'static str, source: GuestError },
+    Guest { action: &'static str, source: GuestError },
     #[error("the snapshot does not fit this host: its {what} is {snapshot}, and here it is {here}")]
     OtherMachine { what: String, snapshot: String, here: String },
     #[error("{path:?} is no whole snapshot: {reason}")]
@@ -70,12 +72,12 @@ pub enum MachineError {
     NoMounts { kind: MachineKind },
 }
 
-/// What is at fault when a machine does not start or do as it is told.
+/// What is at fault when a machine fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
-    /// What was asked for is none.
-    Asked,
-    AskedTooMuch,
+    /// The request is invalid.
+    Request,
+    RequestTooLarge,
     /// This host or this kind of machine cannot.
     Unsupported,
     Files,
@@ -85,7 +87,7 @@ pub enum Blame {
 }
 
 impl MachineError {
-    /// The same, with what the machine said last.
+    /// Adds the last output of the machine's console.
     pub(super) fn with_console(mut self, words: &str) -> Self {
         if let Self::Died { console, .. }
         | Self::Silent { console, .. }
@@ -111,18 +113,19 @@ impl MachineError {
             | Self::Kit(KitError::NoImage { .. })
             | Self::NoAddress
             | Self::Board { .. }
-            | Self::UselessAddress { .. } => Blame::Asked,
-            Self::TooLarge { .. } => Blame::AskedTooMuch,
+            | Self::UselessAddress { .. } => Blame::Request,
+            Self::TooLarge { .. } => Blame::RequestTooLarge,
             Self::CannotSuspend { .. }
             | Self::NoMounts { .. }
             | Self::OtherMachine { .. }
             | Self::AgentMissing(_)
+            | Self::NoDisk(_)
             | Self::HelperMissing(_)
             | Self::Kit(KitError::NoKit(_) | KitError::Missing(_))
             | Self::Program { .. }
             | Self::NoHypervisor { .. } => Blame::Unsupported,
             Self::BrokenSnapshot { .. } => Blame::Files,
-            Self::Asked { .. } => Blame::Guest,
+            Self::Guest { .. } => Blame::Guest,
             Self::Host { .. }
             | Self::BootFailed { .. }
             | Self::Died { .. }
@@ -133,7 +136,7 @@ impl MachineError {
         }
     }
 
-    /// What to do about it, where its own words do not say.
+    /// What to do about it, unless the message says so itself.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::BootFailed { .. } => Some("`host-bridge doctor` says what this host can run"),
@@ -146,7 +149,7 @@ impl MachineError {
     }
 }
 
-/// What to do about an agent that does not answer as one.
+/// What to do about an agent that does not answer correctly.
 const NO_AGENT: &str = "`host-bridge doctor` shows which program is taken for the guest-agent; is it one, of this release?";
 
 fn show_console(console: &str) -> String {

@@ -1,7 +1,7 @@
-//! A machine that somebody else runs: all that the bridge has is the address of its agent.
+//! A machine that somebody else runs: the bridge has only the address of its agent.
 //!
-//! It cannot be started or killed from here. A stop of such a sandbox lets go of it; the machine
-//! goes on, because whoever runs it has not asked for its end.
+//! It cannot be started or killed from here. Stopping such a sandbox only disconnects; the machine
+//! continues, because its operator did not ask for its end.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Firecracker: a small virtual machine on the host's hypervisor, told over its socket what to be.
+//! Firecracker: a small virtual machine on the host's hypervisor, configured over its socket.
 //!
 //! Release 1.8 or newer: older ones show their devices to no kernel that has the driver for them as
 //! a module. Its serial line is its stdout, and a machine without ACPI ends when its processor is
@@ -24,8 +24,8 @@ pub const PROGRAM: Program = Program {
     remedy: "put the binary of one of its releases, 1.8 or newer, on the PATH; it is one static file",
 };
 
-/// What the kernel is told: where its console is, that there is no PCI and hardly a keyboard
-/// controller to look for, and that to reboot is to ask that controller for a reset.
+/// The kernel's command line: where its console is, that there is no PCI and hardly a keyboard
+/// controller to look for, and that a reboot is a reset by that controller.
 const KERNEL_WORDS: &str = "console=ttyS0 quiet reboot=k panic=-1 pci=off i8042.noaux i8042.nomux \
     i8042.dumbkbd mitigations=off cryptomgr.notests random.trust_cpu=on rdinit=/init \
     burrow.halt=reboot";
@@ -38,27 +38,27 @@ const SOCKET: &str = "vsock-path";
 /// See the module's description.
 #[derive(Clone, Debug, Default)]
 pub struct Firecracker {
-    /// Who starts it instead of us, and locks it up.
+    /// Starts the monitor in a jail instead of directly.
     pub jailer: Option<Jailer>,
 }
 
 impl Firecracker {
-    /// Stops the processors of the machine whose socket this is; everything in it stands still.
+    /// Stops the processors of the machine with this socket.
     pub async fn pause(&self, monitor: &Path) -> Result<(), MachineError> {
         Ok(api(monitor).patch("/vm", json!({ "state": "Paused" })).await?)
     }
 
-    /// Lets them go on.
+    /// Lets the processors continue.
     pub async fn resume(&self, monitor: &Path) -> Result<(), MachineError> {
         Ok(api(monitor).patch("/vm", json!({ "state": "Resumed" })).await?)
     }
 
-    /// Writes what a paused machine is into a directory: its memory, and the state of its devices.
-    /// Its disks are not in it.
+    /// Writes the state of a paused machine into a directory: its memory, and the state of its
+    /// devices. Its disks are not included.
     pub async fn snapshot(&self, monitor: &Path, into: &Path) -> Result<(), MachineError> {
         self.refuse_in_jail()?;
         let api = api(monitor);
-        // It says where its vsock is; whoever restores it elsewhere must know.
+        // The note of where the vsock is; a restore elsewhere needs it.
         let machine = api.get("/vm/config").await?;
         let socket = machine.pointer("/vsock/uds_path").and_then(Value::as_str);
         let noted = std::fs::write(into.join(SOCKET), socket.unwrap_or_default());
@@ -71,9 +71,9 @@ impl Firecracker {
         Ok(api.put_slowly("/snapshot/create", body).await?)
     }
 
-    /// Makes of a process that was only started (`programs`, without `begin`) the machine that a
-    /// snapshot holds, and lets it run. It finds its disks where they were; its vsock is at the
-    /// plan's socket, which needs a release of 1.16 or newer where that is another.
+    /// Restores a snapshot into a process that was only started (`programs`, without `begin`), and
+    /// lets it run. Its disks must be where they were; its vsock is at the plan's socket, which
+    /// needs release 1.16 or newer if the path differs.
     pub async fn restore(&self, plan: &Plan, from: &Path) -> Result<(), MachineError> {
         self.refuse_in_jail()?;
         let api = api(&plan.monitor());
@@ -90,7 +90,7 @@ impl Firecracker {
         Ok(api.put_slowly("/snapshot/load", body).await?)
     }
 
-    /// Its paths would be those of the jail.
+    /// The paths of the snapshot would be those inside the jail.
     fn refuse_in_jail(&self) -> Result<(), MachineError> {
         if self.jailer.is_none() {
             return Ok(());
@@ -141,7 +141,7 @@ impl Monitor for Firecracker {
     }
 }
 
-/// What is asked of it for a machine of this plan, in this order, the start last. Pure.
+/// The requests that configure a machine of this plan, in order; the start is last. Pure.
 fn orders(plan: &Plan, jailed: bool) -> Result<Vec<(String, Value)>, MachineError> {
     let seen = |inside: &str, path: &Path| {
         if jailed { Path::new("/").join(inside) } else { path.to_owned() }
@@ -166,7 +166,7 @@ fn orders(plan: &Plan, jailed: bool) -> Result<Vec<(String, Value)>, MachineErro
             // The root is our doing: this would only add a word to the kernel's command line.
             "is_root_device": false,
             "is_read_only": disk.read_only,
-            // What the guest has synced is then on the host's disk, too.
+            // What the guest syncs must be on the host's disk, too.
             "cache_type": if disk.read_only { "Unsafe" } else { "Writeback" },
         });
         orders.push((format!("/drives/{name}"), drive));

@@ -1,5 +1,5 @@
-//! Which process a pid means: pids are used again, so a process is told by its pid, its start time
-//! and the boot of the host that both belong to.
+//! Identifies a process: pids are reused, so a process is identified by its pid, its start time and
+//! the host's boot.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -16,12 +16,12 @@ pub struct ProcessIdentity {
     pub pid: u32,
     /// Clock ticks since the host's boot, from `/proc/<pid>/stat`.
     pub started_ticks: u64,
-    /// The kernel's id of that boot.
+    /// The kernel's id of the boot.
     pub boot_id: String,
 }
 
-/// The position of the start time behind the process's name in `/proc/<pid>/stat`; field 22 of
-/// proc(5), where the name is field 2.
+/// The index of the start time after the process's name in `/proc/<pid>/stat`; field 22 of proc(5),
+/// where the name is field 2.
 const START_TIME_BEHIND_NAME: usize = 19;
 /// The position of the state in the same count.
 const STATE_BEHIND_NAME: usize = 0;
@@ -38,8 +38,8 @@ impl ProcessIdentity {
         Ok(Self { pid, started_ticks, boot_id })
     }
 
-    /// Opens the process, or `None` when it is no more. Looks at the start time after opening, so
-    /// that the descriptor can be no other process's.
+    /// Opens the process, or `None` if it has ended. Reads the start time after opening, so that
+    /// the descriptor cannot be another process's.
     pub fn open(&self) -> io::Result<Option<OwnedFd>> {
         let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else {
             return Ok(None);

@@ -1,9 +1,9 @@
 //! The kinds of machine: one table, with a row for each.
 //!
-//! A row says what the other parts of the bridge need to know of a kind: its name, its root, what it
-//! cannot do, the programs that it needs. Settings, command line, API, doctor and the checks of a
-//! sandbox's options read the row; a test compares docs/reference/machines.md with it. How a kind
-//! works is in its own file, and nothing outside of this crate asks which kind a machine is.
+//! A row holds what the other parts of the bridge need to know about a kind: its name, its root, what it
+//! cannot do, the programs that it needs. Settings, command line, API, doctor and the checks of a sandbox's
+//! options read the row; a test compares docs/reference/machines.md with it. How a kind works is in its own
+//! file, and nothing outside this crate asks which kind a machine is.
 //!
 //! A new kind is a variant of [`MachineKind`], a row of the table, and a file with its
 //! [`Machine`](crate::Machine).
@@ -39,21 +39,21 @@ pub enum MachineKind {
 /// The row of a kind.
 pub struct Profile {
     pub kind: MachineKind,
-    /// What it is called in configuration, on the wire and on disk.
+    /// Its name in configuration, on the wire and on disk.
     pub name: &'static str,
-    /// What it is, in one sentence.
+    /// A description in one sentence.
     pub about: &'static str,
     /// Whether the bridge starts machines of this kind, instead of connecting to one.
     pub is_started: bool,
-    /// Whether it boots a kernel of its own, from an image of the kit.
+    /// Whether it boots its own kernel, from an image of the kit.
     pub is_virtual: bool,
-    /// What its root is if nobody names an image.
+    /// Its root if no image is named.
     pub root: Root,
     /// When a directory of the host can be mounted in it.
     pub mount: Mount,
-    /// What it cannot do, with the reasons.
+    /// What it cannot do, with reasons.
     pub lacks: &'static [Lack],
-    /// What `doctor` checks for it, besides the kit of virtual machines.
+    /// What `doctor` checks for it, in addition to the kit of virtual machines.
     pub programs: &'static [Program],
     pub hypervisor: Hypervisor,
     /// How long a start may take, until the agent has answered.
@@ -62,14 +62,14 @@ pub struct Profile {
     machine: fn() -> Arc<dyn Machine>,
 }
 
-/// What a machine has as its root if nobody names an image.
+/// The root of a machine if no image is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Root {
-    /// The root of this host, read-only below a layer of its own.
+    /// The root of this host, read-only below a writable layer.
     Host,
     /// This image of the kit.
     Kit(&'static str),
-    /// What whoever runs the machine has given it.
+    /// What the operator of the machine has given it.
     Own,
 }
 
@@ -89,11 +89,11 @@ pub enum Mount {
     Never,
     /// While it runs.
     Running,
-    /// Only when it boots, so that it has to be known before the start.
+    /// Only at boot, so it must be known before the start.
     AtBoot,
 }
 
-/// What kinds of machine differ in: options of a sandbox that one honours and another cannot.
+/// Options of a sandbox that one kind of machine honours and another cannot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Capability {
     Image,
@@ -110,8 +110,8 @@ pub enum Capability {
     Snapshot,
 }
 
-/// Something that a kind cannot do. A sandbox that asks for it is refused: one that was silently
-/// given more or less than it asked for would be trusted wrongly.
+/// Something that a kind cannot do. A sandbox that asks for it is refused: one that silently got
+/// more or less than it asked for would be trusted wrongly.
 #[derive(Clone, Copy, Debug)]
 pub struct Lack {
     pub capability: Capability,
@@ -123,11 +123,11 @@ pub struct Lack {
 /// A program that a kind needs on this host.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
-    /// What `doctor` calls it.
+    /// Its label in `doctor`.
     pub label: &'static str,
     /// Its name on the `PATH`.
     pub name: &'static str,
-    /// What would bring it.
+    /// How to get it.
     pub remedy: &'static str,
 }
 
@@ -197,7 +197,7 @@ impl MachineKind {
         self.profile().name
     }
 
-    /// Whether it boots a kernel of its own, from an image of the kit.
+    /// Whether it boots its own kernel, from an image of the kit.
     pub fn is_virtual(self) -> bool {
         self.profile().is_virtual
     }
@@ -221,7 +221,7 @@ impl MachineKind {
         self.profile().lacks.iter().find(|lack| lack.capability == capability)
     }
 
-    /// Whether a directory that is mounted has to be known when the machine is started.
+    /// Whether a mounted directory must be known when the machine is started.
     pub fn mounts_at_boot(self) -> bool {
         self.profile().mount == Mount::AtBoot
     }
@@ -288,7 +288,7 @@ impl Machines {
         &self.0[kind as usize]
     }
 
-    /// The same, with another implementation of one kind.
+    /// Replaces the implementation of one kind.
     #[must_use]
     pub fn with(mut self, kind: MachineKind, machine: Arc<dyn Machine>) -> Self {
         self.0[kind as usize] = machine;

@@ -1,8 +1,8 @@
 //! Whether this host's hypervisor runs guests.
 //!
-//! `firecracker` and `cloud_hypervisor` ask before a start, because they can do nothing without it;
-//! `doctor` asks to tell. Found out by running a guest where QEMU is there to run one: a device file
-//! says little, and some hosts have one on which every usual guest dies.
+//! `firecracker` and `cloud_hypervisor` ask before a start, because they need it; `doctor` reports it. If
+//! QEMU is there, a guest is run to find out: a device file proves little, and on some hosts every usual
+//! guest dies.
 
 use std::fs::File;
 use std::io;
@@ -18,10 +18,10 @@ const DEVICE: &str = "/dev/kvm";
 /// Says that the hypervisor of this host is known to run guests, so that nothing is tried.
 const TRUSTED: &str = "BURROW_TRUST_KVM";
 
-/// What is known of it.
+/// What is known about the hypervisor.
 #[derive(Debug)]
 pub enum Kvm {
-    /// A guest was run, or somebody knows that it can be.
+    /// A guest was run, or the operator says that it can be.
     Works {
         reason: String,
     },
@@ -42,7 +42,7 @@ pub enum NoKvm {
 }
 
 impl NoKvm {
-    /// What would bring it.
+    /// How to get it.
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::Absent => {
@@ -71,7 +71,7 @@ pub fn require(kind: MachineKind, plan: &Plan) -> Result<(), MachineError> {
     }
 }
 
-/// Finds it out on the machine of this plan, or remembers what was found.
+/// Finds it out on this plan's machine, or returns the cached result.
 pub fn find_out(plan: &Plan) -> Kvm {
     match known() {
         Ok(()) => tried(plan),
@@ -90,7 +90,7 @@ pub fn find_out_with(kit: Option<Kit>, directory: &Path) -> Kvm {
     }
 }
 
-/// A machine that is only there to be tried out.
+/// A machine that only tries it out.
 pub fn trial(kit: Kit, directory: &Path) -> Option<Plan> {
     Some(Plan {
         id: SandboxId::draw().ok()?,
@@ -119,7 +119,7 @@ fn known() -> Result<(), Kvm> {
 }
 
 fn tried(plan: &Plan) -> Kvm {
-    // Without a kernel QEMU would fail for want of that, and say nothing of the hypervisor.
+    // Without a kernel QEMU would fail for that reason, and prove nothing about the hypervisor.
     let (Ok(program), Ok(_), Ok(_)) =
         (qemu::PROGRAM.find(), plan.kit.kernel(), plan.kit.initramfs())
     else {

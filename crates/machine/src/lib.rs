@@ -1,4 +1,5 @@
-//! Machines: what a sandbox runs in. How one is started, found again, stopped, and what it leaves.
+//! Machines: what a sandbox runs in. How one is started, found again and stopped, and what it
+//! leaves behind.
 //!
 //! ```text
 //!            start                       exited
@@ -50,6 +51,8 @@ pub use identity::ProcessIdentity;
 pub use kind::{Capability, MachineKind, Machines, UnknownMachine};
 pub use process::bind::Bind;
 pub use process::bounds::Bounds;
+pub use process::confinement::{Confinement, Users};
+pub use process::scratch::{NoDisk, ScratchPlace, ScratchPolicy};
 
 /// A future behind a trait object.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -60,10 +63,15 @@ pub trait Machine: Send + Sync {
     /// gone again when this returns, and when it is dropped half-way.
     fn start(&self, spec: MachineSpec) -> BoxFuture<'_, Result<Arc<dyn Running>, MachineError>>;
 
-    /// Finds a machine again that an earlier bridge has started, with what it keeps outside.
-    fn adopt(&self, id: SandboxId, kept: Directories, trace: Trace) -> BoxFuture<'_, Adoption>;
+    /// Finds a machine that an earlier bridge started.
+    fn adopt(
+        &self,
+        id: SandboxId,
+        directories: Directories,
+        trace: Trace,
+    ) -> BoxFuture<'_, Adoption>;
 
-    /// Removes what a machine left on the host, best effort. One whose start was cut off half-way,
+    /// Removes a machine's leftovers on the host, best effort. A machine whose start was cut off,
     /// so that there is no trace of it, is ended first.
     fn clean(&self, id: SandboxId, directories: Option<Directories>) -> BoxFuture<'_, ()>;
 }
@@ -76,7 +84,8 @@ pub trait Running: Send + Sync {
     /// What a later bridge needs to find this machine again.
     fn trace(&self) -> Trace;
 
-    /// What was asked for and does not hold here, in words, as far as this bridge has started it.
+    /// What was requested and is not enforced here, as messages; only the bridge that started the
+    /// machine knows.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }
@@ -86,7 +95,7 @@ pub trait Running: Send + Sync {
         Box::pin(async { Err(io::ErrorKind::Unsupported.into()) })
     }
 
-    /// What it can do with its time; `None` for a machine that can only run and end.
+    /// Pause and snapshot; `None` for a machine that can only run and end.
     fn suspend(&self) -> Option<&dyn Suspend> {
         None
     }
@@ -95,47 +104,46 @@ pub trait Running: Send + Sync {
     /// Returns when the machine is gone, or when even killing did not help in time.
     fn stop(&self, grace: Duration) -> BoxFuture<'_, ()>;
 
-    /// Ends the machine at once, without waiting for it to be gone. Once more, harder.
+    /// Ends the machine at once, without waiting for its end. A second call uses more force.
     fn kill(&self);
 
-    /// Whether it was killed from here, because somebody wanted it or because it did not stop.
+    /// Whether it was killed from here, on request or because it did not stop.
     fn was_killed(&self) -> bool;
 
     /// Resolves when the machine is gone; again and again the same.
     fn exited(&self) -> BoxFuture<'static, MachineExit>;
 }
 
-/// Standing still, and being written down. None of it loses anything: what is under way with the
-/// agent waits, and goes on.
+/// Pause and snapshot. Nothing is lost: requests to the agent wait, and continue afterwards.
 pub trait Suspend: Send + Sync {
-    /// Stands still until it is resumed, also when this bridge is gone meanwhile.
+    /// Pauses it until it is resumed, even if this bridge is gone meanwhile.
     fn pause(&self) -> BoxFuture<'_, Result<(), MachineError>>;
 
-    /// Goes on, with its clock stepped to the host's.
+    /// Resumes it, with its clock set to the host's.
     fn resume(&self) -> BoxFuture<'_, Result<Resumed, MachineError>>;
 
-    /// Lets a machine go on that one of these has left half-way because nobody waited for it any
-    /// more; nothing otherwise.
+    /// Resumes a machine that one of these left half-way because its caller was dropped; otherwise
+    /// does nothing.
     fn set_right(&self) -> BoxFuture<'_, ()>;
 
-    /// Writes the machine into an empty directory and lets it go on. What is written is whole and on
-    /// disk when this returns; what a failure leaves is of no use.
+    /// Saves the machine into an empty directory and lets it continue. The snapshot is complete and on disk
+    /// when this returns; the remains of a failure are useless.
     fn snapshot<'a>(&'a self, into: &'a Path) -> BoxFuture<'a, Result<(), MachineError>>;
 }
 
-/// How a machine went on.
+/// How a machine resumed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resumed {
-    /// How far its clock was ahead of the host's before it was stepped, in microseconds. Absent where
-    /// it shares the host's.
+    /// How far its clock was ahead of the host's before it was set, in microseconds. Absent if it shares the
+    /// host's clock.
     pub drift_us: Option<i64>,
 }
 
-/// What became of a machine that an earlier bridge left behind.
+/// The state of a machine that an earlier bridge left behind.
 pub enum Adoption {
     /// It lives; its agent may or may not answer.
     Alive(Arc<dyn Running>),
-    /// It is no more.
+    /// It has ended.
     Dead,
 }
 
@@ -149,24 +157,28 @@ pub struct MachineSpec {
     /// The image of a virtual machine, by its name in the kit or its path.
     pub image: Option<String>,
     pub scratch_bytes: u64,
+    /// The state directory of the bridge, if the writable layer of a process machine is on its disk.
+    pub scratch_disk: Option<PathBuf>,
     pub bounds: Bounds,
+    /// For a process machine.
+    pub confinement: Confinement,
     pub env: Vec<(String, String)>,
-    /// What comes on top of it, and is shown and kept nowhere.
+    /// Variables added to the environment, and never shown or kept.
     pub secrets: Vec<secret::Variable>,
     /// Paths of `root` that programs must not see.
     pub hide: Vec<String>,
-    /// Where the machine keeps what outlives this bridge; `None` for one that shall not.
+    /// Where the machine keeps what outlives this bridge; `None` if it must not outlive it.
     pub directories: Option<Directories>,
     /// Where the agent of an external machine listens.
     pub address: Option<Address>,
-    /// The directory of a snapshot that the machine goes on from, instead of booting.
+    /// The directory of a snapshot to restore, instead of booting.
     pub restore: Option<PathBuf>,
     /// A directory of the host for a machine that has to know it when it boots.
     pub bind: Option<Bind>,
 }
 
 impl MachineSpec {
-    /// Its whole environment. Whoever asks wipes it after use.
+    /// The whole environment. The caller wipes it after use.
     fn environment(&self) -> Vec<(String, String)> {
         let secrets = self.secrets.iter();
         let secrets = secrets.map(|(name, value)| (name.clone(), value.expose().to_owned()));
@@ -195,7 +207,7 @@ pub struct Trace {
     pub process: Option<ProcessIdentity>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<Address>,
-    /// It was told to stand still.
+    /// It was paused.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
 }
@@ -211,7 +223,7 @@ pub enum MachineExit {
     PoweredOff { reason: Option<String> },
     /// Its kernel gave up.
     Panicked { console: String },
-    /// It is gone, and the kernel tells only its parent how; an earlier bridge was that.
+    /// It has ended, and the kernel reports how only to its parent, which was an earlier bridge.
     Gone,
     /// Nobody can reach it any more.
     Unreachable { reason: String },
@@ -233,9 +245,9 @@ impl fmt::Display for MachineExit {
     }
 }
 
-/// How the bridge presents itself to agents. With the place of its door an agent is told by what the
-/// bridge is known there: one that follows another that has died is the same to it, and so what the dead
-/// one had open ends at once. Where others may dial too, each is somebody else.
+/// How the bridge identifies itself to agents. With a door, the identity is the door's path: a bridge that
+/// succeeds a dead one is the same client, so streams that the dead one left open end at once. Where others
+/// may dial too, each bridge is a client of its own.
 fn guest_options(door: Option<&Address>) -> Options {
     let client = door.map(|door| {
         let digest = ring::digest::digest(&ring::digest::SHA256, door.to_string().as_bytes());

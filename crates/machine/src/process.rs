@@ -15,25 +15,31 @@
 pub mod bind;
 pub mod bounds;
 pub(crate) mod cgroup;
+pub mod confinement;
 pub mod console;
 pub mod hide;
+pub mod scratch;
+mod sealed;
 
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::boot::BootConfig;
+use protocol::boot::{BootConfig, PROCESSES_UNBOUNDED};
 use protocol::hello::GoodbyeReason;
 use tokio::io::AsyncWriteExt;
-use tokio::process::Command;
 
+use self::bounds::Members;
+use self::confinement::Users;
 use self::console::{CONSOLE_FILE, Console};
+use self::scratch::spares::{Kind, Layers};
+use self::sealed::Sealed;
 use super::supervisor::Supervisor;
 use super::{
     Adoption, Bind, BoxFuture, Directories, Machine, MachineError, MachineExit, MachineSpec,
@@ -41,8 +47,9 @@ use super::{
 };
 use crate::limits::{BOOT_DEADLINE, KILL_DEADLINE, SCRATCH_BYTES_MIN};
 use agent_client::guest::Guest;
-use agent_client::link::{Address, LinkError};
-use host::paths::{PRIVATE_FILE, find_agent};
+use agent_client::link::{Address, LinkError, Timing};
+use host::agent::{Agent, find_agent};
+use host::paths::PRIVATE_FILE;
 use host::secret::Wiped;
 
 /// The socket in a sandbox's runtime directory on which its agent listens.
@@ -51,23 +58,36 @@ const DOOR: &str = "agent.sock";
 const NOTE: &str = "supervisor.json";
 /// The verb of the agent that makes a sandbox of itself.
 const LAUNCH: &str = "launch";
+/// Boot steps whose failure must be reported to the sandbox's user: its root is a user of the host, or its
+/// processes are unlimited.
+const REPORTED_STEPS: [&str; 2] = ["user-namespace", "processes"];
 
 /// Starts sandboxes from one agent binary.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessMachine {
-    /// Looked for at each start when absent, so that a bridge without an agent still serves the
+    /// If absent, searched at each start, so that a bridge without an agent still serves the
     /// sandboxes that it finds.
-    agent: Option<PathBuf>,
+    agent: Option<Agent>,
+    sealed: Sealed,
+    layers: Layers,
 }
 
 impl ProcessMachine {
     pub fn new(agent: PathBuf) -> Self {
-        Self { agent: Some(agent) }
+        Self { agent: Some(agent.into()), ..Self::default() }
     }
 
-    async fn launch(&self, spec: MachineSpec) -> Result<Arc<dyn Running>, MachineError> {
-        let boot = encode_boot(&spec)?;
-        let agent = self.agent.clone().map_or_else(find_agent, Ok)?;
+    async fn launch(&self, mut spec: MachineSpec) -> Result<Arc<dyn Running>, MachineError> {
+        check(&spec)?;
+        let program = self.agent.clone().map_or_else(find_agent, Ok)?;
+        // Open until the agent has put it at its place.
+        let layer = match &spec.scratch_disk {
+            Some(state) => {
+                let kind = Kind { state: state.clone(), bytes: spec.scratch_bytes };
+                Some(self.layers.take(kind, self.sealed.clone(), program.clone()).await?)
+            }
+            None => None,
+        };
         let host = |action| move |source| MachineError::Host { action, source };
         let (ours, theirs) = UnixStream::pair().map_err(host("make a socket pair"))?;
         let console = match &spec.directories {
@@ -84,36 +104,57 @@ impl ProcessMachine {
         };
         let stderr = console.descriptor().map_err(host("open the agent's log"))?;
 
-        let mut command = Command::new(agent);
+        let mut agent = self.sealed.command(&program).map_err(host("execute the agent"))?;
+        if let Some(file) = &agent.exposed {
+            spec.confinement.users = users_to_protect(file, spec.confinement.users)
+                .map_err(host("execute the agent"))?;
+        }
+        let command = &mut agent.command;
         command.arg(LAUNCH).env_clear().current_dir("/");
-        // A group of its own, so that an interrupt from the terminal of whoever runs the bridge
-        // does not end the sandboxes with it.
+        // A group of its own, so that an interrupt from the bridge's terminal does not end the
+        // sandboxes with it.
         command.process_group(0);
         command.stdin(OwnedFd::from(theirs)).stdout(listener).stderr(stderr);
         let child = command.spawn().map_err(host("execute the agent"))?;
-        // The command still holds the child's end of the pair, and the child's death shows on ours
-        // only when nobody else has it.
-        drop(command);
+        // The command still holds the child's end of the pair. Our end shows the child's death only
+        // if nobody else has it.
+        drop(agent);
 
         let supervisor = Supervisor::of_child(child).map_err(host("watch the agent"))?;
         let mut half_made = HalfMade { supervisor: Some(supervisor.clone()), files: Vec::new() };
         if let Some(directories) = &spec.directories {
             half_made.files = [DOOR, NOTE].map(|name| directories.runtime.join(name)).into();
         }
-        // Before it is told to become anything: if this bridge is cut off from here on, the next one
-        // finds the supervisor. One that has not been told ends when it finds its link cut.
+        // Noted before the agent is configured: if this bridge is cut off from here on, the next one finds
+        // the supervisor. An agent that was never configured ends when its link is cut.
         if let Some(directories) = &spec.directories {
             supervisor
                 .note(&directories.runtime.join(NOTE))
                 .map_err(host("note the agent's process"))?;
         }
-        // All that the sandbox will be is born of this one process, and it waits to be told.
-        let warnings = bounds::hold(&spec.id, supervisor.identity().pid, spec.bounds).await;
+        // Every process of the sandbox descends from this one, which still waits for its
+        // configuration.
+        let members = Members::Born(supervisor.identity().pid);
+        let held =
+            bounds::hold(&spec.id, members, spec.bounds, spec.confinement.processes_max).await;
+        let bridges = hide::running_bridges(&spec.root);
+        let boot = encode_boot(&spec, held.group.as_deref(), layer.as_ref(), bridges);
         let address = door.map(|path| Address::Unix { path });
-        let greeted = greet(ours, &boot, address.clone(), &supervisor, &console).await;
+        let greeted = match boot {
+            Ok(boot) => greet(ours, &boot, address.clone(), &supervisor, &console).await,
+            Err(error) => Err(error),
+        };
         match greeted {
             Ok(guest) => {
                 half_made.keep();
+                // A sandbox without a name is this process's only one.
+                if layer.is_some() && spec.directories.is_some() {
+                    self.layers.prepare_next(self.sealed.clone(), program);
+                }
+                let mut warnings = held.warnings;
+                for warning in boot_warnings(&guest) {
+                    warnings.extend(bound_processes(&spec, &supervisor, warning).await);
+                }
                 Ok(Arc::new(Process { guest: Some(guest), supervisor, address, warnings }))
             }
             Err(error) => {
@@ -134,11 +175,11 @@ impl Machine for ProcessMachine {
     fn adopt(&self, _: SandboxId, _: Directories, trace: Trace) -> BoxFuture<'_, Adoption> {
         Box::pin(async move {
             let Some(identity) = trace.process else { return Adoption::Dead };
-            // A process that cannot be opened cannot be told from one that is gone, and cannot be
-            // stopped either.
+            // A process that cannot be opened cannot be distinguished from one that is gone, and
+            // cannot be stopped either.
             let Ok(Some(supervisor)) = Supervisor::find(&identity) else { return Adoption::Dead };
             let guest = match trace.address.clone() {
-                Some(address) => supervisor.return_to(address).await,
+                Some(address) => supervisor.return_to(address, Timing::LOCAL).await,
                 None => None,
             };
             if !identity.is_current() {
@@ -161,8 +202,49 @@ impl Machine for ProcessMachine {
     }
 }
 
-/// Checks what is asked for and makes the first frame of it.
-fn encode_boot(spec: &MachineSpec) -> Result<Wiped, MachineError> {
+/// What the agent reports that it could not isolate from the host.
+fn boot_warnings(guest: &Guest) -> impl Iterator<Item = String> {
+    let steps = guest.info().boot.into_iter();
+    steps
+        .filter(|step| REPORTED_STEPS.contains(&step.name.as_str()))
+        .filter_map(|step| step.problem)
+}
+
+/// Bounds the sandbox's processes if the warning says that the agent could not, and returns the warning that
+/// remains. All programs will be descendants of the first process, which is moved for that.
+async fn bound_processes(
+    spec: &MachineSpec,
+    supervisor: &Supervisor,
+    warning: String,
+) -> Option<String> {
+    if !warning.starts_with(PROCESSES_UNBOUNDED) {
+        return Some(warning);
+    }
+    let Some(first) = supervisor.children().into_iter().next() else { return Some(warning) };
+    let held = bounds::hold_processes(&spec.id, first.pid, spec.confinement.processes_max).await;
+    held.err().map(|why| format!("{warning}; {why}"))
+}
+
+/// The users of a sandbox whose agent is executed from a file of the host, because a program in the sandbox
+/// could then reach that file. They must not be allowed to change it.
+fn users_to_protect(file: &Path, users: Users) -> io::Result<Users> {
+    let own = nix::unistd::geteuid();
+    if own.is_root() && users != Users::Host {
+        return Ok(Users::Required);
+    }
+    if !own.is_root() && fs::metadata(file)?.uid() != own.as_raw() {
+        return Ok(users);
+    }
+    let why = format!(
+        "this host allows no program in memory (vm.memfd_noexec is 2), and root of the sandbox could \
+         change the agent's file {}: set vm.memfd_noexec to 1, or let another user own the file",
+        file.display()
+    );
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+}
+
+/// Checks the specification.
+fn check(spec: &MachineSpec) -> Result<(), MachineError> {
     if spec.address.is_some() {
         return Err(MachineError::UselessAddress { kind: super::MachineKind::Process });
     }
@@ -171,15 +253,32 @@ fn encode_boot(spec: &MachineSpec) -> Result<Wiped, MachineError> {
         return Err(MachineError::Scratch { bytes, bytes_min });
     }
     check_root(&spec.root)?;
+    // Too large an environment is found out before anything is started.
+    encode_boot(spec, None, None, Vec::new()).map(drop)
+}
+
+/// The first frame, which configures the agent. The directories of bridges that run now are hidden too.
+fn encode_boot(
+    spec: &MachineSpec,
+    group: Option<&Path>,
+    layer: Option<&OwnedFd>,
+    bridges: Vec<String>,
+) -> Result<Wiped, MachineError> {
     let mut config = BootConfig {
         sandbox: spec.id.to_string(),
         hostname: spec.hostname.clone(),
         root: spec.root.to_string_lossy().into_owned(),
         scratch_bytes: spec.scratch_bytes,
         env: spec.environment(),
-        hide: spec.hide.clone(),
+        hide: spec.hide.iter().cloned().chain(bridges).collect(),
         door: spec.directories.is_some(),
         time_us: 0,
+        ids: spec.confinement.ids(),
+        processes_max: spec.confinement.processes_max,
+        group: group.map_or_else(String::new, |path| path.to_string_lossy().into_owned()),
+        scratch_mount: layer.map_or_else(String::new, |mount| {
+            format!("/proc/{}/fd/{}", std::process::id(), mount.as_raw_fd())
+        }),
     };
     let frame = boot::frame(&config).map(Wiped::new);
     super::wipe(&mut config.env);
@@ -213,7 +312,7 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Tells the launched agent what to become and waits until it answers.
+/// Configures the launched agent and waits for its answer.
 async fn greet(
     stream: UnixStream,
     boot: &[u8],
@@ -224,7 +323,8 @@ async fn greet(
     let answered = tokio::time::timeout(BOOT_DEADLINE, async {
         let stream =
             send(stream, boot).await.map_err(|error| LinkError::Broken(Arc::new(error)))?;
-        let options = super::guest_options(then.as_ref());
+        let mut options = super::guest_options(then.as_ref());
+        options.timing = Timing::LOCAL;
         Guest::over(stream, then, options).await
     });
     let error = match answered.await {
@@ -237,7 +337,7 @@ async fn greet(
             Err(MachineError::BootFailed { message })
         }
         None => Err(MachineError::Silent { deadline: BOOT_DEADLINE, console: console.tail() }),
-        // A link that broke because the agent died is told by how it died.
+        // If the link broke because the agent died, its exit is the better error.
         Some(source) => match supervisor.exited_within(DEATH_AFTER_CUT).await {
             Some(exit) => Err(MachineError::Died { exit, console: console.tail() }),
             None => Err(MachineError::Link { source, console: console.tail() }),
@@ -246,7 +346,7 @@ async fn greet(
 }
 
 /// How long after its link broke a dying agent may still count as alive: the kernel closes a
-/// process's descriptors before it tells its parent.
+/// process's descriptors before it notifies the parent.
 const DEATH_AFTER_CUT: Duration = Duration::from_millis(500);
 
 async fn send(stream: UnixStream, bytes: &[u8]) -> io::Result<UnixStream> {
@@ -280,12 +380,13 @@ impl Drop for HalfMade {
     }
 }
 
-/// A sandbox's supervisor and the agent behind it.
+/// A sandbox's supervisor and its agent.
 struct Process {
     guest: Option<Guest>,
     supervisor: Supervisor,
     address: Option<Address>,
-    /// What was asked for and this host cannot hold; known only to the bridge that started it.
+    /// Limits that were requested and that this host cannot enforce. Only the bridge that started
+    /// the sandbox knows them.
     warnings: Vec<String>,
 }
 

@@ -1,9 +1,9 @@
 //! QEMU: a virtual machine on every host, fast where the host's hypervisor works and slow, but
 //! right, where it does not.
 //!
-//! Which accelerator is used is found out by running a guest on it (`probe`), never by looking for a
-//! device file. The vsock is QEMU's vhost-user device and `vhost-device-vsock` behind it, which
-//! needs no rights and no kernel of a certain kind on the host.
+//! The accelerator is found by running a guest on it (`probe`), never by looking for a device file. The vsock
+//! is QEMU's vhost-user device with `vhost-device-vsock`, which needs no rights and no special kernel on the
+//! host.
 
 mod arguments;
 mod board;
@@ -41,11 +41,11 @@ pub const RELAY: Program = Program {
 /// See the module's description.
 #[derive(Clone, Debug, Default)]
 pub struct Qemu {
-    /// Which accelerator to use; found out when it is not said.
+    /// The accelerator; found out if absent.
     pub accelerator: Option<Accelerator>,
     /// How the agent is reached.
     pub transport: Transport,
-    /// What the machine is made of; what the environment asks for when it is not said.
+    /// The board; the environment's choice if absent.
     pub board: Option<Board>,
 }
 
@@ -53,12 +53,12 @@ pub struct Qemu {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Transport {
-    /// By the relay where its program is installed, else by a serial port.
+    /// The relay if its program is installed, else a serial port.
     #[default]
     Auto,
-    /// By a vsock, and the relay between that and our socket.
+    /// A vsock, and the relay between it and our socket.
     Relay,
-    /// By a virtio-serial port, which serves one client at a time.
+    /// A virtio-serial port, which serves one client at a time.
     Serial,
 }
 
@@ -93,7 +93,7 @@ impl Monitor for Qemu {
 }
 
 impl Qemu {
-    /// The program between the guest's vsock and us; `None` where we do without.
+    /// The program between the guest's vsock and us; `None` if it is not used.
     fn relay(&self) -> Result<Option<PathBuf>, MachineError> {
         let found = match self.transport {
             Transport::Serial => None,

@@ -31,17 +31,17 @@ use super::identity::{ProcessIdentity, parent_of};
 use crate::limits::ADOPT_DEADLINE;
 use crate::limits::{KILL_DEADLINE, STOP_GRACE_MAX};
 use agent_client::guest::{Guest, GuestError};
-use agent_client::link::Address;
+use agent_client::link::{Address, Timing};
 
 /// First its children are killed, then it itself.
 const KILLS: u32 = 2;
 
-/// What is written down of one.
+/// The record of a supervisor on disk.
 #[derive(Serialize, Deserialize)]
 struct Note {
     #[serde(flatten)]
     supervisor: ProcessIdentity,
-    /// They outlive it where it is killed from outside, and are a machine all the same.
+    /// They outlive the supervisor if it is killed from outside, and are still a machine.
     #[serde(default)]
     children: Vec<ProcessIdentity>,
 }
@@ -56,35 +56,35 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Takes charge of a child just spawned: it is reaped by a task of its own.
+    /// Takes charge of a child that was just spawned. A task of its own reaps it.
     pub fn of_child(mut child: Child) -> io::Result<Self> {
-        // A child that nobody has waited for keeps its pid, so neither can be another's.
+        // A child that was not reaped keeps its pid, so the pid cannot be another process's.
         let opened = identify(&child).and_then(|identity| Ok((identity, open_child(&child)?)));
         let (identity, descriptor) = match opened {
             Ok(opened) => opened,
             Err(error) => {
-                // Nobody would ever stop it.
+                // Nothing else would ever stop it.
                 let _ = child.start_kill();
                 return Err(error);
             }
         };
-        let (told, exit) = watch::channel(None);
+        let (report, exit) = watch::channel(None);
         tokio::spawn(async move {
             let ended = child.wait().await.map_or(MachineExit::Gone, from_status);
-            told.send_replace(Some(ended));
+            report.send_replace(Some(ended));
         });
         Ok(Self::new(identity, descriptor, exit))
     }
 
-    /// Finds the supervisor that an earlier bridge has started; `None` when it is no more.
+    /// Finds the supervisor that an earlier bridge started; `None` if it has ended.
     pub fn find(identity: &ProcessIdentity) -> io::Result<Option<Self>> {
         let Some(descriptor) = identity.open()? else { return Ok(None) };
         let watched = watch(descriptor.try_clone()?)?;
-        let (told, exit) = watch::channel(None);
+        let (report, exit) = watch::channel(None);
         tokio::spawn(async move {
             // A pidfd is readable once its process has ended, and stays so.
             let _ = watched.readable().await;
-            told.send_replace(Some(MachineExit::Gone));
+            report.send_replace(Some(MachineExit::Gone));
         });
         Ok(Some(Self::new(identity.clone(), descriptor, exit)))
     }
@@ -119,8 +119,8 @@ impl Supervisor {
     /// Kills the supervisor's children: the sandbox's init, or a virtual machine and its relay; false
     /// when none is found.
     fn kill_children(&self) -> bool {
-        // All are opened before the first is killed: its end may be that of the supervisor, and then the
-        // others are nobody's children that we know.
+        // All are opened before the first is killed: the first death may end the supervisor, and then the
+        // others are no longer its children and cannot be found.
         let supervisor = self.identity.pid;
         let children = self.child_pids();
         let opened: Vec<_> =
@@ -147,17 +147,17 @@ impl Supervisor {
         children.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
     }
 
-    /// Writes down who it is, before anything can be lost: a bridge that comes after one that was
-    /// cut off finds it by this.
+    /// Notes the supervisor on disk, before anything can be lost: a later bridge finds it by this
+    /// note.
     pub fn note(&self, path: &Path) -> io::Result<()> {
         let note = Note { supervisor: self.identity.clone(), children: self.children() };
-        // Whole or not at all: half a note would be a machine that nobody finds.
+        // Written atomically: nobody could find the machine by half a note.
         let new = path.with_extension("new");
         fs::write(&new, serde_json::to_vec(&note)?)?;
         fs::rename(new, path)
     }
 
-    /// Kills the one that was written down there, and what it had started by then, if they live.
+    /// Kills the noted supervisor and the children that were noted with it, if they live.
     pub async fn end_noted(path: &Path) {
         let noted = fs::read(path).ok().and_then(|note| serde_json::from_slice(&note).ok());
         let Some(Note { supervisor, children }) = noted else { return };
@@ -169,8 +169,9 @@ impl Supervisor {
     }
 
     /// Dials the agent of a machine that an earlier bridge has started.
-    pub async fn return_to(&self, address: Address) -> Option<Guest> {
+    pub async fn return_to(&self, address: Address, timing: Timing) -> Option<Guest> {
         let mut options = super::guest_options(Some(&address));
+        options.timing = timing;
         options.connect_deadline = ADOPT_DEADLINE;
         tokio::select! {
             guest = Guest::connect(address, options) => guest.ok(),
@@ -178,19 +179,19 @@ impl Supervisor {
         }
     }
 
-    /// Lets the agent stop what it has within `grace`, and kills what is there after that.
+    /// Lets the agent stop the sandbox within `grace`, then kills what is left.
     pub async fn stop(&self, guest: Option<Guest>, grace: Duration) {
         let grace = grace.min(STOP_GRACE_MAX);
         if let Some(guest) = guest.filter(|_| !grace.is_zero()) {
-            let asked = async {
+            let stopping = async {
                 // An agent that stops may cut the link before its answer is through.
                 match guest.shutdown(Some(grace)).await {
                     Ok(()) | Err(GuestError::Link(_)) => drop(self.exited().await),
-                    // It refuses to stop: no need to wait for it.
+                    // It refuses to stop, so do not wait for it.
                     Err(_) => {}
                 }
             };
-            let _ = tokio::time::timeout(grace + STOP_MARGIN_HOST, asked).await;
+            let _ = tokio::time::timeout(grace + STOP_MARGIN_HOST, stopping).await;
         }
         for _ in 0..KILLS {
             if self.exited_within(Duration::ZERO).await.is_some() {
@@ -207,12 +208,12 @@ impl Supervisor {
         let ended = exit.wait_for(Option::is_some).await.ok().and_then(|ended| ended.clone());
         match ended {
             Some(ended) => ended,
-            // The watching task ends without a word only with the runtime itself.
+            // The watching task ends without a result only when the runtime does.
             None => std::future::pending().await,
         }
     }
 
-    /// The same with a deadline; `None` when it still lives by then.
+    /// Like `exited`, with a deadline; `None` if it still lives then.
     pub async fn exited_within(&self, deadline: Duration) -> Option<MachineExit> {
         tokio::time::timeout(deadline, self.exited()).await.ok()
     }

@@ -1,5 +1,5 @@
-//! What all kinds of virtual machine have in common: a kernel with the agent as its init, a process
-//! of the host that is the machine, and a Unix socket that leads to the guest's vsock.
+//! What all kinds of virtual machine have in common: a kernel with the agent as its init, a host
+//! process that is the machine, and a Unix socket that leads to the guest's vsock.
 //!
 //! ```text
 //!  bridge ──▶ sh (supervisor) ──▶ monitor (qemu, …) ══ vsock ══ agent (PID 1)
@@ -9,8 +9,8 @@
 //!    └── uds: CONNECT <port>, by which a later bridge comes back ─────╝
 //! ```
 //!
-//! Each kind says with [`Monitor`] which programs it needs and what else it can do. Starting,
-//! greeting, stopping, killing, finding again and cleaning up are the same for all, and are here.
+//! Each kind implements [`Monitor`]: the programs that it needs, and what else it can do. Starting, the
+//! handshake, stopping, killing, adopting and cleaning up are the same for all kinds, and are here.
 
 mod api;
 mod awaited;
@@ -36,13 +36,13 @@ pub use api::{Api, ApiError};
 pub use console::Tape;
 pub use halt::{Halt, Saving, Standing};
 pub use kit::{Kit, KitError};
-pub use made::{MANIFEST, MEMORY, Made, Manifest};
+pub use made::{MANIFEST, MEMORY, MachineInputs, Manifest};
 pub use plan::{Disk, JAIL, ORDERS, Plan, RESTORED, SCRATCH};
 pub use programs::{Beside, Programs, RELAY, SHARER, find_program};
 pub use running::{At, Virtual};
 
 use self::awaited::Awaited;
-use super::process::bounds::Bounds;
+use super::process::bounds::{Bounds, Members};
 use super::process::console::Console;
 use super::process::{bounds, cgroup};
 use super::supervisor::Supervisor;
@@ -53,31 +53,32 @@ use super::{
 use crate::Capability;
 use crate::limits::{VIRTUAL_RESTORE_DEADLINE, WAKE_DEADLINE};
 use agent_client::guest::{Guest, now_us};
-use agent_client::link::Address;
+use agent_client::link::{Address, Timing};
 use host::secret::Wiped;
 
-/// The port that agents listen on, and call at.
+/// The port that agents listen on, and that they dial on the host.
 pub const PORT: u32 = 1024;
 
-/// The number of a guest on its vsock. Each machine has a vsock of its own, so all have the same.
+/// The CID of a guest. Each machine has its own vsock, so all use the same number.
 pub const GUEST_CID: u32 = 3;
 
 /// One kind of virtual machine.
 pub trait Monitor: Send + Sync + 'static {
     fn kind(&self) -> MachineKind;
 
-    /// The programs that are the machine, and what of the plan this kind cannot do, in words.
+    /// The programs that make up the machine, and warnings about parts of the plan that this kind cannot
+    /// honour.
     fn programs(&self, plan: &Plan) -> Result<Programs, MachineError>;
 
-    /// Brings the machine to life where its program only waits for orders.
+    /// Boots the machine, if its program only waits for requests after it was started.
     fn begin<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<(), MachineError>>;
 
-    /// How machines of this kind stand still and are written down, where they can be.
+    /// How machines of this kind are paused and saved; `None` if they cannot be.
     fn halt(&self) -> Option<&dyn Halt> {
         None
     }
 
-    /// Why the machine has ended, as the monitor tells it; followed for as long as it runs.
+    /// Why the machine ended, as the monitor reports it. The future runs as long as the machine.
     fn follow(&self, _monitor: PathBuf) -> Option<BoxFuture<'static, Option<String>>> {
         None
     }
@@ -93,7 +94,7 @@ impl<M: Monitor> VirtualMachines<M> {
 
     async fn launch(&self, spec: MachineSpec) -> Result<Arc<dyn Running>, MachineError> {
         let boot = boot_config(&spec);
-        // What does not fit is refused before anything is made.
+        // Refuse invalid input before anything is made.
         frame_now(boot.clone())?;
         let Prepared { mut half_made, mut programs, made } = self.prepare(&spec).await?;
         let plan = Arc::clone(&half_made.plan);
@@ -118,10 +119,11 @@ impl<M: Monitor> VirtualMachines<M> {
         let supervisor = started.supervisor.clone();
         half_made.supervisor = Some(supervisor.clone());
         let mut warnings = std::mem::take(&mut programs.warnings);
-        // Memory is bounded by what the machine has, whole processors by how many it has.
+        // The machine's size limits its memory and its number of whole processors.
         let cpu_millis = spec.bounds.cpu_millis.filter(|millis| millis % 1000 != 0);
         let bounds = Bounds { memory_bytes: None, cpu_millis };
-        warnings.extend(bounds::hold(&spec.id, supervisor.identity().pid, bounds).await);
+        let members = Members::Moved(supervisor.identity().pid);
+        warnings.extend(bounds::hold(&spec.id, members, bounds, 0).await.warnings);
         let tape = Tape::new(spec.directories.as_ref().map(|found| found.state.clone()));
         match started.console.take() {
             Some(pipe) => tape.record_pipe(pipe),
@@ -151,15 +153,15 @@ impl<M: Monitor> VirtualMachines<M> {
             None => self.0.kind().profile().start_deadline,
         };
         let error = tokio::select! {
-            told = timeout(deadline, born) => match told {
+            outcome = timeout(deadline, born) => match outcome {
                 Ok(Ok((guest, more))) => {
                     warnings.extend(more);
-                    // By now it has all its children. Without them it is found all the same.
+                    // It has all its children by now. The bridge finds it without the note, too.
                     if let Err(error) = plan.note(&supervisor) {
-                        warnings.push(format!("its processes are not written down: {error}"));
+                        warnings.push(format!("its processes could not be recorded: {error}"));
                     }
-                    half_made.kept = true;
-                    // Of one that is kept, whoever removes it removes that too.
+                    half_made.is_done = true;
+                    // The removal of a kept sandbox removes this directory, too.
                     let is_held = cpu_millis.is_some() && spec.directories.is_none();
                     let place = At {
                         directory: plan.directory.clone(),
@@ -176,7 +178,7 @@ impl<M: Monitor> VirtualMachines<M> {
             },
             exit = supervisor.exited() => died(exit),
         };
-        // A monitor that ends in the midst of an order can only break off its answer.
+        // A monitor that ends during a request can only break off its answer.
         let error = match error {
             MachineError::Api(api) if api.means_end() => {
                 let exit = supervisor.exited_within(LAST_BREATH_MAX).await;
@@ -184,31 +186,31 @@ impl<M: Monitor> VirtualMachines<M> {
             }
             error => error,
         };
-        // What the kernel said last says more than how its machine went.
+        // The kernel's last words say more than the exit of its machine.
         let console = [own.tail(), tape.settled().await].join("\n");
         half_made.end().await;
         Err(error.with_console(console.trim()))
     }
 }
 
-/// What there is before anything runs.
+/// What exists before any process runs.
 struct Prepared {
     half_made: HalfMade,
     programs: Programs,
-    made: Made,
+    made: MachineInputs,
 }
 
 impl<M: Monitor> VirtualMachines<M> {
-    /// Decides what the machine is, and makes its files. A disk may be copied for that, or a guest be
-    /// booted to find out on what it runs, and others wait for this thread.
+    /// Plans the machine and makes its files. This may copy a disk, or boot a guest to find out which
+    /// accelerator works, so it must not run on a thread that others need.
     async fn prepare(&self, spec: &MachineSpec) -> Result<Prepared, MachineError> {
         let (monitor, spec) = (Arc::clone(&self.0), spec.clone());
         let prepared = tokio::task::spawn_blocking(move || {
             let plan = Arc::new(Plan::make(monitor.kind(), &spec)?);
-            let half_made = HalfMade { supervisor: None, plan: Arc::clone(&plan), kept: false };
+            let half_made = HalfMade { supervisor: None, plan: Arc::clone(&plan), is_done: false };
             plan.furnish()?;
             let programs = monitor.programs(&plan)?;
-            let made = Made::of(monitor.kind(), &plan, &programs)?;
+            let made = MachineInputs::of(monitor.kind(), &plan, &programs)?;
             Ok(Prepared { half_made, programs, made })
         });
         prepared.await.unwrap_or_else(|error| {
@@ -218,7 +220,7 @@ impl<M: Monitor> VirtualMachines<M> {
     }
 
     /// Refuses a snapshot that would not be the same machine here.
-    async fn fit(&self, made: &Made, from: &Path) -> Result<&dyn Halt, MachineError> {
+    async fn fit(&self, made: &MachineInputs, from: &Path) -> Result<&dyn Halt, MachineError> {
         let manifest = Manifest::read(from)?;
         let cannot = MachineError::lacks(self.0.kind(), Capability::Snapshot, "be restored");
         let halt = self.0.halt().ok_or(cannot)?;
@@ -232,7 +234,7 @@ impl<M: Monitor> VirtualMachines<M> {
         Ok(halt)
     }
 
-    /// A machine that lives.
+    /// A running machine.
     fn at(
         &self,
         place: At,
@@ -252,30 +254,35 @@ impl<M: Monitor> Machine for VirtualMachines<M> {
         Box::pin(self.launch(spec))
     }
 
-    fn adopt(&self, _: SandboxId, kept: Directories, trace: Trace) -> BoxFuture<'_, Adoption> {
+    fn adopt(
+        &self,
+        _: SandboxId,
+        directories: Directories,
+        trace: Trace,
+    ) -> BoxFuture<'_, Adoption> {
         Box::pin(async move {
             let Some(identity) = &trace.process else { return Adoption::Dead };
             let Ok(Some(supervisor)) = Supervisor::find(identity) else { return Adoption::Dead };
-            let directory = kept.runtime.clone();
+            let directory = directories.runtime.clone();
             let standing = match self.0.halt() {
                 Some(halt) => suspend::mend(halt, &directory, trace.paused).await,
                 None => Standing::Runs,
             };
             let stands_still = standing == Standing::StandsStill;
             let guest = match trace.address.clone().filter(|_| !stands_still) {
-                Some(address) => supervisor.return_to(address).await,
+                Some(address) => supervisor.return_to(address, Timing::REMOTE).await,
                 None => None,
             };
             if !identity.is_current() {
                 return Adoption::Dead;
             }
             if let Some(guest) = guest.as_ref().filter(|_| !stands_still) {
-                // It may have been left frozen, or with an old clock; what fails here is no loss.
+                // The last bridge may have left it frozen or with an old clock. A failure here costs nothing.
                 let _ = timeout(WAKE_DEADLINE, guest.wake()).await;
             }
-            let tape = Tape::new(Some(kept.state.clone()));
+            let tape = Tape::new(Some(directories.state.clone()));
             tape.record(directory.join(plan::CONSOLE));
-            let place = At { directory, directories: Some(kept), held: None };
+            let place = At { directory, directories: Some(directories), held: None };
             let found = self.at(place, guest, supervisor, trace.address, tape);
             found.paused.store(stands_still, std::sync::atomic::Ordering::Relaxed);
             Adoption::Alive(Arc::new(found))
@@ -287,7 +294,7 @@ impl<M: Monitor> Machine for VirtualMachines<M> {
     }
 }
 
-/// What the agent's machine is to become.
+/// The boot configuration for the agent of a machine.
 fn boot_config(spec: &MachineSpec) -> BootConfig {
     BootConfig {
         sandbox: spec.id.to_string(),
@@ -298,10 +305,14 @@ fn boot_config(spec: &MachineSpec) -> BootConfig {
         hide: spec.hide.clone(),
         door: spec.directories.is_some(),
         time_us: 0,
+        ids: None,
+        processes_max: 0,
+        group: String::new(),
+        scratch_mount: String::new(),
     }
 }
 
-/// The frame that says so, with the time as it is now: a machine takes seconds to come up.
+/// The boot frame, with the current time: a machine takes seconds to boot.
 fn frame_now(config: BootConfig) -> Result<Wiped, MachineError> {
     let mut config = BootConfig { time_us: now_us(), ..config };
     let frame = super::boot::frame(&config).map(Wiped::new);
@@ -309,27 +320,27 @@ fn frame_now(config: BootConfig) -> Result<Wiped, MachineError> {
     frame
 }
 
-/// What monitor, relay and shell say themselves, in a sandbox's state directory.
+/// The log of monitor, relay and shell, in a sandbox's state directory.
 const MONITOR_LOG: &str = "monitor.log";
 
-/// How long a monitor that has let go of its socket may still take to be gone.
+/// How long a monitor may still run after it has closed its socket.
 const LAST_BREATH_MAX: Duration = Duration::from_millis(500);
 
 fn died(exit: MachineExit) -> MachineError {
     MachineError::Died { exit: programs::from_shell(exit), console: String::new() }
 }
 
-/// A machine whose start is not complete: it goes when this goes.
+/// A machine that is still being started. Dropping this ends it.
 struct HalfMade {
     supervisor: Option<Supervisor>,
     plan: Arc<Plan>,
-    kept: bool,
+    is_done: bool,
 }
 
 impl HalfMade {
-    /// Ends it. What is still there after all that is left to be found by its note.
+    /// Ends it. If something is left after all, the next bridge finds it by its note.
     async fn end(mut self) {
-        self.kept = true;
+        self.is_done = true;
         end(self.supervisor.take(), Arc::clone(&self.plan)).await;
     }
 }
@@ -347,13 +358,13 @@ async fn end(supervisor: Option<Supervisor>, plan: Arc<Plan>) {
 
 impl Drop for HalfMade {
     fn drop(&mut self) {
-        if self.kept {
+        if self.is_done {
             return;
         }
         let plan = Arc::clone(&self.plan);
         let Some(supervisor) = self.supervisor.take() else { return plan.remove() };
         supervisor.kill();
-        // Whoever has dropped it does not wait.
+        // A drop does not wait for this.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(end(Some(supervisor), plan));
         }

@@ -1,9 +1,8 @@
-//! Caps: how much the sandboxes of one namespace, or of one key, may have together.
+//! Caps: limits for all sandboxes of one namespace, or of one key, together.
 //!
-//! They are held where names are taken, under the same lock, so that creations that race cannot exceed
-//! them. What is held is counted from the records that there are, and never kept beside them: what an
-//! earlier bridge left counts, and nothing that has ended can be forgotten. What is used up in the
-//! course of a day is the meter's. Pure.
+//! They are enforced where names are taken, under the same lock, so that concurrent creations cannot exceed
+//! them. Usage is counted from the existing records, and never stored beside them: what an earlier bridge
+//! left counts, and an ended sandbox is never forgotten. The meter counts daily usage. Pure.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +14,7 @@ use crate::limits::LOG_BYTES_MAX;
 use machine::limits::VIRTUAL_MEMORY_BYTES_DEFAULT;
 
 const BYTES_PER_MIB: u64 = 1024 * 1024;
-/// What one counts for that runs without a bound: it was made before there was a cap.
+/// The processors that an unlimited sandbox counts for: it was created before there was a cap.
 const CPU_MILLIS_USUAL: u64 = 1000;
 
 /// All caps of one bridge.
@@ -23,7 +22,7 @@ const CPU_MILLIS_USUAL: u64 = 1000;
 pub struct Caps {
     pub per_namespace: Cap,
     pub per_key: Cap,
-    /// Those that differ, by name.
+    /// Exceptions, by name.
     pub namespaces: BTreeMap<String, Cap>,
     /// By the key's id.
     pub keys: BTreeMap<String, Cap>,
@@ -39,11 +38,11 @@ pub struct Cap {
     pub cpu_millis: Option<u64>,
     /// Writable layers, logs and snapshots.
     pub disk_bytes: Option<u64>,
-    /// How long each may live.
+    /// How long each sandbox may live.
     pub ttl_ms: Option<u64>,
-    /// How long all of them may run on one day.
+    /// How long all of them may run per day.
     pub run_ms: Option<u64>,
-    /// How much all of them may say on one day.
+    /// How much output all of them may write per day.
     pub output_bytes: Option<u64>,
 }
 
@@ -61,13 +60,13 @@ impl Cap {
         }
     }
 
-    /// Whether it bounds what is used up in the course of a day.
+    /// Whether it limits daily usage.
     pub(super) fn is_of_days(&self) -> bool {
         self.run_ms.is_some() || self.output_bytes.is_some()
     }
 }
 
-/// What a scope has used of a day.
+/// The daily usage of a scope.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spent {
     pub run_ms: u64,
@@ -110,7 +109,7 @@ impl fmt::Display for Scope {
     }
 }
 
-/// What a scope has at the moment, and what it has used up today.
+/// What a scope uses at the moment, and what it has used today.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScopeUse {
     pub sandboxes: u64,
@@ -128,7 +127,7 @@ impl ScopeUse {
         used
     }
 
-    /// One that has stopped keeps nothing but what is on the disk.
+    /// A stopped sandbox only counts for its disk space.
     fn add(&mut self, record: &Record) {
         let is_over = record.state.is_over();
         if !is_over {
@@ -136,14 +135,14 @@ impl ScopeUse {
             self.memory_mib = self.memory_mib.saturating_add(memory_mib(record.memory_mib));
             self.cpu_millis += record.cpu_millis.map_or(CPU_MILLIS_USUAL, u64::from);
         }
-        // That of a process machine is in memory, and goes with it.
+        // A process machine's layer is in memory, and ends with it.
         let has_layer = !is_over || record.machine.is_virtual();
         let layer = if has_layer { record.scratch_bytes } else { 0 };
         let log = record.log_bytes.filter(|_| is_over).unwrap_or(LOG_BYTES_MAX);
         self.disk_bytes = self.disk_bytes.saturating_add(layer).saturating_add(log);
     }
 
-    /// What is kept on disk of a snapshot, or may come to be.
+    /// The disk space of a snapshot, or its expected size.
     fn add_snapshot(&mut self, bytes: u64) {
         self.disk_bytes = self.disk_bytes.saturating_add(bytes);
     }
@@ -164,7 +163,7 @@ impl ScopeUse {
 const RUN_MS: &str = "run_ms_per_day";
 const OUTPUT_BYTES: &str = "output_bytes_per_day";
 
-/// One number beside what it may be.
+/// A usage and its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CapUse {
     pub cap: &'static str,
@@ -176,7 +175,7 @@ fn memory_mib(bound: Option<u64>) -> u64 {
     bound.unwrap_or(VIRTUAL_MEMORY_BYTES_DEFAULT / BYTES_PER_MIB)
 }
 
-/// What somebody keeps of a snapshot: the namespace, the key that made its sandbox, and bytes.
+/// A snapshot's usage: the namespace, the key that made its sandbox, and bytes.
 pub(super) struct SnapshotUse<'a> {
     pub namespace: &'a str,
     pub key: Option<&'a String>,
@@ -193,7 +192,7 @@ impl<'a> SnapshotUse<'a> {
     }
 }
 
-/// What one scope holds, while it is counted together.
+/// The usage of one scope, while it is summed.
 pub(super) struct Tally {
     scope: Scope,
     used: ScopeUse,
@@ -234,19 +233,19 @@ impl Caps {
         own.copied().unwrap_or_default().or(usual)
     }
 
-    /// Whether any scope has a bound of what is used up in the course of a day.
+    /// Whether any scope has a daily limit.
     pub(super) fn are_of_days(&self) -> bool {
         let named = self.namespaces.values().chain(self.keys.values());
         [&self.per_namespace, &self.per_key].into_iter().chain(named).any(Cap::is_of_days)
     }
 
-    /// The scopes that somebody's sandbox is counted in.
+    /// The scopes that a sandbox counts in.
     pub fn scopes(namespace: &str, key: Option<&str>) -> Vec<Scope> {
         let key = key.map(|id| Scope::Key(id.to_owned()));
         std::iter::once(Scope::Namespace(namespace.to_owned())).chain(key).collect()
     }
 
-    /// Whether nothing is left of a day, and of what.
+    /// Which daily limit is reached, if any.
     pub(super) fn is_spent(&self, scope: &Scope, spent: Spent) -> Option<ExpiryKind> {
         let cap = self.of(scope);
         if cap.run_ms.is_some_and(|allowed| spent.run_ms >= allowed) {
@@ -256,26 +255,26 @@ impl Caps {
         has_said.then_some(ExpiryKind::Output)
     }
 
-    /// How long a sandbox may live, and in which scope that is said.
+    /// How long a sandbox may live, and which scope says so.
     fn ttl_ms(&self, namespace: &str, key: Option<&str>) -> Option<(u64, Scope)> {
         let scopes = Self::scopes(namespace, key).into_iter();
         let bounds = scopes.filter_map(|scope| Some((self.of(&scope).ttl_ms?, scope)));
         bounds.min_by_key(|(ttl_ms, _)| *ttl_ms)
     }
 
-    /// Gives a sandbox that says nothing the longest time that it may live, and refuses what may not
-    /// be whatever the others have.
+    /// Gives a sandbox without a time to live the longest permitted one, and refuses what exceeds a cap on
+    /// its own.
     pub fn bound(&self, spec: &mut Spec) -> Result<(), SandboxError> {
         let (namespace, key) = (spec.namespace.as_str(), spec.key.as_deref());
         if let Some((allowed, scope)) = self.ttl_ms(namespace, key) {
-            let asked = *spec.ttl_ms.get_or_insert(allowed);
-            if asked > allowed {
-                return Err(exceeded(scope, "ttl_ms", 0, asked, allowed));
+            let requested = *spec.ttl_ms.get_or_insert(allowed);
+            if requested > allowed {
+                return Err(exceeded(scope, "ttl_ms", 0, requested, allowed));
             }
         }
         for scope in Self::scopes(spec.namespace.as_str(), spec.key.as_deref()) {
             let cap = self.of(&scope);
-            let is_bounded = spec.memory_mib.is_some() || spec.machine.is_virtual();
+            let is_bounded = spec.memory_mib.is_some() || spec.machine().is_virtual();
             let what = match cap {
                 Cap { memory_mib: Some(_), .. } if !is_bounded => "memory_mib",
                 Cap { cpu_millis: Some(_), .. } if spec.cpu_millis.is_none() => "cpus",
@@ -286,21 +285,21 @@ impl Caps {
         Ok(())
     }
 
-    /// The same for one whose time to live is changed, counted from now.
+    /// Checks a changed time to live, counted from now.
     pub fn extend(&self, record: &Record, ttl_ms: u64, now_ms: u64) -> Result<(), SandboxError> {
         let bound = self.ttl_ms(record.namespace.as_str(), record.key.as_deref());
         let Some((allowed, scope)) = bound else { return Ok(()) };
         let used = now_ms.saturating_sub(record.created_at_ms);
-        // 0 is for ever.
-        let asked = if ttl_ms == 0 { u64::MAX } else { ttl_ms };
-        if used.saturating_add(asked) > allowed {
-            return Err(exceeded(scope, "ttl_ms", used, asked, allowed));
+        // 0 means no limit.
+        let requested = if ttl_ms == 0 { u64::MAX } else { ttl_ms };
+        if used.saturating_add(requested) > allowed {
+            return Err(exceeded(scope, "ttl_ms", used, requested, allowed));
         }
         Ok(())
     }
 
-    /// Refuses a sandbox for which there is no room beside what there is. `used` counts a scope that
-    /// has a cap.
+    /// Refuses a sandbox that exceeds a cap together with the existing ones. `used` counts a scope that has a
+    /// cap.
     pub(super) fn admit(
         &self,
         new: &Record,
@@ -309,19 +308,19 @@ impl Caps {
         self.hold(new, ScopeUse::of(new), used)
     }
 
-    /// The same for a snapshot of a sandbox, which may come to take so many bytes.
+    /// Refuses a snapshot of this expected size if it exceeds a cap.
     pub(super) fn admit_snapshot(
         &self,
         of: &Record,
         bytes: u64,
         used: impl Fn(&Scope, &Cap) -> Result<ScopeUse, SandboxError>,
     ) -> Result<(), SandboxError> {
-        let mut asked = ScopeUse::default();
-        asked.add_snapshot(bytes);
-        self.hold(of, asked, used)
+        let mut requested = ScopeUse::default();
+        requested.add_snapshot(bytes);
+        self.hold(of, requested, used)
     }
 
-    /// The same for one that is to go on from a pause: it has what it has, but for the day's.
+    /// Refuses to resume a paused sandbox only if a daily cap is reached: the rest counts already.
     pub(super) fn admit_again(
         &self,
         record: &Record,
@@ -333,34 +332,34 @@ impl Caps {
     fn hold(
         &self,
         whose: &Record,
-        asked: ScopeUse,
+        requested: ScopeUse,
         used: impl Fn(&Scope, &Cap) -> Result<ScopeUse, SandboxError>,
     ) -> Result<(), SandboxError> {
-        let is_snapshot = asked.sandboxes == 0 && asked.disk_bytes > 0;
+        let is_snapshot = requested.sandboxes == 0 && requested.disk_bytes > 0;
         for scope in Self::scopes(whose.namespace.as_str(), whose.key.as_deref()) {
             let cap = self.of(&scope);
             if cap == Cap::default() {
                 continue;
             }
             let used = used(&scope, &cap)?;
-            let asked = asked.rows(&cap);
-            for (CapUse { cap, used, allowed }, CapUse { used: asked, .. }) in
-                used.rows(&cap).into_iter().zip(asked)
+            let requested = requested.rows(&cap);
+            for (CapUse { cap, used, allowed }, CapUse { used: requested, .. }) in
+                used.rows(&cap).into_iter().zip(requested)
             {
                 let Some(allowed) = allowed else { continue };
                 let is_of_days = cap == RUN_MS || cap == OUTPUT_BYTES;
-                // Of a day, something must be left. Whatever else is not asked for is as it was, also
-                // where the cap has been lowered since.
+                // Something of a daily cap must be left. What is not requested stays as it was, even if the
+                // cap was lowered since.
                 let is_over = if is_of_days {
                     !is_snapshot && used >= allowed
                 } else {
-                    asked > 0 && used.saturating_add(asked) > allowed
+                    requested > 0 && used.saturating_add(requested) > allowed
                 };
                 if is_over && is_of_days {
                     return Err(SandboxError::DaySpent { scope, cap, used, allowed });
                 }
                 if is_over {
-                    return Err(exceeded(scope, cap, used, asked, allowed));
+                    return Err(exceeded(scope, cap, used, requested, allowed));
                 }
             }
         }
@@ -368,8 +367,14 @@ impl Caps {
     }
 }
 
-fn exceeded(scope: Scope, cap: &'static str, used: u64, asked: u64, allowed: u64) -> SandboxError {
-    SandboxError::CapExceeded { scope, cap, used, asked, allowed }
+fn exceeded(
+    scope: Scope,
+    cap: &'static str,
+    used: u64,
+    requested: u64,
+    allowed: u64,
+) -> SandboxError {
+    SandboxError::CapExceeded { scope, cap, used, requested, allowed }
 }
 
 #[cfg(test)]
@@ -398,8 +403,8 @@ mod tests {
 
     fn refused(outcome: Result<(), SandboxError>) -> (&'static str, u64, u64, u64) {
         match outcome {
-            Err(SandboxError::CapExceeded { cap, used, asked, allowed, .. }) => {
-                (cap, used, asked, allowed)
+            Err(SandboxError::CapExceeded { cap, used, requested, allowed, .. }) => {
+                (cap, used, requested, allowed)
             }
             Err(SandboxError::DaySpent { cap, used, allowed, .. }) => (cap, used, 0, allowed),
             other => panic!("{other:?}"),
@@ -407,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_namespace_and_a_key_have_is_counted_apart() {
+    fn usage_is_counted_per_namespace_and_per_key() {
         let mut caps = Caps::default();
         caps.per_namespace.memory_mib = Some(1000);
         caps.per_key.sandboxes = Some(2);
@@ -422,7 +427,7 @@ mod tests {
             ("sandboxes", 2, 1, 2)
         );
         admit(&caps, &record("c", Some("other"), 1), &there).unwrap();
-        // One that is named has its own, and the usual one where it says nothing.
+        // A named scope has its own caps, and the defaults for the others.
         caps.keys.insert("k".to_owned(), Cap { sandboxes: Some(3), ..Cap::default() });
         admit(&caps, &record("c", Some("k"), 1), &there).unwrap();
         let own = Cap { cpu_millis: Some(700), ..Cap::default() };
@@ -450,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn where_memory_is_counted_it_must_be_said() {
+    fn a_cap_on_memory_requires_a_memory_limit() {
         let mut caps = Caps::default();
         caps.per_namespace.memory_mib = Some(1000);
         let mut spec = Spec::new("a/x".parse().unwrap());
@@ -463,9 +468,9 @@ mod tests {
     }
 
     #[test]
-    fn what_has_stopped_keeps_what_is_on_the_disk_and_nothing_else() {
+    fn a_stopped_sandbox_counts_only_for_its_disk_space() {
         let mut stopped = record("a", None, 600);
-        stopped.state = State::Stopped { why: StopReason::Asked, at_ms: 7 };
+        stopped.state = State::Stopped { why: StopReason::Requested, at_ms: 7 };
         stopped.log_bytes = Some(77);
         let mut used = ScopeUse::of(&stopped);
         assert_eq!(used, ScopeUse { disk_bytes: 77, ..ScopeUse::default() });
@@ -478,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn when_nothing_is_left_of_a_day_nothing_begins_and_snapshots_are_still_made() {
+    fn a_used_up_day_refuses_starts_and_allows_snapshots() {
         let mut caps = Caps::default();
         caps.per_namespace.run_ms = Some(1000);
         let spent =

@@ -1,5 +1,5 @@
-//! A sandbox's files become an image. Its programs stand still while they are read, so that they are
-//! of one moment; they go on when that is done, and by themselves if this bridge is gone.
+//! Saves a sandbox's files as an image. Its programs are frozen while the files are read, so that these are
+//! consistent. They are thawed afterwards, and by themselves if this bridge is gone.
 
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -14,7 +14,7 @@ use image::{Image, Images};
 /// Pieces of the archive that wait between the link and the disk.
 const PIECES_WAITING_MAX: usize = 4;
 
-/// Why a sandbox did not become an image, besides the image itself.
+/// Why a sandbox was not saved as an image, besides errors of the image itself.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
     #[error("its files cannot be read: {0}")]
@@ -25,7 +25,7 @@ pub enum CommitError {
     Slow,
 }
 
-/// Makes an image of what a sandbox of `base` has become.
+/// Saves the files of a sandbox of `base` as an image.
 pub(super) async fn commit(
     guest: Guest,
     images: Images,
@@ -38,13 +38,13 @@ pub(super) async fn commit(
     Ok(files(&guest, which, taken).await??)
 }
 
-/// Gives the archive of a sandbox's files, of one moment, to whoever takes it.
+/// Passes the archive of a sandbox's files to `take`, all from one moment.
 pub(super) async fn files<T: Send + 'static>(
     guest: &Guest,
     which: &SandboxRef,
     take: impl FnOnce(Archive) -> T + Send + 'static,
 ) -> Result<T, SandboxError> {
-    // A reading that has begun goes on in a sandbox that stands still; a new one would be refused.
+    // An open reading continues in a frozen sandbox; a new one would be refused.
     let failed = |source| {
         let source = Box::new(source);
         SandboxError::Commit { which: which.clone(), source }
@@ -57,7 +57,7 @@ pub(super) async fn files<T: Send + 'static>(
     let writing =
         tokio::task::spawn_blocking(move || take(Archive { taken, piece: Vec::new(), at: 0 }));
     let read = tokio::time::timeout(FREEZE_WATCHDOG_MAX, hand_on(output, pieces)).await;
-    // It may have gone on by itself, or be gone.
+    // It may have thawed by itself, or be gone.
     let _ = tokio::time::timeout(FREEZE_WATCHDOG_MAX, guest.thaw()).await;
     let written = writing.await.map_err(|_| SandboxError::Stopping)?;
     let read = read.map_err(|_| failed(CommitError::Slow))?;
@@ -65,7 +65,7 @@ pub(super) async fn files<T: Send + 'static>(
     Ok(written)
 }
 
-/// Gives the pieces of an archive to whoever unpacks it, until there is no more or nobody wants more.
+/// Passes the pieces of an archive to its reader, until the end or until the reader stops.
 async fn hand_on(
     mut output: Output,
     pieces: SyncSender<io::Result<Vec<u8>>>,
@@ -81,7 +81,7 @@ async fn hand_on(
             Piece::Failed(error) => (Err(io::ErrorKind::UnexpectedEof.into()), Some(error)),
         };
         let pieces = pieces.clone();
-        // Whoever unpacks waits for a disk, and this thread must not wait for that.
+        // Unpacking waits for a disk, and this thread must not wait for that.
         let sent = tokio::task::spawn_blocking(move || pieces.send(piece).is_ok()).await;
         if let Some(error) = failed {
             return Err(error);
@@ -104,7 +104,7 @@ impl Read for Archive {
         while self.at == self.piece.len() {
             match self.taken.recv() {
                 Ok(piece) => (self.piece, self.at) = (piece?, 0),
-                // The archive itself says where it ends, and whoever reads it knows whether it has.
+                // The archive contains its end, so its reader notices a truncated one.
                 Err(_) => return Ok(0),
             }
         }

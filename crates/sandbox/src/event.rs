@@ -1,4 +1,4 @@
-//! What happens to sandboxes, for whoever watches the bridge: a terminal, a journal, a test.
+//! What happens to sandboxes, for observers of the bridge: a terminal, a journal, a test.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use image::digest::Digest;
 use machine::SandboxId;
 use workspace::Report;
 
-/// Takes events as they happen. It must not block: the task that owns the sandbox calls it.
+/// Receives events as they happen. It must not block: the task that owns the sandbox calls it.
 pub type EventSink = Arc<dyn Fn(&Event) + Send + Sync>;
 
-/// The sandbox that an event is about. It is more than a name, because names are used again, and what is
-/// told of a sandbox is read when nothing else is left of it.
+/// The sandbox that an event is about. It is more than a name, because names are reused, and an event may be
+/// read when nothing else is left of the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
     pub which: SandboxRef,
@@ -53,19 +53,19 @@ pub enum Event {
     Cleaned { id: String, why: String },
     /// A sandbox and all that was kept of it is gone.
     Removed { of: Arc<Subject> },
-    /// Something did not work and the bridge went on without it.
+    /// Something failed and the bridge continued without it.
     Trouble { which: Option<SandboxRef>, what: String },
-    /// Something was decided about what a sandbox may reach.
+    /// A decision about what a sandbox may reach.
     Egress { of: Arc<Subject>, event: EgressEvent },
     /// Something of a workspace has come back, or could not.
     Workspace { of: Arc<Subject>, event: WorkspaceEvent },
-    /// Something happened to a machine that nobody has.
+    /// An event of an unclaimed pooled machine.
     Pool(PoolEvent),
     /// The bridge ends; so many sandboxes run on.
     Ending { running: usize },
 }
 
-/// What an exchange with a workspace has come to.
+/// The outcome of an exchange with a workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkspaceEvent {
     pub name: String,
@@ -120,7 +120,7 @@ impl Event {
         }
     }
 
-    /// The same with what else tells it from others of its name.
+    /// The sandbox, with what distinguishes it from others of the same name.
     pub fn subject(&self) -> Option<&Subject> {
         match self {
             Self::State { of, .. }

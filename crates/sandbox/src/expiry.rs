@@ -1,4 +1,4 @@
-//! When a sandbox is to be ended or forgotten by itself: its deadlines, and what they follow from.
+//! When a sandbox is ended or forgotten automatically: its deadlines, and how they are computed.
 //!
 //! ```text
 //!  lives ──▶ age: creation + ttl ─────────────────────────────▶ stop
@@ -6,17 +6,17 @@
 //!  stopped ──▶ removal: end + keep_stopped ───────────────────▶ remove
 //! ```
 //!
-//! A paused sandbox is looked at no more: its idle time begins anew when it goes on. Its absolute time
-//! to live goes on.
+//! A paused sandbox is not checked: its idle time begins again when it resumes. Its absolute time to live
+//! continues.
 //!
-//! Waiting goes by the monotonic clock, which stands still while the host sleeps: a laptop that was
-//! shut overnight does not find all its sandboxes expired. The wall clock is asked once, when a
-//! bridge takes a sandbox up, because the record on disk knows no other.
+//! Waits use the monotonic clock, which stops while the host sleeps: a laptop that was shut
+//! overnight does not find all its sandboxes expired. The wall clock is read once, when a bridge
+//! adopts a sandbox, because the record on disk has no other.
 //!
-//! What the bridge itself lets happen holds an [`Activity`](super::Activity), and its recorder sees
-//! every session. Runs of code that others ask of the agent directly are seen by neither, so the
-//! agent is asked, and idle time begins anew when anything has changed since it was last asked. A
-//! sandbox may so outlive its idle time by a part of it, and never loses any of it.
+//! Everything that the bridge starts holds an [`Activity`](super::Activity), and its recorder sees
+//! every session. Runs of code that others request from the agent directly are seen by neither, so
+//! the agent is asked, and idle time begins again if anything has changed since the last answer. A
+//! sandbox may therefore outlive its idle time by a part of it, but never ends early.
 
 use std::time::Duration;
 
@@ -27,12 +27,12 @@ use super::{Record, State};
 use crate::limits::{IDLE_LOOK_PAUSE_MAX, IDLE_LOOK_PAUSE_MIN, IDLE_LOOKS};
 use host::instant::now_ms;
 
-/// What is to be done now.
+/// What to do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExpiryAction {
     /// The absolute time to live is over.
     Age,
-    /// The agent is to be asked whether something is at work.
+    /// Ask the agent whether anything is active.
     Look,
     /// The record has been kept long enough.
     Removal,
@@ -48,7 +48,7 @@ pub(super) struct Expiry {
     contexts: Vec<ContextUse>,
 }
 
-/// What one context has done: when it was opened, and how many runs and interpreters it has had.
+/// The activity of one context: when it was opened, and its counts of runs and interpreters.
 type ContextUse = (u64, u64, u64);
 
 impl Expiry {
@@ -59,13 +59,13 @@ impl Expiry {
         self.look_again(Some(Duration::ZERO));
     }
 
-    /// It stands still: nobody can be at work in it, and so it does not become idle. Its absolute time
-    /// goes on, because that is how long its holder wanted to have it.
+    /// It is paused: it cannot be active, and so does not become idle. Its absolute time continues, because
+    /// its holder asked for that long.
     pub(super) fn pauses(&mut self) {
         self.look = None;
     }
 
-    /// It is being ended; nothing more is to be waited for until it has.
+    /// It is ending; nothing more is awaited until it has ended.
     pub(super) fn ends(&mut self) {
         (self.age, self.look) = (None, None);
     }
@@ -77,6 +77,11 @@ impl Expiry {
         {
             self.removal = Some(instant_of(at_ms.saturating_add(keep_ms), Some(keep_ms)));
         }
+    }
+
+    /// It cannot be removed, and another attempt would fail as well; the next bridge makes one.
+    pub(super) fn removal_failed(&mut self) {
+        self.removal = None;
     }
 
     /// When the absolute time to live is over.
@@ -191,7 +196,7 @@ mod tests {
         let mut record = record();
         let mut expiry = Expiry::default();
         expiry.lives(&record);
-        record.state = State::Stopped { why: StopReason::Asked, at_ms: now_ms() - 10_000 };
+        record.state = State::Stopped { why: StopReason::Requested, at_ms: now_ms() - 10_000 };
         expiry.stopped(&record);
         assert_eq!(expiry.next(), Some((Instant::now(), ExpiryAction::Removal)));
         record.keep_stopped_ms = None;

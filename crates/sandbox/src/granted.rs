@@ -1,18 +1,18 @@
-//! What a sandbox was given, in words for whoever keeps account of it: what bounds and separates it, and
-//! what it reaches. Values of secrets and of its environment are none of that. Pure.
+//! What a sandbox was given, as text for the audit log: its limits, its isolation, and what it may reach.
+//! Values of secrets and of its environment are never included. Pure.
 
 use serde_json::{Value, json};
 
 use super::{Record, Spec};
 use crate::limits::GRANTED_RULES_MAX;
 
-/// A name, and what was given.
+/// A name, and what was granted.
 pub type Granted = (&'static str, Value);
 
 impl Spec {
-    /// What is asked for. What nobody has asked for is not in it: that follows from the operator's word.
-    pub fn asked(&self) -> Vec<Granted> {
-        let mut words = vec![("machine", json!(self.machine.name()))];
+    /// What was requested. Defaults are not included: they follow from the operator's settings.
+    pub fn requested(&self) -> Vec<Granted> {
+        let mut words = vec![("machine", json!(self.machine().name()))];
         words.extend(self.scratch_bytes.map(|bytes| ("scratch_bytes", json!(bytes))));
         words.extend(self.pull.map(|pull| ("pull", json!(pull.to_string()))));
         words.extend(self.snapshot.as_ref().map(|name| ("snapshot", json!(name.as_str()))));
@@ -25,7 +25,7 @@ impl Spec {
 }
 
 impl Record {
-    /// What it has been given.
+    /// What was granted.
     pub fn granted(&self) -> Vec<Granted> {
         let machine = ("machine", json!(self.machine.name()));
         let mut words = vec![machine, ("scratch_bytes", json!(self.scratch_bytes))];
@@ -77,7 +77,7 @@ mod tests {
         spec.env = vec![("TOKEN".to_owned(), "hunter2".to_owned())];
         spec.egress = Some((0..200).map(|number| format!("host-{number}.org")).collect());
         for words in
-            [spec.asked(), Record::new("0123456789ab".parse().unwrap(), &spec, 7).granted()]
+            [spec.requested(), Record::new("0123456789ab".parse().unwrap(), &spec, 7).granted()]
         {
             let of = |name: &str| words.iter().find(|(own, _)| *own == name).unwrap().1.clone();
             let count = of("egress").as_array().unwrap().len() as u64;

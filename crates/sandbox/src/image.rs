@@ -1,5 +1,5 @@
-//! What the name of an image means: the doors for programs and the pool ask alike, so that what is
-//! kept ready is what is asked for. Pure but for a look at whether a root is a directory.
+//! Resolves the name of an image. All entrances and the pool use this, so that what is kept ready
+//! is what is requested. Pure, except for checking whether a root is a directory.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +9,7 @@ use machine::MachineKind;
 /// The tag that means none.
 const LATEST: &str = ":latest";
 
-/// What the published clients call the images of the kit.
+/// The names of the kit's images in published clients.
 const KNOWN_AS: [(&str, &str); 4] = [
     ("microsandbox/python", "python"),
     ("python:3.11-slim", "python"),
@@ -17,8 +17,8 @@ const KNOWN_AS: [(&str, &str); 4] = [
     ("node:20-slim", "node"),
 ];
 
-/// The root that a name stands for on such a machine: what `configured` has for it, or for a virtual
-/// machine an image of the kit. `None` for a name that means nothing here.
+/// The root that a name means on such a machine: the `configured` one, or for a virtual machine an image of
+/// the kit. `None` for an unknown name.
 pub fn root_of<R: AsRef<Path>>(
     configured: &BTreeMap<String, R>,
     machine: MachineKind,
@@ -33,7 +33,7 @@ pub fn root_of<R: AsRef<Path>>(
     root.or_else(|| in_kit(untagged).filter(|_| machine.is_virtual()).map(str::to_owned))
 }
 
-/// The image of the kit that this name means; one that is not in the kit is told by the machine.
+/// The image of the kit that this name means; the machine reports one that is missing.
 fn in_kit(image: &str) -> Option<&str> {
     let known = KNOWN_AS.into_iter().find(|(name, _)| *name == image);
     let is_plain = !image.contains(['/', ':']);
@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn a_directory_is_no_root_for_a_virtual_machine() {
         let root = |image| root(MachineKind::Qemu, image);
-        for (asked, meant) in [
+        for (given, meant) in [
             ("python", "python"),
             ("python:latest", "python"),
             ("python:3.11-slim", "python"),
@@ -70,7 +70,7 @@ mod tests {
             ("full", "full"),
             ("own", "/not/there.erofs"),
         ] {
-            assert_eq!(root(asked).as_deref(), Some(meant), "{asked}");
+            assert_eq!(root(given).as_deref(), Some(meant), "{given}");
         }
         assert_eq!(root("debian:12"), None);
         assert_eq!(root("/srv/x.erofs"), None);

@@ -1,4 +1,4 @@
-//! Labels: what people write on sandboxes to find them by. Pure.
+//! Labels: what people put on sandboxes to find them by. Pure.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -66,12 +66,12 @@ fn check_value(key: &str, value: &str) -> Result<(), InvalidLabel> {
     }
 }
 
-/// Enough of a text to be recognized.
+/// Enough of a text to recognise it.
 fn cut(text: &str) -> String {
     text.chars().take(LABEL_KEY_BYTES_MAX + 1).collect()
 }
 
-/// What labels are looked for by: `key`, whatever its value, or `key=value`; the same text in JSON.
+/// A filter by label: `key`, with any value, or `key=value`; the same text in JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector {
     key: String,

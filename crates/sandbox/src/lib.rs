@@ -24,6 +24,8 @@ mod directories;
 pub mod event;
 mod expiry;
 mod granted;
+pub mod host_files;
+pub mod host_packages;
 mod image;
 pub mod label;
 pub mod limits;
@@ -32,6 +34,7 @@ mod meter;
 mod mounted;
 pub mod name;
 pub mod one_shot;
+pub mod options;
 mod owner;
 mod page;
 pub mod pool;
@@ -39,19 +42,23 @@ mod presence;
 mod preset;
 pub mod record;
 mod recorder;
+pub mod refusal;
 pub mod registry;
+mod saver;
 mod secrets;
 pub mod snapshot;
 pub mod spec;
 pub mod state;
 mod stored;
 pub mod tallies;
+mod trust;
 
 use std::io;
 use std::path::PathBuf;
 
 pub use self::image::root_of;
 pub use event::{Event, EventSink, Subject, WorkspaceEvent};
+pub use host_files::HostFiles;
 pub use label::{InvalidLabel, Labels, Selector};
 pub use log::find_log;
 pub use name::{InvalidName, Name, SandboxRef};
@@ -75,8 +82,10 @@ use crate::limits::{
 };
 use ::image::ImageError;
 use host::secret::SecretError;
-use machine::MachineError;
-pub use machine::{MachineKind, SandboxId};
+use host::units::human_bytes;
+pub use machine::{Confinement, MachineKind, SandboxId, ScratchPlace, ScratchPolicy, Users};
+use machine::{MachineError, NoDisk};
+pub use protocol::boot::IDS_PER_SANDBOX;
 use workspace::WorkspaceError;
 
 /// Why something could not be done with a sandbox.
@@ -100,6 +109,16 @@ pub enum SandboxError {
         again tomorrow"
     )]
     TooManyMetered,
+    #[error(
+        "a process sandbox needs an image here: this bridge gives none the host's files; give an \
+        image, or set root in [process] of its configuration (\"/\" is the host's own root)"
+    )]
+    NoRoot,
+    #[error(
+        "this bridge gives no sandbox the host's own root: give an image, or set root = \"/\" in \
+        [process] of its configuration"
+    )]
+    HostRoot,
     #[error("there are {SANDBOXES_MAX} sandboxes, which is the limit; remove stopped ones")]
     TooMany,
     #[error(
@@ -122,6 +141,10 @@ pub enum SandboxError {
         {USER_BYTES_MAX} bytes"
     )]
     User { user: String },
+    #[error("the values of {} are not kept, and {which} was started with them", names.join(", "))]
+    ValuesMissing { which: SandboxRef, names: Vec<String> },
+    #[error("the packages of {which} are no longer in {}, since nothing ran with them", directory.display())]
+    PackagesGone { which: SandboxRef, directory: PathBuf },
     #[error("the creation of {which} was cancelled while its {during}")]
     CreationEnded { which: SandboxRef, during: &'static str },
     #[error(
@@ -131,8 +154,19 @@ pub enum SandboxError {
     CreationSpent { which: SandboxRef },
     #[error("no image could be made of {which}: {source}")]
     Commit { which: SandboxRef, source: Box<CommitError> },
-    #[error("{what} must be from {min} to {max}, not {value}")]
+    #[error(
+        "{} must be from {} to {}, not {}", options::called(what), options::amount(what, *min),
+        options::amount(what, *max), options::amount(what, *value)
+    )]
     OutOfRange { what: &'static str, value: u64, min: u64, max: u64 },
+    #[error(
+        "{} must be at most {}, not {}: the writable layer is in memory, and may take three quarters of \
+        the {} that {} allows; it cannot be on disk: {no_disk}", options::called("scratch_bytes"),
+        human_bytes(*max), human_bytes(*requested), human_bytes(*memory), options::called("memory_mib")
+    )]
+    ScratchBeyondMemory { requested: u64, max: u64, memory: u64, no_disk: String },
+    #[error("the configuration wants writable layers on disk (scratch in [process]), and {0}")]
+    NoDisk(NoDisk),
     #[error(transparent)]
     Label(#[from] InvalidLabel),
     #[error("egress: {0}")]
@@ -142,12 +176,15 @@ pub enum SandboxError {
     #[error("{what} is not supported: {why}")]
     Unsupported { what: &'static str, why: &'static str, hint: &'static str },
     #[error(
-        "the {scope} may use {allowed} of {cap}: {used} are in use, and this call asks for {asked} more"
+        "the {scope} may use {allowed} of {cap}: {used} are in use, and this call asks for {requested} more"
     )]
-    CapExceeded { scope: caps::Scope, cap: &'static str, used: u64, asked: u64, allowed: u64 },
+    CapExceeded { scope: caps::Scope, cap: &'static str, used: u64, requested: u64, allowed: u64 },
     #[error("the {scope} may use {allowed} of {cap}, and has used all of it today")]
     DaySpent { scope: caps::Scope, cap: &'static str, used: u64, allowed: u64 },
-    #[error("the {scope} has a cap on {what}, so each sandbox must set a limit on it")]
+    #[error(
+        "the {scope} has a cap on {what}, so each sandbox must set a limit on it: give {}",
+        options::called(what)
+    )]
     Unbounded { scope: caps::Scope, what: &'static str },
     #[error(transparent)]
     Secret(#[from] SecretError),
@@ -178,6 +215,14 @@ pub enum SandboxError {
     Image(#[from] ImageError),
     #[error(transparent)]
     Machine(#[from] MachineError),
+    #[error("{which} has notebooks with unsaved runs: {what}")]
+    Unsaved { which: SandboxRef, what: String },
+    /// The request was carried out, but the next bridge would not know about it.
+    #[error(
+        "{which} is {state}, but its record could not be written: {source}; it is written as soon as \
+        it can be"
+    )]
+    NotRecorded { which: SandboxRef, state: State, source: io::Error },
     #[error("could not {action} {path:?}: {source}")]
     Files { action: &'static str, path: PathBuf, source: io::Error },
     #[error("cannot make a random id: {0}")]

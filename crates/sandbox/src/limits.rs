@@ -6,16 +6,16 @@ use std::time::Duration;
 use protocol::limits::{CHUNK_BYTES_MAX, SESSIONS_MAX};
 
 /// The private writable layer of a sandbox that names no size: enough for packages and a checkout,
-/// and small enough that a dozen sandboxes that fill theirs do not fill a laptop's memory.
+/// and small enough that a dozen full ones do not fill a laptop's memory.
 pub const SCRATCH_BYTES_DEFAULT: u64 = 1024 * 1024 * 1024;
-/// The largest writable layer that a virtual machine may ask for: a guest may fill all of it, and what
-/// it fills is taken from the host's disk. As much as all snapshots together.
+/// The largest writable layer of a virtual machine: a guest may fill all of it, which uses the host's disk.
+/// As much as all snapshots together.
 pub const VIRTUAL_SCRATCH_BYTES_MAX: u64 = 64 * 1024 * 1024 * 1024;
 /// The memory that a sandbox may be granted, in MiB: below it no interpreter starts, above it the
 /// number is surely in other units.
 pub const MEMORY_MIB_MIN: u64 = 16;
 pub const MEMORY_MIB_MAX: u64 = 16 * 1024 * 1024;
-/// Quarters of its memory that a sandbox's writable layer may fill. The layer is memory too, and a
+/// Quarters of its memory that a sandbox's writable layer may fill. The layer is memory, too, and a
 /// kernel that finds no program to kill for it kills the agent, and with it the sandbox.
 pub const SCRATCH_QUARTERS_OF_MEMORY: u64 = 3;
 /// The smallest share of processors, in thousandths of one. Who asks for none gets this, and the
@@ -23,8 +23,19 @@ pub const SCRATCH_QUARTERS_OF_MEMORY: u64 = 3;
 pub const CPU_MILLIS_MIN: u32 = 50;
 /// The largest share: more than any host has.
 pub const CPU_MILLIS_MAX: u32 = 1024 * 1000;
+/// How long clients wait before they retry a bridge that is full or stopping.
+pub const BUSY_PAUSE: Duration = Duration::from_secs(1);
 /// Sandboxes that a bridge keeps, running and stopped together.
 pub const SANDBOXES_MAX: usize = 1024;
+/// How long saving the content of a sandbox may take before the sandbox is ended for its time to live or a
+/// cap.
+pub const SAVE_DEADLINE: Duration = Duration::from_secs(60);
+/// Free space from which on output is recorded again on a disk that was full: some of the largest
+/// records, so that the next ones do not all leave gaps.
+pub const LOG_ROOM_BYTES_MIN: u64 = 256 * 1024;
+/// The pause between two attempts to write a record: a full disk may have room again at any time, and a small
+/// file per second costs nothing.
+pub const RECORD_RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// Orders that may wait for the task that owns a sandbox.
 pub const ORDERS_WAITING_MAX: usize = 16;
 /// The grace of a stop that names none: the agent's own default.
@@ -32,7 +43,7 @@ pub const STOP_GRACE_DEFAULT: Duration = protocol::limits::STOP_GRACE_GUEST;
 /// Labels of a sandbox, and the bytes of a key and a value: as many as people sort by, and a record
 /// stays small.
 pub const LABELS_MAX: usize = 64;
-/// Rules of egress that are told where a sandbox is accounted for: a line that people read.
+/// Rules of egress that the audit log lists: a line that people read.
 pub const GRANTED_RULES_MAX: usize = 32;
 pub const LABEL_KEY_BYTES_MAX: usize = 63;
 pub const LABEL_VALUE_BYTES_MAX: usize = 255;
@@ -45,61 +56,79 @@ pub const PAGE_RECORDS_MAX: usize = 1000;
 /// The longest time to live that may be asked for: ten years are surely a mistake of units, and no
 /// clock overflows.
 pub const LIFETIME_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
-/// An agent is asked whether it is at work so often within an idle time to live: what nobody told
-/// us of is then noticed, and the sandbox outlives its idle time by no more than such a part.
+/// How often an agent is asked about activity within an idle time to live: activity that we do not
+/// see is noticed then, and the sandbox outlives its idle time by at most such a part.
 pub const IDLE_LOOKS: u32 = 8;
 /// The pauses between those looks: a question costs the agent microseconds.
 pub const IDLE_LOOK_PAUSE_MIN: Duration = Duration::from_millis(50);
 pub const IDLE_LOOK_PAUSE_MAX: Duration = Duration::from_secs(10);
-/// How long an agent may take to answer that; the next look asks again.
+/// How long an agent may take to answer; the next check asks again.
 pub const IDLE_LOOK_DEADLINE: Duration = Duration::from_secs(5);
 /// A time shown of an expiry is corrected when the clocks have come apart by more than this.
 pub const EXPIRY_DRIFT_SHOWN: Duration = Duration::from_secs(1);
 /// Snapshots that a bridge keeps: as many as people keep apart by name.
 pub const SNAPSHOTS_MAX: usize = 64;
-/// What they may take of the disk together, the one that is written now counted with all its memory
-/// and what its disk holds.
+/// The disk space of all snapshots, an unfinished one counted with all its memory and the content
+/// of its disk.
 pub const SNAPSHOTS_BYTES_MAX: u64 = 64 * 1024 * 1024 * 1024;
-/// Machines that a pool keeps ready, of all entries together: each is a process tree, a socket and a
-/// writable layer that nobody uses, and at some hundred the starts themselves are fast enough.
+/// Machines that a pool keeps ready, for all entries together: each is a process tree, a socket and an unused
+/// writable layer, and beyond some hundred the starts themselves are fast enough.
 pub const POOL_MACHINES_MAX: usize = 256;
+/// The pause between looks whether the interpreter of a reopened context has executed: starting one takes a
+/// millisecond or more.
+pub const REOPEN_LOOK_PAUSE: Duration = Duration::from_millis(1);
 /// Interpreters started ahead in one pooled machine: one per language, and a few more.
 pub const POOL_CONTEXTS_MAX: usize = 8;
-/// Pooled machines that are started at the same time at most, whatever is set: more only take the
-/// processors from those who work.
+/// Pooled machines that are started at the same time, whatever is configured: more would only take
+/// processors from active sandboxes.
 pub const POOL_STARTS_MAX: usize = 16;
-/// How long a pooled machine may take to become somebody's. It needs a fraction of a millisecond; one
-/// that takes longer is given up, and whoever waits gets another.
+/// How long claiming a pooled machine may take. It needs a fraction of a millisecond; a slower machine is
+/// abandoned, and the caller gets another.
 pub const POOL_CLAIM_DEADLINE: Duration = Duration::from_secs(1);
-/// Pooled machines that one creation tries before it starts one: whatever has ended these has
-/// probably ended the others too.
+/// Pooled machines that one creation tries before it starts one: whatever ended these has probably
+/// ended the others too.
 pub const POOL_CLAIM_TRIES_MAX: usize = 3;
-/// How often a ready machine is asked whether it lives, unless set otherwise. Its death is noticed
-/// anyway; this finds agents that hang.
+/// How often a ready machine is checked, by default. Its death is noticed anyway; this finds agents
+/// that hang.
 pub const POOL_CHECK_EVERY: Duration = Duration::from_secs(10);
-/// How long it may take to answer.
+/// How long the check may take.
 pub const POOL_CHECK_DEADLINE: Duration = Duration::from_secs(5);
-/// The pause after a failed start, doubled with each failure up to the longest: what is broken is not
-/// mended by haste, and what was mended is noticed within a minute.
+/// The pause after a failed start, doubled with each failure up to the longest: haste does not help a broken
+/// setup, and a repaired one is noticed within a minute.
 pub const POOL_PAUSE_MIN: Duration = Duration::from_secs(1);
 pub const POOL_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// A pooled machine that dies younger than this counts as one that did not start.
 pub const POOL_LIFE_MIN: Duration = Duration::from_secs(10);
 /// How long an interpreter may take to be ready on a machine without hardware help.
 pub const POOL_WARM_DEADLINE: Duration = Duration::from_secs(60);
-/// How often it is looked whether it is.
+/// How often to check whether it is.
 pub const POOL_WARM_LOOK_PAUSE: Duration = Duration::from_millis(20);
+/// How long a claimed machine's place stays empty while claims continue: a claimer is about to run something,
+/// and a start would slow it down.
+pub const POOL_REFILL_QUIET: Duration = Duration::from_millis(100);
+/// How long it stays empty at most, however many claims there are.
+pub const POOL_REFILL_WAIT_MAX: Duration = Duration::from_secs(1);
+/// How long the rehearsal program of a new machine may take.
+pub const POOL_REHEARSAL_MAX: Duration = Duration::from_secs(5);
+/// How long the record of a new sandbox may be unsynced: the first command takes precedence. Decision 22 says
+/// what a power cut may cost.
+pub const RECORD_SYNC_PAUSE: Duration = Duration::from_millis(50);
 /// One segment of a sandbox's output log.
-pub const LOG_SEGMENT_BYTES: u64 = 16 * 1024 * 1024;
-/// Segments that are kept. Together 64 MiB per sandbox: a day of a chatty program, and a thousand
-/// sandboxes that all fill theirs still fit a small disk.
+pub const LOG_SEGMENT_BYTES: u64 = 12 * 1024 * 1024;
+/// Segments that are kept.
 pub const LOG_SEGMENTS_MAX: usize = 4;
-/// What all segments of a log take at most, which is what one is reserved for.
-pub const LOG_BYTES_MAX: u64 = LOG_SEGMENT_BYTES * LOG_SEGMENTS_MAX as u64;
-/// How often it is looked whether anybody has had what they may have of a day: that long times the
-/// number of their sandboxes may be run beyond it.
+/// What each session keeps of its newest records when they are rotated away, unless it has written as much
+/// since: about ten thousand lines, so that a loud program does not remove the output of a quiet one.
+pub const LOG_SHARE_BYTES: u64 = 1024 * 1024;
+/// The limit of all these together. The oldest are removed first.
+pub const LOG_CARRIED_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// The largest log, and what is reserved for one: 64 MiB per sandbox are a day of a chatty program, and a
+/// thousand full ones still fit a small disk.
+pub const LOG_BYTES_MAX: u64 = LOG_SEGMENT_BYTES * LOG_SEGMENTS_MAX as u64 + LOG_CARRIED_BYTES_MAX;
+/// How often daily limits are checked: sandboxes may exceed their run time by that much, times
+/// their number.
 pub const METER_PAUSE: Duration = Duration::from_millis(100);
-/// How often what has been counted is written down, for the next bridge.
+/// How often the counts are saved for the next bridge.
 pub const METER_MARK_PAUSE: Duration = Duration::from_secs(2);
 /// Namespaces and keys that are counted on one day. A caller invents namespaces as it likes.
 pub const METERED_SCOPES_MAX: usize = 10_000;
@@ -108,18 +137,18 @@ pub const METER_BYTES_MAX: u64 = METERED_SCOPES_MAX as u64 * 256;
 /// The largest record of a log: a chunk with its labels, or an exit record with its survivors.
 /// Checked against a record's length before anything is allocated.
 pub const LOG_RECORD_BYTES_MAX: usize = 256 * 1024;
-/// How often a follower of a log looks for more: below what a person notices.
+/// How often a follower of a log reads more: below what a person notices.
 pub const LOG_FOLLOW_PAUSE: Duration = Duration::from_millis(50);
-/// How long a session waits for those before it to be in the log, so that they are there in their order.
+/// How long a session waits for earlier ones to be in the log, so that they are in order.
 pub const RECORDER_ORDER_WAIT: Duration = Duration::from_secs(1);
-/// The least time between two looks at a guest's list of sessions: a guest that says it changes all
-/// the time costs no more than this, and the bytes of sessions not seen yet wait in its spools.
+/// The shortest time between two reads of a guest's list of sessions: a guest that reports changes
+/// all the time costs no more than this, and the output of new sessions waits in its spools.
 pub const RECORDER_LOOK_PAUSE: Duration = Duration::from_millis(5);
 /// How long the recorder waits for the exit record of a session whose outputs have broken off. It
 /// has arrived by then or never will.
 pub const RECORDER_DRAIN: Duration = Duration::from_millis(250);
-/// How long the recorder of a machine that is gone may still work off what had arrived, several
-/// spools on a busy host. One that stopped in order has said goodbye, and is done at once.
+/// How long the recorder of a machine that is gone may still write what had arrived, which may be
+/// several spools on a busy host. If the machine stopped in order, it ends at once.
 pub const RECORDER_END_MAX: Duration = Duration::from_secs(1);
 /// The pause before the recorder asks again after an agent refused it something.
 pub const RECORDER_RETRY_PAUSE: Duration = Duration::from_millis(500);
@@ -131,4 +160,8 @@ const _: () = assert!(
     "the owner outwaits the recorder"
 );
 const _: () = assert!(LOG_SEGMENTS_MAX >= 2, "rotation always leaves something to read");
+const _: () = assert!(
+    LOG_SHARE_BYTES > 2 * LOG_RECORD_BYTES_MAX as u64 && LOG_SHARE_BYTES < LOG_SEGMENT_BYTES,
+    "a share has records, and a flood of one segment has more than it"
+);
 const _: () = assert!(SESSIONS_MAX * 320 < LOG_RECORD_BYTES_MAX, "a segment's head fits a record");

@@ -7,12 +7,16 @@
 //!  log/0000000008.seg   head · output · …  ◀── appended here; the oldest segment goes when this fills
 //! ```
 //!
-//! Every segment begins with the whole state of the writer, so opening reads the newest alone, and
-//! a reader that finds segments missing knows how many bytes of output were in them. A record that
+//! What is removed with the oldest segment is carried into the next, up to each session's share
+//! ([`carry`]): one session's flood does not remove what another has written.
+//!
+//! Every segment begins with the whole state of the writer, so opening reads only the newest, and a
+//! reader that finds segments missing knows how many bytes of output they contained. A record that
 //! was cut off by a crash is removed when the log is opened again; its bytes were not acknowledged,
 //! so the agent still has them. Nothing is lost silently: what could not be written, because the
-//! disk was full, is named by a gap as soon as something can be.
+//! disk was full, is recorded as a gap as soon as possible.
 
+mod carry;
 mod known;
 mod reader;
 mod record;
@@ -49,7 +53,7 @@ pub struct Entry {
     pub event: Event,
 }
 
-/// What an [`Entry`] says.
+/// The content of an [`Entry`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     Started {
@@ -74,8 +78,12 @@ pub enum Event {
         session: SessionId,
         record: ExitRecord,
     },
-    /// So many bytes of output were recorded here and have been rotated away since.
+    /// This many bytes of output were recorded here and have been rotated away since.
     Missing {
+        bytes: u64,
+    },
+    /// This many bytes of the log's files are damaged; the output in them is lost.
+    Damaged {
         bytes: u64,
     },
     /// The sandbox has ended; nothing follows.
@@ -92,7 +100,7 @@ impl Event {
             | Self::Output { session, .. }
             | Self::Gap { session, .. }
             | Self::Exited { session, .. } => Some(session),
-            Self::Missing { .. } | Self::Closed { .. } => None,
+            Self::Missing { .. } | Self::Damaged { .. } | Self::Closed { .. } => None,
         }
     }
 }
@@ -130,7 +138,7 @@ pub fn find_log(paths: &Paths, which: &SandboxRef) -> Result<PathBuf, SandboxErr
         .flatten()
         .map(|entry| entry.path())
         .find(|directory| {
-            StoredRecord::read(directory).is_ok_and(|kept| kept.record.which() == *which)
+            StoredRecord::read(directory).is_ok_and(|stored| stored.record.which() == *which)
         })
         .map(|directory| log_directory(&directory))
         .ok_or_else(not_found)

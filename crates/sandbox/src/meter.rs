@@ -1,12 +1,12 @@
-//! The meter: how long the sandboxes of each namespace and key have run today, and how much they have
-//! said.
+//! The meter: how long the sandboxes of each namespace and key have run today, and how much output they have
+//! written.
 //!
-//! A day is one of UTC. What has been counted is written down every few seconds, and when the bridge
-//! ends. For those that the next bridge finds alive it counts the time in between too; of one that has
-//! ended meanwhile nobody knows when, and it counts up to what was written. What was said since then
-//! and before a kill of the bridge is forgotten.
+//! A day is one of UTC. The counts are saved every few seconds, and when the bridge ends. For sandboxes that
+//! the next bridge finds alive it also counts the time in between. When others ended is unknown, so they
+//! count until the last save. Output between the last save and a kill of the bridge is not counted.
 //!
-//! Owners say when their machines run, by a [`RunTimer`]; the registry asks who has had enough.
+//! Owners report when their machines run, by a [`RunTimer`]; the registry asks who has reached a
+//! limit.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::caps::{Caps, Scope, Spent};
 use super::{ExpiryKind, Record, SandboxRef};
 use crate::limits::{METER_BYTES_MAX, METERED_SCOPES_MAX};
-use agent_client::guest::Heard;
+use agent_client::guest::OutputCounter;
 use host::instant::now_ms;
 use host::paths::write_durably;
 
@@ -56,7 +56,7 @@ struct Running {
     which: SandboxRef,
     scopes: Vec<Scope>,
     since: Instant,
-    heard: Option<Heard>,
+    output: Option<OutputCounter>,
     /// How much of that is counted.
     bytes: u64,
 }
@@ -68,7 +68,7 @@ pub(super) struct RunTimer {
     number: u64,
 }
 
-/// What is written down.
+/// The file.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct StoredUse {
     day: u64,
@@ -85,18 +85,17 @@ struct StoredScope {
 }
 
 impl Meter {
-    /// Takes up what an earlier bridge has counted. A file that cannot be read counts nothing, and why
-    /// is said.
+    /// Reads the counts of an earlier bridge. An unreadable file counts as empty, and is reported.
     pub(super) fn open(path: &Path) -> (Self, Option<io::Error>) {
-        let (kept, trouble) = match read(path) {
-            Ok(kept) => (kept, None),
+        let (stored, trouble) = match read(path) {
+            Ok(stored) => (stored, None),
             Err(error) if error.kind() == io::ErrorKind::NotFound => (StoredUse::default(), None),
             Err(error) => (StoredUse::default(), Some(error)),
         };
         let today = now_ms() / MS_PER_DAY;
-        let mut day = Day { number: today, before_ms: kept.at_ms, ..Day::default() };
-        if kept.day == today {
-            day.spent = kept.spent.into_iter().map(|row| (row.scope, row.spent)).collect();
+        let mut day = Day { number: today, before_ms: stored.at_ms, ..Day::default() };
+        if stored.day == today {
+            day.spent = stored.spent.into_iter().map(|row| (row.scope, row.spent)).collect();
         }
         let directory = path.parent().unwrap_or(Path::new("/")).to_owned();
         let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -109,7 +108,12 @@ impl Meter {
     }
 
     /// A machine runs from now on; one that an earlier bridge had ran meanwhile too.
-    pub(super) fn begin(&self, record: &Record, heard: Option<Heard>, was_away: bool) -> RunTimer {
+    pub(super) fn begin(
+        &self,
+        record: &Record,
+        output: Option<OutputCounter>,
+        was_away: bool,
+    ) -> RunTimer {
         let scopes = Caps::scopes(record.namespace.as_str(), record.key.as_deref());
         let mut day = self.day();
         if was_away {
@@ -121,13 +125,13 @@ impl Meter {
         }
         let number = day.next;
         day.next += 1;
-        let bytes = heard.as_ref().map_or(0, Heard::bytes);
+        let bytes = output.as_ref().map_or(0, OutputCounter::bytes);
         let (which, since) = (record.which(), Instant::now());
-        day.running.insert(number, Running { which, scopes, since, heard, bytes });
+        day.running.insert(number, Running { which, scopes, since, output, bytes });
         RunTimer { meter: self.clone(), number }
     }
 
-    /// What a scope has used today; `None` where so many are counted already that it is not.
+    /// The usage of a scope today; `None` if it is not counted because there are too many.
     pub(super) fn spent(&self, scope: &Scope) -> Option<Spent> {
         let mut day = self.day();
         day.count();
@@ -137,7 +141,7 @@ impl Meter {
         }
     }
 
-    /// Those that run and have had what they may have of this day.
+    /// Running sandboxes whose daily limit is reached.
     pub(super) fn exhausted(&self, caps: &Caps) -> Vec<(SandboxRef, ExpiryKind)> {
         let mut day = self.day();
         day.count();
@@ -148,7 +152,7 @@ impl Meter {
         over.collect()
     }
 
-    /// Writes down what has been counted, if that is other than what is written.
+    /// Saves the counts, if they have changed.
     pub(super) fn mark(&self) -> io::Result<()> {
         let mut day = self.day();
         day.count();
@@ -157,18 +161,18 @@ impl Meter {
         }
         let row =
             |(scope, spent): (&Scope, &Spent)| StoredScope { scope: scope.clone(), spent: *spent };
-        let kept = StoredUse {
+        let stored = StoredUse {
             day: day.number,
             at_ms: now_ms(),
             spent: day.spent.iter().map(row).collect(),
         };
         drop(day);
-        write_durably(&self.0.directory, &self.0.file, &serde_json::to_vec(&kept)?)
+        write_durably(&self.0.directory, &self.0.file, &serde_json::to_vec(&stored)?)
     }
 }
 
 impl Day {
-    /// Adds what has been used since this was last asked, all of it to the day that it finds.
+    /// Adds the usage since the last call, all of it to the current day.
     fn count(&mut self) {
         let now = Instant::now();
         let mut running = std::mem::take(&mut self.running);
@@ -202,11 +206,11 @@ impl Day {
 }
 
 impl Running {
-    /// What it has used since this was last asked. A part of a millisecond is left for the next time.
+    /// Its usage since the last call. A part of a millisecond is left for the next one.
     fn take(&mut self, now: Instant) -> Spent {
         let whole = now.saturating_duration_since(self.since).as_millis() as u64;
         self.since += std::time::Duration::from_millis(whole);
-        let bytes = self.heard.as_ref().map_or(0, Heard::bytes);
+        let bytes = self.output.as_ref().map_or(0, OutputCounter::bytes);
         let output_bytes = bytes - std::mem::replace(&mut self.bytes, bytes);
         Spent { run_ms: whole, output_bytes }
     }
@@ -287,10 +291,10 @@ mod tests {
         let path = place("next");
         let (meter, _) = Meter::open(&path);
         let record = record("a/x", "k");
-        let spell = meter.begin(&record, None, false);
+        let timer = meter.begin(&record, None, false);
         tokio::time::advance(Duration::from_secs(2)).await;
         meter.mark().unwrap();
-        // Killed: what comes now is in no file.
+        // Killed: what is counted now is in no file.
         tokio::time::advance(Duration::from_secs(2)).await;
         let (next, trouble) = Meter::open(&path);
         assert!(trouble.is_none());
@@ -305,7 +309,7 @@ mod tests {
         let away_ms = 5000.min(now_ms() % MS_PER_DAY);
         let counted = next.spent(&scope).unwrap().run_ms;
         assert!(counted >= 2000 + away_ms, "{counted}");
-        drop(spell);
+        drop(timer);
         std::fs::write(&path, "{").unwrap();
         assert!(Meter::open(&path).1.is_some());
     }

@@ -1,5 +1,5 @@
-//! What a sandbox gets at `/workspace`, as far as that can be said before anything is started, and the
-//! directory itself where it is to be no copy. Owners and one-shots call this.
+//! The workspace of a sandbox, as far as it is known before anything is started, and the mount itself if it
+//! is no copy. Owners and one-shots call this.
 
 use std::io;
 use std::path::Path;
@@ -38,13 +38,13 @@ fn bind(workspace: &Workspace) -> Bind {
     }
 }
 
-/// What a machine has to be started with, so that it can mount the workspace.
+/// What a machine must be started with to mount the workspace.
 pub(super) fn at_boot(spec: &Spec, workspace: Option<&Workspace>) -> Option<Bind> {
     let mounted = workspace.filter(|workspace| workspace.policy.mount);
-    mounted.filter(|_| spec.machine.mounts_at_boot()).map(bind)
+    mounted.filter(|_| spec.machine().mounts_at_boot()).map(bind)
 }
 
-/// Mounts it in a machine that nothing runs in yet, or sees to it that the machine has.
+/// Mounts it in a machine that runs nothing yet, or checks that the machine did.
 pub(super) async fn mount(
     machine: MachineKind,
     running: &dyn Running,
@@ -52,7 +52,7 @@ pub(super) async fn mount(
 ) -> Result<(), WorkspaceError> {
     let guest = running.guest().ok_or(WorkspaceError::Ended)?;
     if machine.mounts_at_boot() {
-        // An agent that is older than its bridge would have gone on without a word.
+        // An agent that is older than its bridge would have ignored it silently.
         let steps = guest.info().boot;
         let is_done = steps.iter().any(|step| step.name == STEP && step.problem.is_none());
         return if is_done { Ok(()) } else { Err(WorkspaceError::OldAgent) };
@@ -61,5 +61,5 @@ pub(super) async fn mount(
     running.bind(&bind(workspace)).await.map_err(WorkspaceError::Mount)
 }
 
-/// What an agent calls the step of its boot that mounts it.
+/// The agent's name for the boot step that mounts it.
 const STEP: &str = "workspace";

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::commit::{self, Archive};
+use super::options::Defaults;
 use super::stored::{HeldImage, RequestedImage};
-use super::{SandboxError, SandboxRef, Spec, event, mounted, secrets};
+use super::{HostFiles, SandboxError, SandboxRef, Spec, event, mounted, secrets, trust};
 use agent_client::guest::Guest;
-use egress::{EgressEvent, EgressGuard, EgressPolicy, Settings};
+use egress::{EgressEvent, EgressGuard, EgressPolicy, EgressSink, Settings};
 use host::paths::Paths;
 use host::secret::Secrets;
 use image::document::Process;
@@ -23,15 +24,15 @@ use workspace::{Mirror, MirrorSettings, Report, WorkspaceError, Workspaces};
 /// A running sandbox that belongs to this process alone. Dropping it kills it; [`OneShot::end`]
 /// also waits until it is gone.
 pub struct OneShot {
-    /// What it is called in errors.
+    /// Its name in errors.
     which: SandboxRef,
     guest: Guest,
     /// The way out, for as long as the sandbox lives.
     _egress: Option<EgressGuard>,
     mirror: Option<Mirror>,
-    /// What of its workspace was not carried.
+    /// Files of its workspace that were not copied.
     left_out: Report,
-    // The machine goes before what it has as its root.
+    // The machine is dropped before its root.
     alive: KillOnDrop,
     image: Option<HeldImage>,
 }
@@ -42,32 +43,47 @@ pub async fn one_shot(paths: &Paths, spec: &Spec) -> Result<OneShot, SandboxErro
     one_shot_with(paths, spec, &OneShotOptions::default()).await
 }
 
-/// What a sandbox for one command may ask for by name, and what bounds it.
-#[derive(Debug, Default)]
+/// What a one-shot sandbox may name, and its limits.
+#[derive(Default)]
 pub struct OneShotOptions {
     pub secrets: Secrets,
     pub workspaces: Workspaces,
     pub egress: Settings,
+    /// Defaults of its options.
+    pub defaults: Defaults,
+    /// Its rules of egress if it names none.
+    pub egress_default: egress::Defaults,
+    /// Receives the decisions about its egress.
+    pub decisions: Option<EgressSink>,
+    pub files: HostFiles,
 }
 
-/// The same with what it may ask for.
+/// Starts a one-shot that may name these.
 pub async fn one_shot_with(
     paths: &Paths,
     spec: &Spec,
-    known: &OneShotOptions,
+    options: &OneShotOptions,
 ) -> Result<OneShot, SandboxError> {
-    let OneShotOptions { secrets: known, workspaces, egress } = known;
+    let OneShotOptions { secrets: known, workspaces, egress, decisions, files, .. } = options;
+    let mut spec = spec.clone();
+    options.defaults.fill_one_shot(&mut spec);
+    files.settle(&mut spec)?;
+    files.settle_scratch(&mut spec, paths).await?;
+    spec.settle_workdir();
+    spec.settle_egress(options.egress_default.of(spec.namespace.as_str()))?;
+    let spec = &spec;
     spec.check()?;
     let rules = spec.rules()?;
     secrets::variables(known, spec, &rules)?;
     let workspace = mounted::find(spec, workspaces, &[&paths.runtime, &paths.state])?;
     let machines = Machines::default();
     let id = SandboxId::draw().map_err(SandboxError::Draw)?;
-    let machine = Arc::clone(machines.get(spec.machine));
-    let mut machine_spec = spec.machine_spec(id.clone(), paths, None);
+    let machine = Arc::clone(machines.get(spec.machine()));
+    let mut machine_spec = spec.machine_spec(id.clone(), paths, files, None);
     machine_spec.bind = mounted::at_boot(spec, workspace.as_ref());
     let resolved = secrets::resolve(known, spec, &event::nobody()).await?;
-    machine_spec.secrets = resolved.variables;
+    machine_spec.secrets = trust::variables(spec, &resolved, egress);
+    machine_spec.secrets.extend(resolved.variables);
     let injections = resolved.injections;
     let image = match RequestedImage::of(spec, paths, None) {
         Some(wanted) => wanted.furnish(&mut machine_spec).await?,
@@ -76,18 +92,21 @@ pub async fn one_shot_with(
     let user = spec.user.as_deref().or_else(|| image.as_ref().and_then(HeldImage::user));
     let running = machine.start(machine_spec).await?;
     let guest = running.guest().expect("a machine that has started has been greeted by its agent");
-    let guest = guest.running_as(user);
-    // Nobody comes back to the agent of a machine that is gone: what waits for it ends with that.
+    let process = image.as_ref().map(|held| &held.lease.image.process);
+    let of_image = process.and_then(|process| process.workdir.as_deref());
+    let guest = guest.running_as(user).beginning_in(spec.workdir.as_deref().or(of_image));
+    // Nobody reconnects to the agent of a machine that is gone, so its end also ends what waits for
+    // it.
     let (exited, orphan) = (running.exited(), guest.clone());
     tokio::spawn(async move {
         exited.await;
-        orphan.forsake();
+        orphan.machine_ended();
     });
     let owner = id.to_string();
     let alive = KillOnDrop { running, machine, id, ended: false };
     let (mirror, left_out) = match workspace {
         Some(workspace) if workspace.policy.mount => {
-            mounted::mount(spec.machine, &*alive.running, &workspace).await?;
+            mounted::mount(spec.machine(), &*alive.running, &workspace).await?;
             (None, Report::default())
         }
         Some(workspace) => {
@@ -102,9 +121,15 @@ pub async fn one_shot_with(
     let egress = if rules.is_empty() {
         None
     } else {
-        // Nobody keeps account of a sandbox without a name; its own log tells what was decided.
-        let sink = Arc::new(|event: EgressEvent| tracing::info!("egress: {event}"));
-        let allowed = EgressPolicy { rules, secrets: injections };
+        let decisions = decisions.clone();
+        let sink = Arc::new(move |event: EgressEvent| {
+            tracing::info!("egress: {event}");
+            if let Some(decisions) = &decisions {
+                decisions(event);
+            }
+        });
+        let shares_trust = trust::is_shared(spec.machine(), spec.image.as_deref(), egress);
+        let allowed = EgressPolicy { rules, secrets: injections, shares_trust };
         Some(EgressGuard::open(guest.clone(), allowed, egress, None, sink).await?)
     };
     let which = spec.which();
@@ -116,7 +141,7 @@ impl OneShot {
         &self.guest
     }
 
-    /// What the image says of programs, where the root is an image of this host's store.
+    /// The image's settings for programs, if the root is an image of this host's store.
     pub fn process(&self) -> Option<&Process> {
         self.image.as_ref().map(|held| &held.lease.image.process)
     }
@@ -126,14 +151,14 @@ impl OneShot {
         self.image.as_ref().map(|held| held.lease.image.digest.to_string())
     }
 
-    /// What was asked for and does not hold on this host.
+    /// What was requested and is not enforced on this host.
     pub fn warnings(&self) -> Vec<String> {
         let lost = self.image.as_ref().and_then(|held| describe_lost(held.lease.lost));
         let warnings = self.alive.running.warnings().into_iter().chain(lost);
         warnings.chain(self.left_out.warnings()).collect()
     }
 
-    /// Gives the archive of all its files to whoever takes it; its programs stand still meanwhile.
+    /// Passes the archive of all its files to `take`; its programs are frozen meanwhile.
     pub async fn files<T: Send + 'static>(
         &self,
         take: impl FnOnce(Archive) -> T + Send + 'static,
@@ -141,7 +166,7 @@ impl OneShot {
         commit::files(&self.guest, &self.which, take).await
     }
 
-    /// Brings back what it has changed in its workspace; nothing where it has none.
+    /// Copies changes in its workspace back; does nothing without one.
     pub async fn sync(&mut self) -> Result<Report, WorkspaceError> {
         let Some(mirror) = &mut self.mirror else { return Ok(Report::default()) };
         let seconds = LAST_SYNC_DEADLINE.as_secs();
@@ -149,7 +174,7 @@ impl OneShot {
         synced.unwrap_or(Err(WorkspaceError::Overran { seconds }))
     }
 
-    /// Resolves when the sandbox is gone, for whatever reason.
+    /// Resolves when the sandbox is gone, for any reason.
     pub async fn exited(&self) -> MachineExit {
         self.alive.running.exited().await
     }

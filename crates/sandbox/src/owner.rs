@@ -6,8 +6,10 @@
 //! stop, a forced removal during a kill.
 
 mod begin;
+mod ending;
 mod expire;
 mod order;
+mod record;
 mod suspend;
 mod workspace;
 
@@ -31,6 +33,7 @@ use super::pool::{Personal, Pool, Shape};
 use super::presence::Presence;
 use super::record::StoredRecord;
 use super::recorder::SharedLog;
+use super::saver::Saver;
 use super::snapshot::bytes_of;
 use super::stored::HeldImage;
 use super::{Event, EventSink, Record, SandboxError, State, StopReason};
@@ -39,32 +42,35 @@ use agent_client::link::LinkError;
 use egress::{EgressGuard, Injections};
 use host::instant::now_ms;
 use host::secret::Secrets;
-use machine::limits::{KILL_DEADLINE, SET_RIGHT_MAX};
-use machine::{BoxFuture, Directories, Machine, MachineExit, Running};
+use machine::limits::SET_RIGHT_MAX;
+use machine::{BoxFuture, Directories, Machine, MachineExit, MachineKind, Machines, Running};
 
-use ::workspace::limits::LAST_SYNC_DEADLINE;
 use ::workspace::{ExchangeOutcome, Mirror, Workspaces};
 
 pub(super) use order::{Order, Reply};
 use suspend::SuspendOutcome;
 
-/// Where a machine may be that was started ahead, and what it is to become.
+/// A pooled machine's possible place, and what the claimer wants.
 pub(super) struct PoolRequest {
     pub pool: Arc<Pool>,
     pub shape: Shape,
     pub personal: Personal,
 }
 
-/// Where an owner works.
+/// An owner's environment.
 pub(super) struct OwnerSettings {
     pub directories: Directories,
     pub machine: Arc<dyn Machine>,
+    /// For a sandbox whose record does not name its kind: all of them.
+    pub machines: Machines,
     pub events: EventSink,
     pub egress: Arc<egress::Settings>,
     pub secrets: Secrets,
     pub meter: Meter,
     pub presence: Arc<Presence>,
     pub workspaces: Workspaces,
+    /// Saves its content before it ends, once there is a saver.
+    pub saver: Arc<OnceLock<Saver>>,
     /// Dropped with the owner: then the name is free.
     pub _occupied: Box<dyn Send + Sync>,
 }
@@ -72,22 +78,26 @@ pub(super) struct OwnerSettings {
 /// Everything that the loop can see.
 enum OwnerEvent {
     Order(Order),
-    /// Nobody can order anything any more: the registry is gone.
-    Forsaken,
+    /// Nobody can send orders any more: the registry is gone.
+    RegistryGone,
     /// The machine is gone.
     Exited(MachineExit),
     /// The agent is gone for good, and the machine may not be.
     Lost(LinkError),
     /// The machine was killed and is still there.
     Overdue,
-    /// A time to live has come to something.
+    /// A deadline is due.
     Due(ExpiryAction),
-    /// The agent has said what its contexts do; nothing when it did not answer.
+    /// The agent's contexts; `None` if it did not answer.
     Looked(Option<Vec<ContextInfo>>),
-    /// What takes its time is done.
+    /// An errand has ended.
     Returned(SuspendOutcome),
+    /// The record of a new sandbox is on disk, or could not be synced.
+    Synced(io::Result<()>),
+    /// An unsaved record must be written again.
+    Unsaved,
     /// Something of the workspace has come back.
-    Said(ExchangeOutcome),
+    Exchanged(ExchangeOutcome),
 }
 
 /// The time that programs get to end by themselves.
@@ -106,7 +116,7 @@ impl Grace {
     }
 }
 
-/// What the loop does after a happening.
+/// What the loop does after an event.
 enum NextStep {
     GoOn,
     Remove,
@@ -115,7 +125,7 @@ enum NextStep {
 
 /// One sandbox.
 pub(super) struct Owner {
-    kept: StoredRecord,
+    stored: StoredRecord,
     place: OwnerSettings,
     shown: watch::Sender<Record>,
     orders: mpsc::Receiver<Order>,
@@ -129,7 +139,7 @@ pub(super) struct Owner {
     why: Option<StopReason>,
     /// Orders that are answered when the machine is gone.
     waiting: Vec<Reply>,
-    /// The sandbox is to be removed when the machine is gone, and these want to know.
+    /// These wait for the removal of the sandbox, which follows when the machine is gone.
     removing: Vec<Reply>,
     /// When a killed machine counts as hanging.
     overdue: Option<Instant>,
@@ -137,11 +147,15 @@ pub(super) struct Owner {
     cleaned: bool,
     expiry: Expiry,
     /// The time for which its machine runs, while it does.
-    spell: Option<RunTimer>,
-    /// An earlier bridge had the machine, which went on without one.
+    run_timer: Option<RunTimer>,
+    /// An earlier bridge had the machine, which continued without one.
     was_away: bool,
-    /// What brings the bucket of a stopped sandbox what it lacks.
+    /// Pushes the remaining changes of a stopped sandbox to its bucket.
     delivery: Option<Mirror>,
+    /// The record on disk is an older one, and is written again at this time.
+    save_again: Option<Instant>,
+    /// The disk is taking the record of a new sandbox.
+    syncing: Option<BoxFuture<'static, io::Result<()>>>,
 }
 
 /// What an owner has only while its machine lives.
@@ -152,7 +166,7 @@ struct LiveMachine {
     recorder: Option<JoinHandle<()>>,
     /// The way out, for as long as this is kept; none where nothing may be reached.
     egress: Option<EgressGuard>,
-    /// What brings changes in the workspace back; none without a workspace.
+    /// Copies changes in the workspace back; `None` without a workspace.
     mirror: Option<Mirror>,
     /// The question to the agent whether something is at work.
     look: Option<BoxFuture<'static, Option<Vec<ContextInfo>>>>,
@@ -164,13 +178,13 @@ struct LiveMachine {
 
 impl Owner {
     pub(super) fn new(
-        kept: StoredRecord,
+        stored: StoredRecord,
         place: OwnerSettings,
         shown: watch::Sender<Record>,
         orders: mpsc::Receiver<Order>,
     ) -> Self {
         Self {
-            kept,
+            stored,
             place,
             shown,
             orders,
@@ -184,9 +198,11 @@ impl Owner {
             overdue: None,
             cleaned: false,
             expiry: Expiry::default(),
-            spell: None,
+            run_timer: None,
             was_away: false,
             delivery: None,
+            save_again: None,
+            syncing: None,
         }
     }
 
@@ -198,11 +214,11 @@ impl Owner {
     async fn run(mut self) {
         loop {
             let next = match self.next().await {
-                OwnerEvent::Order(order) => self.obey(order).await,
-                OwnerEvent::Forsaken => NextStep::Leave,
+                OwnerEvent::Order(order) => self.carry_out(order).await,
+                OwnerEvent::RegistryGone => NextStep::Leave,
                 OwnerEvent::Exited(exit) => {
                     let why = self.why_of(&exit);
-                    self.bury(why).await;
+                    self.machine_ended(why).await;
                     if self.removing.is_empty() { NextStep::GoOn } else { NextStep::Remove }
                 }
                 OwnerEvent::Lost(error) => {
@@ -218,25 +234,37 @@ impl Owner {
                     self.judge(contexts).await;
                     NextStep::GoOn
                 }
-                OwnerEvent::Said(said) => {
-                    self.hear(said).await;
+                OwnerEvent::Exchanged(outcome) => {
+                    self.record_outcome(outcome).await;
                     NextStep::GoOn
                 }
                 OwnerEvent::Returned(errand) => {
                     self.return_from(errand).await;
                     NextStep::GoOn
                 }
+                OwnerEvent::Synced(synced) => {
+                    self.record_synced(synced);
+                    NextStep::GoOn
+                }
+                OwnerEvent::Unsaved => {
+                    let _ = self.save().await;
+                    NextStep::GoOn
+                }
             };
             match next {
                 NextStep::GoOn => {}
-                NextStep::Remove => return self.remove().await,
+                NextStep::Remove => match self.remove().await {
+                    Some(owner) => self = owner,
+                    None => return,
+                },
                 NextStep::Leave => return,
             }
         }
     }
 
     async fn next(&mut self) -> OwnerEvent {
-        let (overdue, due) = (self.overdue, self.expiry.next());
+        let (overdue, due, save_again) = (self.overdue, self.expiry.next(), self.save_again);
+        let syncing = self.syncing.as_mut();
         let (exited, lost, look, errand, mirror) = match &mut self.life {
             Some(life) => {
                 let (look, errand) = (life.look.as_mut(), life.errand.as_mut());
@@ -250,27 +278,34 @@ impl Owner {
             biased;
             exit = settled(exited) => OwnerEvent::Exited(exit),
             error = settled(lost) => OwnerEvent::Lost(error),
-            order = self.orders.recv() => order.map_or(OwnerEvent::Forsaken, OwnerEvent::Order),
+            order = self.orders.recv() => order.map_or(OwnerEvent::RegistryGone, OwnerEvent::Order),
             () = reached(overdue) => OwnerEvent::Overdue,
             contexts = settled(look) => OwnerEvent::Looked(contexts),
             errand = settled(errand) => OwnerEvent::Returned(errand),
-            said = heard(mirror) => OwnerEvent::Said(said),
+            outcome = next_outcome(mirror) => OwnerEvent::Exchanged(outcome),
             () = reached(due.map(|(at, _)| at)) => {
-                due.map_or(OwnerEvent::Forsaken, |(_, due)| OwnerEvent::Due(due))
+                due.map_or(OwnerEvent::RegistryGone, |(_, due)| OwnerEvent::Due(due))
             }
+            synced = settled(syncing) => OwnerEvent::Synced(synced),
+            () = reached(save_again) => OwnerEvent::Unsaved,
         }
     }
 
-    async fn obey(&mut self, order: Order) -> NextStep {
+    async fn carry_out(&mut self, order: Order) -> NextStep {
         match order {
             Order::Stop { reply, .. } | Order::Kill { reply } if self.life.is_none() => {
-                let _ = reply.send(Ok(self.kept.record.clone()));
+                if matches!(self.stored.record.state, State::Damaged { .. }) {
+                    self.clean().await;
+                    self.enter(State::Stopped { why: StopReason::Killed, at_ms: now_ms() }).await;
+                }
+                let saved = self.ensure_saved().await;
+                let _ = reply.send(saved.map(|()| self.stored.record.clone()));
             }
             Order::Stop { grace, reply } => {
                 self.waiting.push(reply);
                 // A second stop neither shortens nor lengthens the grace of the first.
-                if self.kept.record.state != State::Stopping {
-                    self.begin_stop(grace, StopReason::Asked).await;
+                if self.stored.record.state != State::Stopping {
+                    self.begin_stop(grace, StopReason::Requested).await;
                 }
             }
             Order::Kill { reply } => {
@@ -282,7 +317,7 @@ impl Owner {
                 return NextStep::Remove;
             }
             Order::Remove { force: false, reply } => {
-                let (which, state) = (self.kept.record.which(), self.kept.record.state.clone());
+                let (which, state) = (self.stored.record.which(), self.stored.record.state.clone());
                 let _ = reply.send(Err(SandboxError::StillRunning { which, state }));
             }
             Order::Remove { force: true, reply } => {
@@ -299,112 +334,13 @@ impl Owner {
             Order::Spent { kind } => self.end_spent(kind).await,
             Order::Sync { reply } => self.sync(reply),
             Order::Leave { reply } => {
-                self.let_go().await;
-                let _ = reply.send(Ok(self.kept.record.clone()));
+                self.release().await;
+                let saved = self.ensure_saved().await;
+                let _ = reply.send(saved.map(|()| self.stored.record.clone()));
                 return NextStep::Leave;
             }
         }
         NextStep::GoOn
-    }
-
-    /// What programs have left in a workspace comes back before a sandbox is removed, as before a stop.
-    /// One that is about to end, has lost its agent or has nothing to bring back is killed at once.
-    async fn begin_removal(&mut self) {
-        let brings = self.life.as_ref().is_some_and(|life| life.mirror.is_some());
-        match self.kept.record.state {
-            State::Running | State::Paused { .. } if brings => {
-                self.begin_end(Grace::None, StopReason::Killed).await;
-            }
-            _ => self.begin_kill().await,
-        }
-    }
-
-    async fn begin_stop(&mut self, grace: Duration, why: StopReason) {
-        self.begin_end(Grace::Of(grace), why).await;
-    }
-
-    async fn begin_end(&mut self, grace: Grace, why: StopReason) {
-        let Some(life) = &mut self.life else { return };
-        let running = Arc::clone(&life.running);
-        let is_halted = life.errand.is_some() || running.trace().paused;
-        // Whoever waits for a pause or a snapshot learns that it is stopped instead.
-        life.errand = None;
-        self.why = Some(why);
-        let goes_on_within = if is_halted { SET_RIGHT_MAX } else { Duration::ZERO };
-        let last = life.mirror.as_ref().map(Mirror::ask);
-        let syncs_within = if last.is_some() { LAST_SYNC_DEADLINE } else { Duration::ZERO };
-        let stops_within = goes_on_within + syncs_within + grace.at_most();
-        self.overdue = Some(Instant::now() + stops_within + KILL_DEADLINE);
-        self.expiry.ends();
-        self.place.presence.close();
-        self.enter(State::Stopping).await;
-        let (which, events) = (self.kept.record.which(), Arc::clone(&self.place.events));
-        let kept_back = self.life.as_ref().map(|life| Arc::clone(&life.kept_back));
-        // That it is done shows in the machine's exit.
-        tokio::spawn(async move {
-            if let Some(last) = last {
-                if is_halted && let Some(suspend) = running.suspend() {
-                    // What stands still gives nothing.
-                    let _ = tokio::time::timeout(SET_RIGHT_MAX, suspend.set_right()).await;
-                }
-                let why = match tokio::time::timeout(LAST_SYNC_DEADLINE, last).await {
-                    Ok(Ok(_)) => None,
-                    Ok(Err(_)) => {
-                        Some("because it was killed, or too many others were waiting".to_owned())
-                    }
-                    Err(_) => Some(format!(
-                        "because that took longer than {} s",
-                        LAST_SYNC_DEADLINE.as_secs()
-                    )),
-                };
-                if let Some(why) = why {
-                    let what = format!(
-                        "it was stopped before all changes in its workspace were copied back, {why}"
-                    );
-                    if let Some(kept_back) = kept_back {
-                        let _ = kept_back.set(format!("workspace: {what}"));
-                    }
-                    events(&Event::Trouble { which: Some(which), what });
-                }
-            }
-            match grace {
-                Grace::Of(grace) => running.stop(grace).await,
-                Grace::None => running.kill(),
-            }
-        });
-    }
-
-    async fn begin_kill(&mut self) {
-        let Some(life) = &self.life else { return };
-        life.mirror.iter().for_each(Mirror::break_off);
-        life.running.kill();
-        self.why = Some(StopReason::Killed);
-        self.overdue = Some(Instant::now() + KILL_DEADLINE);
-        self.expiry.ends();
-        self.place.presence.close();
-        self.enter(State::Stopping).await;
-    }
-
-    /// Why a machine has ended: by our order, or by itself.
-    fn why_of(&mut self, exit: &MachineExit) -> StopReason {
-        let killed = self.life.as_ref().is_some_and(|life| life.running.was_killed());
-        match self.why.take() {
-            // It was granted its grace and overran it.
-            Some(StopReason::Asked) if killed => StopReason::Killed,
-            Some(why) => why,
-            None => StopReason::Ended { detail: exit.to_string() },
-        }
-    }
-
-    /// Says that a killed machine does not die. Its exit is still awaited.
-    async fn give_up(&mut self) {
-        self.overdue = None;
-        let which = self.kept.record.which();
-        self.enter(State::Lost { reason: "it was killed, but it still exists".to_owned() }).await;
-        for reply in self.waiting.drain(..).chain(self.removing.drain(..)) {
-            let seconds = KILL_DEADLINE.as_secs();
-            let _ = reply.send(Err(SandboxError::WillNotDie { which: which.clone(), seconds }));
-        }
     }
 
     async fn lose(&mut self, error: &LinkError) {
@@ -412,20 +348,20 @@ impl Owner {
             life.lost = None;
         }
         // An agent that stops says so and closes its link; the machine's end follows.
-        if self.kept.record.state == State::Running {
+        if self.stored.record.state == State::Running {
             self.enter(State::Lost { reason: error.to_string() }).await;
         }
     }
 
     /// Marks the end of the machine, and removes what it left except record, logs and disk.
-    async fn bury(&mut self, why: StopReason) {
+    async fn machine_ended(&mut self, why: StopReason) {
         if let Some(mut life) = self.life.take() {
-            // What was said in the last moment.
+            // Output of the last moment.
             if let Some(guest) = life.running.guest() {
-                guest.forsake();
+                guest.machine_ended();
             }
             self.end_workspace(life.mirror.take()).await;
-            self.kept.record.warnings.extend(life.kept_back.get().cloned());
+            self.stored.record.warnings.extend(life.kept_back.get().cloned());
             if let Some(mut recorder) = life.recorder
                 && tokio::time::timeout(RECORDER_END_MAX, &mut recorder).await.is_err()
             {
@@ -440,22 +376,23 @@ impl Owner {
         }
         self.clean().await;
         self.image = None;
-        self.kept.record.pid = None;
-        self.kept.record.address = None;
-        self.kept.trace = machine::Trace::default();
+        self.stored.record.pid = None;
+        self.stored.record.address = None;
+        self.stored.trace = machine::Trace::default();
         let log = log_directory(&self.place.directories.state);
-        self.kept.record.log_bytes = Some(bytes_of(&log));
+        self.stored.record.log_bytes = Some(bytes_of(&log));
         self.enter(State::Stopped { why, at_ms: now_ms() }).await;
-        self.expiry.stopped(&self.kept.record);
+        self.expiry.stopped(&self.stored.record);
         self.deliver();
-        for reply in self.waiting.drain(..) {
-            let _ = reply.send(Ok(self.kept.record.clone()));
+        for reply in std::mem::take(&mut self.waiting) {
+            let saved = self.ensure_saved().await;
+            let _ = reply.send(saved.map(|()| self.stored.record.clone()));
         }
     }
 
-    /// Lets go of a machine that goes on without us. Its agent is told, so that it does not wait
-    /// for us to come back for our streams.
-    async fn let_go(&mut self) {
+    /// Releases a machine that continues without us. Its agent is informed, so that it does not
+    /// wait for us to resume our streams.
+    async fn release(&mut self) {
         let Some(mut life) = self.life.take() else { return };
         drop(life.egress);
         // The next bridge does the exchanges from here on.
@@ -466,7 +403,7 @@ impl Owner {
             let _ = recorder.await;
         }
         if let Some(errand) = life.errand {
-            // What it has stopped for must not stand still until somebody comes.
+            // A machine must not stay paused for an errand until somebody comes.
             drop(errand);
             if let Some(suspend) = life.running.suspend() {
                 let _ = tokio::time::timeout(SET_RIGHT_MAX, suspend.set_right()).await;
@@ -477,95 +414,59 @@ impl Owner {
         }
     }
 
-    /// Removes everything, then frees the name, then answers.
-    async fn remove(mut self) {
-        let replies = std::mem::take(&mut self.removing);
-        let (record, events) = (self.kept.record.clone(), Arc::clone(&self.place.events));
-        self.log = None;
-        self.erase().await;
-        drop(self);
-        events(&Event::Removed { of: record.subject() });
-        for reply in replies {
-            let _ = reply.send(Ok(record.clone()));
-        }
-    }
-
-    /// Removes the sandbox's machine and directories, whatever of them there is.
-    async fn erase(&mut self) {
-        if let Some(delivery) = self.delivery.take() {
-            delivery.end().await;
-        }
-        self.clean().await;
-        // The record goes last: what is left by a crash in between is found by it.
-        let state = self.place.directories.state.clone();
-        for path in [log_directory(&state), state] {
-            if let Err(error) = remove_directory(&path).await {
-                self.trouble(format!("{} could not be removed: {error}", path.display()));
-            }
-        }
-    }
-
     async fn clean(&mut self) {
         if std::mem::replace(&mut self.cleaned, true) {
             return;
         }
         let directories = self.place.directories.clone();
         let runtime = directories.runtime.clone();
-        self.place.machine.clean(self.kept.record.id.clone(), Some(directories)).await;
+        let id = &self.stored.record.id;
+        if matches!(self.stored.record.state, State::Damaged { .. }) {
+            for kind in MachineKind::ALL {
+                let machine = self.place.machines.get(kind);
+                machine.clean(id.clone(), Some(directories.clone())).await;
+            }
+        } else {
+            self.place.machine.clean(id.clone(), Some(directories)).await;
+        }
         if let Err(error) = remove_directory(&runtime).await {
             self.trouble(format!("{} could not be removed: {error}", runtime.display()));
         }
     }
 
-    /// Changes the state: on disk, for those who look, and for those who watch.
-    async fn enter(&mut self, state: State) {
-        self.kept.record.state = state.clone();
-        // A record that is about to be removed is not worth the wait for the disk.
-        if self.removing.is_empty() {
-            self.save().await;
-        }
-        self.show(state);
-    }
-
     fn show(&mut self, state: State) {
         self.meter(&state);
-        self.shown.send_replace(self.kept.record.clone());
-        (self.place.events)(&Event::State { of: self.kept.record.subject(), state });
+        self.display();
+        (self.place.events)(&Event::State { of: self.stored.record.subject(), state });
     }
 
-    /// Has the time counted for which a machine lives and does not stand still.
+    /// Counts the time for which a machine lives and is not paused.
     fn meter(&mut self, state: &State) {
         let runs = matches!(state, State::Running | State::Stopping | State::Lost { .. });
         let Some(life) = self.life.as_ref().filter(|_| runs) else {
-            self.spell = None;
+            self.run_timer = None;
             return;
         };
         let running = Arc::clone(&life.running);
-        self.begin_spell(&running);
+        self.start_run_timer(&running);
     }
 
-    /// The same for one that has no state yet that says so.
-    fn begin_spell(&mut self, running: &Arc<dyn Running>) {
-        if self.spell.is_none() {
-            let heard = running.guest().map(|guest| guest.heard().clone());
+    /// Starts counting, before the state says that it runs.
+    fn start_run_timer(&mut self, running: &Arc<dyn Running>) {
+        if self.run_timer.is_none() {
+            let output = running.guest().map(|guest| guest.output_counter().clone());
             let was_away = std::mem::take(&mut self.was_away);
-            self.spell = Some(self.place.meter.begin(&self.kept.record, heard, was_away));
-        }
-    }
-
-    async fn save(&mut self) {
-        if let Err(error) = self.kept.save(&self.place.directories.state).await {
-            self.trouble(format!("its record could not be written: {error}"));
+            self.run_timer = Some(self.place.meter.begin(&self.stored.record, output, was_away));
         }
     }
 
     fn trouble(&self, what: String) {
-        let which = Some(self.kept.record.which());
+        let which = Some(self.stored.record.which());
         (self.place.events)(&Event::Trouble { which, what });
     }
 }
 
-/// Waits for what there is, and for ever for what there is not.
+/// Waits for a future if there is one, and forever otherwise.
 async fn settled<T>(future: Option<&mut Pin<Box<dyn Future<Output = T> + Send>>>) -> T {
     match future {
         Some(future) => future.await,
@@ -573,15 +474,15 @@ async fn settled<T>(future: Option<&mut Pin<Box<dyn Future<Output = T> + Send>>>
     }
 }
 
-/// The same for what is said of a workspace.
-async fn heard(mirror: Option<&mut Mirror>) -> ExchangeOutcome {
+/// Waits for the workspace's next outcome.
+async fn next_outcome(mirror: Option<&mut Mirror>) -> ExchangeOutcome {
     match mirror {
-        Some(mirror) => mirror.said().await,
+        Some(mirror) => mirror.next_outcome().await,
         None => pending().await,
     }
 }
 
-/// Waits for a point in time, and for ever for none.
+/// Waits for a point in time; forever without one.
 pub(super) async fn reached(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,

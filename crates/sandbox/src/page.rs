@@ -1,4 +1,4 @@
-//! Pages of sandboxes: which are asked for, and how a list goes on. Pure.
+//! Pages of a list of sandboxes: their filter and their cursor. Pure.
 
 use super::{Name, Phase, Record, SandboxRef, label};
 use crate::limits::PAGE_RECORDS_MAX;
@@ -6,15 +6,16 @@ use crate::limits::PAGE_RECORDS_MAX;
 /// Which sandboxes are asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Those of all namespaces when absent.
+    /// All namespaces if absent.
     pub namespace: Option<Name>,
     /// All of these must match.
     pub labels: Vec<label::Selector>,
-    /// One of these; any when empty.
+    /// Any of these; all if empty.
     pub phases: Vec<Phase>,
-    /// Those behind this one in the order of namespace and name, whether it is still there or not.
+    /// Only sandboxes after this one in the order of namespace and name; it need not exist any
+    /// more.
     pub after: Option<SandboxRef>,
-    /// At most so many; [`PAGE_RECORDS_MAX`] is the most, and what none asks for.
+    /// The largest number; [`PAGE_RECORDS_MAX`] is the maximum and the default.
     pub limit: Option<usize>,
 }
 
@@ -22,7 +23,7 @@ pub struct Filter {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
     pub records: Vec<Record>,
-    /// What the next page is behind; absent when there is no more.
+    /// The cursor of the next page; absent at the end.
     pub next: Option<SandboxRef>,
 }
 

@@ -1,4 +1,4 @@
-//! The warm pool: machines that are started before anybody asks for them.
+//! The warm pool: machines that are started before they are needed.
 //!
 //! ```text
 //!            room             ready                       claim
@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 
 pub use entry::{Entry, Options};
 pub use event::PoolEvent;
@@ -41,35 +41,41 @@ pub use status::ShelfStatus;
 
 use self::keep::RetireReason;
 use self::shelf::{Ready, Shelf};
-use super::{Event, EventSink, SandboxError};
-use crate::limits::{POOL_CLAIM_DEADLINE, POOL_CLAIM_TRIES_MAX, POOL_LIFE_MIN};
+use super::{Event, EventSink, HostFiles, SandboxError};
+use crate::limits::{
+    POOL_CLAIM_DEADLINE, POOL_CLAIM_TRIES_MAX, POOL_LIFE_MIN, POOL_REFILL_QUIET,
+    POOL_REFILL_WAIT_MAX,
+};
 use host::instant::now_ms;
 use host::paths::Paths;
 use machine::limits::KILL_DEADLINE;
 use machine::{Adoption, Directories, MachineKind, Machines, Running, SandboxId};
 
-/// All that is kept ready. Dropping it ends the machines without waiting for them.
+/// All machines that are kept ready. Dropping it ends them without waiting.
 pub(super) struct Pool(Arc<Inner>);
 
 struct Inner {
     paths: Paths,
+    files: HostFiles,
     machines: Machines,
     events: EventSink,
     options: Options,
     shelves: Vec<Shelf>,
+    /// When a machine was last claimed.
+    claimed_at: Mutex<Option<Instant>>,
     /// Held by each start, so that refilling leaves the host to those who work on it.
     starts: Arc<Semaphore>,
     closing: watch::Sender<bool>,
-    /// Starts and ends under way: what a drain waits for.
+    /// Running starts and ends, which a drain waits for.
     tasks: Mutex<JoinSet<()>>,
 }
 
-/// A machine that belongs to whoever claimed it, and to nobody else.
+/// A machine that belongs to its claimer only.
 pub(super) struct ClaimedMachine {
     pub id: SandboxId,
     pub directories: Directories,
     pub running: Arc<dyn Running>,
-    /// What was asked for and the machine cannot be given any more.
+    /// What was requested and the machine can no longer get.
     pub warnings: Vec<String>,
 }
 
@@ -77,17 +83,20 @@ impl Pool {
     /// A pool with empty shelves. Nothing is started before [`Pool::begin`].
     pub fn new(
         paths: &Paths,
+        files: &HostFiles,
         machines: &Machines,
         events: &EventSink,
         options: Options,
     ) -> Result<Self, SandboxError> {
-        options.check()?;
+        options.check(paths, files)?;
         let shelves = options.entries.iter().cloned().map(Shelf::new).collect();
         Ok(Self(Arc::new(Inner {
             paths: paths.clone(),
+            files: files.clone(),
             machines: machines.clone(),
             events: Arc::clone(events),
             shelves,
+            claimed_at: Mutex::default(),
             starts: Arc::new(Semaphore::new(options.starts_at_once)),
             options,
             closing: watch::Sender::new(false),
@@ -102,14 +111,15 @@ impl Pool {
         }
     }
 
-    /// Takes a machine of this shape and makes it the caller's own; `None` when one has to be
-    /// started. Whatever is wrong with a pooled machine costs the caller one more try.
-    pub async fn claim(&self, asked: &Shape, personal: &Personal) -> Option<ClaimedMachine> {
+    /// Takes a machine of this shape for the caller; `None` if one must be started. A defective
+    /// pooled machine costs the caller only one more try.
+    pub async fn claim(&self, requested: &Shape, personal: &Personal) -> Option<ClaimedMachine> {
         for _ in 0..POOL_CLAIM_TRIES_MAX {
-            let (number, ready) = self.0.take(asked)?;
+            let (number, ready) = self.0.take(requested)?;
             let directories = super::directories::directories(&self.0.paths, &ready.id);
             match self.0.hand_over(number, &ready, &directories, personal).await {
                 Ok(warnings) => {
+                    *self.0.claimed_at() = Some(Instant::now());
                     self.0.shelves[number].claimed();
                     let Ready { id, running, .. } = ready;
                     return Some(ClaimedMachine { id, directories, running, warnings });
@@ -117,12 +127,12 @@ impl Pool {
                 Err(gone) => self.0.discard(number, ready, &gone),
             }
         }
-        self.0.missed(asked);
+        self.0.missed(requested);
         None
     }
 
-    /// Takes up a machine that an earlier bridge had ready, or ends it. `directory` is its own, and
-    /// has no sandbox's record. Returns whether there was a record of the pool's.
+    /// Takes over a machine that an earlier bridge had ready, or ends it. `directory` is its own,
+    /// and has no sandbox's record. Returns whether there was a record of the pool.
     pub async fn recover(&self, id: &SandboxId, directory: &Path) -> bool {
         let Ok(pooled) = record::Pooled::read(directory) else { return false };
         let kind = pooled.shape.machine;
@@ -184,7 +194,7 @@ impl Drop for Pool {
     fn drop(&mut self) {
         self.0.close();
         for ready in self.0.shelves.iter().flat_map(Shelf::empty) {
-            // What it leaves on disk is the next bridge's to remove.
+            // The next bridge removes what it leaves on disk.
             ready.running.kill();
         }
     }
@@ -193,6 +203,23 @@ impl Drop for Pool {
 impl Inner {
     fn tasks(&self) -> MutexGuard<'_, JoinSet<()>> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn claimed_at(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.claimed_at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until no machine was claimed for a while: a start would take the processors from the
+    /// claimer.
+    async fn quiet(&self) {
+        let latest = Instant::now() + POOL_REFILL_WAIT_MAX;
+        loop {
+            let quiet = self.claimed_at().map(|at| (at + POOL_REFILL_QUIET).min(latest));
+            match quiet {
+                Some(quiet) if quiet > Instant::now() => sleep_until(quiet).await,
+                _ => return,
+            }
+        }
     }
 
     fn tell(&self, event: PoolEvent) {
@@ -207,8 +234,8 @@ impl Inner {
         *self.closing.borrow()
     }
 
-    /// Starts a machine on a place that was taken for it. Under the lock, so that a drain that finds
-    /// no task will see none begin.
+    /// Starts a machine in a reserved place. Called under the lock, so that no task begins after a drain has
+    /// found none.
     fn spawn_start(self: &Arc<Self>, number: usize, permit: OwnedSemaphorePermit) {
         let inner = Arc::clone(self);
         let mut tasks = self.tasks();
@@ -219,30 +246,32 @@ impl Inner {
     }
 
     /// Takes a machine off its shelf, for good. It keeps its place until it is claimed or gone.
-    fn take(&self, asked: &Shape) -> Option<(usize, Ready)> {
+    fn take(&self, requested: &Shape) -> Option<(usize, Ready)> {
         if self.is_closing() {
             return None;
         }
         for (number, shelf) in self.shelves.iter().enumerate() {
-            if let Some(ready) = shelf.take(|ready| ready.shape == *asked) {
+            if let Some(ready) = shelf.take(|ready| ready.shape == *requested) {
                 ready.keeper.abort();
                 return Some((number, ready));
             }
         }
-        self.missed(asked);
+        self.missed(requested);
         None
     }
 
     /// Counts a machine that would have been taken had there been one.
-    fn missed(&self, asked: &Shape) {
-        let wanted = |shelf: &&Shelf| shelf.entry.shape(&self.paths).as_ref() == Some(asked);
+    fn missed(&self, requested: &Shape) {
+        let wanted = |shelf: &&Shelf| {
+            shelf.entry.shape(&self.paths, &self.files).as_ref() == Some(requested)
+        };
         if let Some(shelf) = self.shelves.iter().find(wanted) {
             shelf.stock().counts.missed += 1;
         }
     }
 
-    /// Makes a machine somebody's own: on disk first, so that whatever happens from here on, no
-    /// later bridge takes it for one that nobody has had.
+    /// Gives a machine to its claimer, on disk first, so that no later bridge takes it for an
+    /// unused one.
     async fn hand_over(
         &self,
         number: usize,
@@ -252,6 +281,8 @@ impl Inner {
     ) -> Result<Vec<String>, RetireReason> {
         record::mark_claimed(&directories.state).map_err(RetireReason::Record)?;
         let guest = ready.running.guest().ok_or(RetireReason::Silent)?;
+        // Its link is on the thread that started it; the next requests come from this one.
+        guest.move_here();
         let contexts = &self.shelves[number].entry.contexts;
         let adopted = personal::personalise(&guest, personal, contexts);
         match timeout(POOL_CLAIM_DEADLINE, adopted).await {
@@ -265,7 +296,7 @@ impl Inner {
         let fits = |shelf: &Shelf| {
             shelf.entry.contexts == pooled.contexts
                 && pooled.release == env!("CARGO_PKG_VERSION")
-                && shelf.entry.shape(&self.paths).as_ref() == Some(&pooled.shape)
+                && shelf.entry.shape(&self.paths, &self.files).as_ref() == Some(&pooled.shape)
         };
         self.shelves.iter().position(|shelf| fits(shelf) && shelf.take_place())
     }
@@ -294,7 +325,7 @@ impl Inner {
         let lived = Duration::from_millis(now_ms().saturating_sub(ready.since_ms));
         let mut stock = self.shelves[number].stock();
         stock.counts.replaced += 1;
-        // One that dies at once would be replaced at once, for ever.
+        // A machine that dies at once would be replaced at once, forever.
         let is_a_failure = lived < POOL_LIFE_MIN && gone.is_its_own_fault();
         let pause = is_a_failure.then(|| stock.failed(gone.to_string()));
         drop(stock);
@@ -319,13 +350,13 @@ impl Inner {
             running.kill();
             let _ = timeout(KILL_DEADLINE, running.exited()).await;
             if let Some(guest) = running.guest() {
-                guest.forsake();
+                guest.machine_ended();
             }
         }
         let directories = super::directories::directories(&self.paths, id);
         let machine = self.machines.get(kind);
         machine.clean(id.clone(), Some(directories.clone())).await;
-        // The state goes last, so that what a crash leaves here is still found.
+        // The state is removed last, so that what a crash leaves is still found.
         for path in [directories.runtime, directories.state] {
             let _ = tokio::fs::remove_dir_all(path).await;
         }

@@ -1,8 +1,8 @@
-//! Who is at work in a sandbox, and the way in: what the owner shares with those who use it.
+//! The activity in a sandbox, and access to it: what the owner shares with the sandbox's users.
 //!
-//! Everything that runs in a sandbox on somebody's behalf holds an [`Activity`]. The idle time of a
-//! sandbox begins when the last of them is dropped; the owner reads it, and closes the presence
-//! before it ends a sandbox, so that nothing begins in one that is about to go.
+//! Everything that runs in a sandbox for a client holds an [`Activity`]. The idle time of a sandbox
+//! begins when the last of them is dropped; the owner reads it, and closes the presence before it
+//! ends a sandbox, so that nothing begins in one that is about to end.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::limits::EXPIRY_DRIFT_SHOWN;
 use agent_client::guest::Guest;
 use host::instant::now_ms;
 
-/// What is shared between a sandbox's owner, its recorder and the registry.
+/// State shared between a sandbox's owner, its recorder and the registry.
 #[derive(Debug)]
 pub(super) struct Presence {
     seen: Mutex<PresenceState>,
@@ -26,7 +26,7 @@ pub(super) struct Presence {
 #[derive(Debug)]
 struct PresenceState {
     guest: Option<Guest>,
-    /// Whether somebody may begin something.
+    /// Whether new activity may begin.
     open: bool,
     activities: usize,
     idle_since: Instant,
@@ -72,7 +72,7 @@ impl Presence {
         Arc::new(Self { seen, ended: Arc::default() })
     }
 
-    /// What is notified when something at work has ended.
+    /// Notified when an activity ends.
     pub(super) fn ended(&self) -> Arc<Notify> {
         Arc::clone(&self.ended)
     }
@@ -89,17 +89,17 @@ impl Presence {
         seen.touch();
     }
 
-    /// Nothing more begins; what is at work may still use the guest.
+    /// No new activity begins; current ones may still use the guest.
     pub(super) fn close(&self) {
         self.seen().open = false;
     }
 
-    /// The machine is gone, or is let go of.
+    /// The machine is gone, or was released.
     pub(super) fn leave(&self) {
         let mut seen = self.seen();
         seen.open = false;
         let guest = seen.guest.take();
-        // Its end wakes others, who may want this lock.
+        // Dropping it wakes others, who may want this lock.
         drop(seen);
         drop(guest);
     }
@@ -124,12 +124,12 @@ impl Presence {
         self.ended.notify_one();
     }
 
-    /// One of several things at work may have ended.
+    /// One of several activities may have ended.
     pub(super) fn tell(&self) {
         self.ended.notify_one();
     }
 
-    /// How long nothing has been at work; `None` while something is.
+    /// How long it has been idle; `None` while it is active.
     pub(super) fn idle_for(&self) -> Option<Duration> {
         let seen = self.seen();
         (seen.activities == 0).then(|| seen.idle_since.elapsed())
@@ -148,7 +148,7 @@ impl Presence {
         self.seen().expires = expires;
     }
 
-    /// Adds to a record what only this moment knows.
+    /// Adds momentary facts to a record.
     pub(super) fn show(&self, mut record: Record) -> Record {
         let seen = self.seen();
         if !seen.open {

@@ -1,28 +1,31 @@
-//! What is kept of a sandbox: the record that people see, and the file that a later bridge reads.
+//! What is stored about a sandbox: the record that people see, and the file that a later bridge
+//! reads.
 //!
 //! One directory per sandbox holds `box.json` and the logs. A record is replaced by a rename after
 //! an fsync, so a reader and a crash find the old or the new. (The store in `SQLite`, with history
 //! and audit, comes with a later issue; then these files become its rows.)
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Serialize};
 
 use super::label::Labels;
 use super::{Name, SandboxRef, Spec, State};
+use crate::limits::RECORD_SYNC_PAUSE;
 use agent_client::link::Address;
-use host::paths::write_durably;
+use host::paths::{sync_written, write_durably, write_unsynced};
 use image::digest::Digest;
 use machine::limits::RECORD_BYTES_MAX;
-use machine::{Capability, MachineKind, SandboxId, Trace};
+use machine::{BoxFuture, Capability, MachineKind, SandboxId, ScratchPlace, Trace};
 
 /// The name of the file in a sandbox's state directory.
 pub const RECORD_FILE: &str = "box.json";
 
-/// A sandbox as people and programs are told of it. It holds no value of the environment, because
-/// those may be secrets.
+/// A sandbox as people and programs see it. It contains no value of the environment, because those
+/// may be secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     pub id: SandboxId,
@@ -31,16 +34,25 @@ pub struct Record {
     pub machine: MachineKind,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
+    /// The image that it was made from, if packages were added; a restart applies the policy of images to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
     /// The image of this host's store that it has as its root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_digest: Option<Digest>,
+    /// The packages that were installed for it over the host's root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packages: Option<PathBuf>,
     pub hostname: String,
     pub scratch_bytes: u64,
+    /// Where the writable layer of a process machine is; absent of other machines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scratch_place: Option<ScratchPlace>,
     pub env_names: Vec<String>,
     /// The secrets that it was given, by their names in the configuration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
-    /// What it has at `/workspace`, by its name in the configuration or its path.
+    /// The workspace at `/workspace`, by its name in the configuration or its path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
     /// Whether that is the directory itself, and no copy.
@@ -52,7 +64,7 @@ pub struct Record {
     pub key: Option<String>,
     #[serde(flatten)]
     pub state: State,
-    /// The supervisor of its machine; absent where somebody else runs that.
+    /// The supervisor of its machine; absent if somebody else runs that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
     /// Where its agent listens.
@@ -62,13 +74,13 @@ pub struct Record {
     pub memory_mib: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_millis: Option<u32>,
-    /// What its log takes of the disk; known when it has stopped.
+    /// The size of its log on disk; known when it has stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_bytes: Option<u64>,
     /// The default working directory of programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workdir: Option<String>,
-    /// Who programs and interpreters run as that name nobody: as it was asked for, or the image's.
+    /// The user of programs and interpreters that name none: as requested, or the image's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     #[serde(default, skip_serializing_if = "Labels::is_empty")]
@@ -76,15 +88,15 @@ pub struct Record {
     /// The time to live, from the creation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_ms: Option<u64>,
-    /// When that is over. The time that a suspended host sleeps does not count while the bridge
-    /// lives, and what is shown here is corrected by it.
+    /// When that time is over. The time that a suspended host sleeps does not count while the
+    /// bridge lives, and what is shown here is corrected by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at_ms: Option<u64>,
     /// The time to live while nothing is at work in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_ttl_ms: Option<u64>,
-    /// Since when nothing has been at work in it, and when that is too long. Absent while something
-    /// is, and without an idle time to live. Never kept on disk.
+    /// Since when it is idle, and when it is idle for too long. Absent while it is active, and
+    /// without an idle time to live. Never stored on disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_since_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -92,10 +104,13 @@ pub struct Record {
     /// How long its record and logs are kept after it has stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_stopped_ms: Option<u64>,
+    /// Paths that were requested to be hidden; the default ones if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hide: Option<Vec<String>>,
     /// The egress rules.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub egress: Vec<String>,
-    /// What was asked for and does not hold on this host.
+    /// What was requested and is not enforced on this host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
@@ -106,15 +121,18 @@ impl Record {
             id,
             namespace: spec.namespace.clone(),
             name: spec.name.clone(),
-            machine: spec.machine,
+            machine: spec.machine(),
             image: spec.image.clone(),
+            base: spec.base.clone(),
             image_digest: None,
+            packages: spec.packages.clone(),
             hostname: spec.hostname().to_owned(),
-            scratch_bytes: if spec.machine.can(Capability::Scratch) {
+            scratch_bytes: if spec.machine().can(Capability::Scratch) {
                 spec.scratch_bytes()
             } else {
                 0
             },
+            scratch_place: spec.scratch_place(),
             env_names: spec.env.iter().map(|(name, _)| name.clone()).collect(),
             secrets: spec.secrets.clone(),
             workspace: spec.workspace.clone(),
@@ -136,8 +154,26 @@ impl Record {
             idle_since_ms: None,
             idle_expires_at_ms: None,
             keep_stopped_ms: spec.keep_stopped_ms,
+            hide: spec.hide.clone(),
             egress: spec.egress.clone().unwrap_or_default(),
             warnings: Vec::new(),
+        }
+    }
+
+    /// The record of a sandbox whose record on disk cannot be read.
+    pub(super) fn damaged(
+        id: SandboxId,
+        which: SandboxRef,
+        directory: &Path,
+        reason: &str,
+    ) -> Self {
+        let made = fs::metadata(directory).and_then(|found| found.modified()).ok();
+        let made = made.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+        let made_ms = made.map_or(0, |at| u64::try_from(at.as_millis()).unwrap_or_default());
+        Self {
+            scratch_bytes: 0,
+            state: State::Damaged { reason: reason.to_owned() },
+            ..Self::new(id, &Spec::new(which), made_ms)
         }
     }
 
@@ -150,7 +186,7 @@ impl Record {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredRecord {
     pub record: Record,
-    /// How a later bridge finds the machine again.
+    /// How a later bridge finds the machine.
     #[serde(default)]
     pub trace: Trace,
 }
@@ -161,30 +197,65 @@ impl StoredRecord {
         write_durably(directory, RECORD_FILE, &serde_json::to_vec_pretty(self)?)
     }
 
-    /// The same, without keeping a thread that others need waiting for the disk.
+    /// Saves it without blocking a thread that others need.
     pub(super) async fn save(&self, directory: &Path) -> io::Result<()> {
-        let (kept, directory) = (self.clone(), directory.to_owned());
-        let written = tokio::task::spawn_blocking(move || kept.write(&directory));
+        let (record, directory) = (self.clone(), directory.to_owned());
+        let written = tokio::task::spawn_blocking(move || record.write(&directory));
         written.await.unwrap_or_else(|error| Err(io::Error::other(error)))
+    }
+
+    /// Writes a record that a bridge which dies now leaves whole, and a power cut may not: a new sandbox
+    /// waits for no disk. [`sync_soon`] follows.
+    pub(super) fn write_unsynced(&self, directory: &Path) -> io::Result<()> {
+        write_unsynced(directory, RECORD_FILE, &serde_json::to_vec_pretty(self)?)
     }
 
     /// Reads the record of a sandbox's directory.
     pub fn read(directory: &Path) -> io::Result<Self> {
-        let file = File::open(directory.join(RECORD_FILE))?;
-        let mut bytes = Vec::new();
-        file.take(RECORD_BYTES_MAX).read_to_end(&mut bytes)?;
-        Ok(serde_json::from_slice(&bytes)?)
+        Ok(serde_json::from_slice(&read_bytes(directory)?)?)
     }
+}
+
+/// Syncs the record to disk that was written last, after the answer that it is about.
+pub(super) fn sync_soon(directory: &Path) -> BoxFuture<'static, io::Result<()>> {
+    let directory = directory.to_owned();
+    let syncing = tokio::spawn(async move {
+        tokio::time::sleep(RECORD_SYNC_PAUSE).await;
+        tokio::task::spawn_blocking(move || sync_written(&directory, RECORD_FILE)).await
+    });
+    Box::pin(async move {
+        match syncing.await.and_then(|synced| synced).unwrap_or_else(|error| Err(error.into())) {
+            // The sandbox is gone, and its record with it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            synced => synced,
+        }
+    })
+}
+
+fn read_bytes(directory: &Path) -> io::Result<Vec<u8>> {
+    let file = File::open(directory.join(RECORD_FILE))?;
+    let mut bytes = Vec::new();
+    file.take(RECORD_BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The name in a damaged record, if it can still be made out: it stands near the beginning.
+pub(super) fn salvage_name(directory: &Path) -> Option<SandboxRef> {
+    let bytes = read_bytes(directory).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
+    let field = |name: &str| -> Option<Name> {
+        let (_, rest) = text.split_once(&format!("\"{name}\": \""))?;
+        rest.split_once('"')?.0.parse().ok()
+    };
+    Some(SandboxRef { namespace: field("namespace")?, name: field("name")? })
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
     use crate::{ExpiryKind, StopReason};
 
-    fn kept() -> StoredRecord {
+    fn example() -> StoredRecord {
         let mut spec = Spec::new("team/web".parse().unwrap());
         spec.env = vec![("TOKEN".to_owned(), "hunter2".to_owned())];
         let record = Record::new("0123456789ab".parse().unwrap(), &spec, 7);
@@ -206,10 +277,10 @@ mod tests {
             State::Lost { reason: "silent".to_owned() },
         ];
         for state in states {
-            let mut kept = kept();
-            kept.record.state = state;
-            kept.write(&directory).unwrap();
-            assert_eq!(StoredRecord::read(&directory).unwrap(), kept);
+            let mut stored = example();
+            stored.record.state = state;
+            stored.write(&directory).unwrap();
+            assert_eq!(StoredRecord::read(&directory).unwrap(), stored);
         }
         assert!(!directory.join("box.json.new").exists());
         fs::remove_dir_all(directory).unwrap();
@@ -217,7 +288,7 @@ mod tests {
 
     #[test]
     fn no_value_of_the_environment_is_kept() {
-        let text = serde_json::to_string(&kept()).unwrap();
+        let text = serde_json::to_string(&example()).unwrap();
         assert!(text.contains("TOKEN") && !text.contains("hunter2"), "{text}");
     }
 
@@ -226,17 +297,34 @@ mod tests {
         let text = r#"{"record":{"id":"0123456789ab","namespace":"team","name":"web",
             "machine":"process","hostname":"web","scratch_bytes":1,"env_names":["TOKEN"],
             "created_at_ms":7,"state":"running"},"trace":{}}"#;
-        let mut expected = kept();
-        expected.record.scratch_bytes = 1;
+        let mut expected = example();
+        (expected.record.scratch_bytes, expected.record.scratch_place) = (1, None);
         expected.record.state = State::Running;
         assert_eq!(serde_json::from_str::<StoredRecord>(text).unwrap(), expected);
+    }
+
+    #[test]
+    fn the_name_in_a_damaged_record_is_made_out_where_it_is_whole() {
+        let directory = std::env::temp_dir().join(format!("burrow-salvage-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let whole = serde_json::to_string_pretty(&example()).unwrap();
+        let cut = &whole[..whole.find("machine").unwrap()];
+        for text in [whole.replace("hostname", "\u{0}"), cut.to_owned()] {
+            fs::write(directory.join(RECORD_FILE), text).unwrap();
+            assert_eq!(salvage_name(&directory), Some("team/web".parse().unwrap()));
+        }
+        for text in ["", "{", "\"namespace\": \"team\", \"name\": \"w/eb\""] {
+            fs::write(directory.join(RECORD_FILE), text).unwrap();
+            assert_eq!(salvage_name(&directory), None, "{text}");
+        }
+        fs::remove_dir_all(directory).unwrap();
     }
 
     #[test]
     fn a_torn_record_is_an_error_and_no_panic() {
         let directory = std::env::temp_dir().join(format!("burrow-torn-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
-        let text = serde_json::to_vec(&kept()).unwrap();
+        let text = serde_json::to_vec(&example()).unwrap();
         for length in 0..text.len() {
             fs::write(directory.join(RECORD_FILE), &text[..length]).unwrap();
             assert!(StoredRecord::read(&directory).is_err(), "{length} bytes were enough");

@@ -1,12 +1,12 @@
 //! The recorder of a running sandbox: brings the output of its sessions into the log.
 //!
 //! It follows the agent's list and takes up every session that has the holder [`HOLDER`]. As that
-//! holder it is lossless: a byte is acknowledged after it has been written to the log, so a bridge
-//! that dies between the two finds it again. It begins each output where the log ends, and the log
-//! leaves out what it has already, so nothing comes twice either.
+//! holder it is lossless: a byte is acknowledged after it was written to the log, so a bridge that
+//! dies in between reads it again. It begins each output where the log ends, and the log skips what
+//! it has already, so nothing is recorded twice.
 //!
-//! A full disk does not stop the sandbox: what cannot be written is acknowledged all the same, and
-//! the log names the gap as soon as it can be written again. Only the end of a session waits.
+//! A full disk does not stop the sandbox: output that cannot be written is acknowledged anyway, and
+//! the log records the gap as soon as it can be written again. Only the end of a session waits.
 
 use std::collections::HashSet;
 use std::future::poll_fn;
@@ -56,7 +56,7 @@ pub struct Recorder {
     pub log: SharedLog,
     pub which: SandboxRef,
     pub events: EventSink,
-    /// Told of every session, recorded or not, because the list has them all.
+    /// Receives every lasting session, recorded or not. Running others counts as activity, too.
     pub presence: Arc<Presence>,
 }
 
@@ -72,10 +72,10 @@ impl Recorder {
         // Held while any session runs.
         let mut at_work: Option<Activity> = None;
         let mut running = HashSet::new();
-        // Passed when what had ended at the last look is in the log.
+        // Passed when all sessions that had ended at the last listing are in the log.
         let (_, mut earlier) = watch::channel(());
         // One request at a time: each that is dropped would wait at the agent for its answer.
-        let mut listing = Box::pin(self.guest.sessions(since));
+        let mut listing = Box::pin(self.guest.lasting_sessions(since));
         loop {
             let list = tokio::select! {
                 list = &mut listing => list,
@@ -95,7 +95,7 @@ impl Recorder {
                 Err(error) => {
                     self.trouble(format!("its sessions cannot be listed: {error}"));
                     tokio::time::sleep(RECORDER_RETRY_PAUSE).await;
-                    listing = Box::pin(self.guest.sessions(since));
+                    listing = Box::pin(self.guest.lasting_sessions(since));
                     continue;
                 }
             };
@@ -111,8 +111,8 @@ impl Recorder {
                 .filter(|info| info.exit.is_none())
                 .map(|info| (info.session.clone(), run_of(info)))
                 .collect();
-            // That one has begun is no end; whatever else has changed may be one, for a session may have
-            // come and gone between two looks.
+            // A new session is no end; any other change may be one, because a session may have come and gone
+            // between two listings.
             let has_begun = are_running.is_superset(&running) && are_running.len() > running.len();
             running = are_running;
             if at_work.is_none() && !first {
@@ -143,8 +143,8 @@ impl Recorder {
                     (if is_over { &mut have_ended } else { &mut go_on }).push((key, info));
                 }
             }
-            // What has come and gone since the last look is in the log in its order, and before what came
-            // later.
+            // Sessions that came and went since the last listing are recorded in order, and before later
+            // ones.
             if !have_ended.is_empty() {
                 have_ended.sort_by_key(|(_, info)| (info.started_at_ms, info.pid));
                 let (done, after) = watch::channel(());
@@ -160,13 +160,13 @@ impl Recorder {
             }
             // The end of a guest is not kept waiting.
             let _ = timeout(RECORDER_LOOK_PAUSE, self.guest.lost()).await;
-            listing = Box::pin(self.guest.sessions(since));
+            listing = Box::pin(self.guest.lasting_sessions(since));
         }
-        // What had arrived before the link broke is still worked off.
+        // What had arrived before the link broke is still recorded.
         while following.join_next().await.is_some() {}
     }
 
-    /// Records sessions of which nothing more comes, one after the other, behind those before them.
+    /// Records sessions that have ended, one after the other, after earlier ones.
     async fn follow_ended(
         self,
         sessions: Vec<(Key, SessionInfo)>,
@@ -191,12 +191,12 @@ impl Recorder {
                     holder: Some(HOLDER.to_owned()),
                     kill_survivors: false,
                 };
-                // That it is forgotten already is as good.
+                // If it is forgotten already, that is fine.
                 let _ = self.guest.release(release).await;
             }
-            // The next bridge goes on from here.
+            // The next bridge continues from here.
             Err(RecordError::Guest(GuestError::Link(_))) => return false,
-            // Somebody has released it, or the agent has forgotten it for its age.
+            // Somebody has released it, or the agent has forgotten it because of its age.
             Err(RecordError::Guest(GuestError::Fault(fault)))
                 if matches!(fault.code, FaultCode::NotFound | FaultCode::Gone) => {}
             // The next change of the list takes it up again where the log ends.
@@ -215,7 +215,7 @@ impl Recorder {
         self.log.with(|log| log.started(session, run_of(&info), &info.command))?;
         let mut outputs = self.subscribe(session, channels_of(&info)).await?;
         let mut exit = info.exit;
-        // The first failure does not end it: there is still what had arrived before.
+        // The first failure does not end it: earlier data may still arrive.
         let mut failure: Option<GuestError> = None;
         let mut waited = exit.is_some();
         let waiting = self.guest.wait(session);
@@ -223,7 +223,7 @@ impl Recorder {
         loop {
             if let Some(record) = exit.as_ref().filter(|record| outputs.have_all(record)) {
                 self.record_exit(session, record, &outputs).await;
-                // Nobody is left who could say more, or everybody has finished.
+                // Nobody can produce more output, or all have finished.
                 if record.left_behind_count == 0 || outputs.have_ended() {
                     return Ok(());
                 }
@@ -231,7 +231,7 @@ impl Recorder {
             if outputs.have_settled()
                 && let Some(error) = failure.take()
             {
-                // The answer may have come with the last bytes, before what broke the link.
+                // The answer may have arrived with the last bytes before the link broke.
                 let answer = timeout(RECORDER_DRAIN, &mut waiting);
                 match if waited { None } else { answer.await.ok() } {
                     Some(Ok(record)) => exit = Some(record),
@@ -268,7 +268,7 @@ impl Recorder {
             let role = Role::Holder { name: HOLDER.to_owned() };
             let origin = Origin::Offset { offset };
             let (output, _) = self.guest.subscribe(session, channel, origin, role).await?;
-            let output = output.manual().counted(self.guest.heard());
+            let output = output.manual().counted(self.guest.output_counter());
             outputs.all.push(RecordedOutput {
                 channel,
                 output,
@@ -322,9 +322,9 @@ impl Recorder {
             }
             log.exited(session, record)
         };
-        let mut told = false;
+        let mut is_reported = false;
         while let Err(error) = self.log.with(write) {
-            if !std::mem::replace(&mut told, true) {
+            if !std::mem::replace(&mut is_reported, true) {
                 self.trouble(format!("the end of session {session} is not recorded yet: {error}"));
             }
             tokio::time::sleep(RECORDER_RETRY_PAUSE).await;
@@ -345,8 +345,8 @@ impl Recorder {
 /// A run of a session, for one may be run again under its name.
 type Key = (SessionId, Run);
 
-/// Waits for whoever holds the other end to have let go of it, which a full disk can delay: not for long,
-/// because programs wait for us.
+/// Waits until the other end's holder drops it. A full disk can delay that, so the wait is short, because
+/// programs wait for us.
 async fn passed(mut end: watch::Receiver<()>) {
     let _ = timeout(RECORDER_ORDER_WAIT, async { while end.changed().await.is_ok() {} }).await;
 }
@@ -390,7 +390,7 @@ struct RecordedOutput {
     rest: OutputState,
 }
 
-/// What is still to come of an output.
+/// The rest of an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OutputState {
     /// Anything.
@@ -402,7 +402,7 @@ enum OutputState {
 }
 
 impl Outputs {
-    /// The next piece of any output; waits for ever when nothing more comes.
+    /// The next piece of any output; pending forever if there is none.
     async fn next(&mut self) -> (usize, Piece) {
         let count = self.all.len();
         self.turn = self.turn.wrapping_add(1);

@@ -1,11 +1,14 @@
 //! The registry: which names there are, and the task that owns each.
 //!
-//! It changes nothing of a sandbox itself; it hands orders to the owner and shows what the owner
-//! last said. A name is taken from the moment a creation begins until its owner has removed all
-//! that was kept.
+//! It changes nothing of a sandbox itself: it sends orders to the owner and shows the state that
+//! the owner last published. A name is taken from the moment a creation begins until its owner has
+//! removed everything.
 
+mod found;
 mod means;
+mod restart;
 mod room;
+mod shared;
 mod views;
 
 pub use means::RegistryOptions;
@@ -13,9 +16,8 @@ use room::RefusalCounts;
 pub use views::{Until, Visit};
 
 use std::collections::HashMap;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
@@ -24,24 +26,30 @@ use tokio::task::JoinSet;
 use super::caps::Caps;
 use super::commit;
 use super::meter::Meter;
+use super::options::Defaults;
 use super::owner::{Order, Owner, OwnerSettings, PoolRequest};
-use super::pool::{self, Personal, Pool, Shape};
+use super::pool::{Personal, Pool, Shape};
 use super::presence::Presence;
-use super::record::{RECORD_FILE, StoredRecord};
+use super::record::StoredRecord;
+use super::saver::Saver;
 use super::secrets;
 use super::snapshot::{Snapshot, Snapshots};
 use super::spec::check_lifetime;
 use super::stored::{RequestedImage, image_users};
 use super::tallies::Tallies;
-use super::{Event, EventSink, Name, Record, SandboxError, SandboxRef, Spec, State, mounted};
+use super::{
+    Event, EventSink, HostFiles, Name, Record, SandboxError, SandboxRef, Spec, State, mounted,
+    trust,
+};
 use crate::limits::{ORDERS_WAITING_MAX, SANDBOXES_MAX};
 use host::instant::now_ms;
 use host::paths::Paths;
 use host::secret::Secrets;
+use image::digest::Digest;
 use image::reference::Reference;
 use image::store::User;
 use image::{Image, ImageError, Images, Policy, Puller};
-use machine::{Directories, MachineKind, Machines, SandboxId};
+use machine::{Directories, Machines, SandboxId};
 use workspace::{Report, TransferCounter, Workspaces};
 
 /// All sandboxes of one bridge. Clones are the same registry.
@@ -50,12 +58,15 @@ pub struct Registry(Arc<Inner>);
 
 struct Inner {
     paths: Paths,
-    /// Whose sandboxes end with this process: no door, no next bridge. What is hidden from them is
-    /// these, which hold the others.
+    /// Set if the sandboxes end with this process: no door, no next bridge. These paths, which
+    /// contain the other sandboxes, are hidden from them.
     hidden_of_alone: Option<Paths>,
     machines: Machines,
     events: EventSink,
     tallies: Tallies,
+    files: HostFiles,
+    defaults: Defaults,
+    operator_defaults: Defaults,
     pool: Arc<Pool>,
     egress: Arc<egress::Settings>,
     egress_default: egress::Defaults,
@@ -68,6 +79,7 @@ struct Inner {
     caps: Caps,
     refused: RefusalCounts,
     meter: Meter,
+    saver: Arc<OnceLock<Saver>>,
     seats: Mutex<Seats>,
 }
 
@@ -76,6 +88,19 @@ struct Seats {
     taken: HashMap<SandboxRef, NameEntry>,
     /// No new sandboxes: the bridge is stopping.
     closed: bool,
+}
+
+impl Seats {
+    /// A sandbox by its name, or by its id in its namespace.
+    fn find(&self, which: &SandboxRef) -> Option<&NameEntry> {
+        self.taken.get(which).or_else(|| {
+            let id: SandboxId = which.name.as_str().parse().ok()?;
+            self.taken.values().find(|seat| {
+                let record = seat.shown.borrow();
+                record.id == id && record.namespace == which.namespace
+            })
+        })
+    }
 }
 
 /// A taken name.
@@ -120,7 +145,7 @@ impl Inner {
         (self.events)(&Event::Trouble { which, what });
     }
 
-    /// What commands its sandboxes, and so is no workspace.
+    /// Directories that control its sandboxes, and so cannot be workspaces.
     fn own_directories(&self) -> Vec<&Path> {
         let all = self.hidden_of_alone.iter().chain([&self.paths]);
         all.flat_map(|paths| [paths.runtime.as_path(), paths.state.as_path()]).collect()
@@ -128,9 +153,9 @@ impl Inner {
 }
 
 impl Registry {
-    /// Opens the registry over what earlier bridges have left: takes charge of machines that live,
-    /// marks those that ended, and removes what was left half-made. The paths must be prepared and
-    /// no other bridge may use them.
+    /// Opens the registry over what earlier bridges have left: adopts machines that live, marks
+    /// those that ended, and removes what is half-made. The paths must be prepared and no other
+    /// bridge may use them.
     pub async fn open(
         paths: Paths,
         machines: Machines,
@@ -139,7 +164,7 @@ impl Registry {
         Self::open_with(paths, machines, events, RegistryOptions::default()).await
     }
 
-    /// The same with what an operator has set up for sandboxes.
+    /// Opens it with an operator's settings for sandboxes.
     pub async fn open_with(
         paths: Paths,
         machines: Machines,
@@ -156,8 +181,9 @@ impl Registry {
         outer: Paths,
         machines: Machines,
         events: EventSink,
+        means: RegistryOptions,
     ) -> Result<Self, SandboxError> {
-        Self::open_inner(paths, Some(outer), machines, events, RegistryOptions::default()).await
+        Self::open_inner(paths, Some(outer), machines, events, means).await
     }
 
     async fn open_inner(
@@ -172,7 +198,7 @@ impl Registry {
         let (meter, unread) = Meter::open(&paths.usage());
         let tallies = Tallies::default();
         let events = tallies.counting(events);
-        let pool = Arc::new(Pool::new(&paths, &machines, &events, means.pool)?);
+        let pool = Arc::new(Pool::new(&paths, &means.files, &machines, &events, means.pool)?);
         let RegistryOptions { secrets, workspaces, images, image_policy, puller, caps, .. } = means;
         let inner = Inner {
             paths,
@@ -180,6 +206,9 @@ impl Registry {
             machines,
             events,
             tallies,
+            files: means.files,
+            defaults: means.defaults,
+            operator_defaults: means.operator_defaults,
             pool,
             snapshots,
             egress: Arc::new(means.egress),
@@ -192,60 +221,51 @@ impl Registry {
             caps,
             refused: RefusalCounts::default(),
             meter,
+            saver: Arc::default(),
             seats,
         };
         let registry = Self(Arc::new(inner));
         if let Some(error) = unread {
             registry.0.trouble(None, format!("today's use cannot be read: {error}"));
         }
-        let mut adoptions = JoinSet::new();
-        let inner = &registry.0;
-        for directory in subdirectories(&inner.paths.state_boxes())? {
-            let Some(id) = id_of(&directory) else { continue };
-            let place = directory.display();
-            match StoredRecord::read(&directory) {
-                Ok(kept) if kept.record.id == id => {
-                    pool::record::forget(&directory);
-                    if let Some(owner) = registry.seat_found(kept) {
-                        adoptions.spawn(owner.adopt());
-                    }
-                }
-                Ok(kept) => {
-                    let what = format!("the record in {place} belongs to {}", kept.record.id);
-                    inner.trouble(None, what);
-                }
-                Err(_) if !directory.join(RECORD_FILE).exists() => {
-                    let registry = registry.clone();
-                    adoptions.spawn(async move {
-                        if !registry.0.pool.recover(&id, &directory).await {
-                            registry.clean(id, pool::record::explain(&directory)).await;
-                        }
-                    });
-                }
-                Err(error) => {
-                    inner.trouble(None, format!("the record in {place} cannot be read: {error}"));
-                }
-            }
-        }
-        while adoptions.join_next().await.is_some() {}
-        for directory in subdirectories(&inner.paths.runtime_boxes())? {
-            let Some(id) = id_of(&directory) else { continue };
-            if !inner.directories(&id).state.exists() {
-                registry.clean(id, "its record is missing").await;
-            }
-        }
-        inner.pool.begin();
+        registry.take_up().await?;
+        registry.0.pool.begin();
         registry.begin_metering();
         Ok(registry)
     }
 
-    /// Starts a sandbox and waits until its agent has answered. It goes on when the caller does not
-    /// wait.
-    pub async fn create(&self, mut spec: Spec) -> Result<Record, SandboxError> {
+    /// Starts a sandbox and waits until its agent has answered. The creation continues if the
+    /// caller stops waiting.
+    pub async fn create(&self, spec: Spec) -> Result<Record, SandboxError> {
+        self.create_over(&self.0.files, &self.0.defaults, spec).await
+    }
+
+    /// Creates a sandbox for the bridge's own user, whose machine this is: without an image it has the host's
+    /// root, like a sandbox of a verb without a daemon.
+    pub async fn create_for_operator(&self, spec: Spec) -> Result<Record, SandboxError> {
+        let files = self.0.files.for_operator();
+        self.create_over(&files, &self.0.operator_defaults, spec).await
+    }
+
+    /// The defaults of clients' sandboxes.
+    pub fn defaults(&self) -> &Defaults {
+        &self.0.defaults
+    }
+
+    async fn create_over(
+        &self,
+        files: &HostFiles,
+        defaults: &Defaults,
+        mut spec: Spec,
+    ) -> Result<Record, SandboxError> {
+        defaults.fill(&mut spec);
         if let Some(name) = spec.snapshot.clone() {
             let which = SandboxRef { namespace: spec.namespace.clone(), name };
             self.0.snapshots.get(&which)?.fill(&mut spec)?;
         }
+        files.settle(&mut spec)?;
+        files.settle_scratch(&mut spec, self.store_paths()).await?;
+        spec.settle_workdir();
         self.bound(&mut spec)?;
         spec.settle_egress(self.0.egress_default.of(spec.namespace.as_str()))?;
         spec.check()?;
@@ -256,31 +276,27 @@ impl Registry {
         record.env_names.extend(secrets::variables(&self.0.secrets, &spec, &spec.rules()?)?);
         let mut owner =
             self.seat(StoredRecord { record, trace: machine::Trace::default() }, true)?;
-        // Behind the name that is taken: a provider costs the host something.
+        // After the name is taken: a provider costs the host something.
         let given = secrets::resolve(&self.0.secrets, &spec, &self.0.events).await?;
-        let secrets = given.variables;
+        let mut secrets = trust::variables(&spec, &given, &self.0.egress);
+        secrets.extend(given.variables);
         let is_injected = !given.injections.is_empty();
         owner.inject(given.injections);
         let directories = self.0.directories(&id);
         let mut machine_spec = match &self.0.hidden_of_alone {
-            Some(outer) => spec.machine_spec(id, outer, None),
-            None => spec.machine_spec(id, &self.0.paths, Some(directories)),
+            Some(outer) => spec.machine_spec(id, outer, &self.0.files, None),
+            None => spec.machine_spec(id, &self.0.paths, &self.0.files, Some(directories)),
         };
         machine_spec.bind = mounted::at_boot(&spec, workspace.as_ref());
-        let kept_at = self.0.hidden_of_alone.as_ref().unwrap_or(&self.0.paths);
-        let wanted = RequestedImage::of(&spec, kept_at, self.0.images.as_ref());
-        let wanted = wanted.map(|wanted| {
-            let allowed = wanted.allowed_by(&self.0.image_policy);
-            allowed.pulled_by(self.0.puller.as_ref(), spec.pull)
-        });
-        // What is kept ready has roots that are directories or files.
-        // What is kept ready has interpreters too: they are the agent's own user's, and have read
-        // whom they trust.
+        let wanted = self.wanted_image(&spec);
+        // Pooled machines have directories or files as roots. They also have interpreters, which
+        // run as the agent's user and have already read the trusted certificates.
         let is_usual = wanted.is_none() && spec.user.is_none() && !is_injected;
         let shape = is_usual.then(|| Shape::of(&spec, &machine_spec)).flatten();
         let ahead = shape.map(|shape| {
             let hostname = machine_spec.hostname.clone();
-            let (env, secrets, workdir) = (spec.env, secrets.clone(), spec.workdir);
+            let env = spec.environment();
+            let (secrets, workdir) = (secrets.clone(), spec.workdir);
             let personal = Personal { hostname, env, secrets, workdir };
             PoolRequest { pool: Arc::clone(&self.0.pool), shape, personal }
         });
@@ -290,28 +306,43 @@ impl Registry {
         answer.await.unwrap_or(Err(SandboxError::Stopping))
     }
 
+    fn wanted_image(&self, spec: &Spec) -> Option<RequestedImage> {
+        let wanted = RequestedImage::of(spec, self.store_paths(), self.0.images.as_ref())?;
+        let allowed = wanted.allowed_by(&self.0.image_policy);
+        Some(allowed.pulled_by(self.0.puller.as_ref(), spec.pull))
+    }
+
+    /// The stored image that a specification names, pulled if necessary and allowed by the policy: for builds
+    /// on top of it before the sandbox is created.
+    pub async fn base_image(&self, spec: &Spec) -> Result<Option<Digest>, SandboxError> {
+        match self.wanted_image(spec) {
+            Some(wanted) => Ok(Some(wanted.resolve().await?)),
+            None => Ok(None),
+        }
+    }
+
     /// The images of this host, where this bridge has opened them.
     pub fn images(&self) -> Option<&Images> {
         self.0.images.as_ref()
     }
 
-    /// How often what has happened since this bridge began.
+    /// Counts of events since this bridge began.
     pub fn tallies(&self) -> &Tallies {
         &self.0.tallies
     }
 
-    /// How much workspaces have carried since this bridge began.
+    /// Bytes that workspaces have transferred since this bridge began.
     pub fn carried(&self) -> &TransferCounter {
         self.0.workspaces.carried()
     }
 
-    /// What pulls images, where this bridge can.
+    /// Pulls images, if this bridge can.
     pub fn puller(&self) -> Option<&Puller> {
         self.0.puller.as_ref()
     }
 
-    /// Makes an image of what a running sandbox has become since it was made of one of the store's. It
-    /// is not cut off half-way when nobody waits any more.
+    /// Saves the files of a running sandbox as an image; its root must be an image of the store. It continues
+    /// if the caller stops waiting.
     pub async fn commit(&self, which: &SandboxRef, name: Reference) -> Result<Image, SandboxError> {
         let record = self.get(which)?;
         let unsupported = |why| SandboxError::Unsupported {
@@ -327,13 +358,14 @@ impl Registry {
             digest.ok_or_else(|| unsupported("its root is not an image from the store"))?;
         let images = self.0.images.clone();
         let images = images.ok_or_else(|| unsupported("this bridge has no images"))?;
+        let images = images.of_namespace(Some(which.namespace.as_str()));
         let finding = images.clone();
         let base = tokio::task::spawn_blocking(move || finding.find(&digest.to_string()));
         let base = base.await.unwrap_or(Err(ImageError::Busy))?;
         let (guest, activity) = (self.guest(which)?, self.activity(which));
         let committed = which.clone();
         let work = Box::pin(async move {
-            // Whoever stops the sandbox drops its errands; the reading learns it from its machine.
+            // Stopping the sandbox drops its errands; the reader sees that by its machine.
             let committing = tokio::spawn(async move {
                 let _activity = activity;
                 commit::commit(guest, images, base, &committed, name).await
@@ -343,13 +375,15 @@ impl Registry {
         self.order(which, |reply| Order::Commit { work, reply }).await
     }
 
-    /// Who has images as roots.
+    /// The users of images as roots.
     pub fn image_users(&self) -> Vec<User> {
         image_users(&self.0.paths)
     }
 
     /// Stops a sandbox in order and waits until it is gone. One that has stopped stays so.
     pub async fn stop(&self, which: &SandboxRef, grace: Duration) -> Result<Record, SandboxError> {
+        // What cannot be saved is marked as unsaved for its next user.
+        let _ = self.save_inside(which).await;
         self.order(which, |reply| Order::Stop { grace, reply }).await
     }
 
@@ -358,13 +392,46 @@ impl Registry {
         self.order(which, |reply| Order::Kill { reply }).await
     }
 
-    /// Removes what is kept of a stopped sandbox and frees its name; with `force`, kills it first.
+    /// Removes a stopped sandbox and frees its name; with `force`, kills it first. Refused if something in it
+    /// cannot be saved before, because killing it would lose that.
     pub async fn remove(&self, which: &SandboxRef, force: bool) -> Result<Record, SandboxError> {
+        if force {
+            self.save_inside(which).await?;
+        }
         self.order(which, |reply| Order::Remove { force, reply }).await
     }
 
-    /// Gives a living sandbox other times to live, both from now on; what is absent stays, 0 is for
-    /// ever. To ask for it counts as activity.
+    /// Removes a sandbox whatever it contains, on behalf of the owner of that.
+    pub async fn discard(&self, which: &SandboxRef) -> Result<Record, SandboxError> {
+        self.order(which, |reply| Order::Remove { force: true, reply }).await
+    }
+
+    /// Saves what can be saved in a sandbox, and removes it in any case.
+    pub async fn save_and_discard(&self, which: &SandboxRef) -> Result<Record, SandboxError> {
+        // What cannot be saved is marked as unsaved for its next user.
+        let _ = self.save_inside(which).await;
+        self.discard(which).await
+    }
+
+    /// Sets what saves the content of sandboxes before they are stopped or removed, or expire. Only the first
+    /// saver counts.
+    pub fn save_with(&self, saver: Saver) {
+        let _ = self.0.saver.set(saver);
+    }
+
+    async fn save_inside(&self, which: &SandboxRef) -> Result<(), SandboxError> {
+        let Some(saver) = self.0.saver.get() else { return Ok(()) };
+        let record = self.get(which)?;
+        if record.state != State::Running {
+            return Ok(());
+        }
+        let which = record.which();
+        let saved = saver(which.clone(), record.id).await;
+        saved.map_err(|what| SandboxError::Unsaved { which, what })
+    }
+
+    /// Changes a living sandbox's times to live, counted from now; what is absent stays, 0 means no
+    /// limit. The call counts as activity.
     pub async fn extend(
         &self,
         which: &SandboxRef,
@@ -379,13 +446,13 @@ impl Registry {
         self.order(which, |reply| Order::Extend { ttl_ms, idle_ttl_ms, reply }).await
     }
 
-    /// Lets a sandbox stand still, with all that is in it; one that does stays so. Time in a pause
-    /// counts for its absolute time to live, and not for the idle one.
+    /// Pauses a sandbox; does nothing if it is paused. Time in a pause counts for its absolute time
+    /// to live, and not for the idle one.
     pub async fn pause(&self, which: &SandboxRef) -> Result<Record, SandboxError> {
         self.order(which, |reply| Order::Pause { reply }).await
     }
 
-    /// Lets a paused sandbox go on, with its clock stepped.
+    /// Resumes a paused sandbox, with its clock corrected.
     pub async fn resume(&self, which: &SandboxRef) -> Result<Record, SandboxError> {
         let record = self.get(which)?;
         if matches!(record.state, State::Paused { .. }) {
@@ -394,12 +461,12 @@ impl Registry {
         self.order(which, |reply| Order::Resume { reply }).await
     }
 
-    /// Brings back what a running sandbox has changed in its workspace, and says what came of it.
+    /// Copies changes in a running sandbox's workspace back, and returns the report.
     pub async fn sync(&self, which: &SandboxRef) -> Result<Report, SandboxError> {
         self.order(which, |reply| Order::Sync { reply }).await
     }
 
-    /// Writes a running sandbox down under a name of its namespace. It goes on.
+    /// Takes a snapshot of a running sandbox, with a name in its namespace. The sandbox continues.
     pub async fn snapshot(&self, which: &SandboxRef, name: Name) -> Result<Snapshot, SandboxError> {
         let record = self.get(which)?;
         if !record.secrets.is_empty() {
@@ -419,7 +486,7 @@ impl Registry {
         self.0.snapshots.get(which)
     }
 
-    /// Removes a snapshot. Sandboxes that were made of it do not need it.
+    /// Removes a snapshot. Sandboxes that were made from it do not need it.
     pub async fn remove_snapshot(&self, which: &SandboxRef) -> Result<Snapshot, SandboxError> {
         let (snapshots, which) = (self.0.snapshots.clone(), which.clone());
         let removed = tokio::task::spawn_blocking(move || snapshots.remove(&which)).await;
@@ -441,8 +508,8 @@ impl Registry {
         self.mark();
     }
 
-    /// Takes no new sandboxes and lets go of those that run, for the next bridge to find. Returns
-    /// how many they are.
+    /// Takes no new sandboxes and releases those that run, for the next bridge to find. Returns
+    /// their number.
     pub async fn leave(&self) -> usize {
         let mut left = JoinSet::new();
         for which in self.close() {
@@ -453,7 +520,7 @@ impl Registry {
         while let Some(answer) = left.join_next().await {
             running += usize::from(matches!(answer, Ok(Ok(record)) if !record.state.is_over()));
         }
-        // They hold nobody's work, and the next bridge may want others.
+        // Nobody uses them, and the next bridge may want others.
         self.0.pool.drain().await;
         self.mark();
         running
@@ -471,7 +538,7 @@ impl Registry {
         order: impl FnOnce(oneshot::Sender<Result<T, SandboxError>>) -> Order,
     ) -> Result<T, SandboxError> {
         let gone = || SandboxError::NotFound { which: which.clone() };
-        let orders = self.0.seats().taken.get(which).map(|seat| seat.orders.clone());
+        let orders = self.0.seats().find(which).map(|seat| seat.orders.clone());
         let (reply, answer) = oneshot::channel();
         orders.ok_or_else(gone)?.send(order(reply)).await.map_err(|_| gone())?;
         // It has ended before the order was carried out, or is gone altogether.
@@ -481,9 +548,9 @@ impl Registry {
         })
     }
 
-    /// Takes a name for a sandbox; for a new one where the caps leave room for it.
-    fn seat(&self, kept: StoredRecord, is_new: bool) -> Result<Owner, SandboxError> {
-        let which = kept.record.which();
+    /// Reserves a name; for a new sandbox only if the caps allow it.
+    fn seat(&self, stored: StoredRecord, is_new: bool) -> Result<Owner, SandboxError> {
+        let which = stored.record.which();
         let mut seats = self.0.seats();
         if seats.closed {
             return Err(SandboxError::Stopping);
@@ -497,71 +564,28 @@ impl Registry {
             return Err(SandboxError::TooMany);
         }
         if is_new {
-            self.room_for(&seats, &kept.record)?;
+            self.room_for(&seats, &stored.record)?;
         }
         let (orders, ordered) = mpsc::channel(ORDERS_WAITING_MAX);
-        let (show, shown) = watch::channel(kept.record.clone());
+        let (show, shown) = watch::channel(stored.record.clone());
         let presence = Presence::new();
         let seat = NameEntry { orders, shown, presence: Arc::clone(&presence) };
         seats.taken.insert(which.clone(), seat);
         let place = OwnerSettings {
-            directories: self.0.directories(&kept.record.id),
-            machine: Arc::clone(self.0.machines.get(kept.record.machine)),
+            directories: self.0.directories(&stored.record.id),
+            machine: Arc::clone(self.0.machines.get(stored.record.machine)),
+            machines: self.0.machines.clone(),
             events: Arc::clone(&self.0.events),
             egress: Arc::clone(&self.0.egress),
             secrets: self.0.secrets.clone(),
             meter: self.0.meter.clone(),
             presence,
             workspaces: self.0.workspaces.clone(),
+            saver: Arc::clone(&self.0.saver),
             _occupied: Box::new(NameGuard { registry: Arc::downgrade(&self.0), which }),
         };
-        Ok(Owner::new(kept, place, show, ordered))
+        Ok(Owner::new(stored, place, show, ordered))
     }
-
-    /// Takes the name of a sandbox that an earlier bridge had.
-    fn seat_found(&self, kept: StoredRecord) -> Option<Owner> {
-        let which = kept.record.which();
-        let seated = self.seat(kept, false);
-        if let Err(error) = &seated {
-            self.0.trouble(Some(which), format!("it could not be adopted: {error}"));
-        }
-        seated.ok()
-    }
-
-    /// Removes what is left of a sandbox without a record, and so of a machine of any kind.
-    async fn clean(&self, id: SandboxId, why: &str) {
-        let directories = self.0.directories(&id);
-        for kind in MachineKind::ALL {
-            let machine = self.0.machines.get(kind);
-            machine.clean(id.clone(), Some(directories.clone())).await;
-        }
-        let _ = fs::remove_dir_all(directories.runtime);
-        let _ = fs::remove_dir_all(directories.state);
-        (self.0.events)(&Event::Cleaned { id: id.to_string(), why: why.to_owned() });
-    }
-}
-
-fn id_of(directory: &Path) -> Option<SandboxId> {
-    directory.file_name()?.to_str()?.parse().ok()
-}
-
-/// The directories in `path`; none when it is not there.
-fn subdirectories(path: &Path) -> Result<Vec<PathBuf>, SandboxError> {
-    let failed =
-        |source| SandboxError::Files { action: "look through", path: path.to_owned(), source };
-    let entries = match fs::read_dir(path) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(failed(error)),
-    };
-    let mut directories = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(failed)?;
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            directories.push(entry.path());
-        }
-    }
-    Ok(directories)
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! The secrets that a sandbox asks for, between its specification and its machine.
 
 use super::{Event, EventSink, SandboxError, Spec};
-use egress::{BUNDLE, BUNDLE_VARIABLES, Host, InjectedSecret, Injections, Rules, TLS_PORT};
+use egress::{Host, InjectedSecret, Injections, Rules, TLS_PORT};
 use egress::{fits_a_field, placeholder};
 use host::secret::{Resolved, Secret, SecretError, Secrets, Variable};
 
-/// What a sandbox gets of its secrets.
+/// How a sandbox gets its secrets.
 #[derive(Debug, Default)]
 pub(super) struct ResolvedSecrets {
     /// Variables of its environment: values, and placeholders of those that stay on this side.
@@ -13,7 +13,7 @@ pub(super) struct ResolvedSecrets {
     pub injections: Injections,
 }
 
-/// The variables that its secrets will be, if it may have all of them. Reads nothing.
+/// The variables for its secrets, if it may use all of them. Reads nothing.
 pub(super) fn variables(
     secrets: &Secrets,
     spec: &Spec,
@@ -39,7 +39,7 @@ pub(super) fn variables(
     Ok(variables)
 }
 
-/// The values. What is wrong with a provider is for the operator; whoever asked is told which secret.
+/// Reads the values. A provider's error is for the operator; the caller only learns which secret failed.
 pub(super) async fn resolve(
     secrets: &Secrets,
     spec: &Spec,
@@ -63,16 +63,11 @@ pub(super) async fn resolve(
         variables.push((variable, plain(placeholder(&name))));
         injected.push(InjectedSecret { name, hosts: parsed(&hosts), fields, value: Some(value) });
     }
-    if !injected.is_empty() {
-        let is_set = |name: &str| spec.env.iter().any(|(set, _)| set == name);
-        let unset = BUNDLE_VARIABLES.iter().filter(|name| !is_set(name));
-        variables.extend(unset.map(|name| ((*name).to_owned(), plain(BUNDLE.to_owned()))));
-    }
     Ok(ResolvedSecrets { variables, injections: Injections::new(injected) })
 }
 
-/// What is put into requests of a sandbox that an earlier bridge had. A secret that cannot be had any
-/// more closes its hosts, and `trouble` is told.
+/// The injections of a sandbox that an earlier bridge had. A secret that cannot be read any more closes its
+/// hosts, which is reported to `trouble`.
 pub(super) async fn again(
     secrets: &Secrets,
     namespace: &str,
@@ -121,6 +116,6 @@ fn parsed(hosts: &[String]) -> Vec<Host> {
 }
 
 /// A text that is no secret, on the way that secrets go.
-fn plain(text: String) -> Secret {
+pub(super) fn plain(text: String) -> Secret {
     Secret::of(text.into_bytes()).expect("neither empty nor endless")
 }

@@ -1,9 +1,9 @@
-//! Snapshots: machines that were written down, and can be gone on from as often as one likes.
+//! Snapshots: saved machines that can be restored any number of times.
 //!
-//! Each has a directory below the bridge's state, `<namespace>/<name>`, with a description of what it
-//! is of, and in `machine/` what its machine has written. It is made under another name and renamed
-//! when all of it is on disk: a bridge that is killed leaves a whole one or none. It holds the memory
-//! of programs, with their secrets, so it is for its owner alone, as all that is kept of sandboxes.
+//! Each has a directory below the bridge's state, `<namespace>/<name>`, with a description, and in `machine/`
+//! the machine's own files. It is made under another name and renamed when all of it is on disk, so a bridge
+//! that is killed leaves a complete snapshot or none. It contains the memory of programs, with their secrets,
+//! so only its owner can read it, like everything that is stored of sandboxes.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -27,16 +27,16 @@ use machine::vmm::SCRATCH;
 
 const DESCRIPTION: &str = "snapshot.json";
 const MACHINE: &str = "machine";
-/// No name begins so, and what is called so is not whole. A drawn id follows: names of two namespaces
-/// can be written as one.
+/// The prefix of incomplete snapshots, which no name has. A random id follows: names of two namespaces could
+/// otherwise collide.
 const DRAFT_PREFIX: &str = ".new-";
-/// What a snapshot is called while it is removed.
+/// The prefix of a snapshot that is being removed.
 const GONE_PREFIX: &str = ".old-";
-/// The unit in which the kernel counts what a file takes of the disk, whatever its file system has.
+/// The unit in which the kernel counts the disk space of a file, on every file system.
 const BLOCK_BYTES: u64 = 512;
 const BYTES_PER_MIB: u64 = 1024 * 1024;
 
-/// What a snapshot is of.
+/// The description of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     pub namespace: Name,
@@ -60,7 +60,7 @@ pub struct Snapshot {
     /// The key that made the sandbox, whose caps this counts for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// What it takes of the disk.
+    /// Its size on disk.
     pub bytes: u64,
 }
 
@@ -69,7 +69,7 @@ impl Snapshot {
         SandboxRef { namespace: self.namespace.clone(), name: self.name.clone() }
     }
 
-    /// What a directory describes, if it is that of a snapshot.
+    /// Reads the description in a directory, if it is a snapshot's.
     pub(super) fn read(directory: &Path) -> Option<Self> {
         read(directory).ok()
     }
@@ -81,7 +81,7 @@ impl Snapshot {
             sandbox: record.name.clone(),
             id: record.id.clone(),
             machine: record.machine,
-            // A name may mean another image by the time somebody goes on from here.
+            // A name may mean another image by the time of a restore.
             image: record
                 .image_digest
                 .map(|digest| digest.to_string())
@@ -114,7 +114,7 @@ impl Snapshot {
         if spec.scratch_bytes.is_some_and(|bytes| self.scratch_bytes != bytes) {
             return Err(fixed("writable layer"));
         }
-        spec.machine = self.machine;
+        spec.machine = Some(self.machine);
         spec.image.clone_from(&self.image);
         (spec.memory_mib, spec.cpu_millis) = (self.memory_mib, self.cpu_millis);
         spec.scratch_bytes = Some(self.scratch_bytes);
@@ -131,7 +131,7 @@ pub(super) struct Snapshots(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     directory: PathBuf,
-    /// What those may come to take that are being written.
+    /// The expected sizes of snapshots that are being written.
     drafts: Mutex<HashMap<SandboxRef, Snapshot>>,
 }
 
@@ -162,7 +162,7 @@ impl Snapshots {
         Ok(Self(Arc::new(Inner { directory, drafts: Mutex::default() })))
     }
 
-    /// Those of one namespace or of all, by name. What cannot be read is no snapshot.
+    /// Lists those of one namespace or of all, by name. Unreadable ones are skipped.
     pub(super) fn list(&self, namespace: Option<&Name>) -> Vec<Snapshot> {
         let spaces = match namespace {
             Some(namespace) => vec![self.0.directory.join(namespace.as_str())],
@@ -174,17 +174,17 @@ impl Snapshots {
         found
     }
 
-    /// All that there are, and those that are being written with what they may come to take.
+    /// All snapshots, and unfinished ones with their expected size.
     pub(super) fn all(&self) -> Vec<Snapshot> {
         let drafts = self.drafts();
         let mut all = self.list(None);
-        // One that is finished is in its place before it is no draft any more.
+        // A finished snapshot is renamed before its draft is forgotten.
         all.retain(|snapshot| !drafts.contains_key(&snapshot.which()));
         all.extend(drafts.values().cloned());
         all
     }
 
-    /// What a snapshot of a sandbox may come to take.
+    /// The expected size of a sandbox's snapshot.
     pub(super) fn expected(record: &Record, state: &Path, name: Name) -> u64 {
         bytes_expected(&Snapshot::of(record, name), state)
     }
@@ -199,19 +199,19 @@ impl Snapshots {
         }
     }
 
-    /// Removes one. Machines that were made of it do not need it.
+    /// Removes one. Machines that were made from it do not need it.
     pub(super) fn remove(&self, which: &SandboxRef) -> Result<Snapshot, SandboxError> {
         let snapshot = self.get(which)?;
         let path = self.path(which);
-        // Renamed first, so that nobody begins with one that is going.
+        // Renamed first, so that nobody starts from a snapshot that is being removed.
         let gone = self.drawn(GONE_PREFIX)?;
         fs::rename(&path, &gone).map_err(files("remove", &path))?;
         fs::remove_dir_all(&gone).map_err(files("remove", &gone))?;
         Ok(snapshot)
     }
 
-    /// Begins one of a sandbox, if there is room for it. `state` is the sandbox's own directory, where
-    /// the disk of its writable layer is.
+    /// Begins a snapshot of a sandbox, if there is room for it. `state` is the sandbox's own directory, which
+    /// contains the disk of its writable layer.
     pub(super) fn begin(
         &self,
         record: &Record,
@@ -223,17 +223,17 @@ impl Snapshots {
         let path = self.drawn(DRAFT_PREFIX)?;
         let bytes_max = bytes_expected(&snapshot, state);
         let reserved = Snapshot { bytes: bytes_max, ..snapshot.clone() };
-        // One that is finished is in its place before it is no draft any more: held until it is known
+        // A finished snapshot is renamed before its draft is forgotten: the lock is held until it is known
         // that this one is neither.
         let mut drafts = self.drafts();
         if drafts.contains_key(&which) || self.path(&which).exists() {
             return Err(SandboxError::SnapshotTaken { snapshot: which });
         }
-        let kept = self.list(None);
-        if kept.len() + drafts.len() >= SNAPSHOTS_MAX {
+        let snapshots = self.list(None);
+        if snapshots.len() + drafts.len() >= SNAPSHOTS_MAX {
             return Err(SandboxError::TooManySnapshots);
         }
-        let kept_bytes = sum(kept.iter().map(|snapshot| snapshot.bytes));
+        let kept_bytes = sum(snapshots.iter().map(|snapshot| snapshot.bytes));
         let drafted_bytes = sum(drafts.values().map(|snapshot| snapshot.bytes));
         if sum([kept_bytes, drafted_bytes, bytes_max].into_iter()) > SNAPSHOTS_BYTES_MAX {
             return Err(SandboxError::SnapshotsTooLarge { bytes: kept_bytes });
@@ -257,7 +257,7 @@ impl Snapshots {
         self.0.directory.join(which.namespace.as_str()).join(which.name.as_str())
     }
 
-    /// A place for what is no snapshot, which nothing else has.
+    /// A unique directory for something that is not a snapshot.
     fn drawn(&self, prefix: &str) -> Result<PathBuf, SandboxError> {
         let id = RandomId::draw().map_err(SandboxError::Draw)?;
         Ok(self.0.directory.join(format!("{prefix}{id}")))
@@ -265,13 +265,13 @@ impl Snapshots {
 }
 
 impl Draft {
-    /// Where the machine is to be written.
+    /// Where the machine writes its files.
     pub(super) fn machine(&self) -> PathBuf {
         self.path.join(MACHINE)
     }
 
-    /// Gives it its name. The machine has been written; what it wrote itself since the draft was begun
-    /// may be too much by now.
+    /// Gives it its name. The machine has been written; files that it wrote itself since the draft began may
+    /// exceed the limit by now.
     pub(super) fn finish(mut self) -> Result<Snapshot, SandboxError> {
         let path = self.path.clone();
         // After the memory: names that were given meanwhile do no harm, and missing ones would.
@@ -324,8 +324,8 @@ fn subdirectories(path: &Path) -> Vec<PathBuf> {
     entries.filter(|entry| named(&entry.file_name())).map(|entry| entry.path()).collect()
 }
 
-/// What a snapshot will take of the disk, as its machine is now: its memory, and what has been written
-/// to the disk of its writable layer. A layer without a disk is in the memory.
+/// The expected size of a snapshot on disk, as its machine is now: its memory, and what has been written to
+/// the disk of its writable layer. A layer without a disk is in the memory.
 fn bytes_expected(snapshot: &Snapshot, state: &Path) -> u64 {
     let memory = snapshot
         .memory_mib
@@ -339,17 +339,17 @@ fn bytes_expected(snapshot: &Snapshot, state: &Path) -> u64 {
     sum([memory, SNAPSHOT_MARGIN_BYTES, disk].into_iter())
 }
 
-/// Of numbers that people may have written into files: too many are too many, and never few.
+/// Numbers from files may be huge: the sum saturates instead of wrapping.
 fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
     numbers.fold(0, u64::saturating_add)
 }
 
-/// What a file takes of the disk.
+/// The disk space of a file.
 fn taken(found: &fs::Metadata) -> u64 {
     found.blocks().saturating_mul(BLOCK_BYTES)
 }
 
-/// What the files of a directory take of the disk.
+/// The disk space of a directory's files.
 pub(super) fn bytes_of(path: &Path) -> u64 {
     let entries = fs::read_dir(path).into_iter().flatten().flatten();
     sum(entries.filter_map(|entry| entry.metadata().ok()).map(|found| taken(&found)))
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_bridge_has_begun_is_gone_at_the_next_start() {
+    fn drafts_of_a_killed_bridge_are_removed_at_the_next_start() {
         let (path, snapshots) = at("snapshots-cut");
         let draft = snapshots.begin(&record(), &path, "base".parse().unwrap()).unwrap();
         let begun = draft.machine();
@@ -427,7 +427,7 @@ mod tests {
         assert_ne!(one.machine(), other.machine());
         let (one, other) = (one.finish().unwrap(), other.finish().unwrap());
         assert_eq!(snapshots.list(None), [other.clone(), one.clone()]);
-        // As a removal leaves it that was cut off.
+        // The state that an interrupted removal leaves.
         fs::create_dir_all(path.join(format!("{GONE_PREFIX}a-b-c")).join("machine")).unwrap();
         snapshots.remove(&one.which()).unwrap();
         snapshots.remove(&other.which()).unwrap();
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_been_written_to_a_disk_is_counted_and_not_how_large_it_may_get() {
+    fn a_disk_counts_by_its_content_and_not_by_its_size() {
         let (path, snapshots) = at("snapshots-disk");
         let state = path.join(".state");
         fs::create_dir(&state).unwrap();
@@ -475,7 +475,7 @@ mod tests {
         let refused = snapshots.begin(&record, &state, "base".parse().unwrap());
         assert!(matches!(refused, Err(SandboxError::SnapshotsTooLarge { .. })));
 
-        // What cannot be looked at counts as full.
+        // A directory that cannot be read counts as full.
         let refused = snapshots.begin(&record, &state.join(SCRATCH), "base".parse().unwrap());
         assert!(matches!(refused, Err(SandboxError::SnapshotsTooLarge { .. })));
         fs::remove_dir_all(path).unwrap();

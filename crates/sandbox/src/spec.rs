@@ -1,4 +1,4 @@
-//! What a sandbox shall be, as it is asked for, and the machine that follows from it.
+//! The specification of a sandbox, and the machine that follows from it.
 
 pub(super) mod unsupported;
 
@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use protocol::ids::is_name;
 use serde::{Deserialize, Serialize};
 
+use super::host_files::{HOST_ROOT, HostFiles};
+use super::host_packages;
 use super::label::{self, Labels};
 use super::{Name, SandboxError, SandboxRef};
 use crate::limits::{
@@ -17,13 +19,16 @@ use crate::limits::{
 use agent_client::link::Address;
 use egress::Rules;
 use host::paths::Paths;
+use host::places;
 use image::Pull;
-use machine::limits::{VIRTUAL_MEMORY_BYTES_DEFAULT, VIRTUAL_SCRATCH_PART_OF_MEMORY};
+use machine::limits::{
+    SCRATCH_DISK_BYTES_MAX, SCRATCH_DISK_BYTES_MIN, VIRTUAL_MEMORY_BYTES_DEFAULT,
+    VIRTUAL_SCRATCH_PART_OF_MEMORY,
+};
 use machine::process::hide;
-use machine::{Bounds, Capability, Directories, MachineKind, MachineSpec, SandboxId};
+use machine::{Bounds, Capability, Directories, MachineKind, MachineSpec, SandboxId, ScratchPlace};
+use workspace::WORKSPACE;
 
-/// The root of a process machine that names no image.
-const HOST_ROOT: &str = "/";
 const BYTES_PER_MIB: u64 = 1024 * 1024;
 
 /// A sandbox to start. Fields that a request leaves out have the defaults of [`Spec::new`].
@@ -33,85 +38,97 @@ pub struct Spec {
     #[serde(default = "Name::default_namespace")]
     pub namespace: Name,
     pub name: Name,
-    #[serde(default)]
-    pub machine: MachineKind,
-    /// The root file system: on a process machine a directory, the host's own root when absent; on a
-    /// virtual machine an image by its name in the kit or its path, the kit's usual one when absent.
+    /// The bridge's default when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<MachineKind>,
+    /// The root file system. On a process machine it is a directory, [`HostFiles`]'s choice if absent. On a
+    /// virtual machine it is an image by its name in the kit or its path, the kit's default if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// Whether the image is pulled from its registry; what the operator has set when absent.
+    /// The image that `image` was made from, if packages were added: the policy of images applies
+    /// to that one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
+    /// The directory of packages that were installed for it over the host's root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packages: Option<PathBuf>,
+    /// Whether the image is pulled from its registry; the operator's setting if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pull: Option<Pull>,
-    /// The snapshot of its namespace that it goes on from, instead of booting.
+    /// The snapshot of its namespace to restore, instead of booting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<Name>,
     /// Where the agent of an external machine listens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<Address>,
-    /// The environment of every program. Values may be secrets: they go to the machine and are
-    /// kept nowhere else.
+    /// The environment of every program. Values may be secrets: they are passed to the machine and
+    /// stored nowhere else.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<(String, String)>,
     /// The name when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
-    /// [`SCRATCH_BYTES_DEFAULT`] when absent, or what the memory leaves of it; on a virtual machine
-    /// what fits its memory.
+    /// On disk, what suits the free room if absent; in memory [`SCRATCH_BYTES_DEFAULT`], or what the memory
+    /// leaves of it; on a virtual machine what fits its memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scratch_bytes: Option<u64>,
-    /// Paths that programs must not see. When absent, the credentials of
-    /// [`hide::HIDDEN_OF_SYSTEM`] and [`hide::HIDDEN_IN_HOME`] over the host's root, and nothing
-    /// over any other. The bridge's own directories are always hidden. Only a process machine can
-    /// see the host's files; of others this hides what is asked for, and no more.
+    /// Whether the writable layer of a process machine is on the host's disk. [`HostFiles`] decides it when
+    /// the sandbox is made, whatever is here.
+    #[serde(skip)]
+    pub is_on_disk: bool,
+    /// Paths that programs must not see. If absent, the credentials of [`hide::HIDDEN_OF_SYSTEM`]
+    /// and [`hide::HIDDEN_IN_HOME`], as far as the root contains them. The bridge's and the
+    /// operator's own files are always hidden. Only a process machine can see the host's files;
+    /// other machines hide only what is requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hide: Option<Vec<String>>,
-    /// The most memory of all its processes together, what they write to its layer included.
+    /// The memory limit of all its processes together, including what they write to its layer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_mib: Option<u64>,
     /// Thousandths of one processor; 0 asks for the smallest share, [`CPU_MILLIS_MIN`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_millis: Option<u32>,
-    /// Where programs begin that name no directory. It is kept for those who start programs.
+    /// The default working directory. It is stored for those who start programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workdir: Option<String>,
-    /// Who programs run as that name nobody; the image's user when absent.
+    /// The default user of programs; the image's user if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     #[serde(default, skip_serializing_if = "Labels::is_empty")]
     pub labels: Labels,
-    /// How long it lives from its creation, whatever it is doing then; for ever when absent.
+    /// How long it lives from its creation, even if it is active; without limit if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_ms: Option<u64>,
-    /// How long it lives while nothing is at work in it; for ever when absent.
+    /// How long it lives while idle; without limit if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_ttl_ms: Option<u64>,
-    /// How long its record and logs are kept when it has stopped; until they are removed when
+    /// How long its record and logs are kept after it has stopped; until they are removed if
     /// absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_stopped_ms: Option<u64>,
-    /// What it may reach, as rules of [`egress::Rules`]; an empty list means nothing at all.
-    /// When absent, what the operator has set for those who do not say.
+    /// What it may reach, as rules of [`egress::Rules`]; an empty list allows nothing. If absent,
+    /// the operator's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub egress: Option<Vec<String>>,
-    /// What it has at `/workspace`: a workspace by its name in the bridge's configuration, or a
-    /// directory of the host by its absolute path. Those who let callers through decide who may say one.
+    /// What it has at `/workspace`: a workspace by its name in the bridge's configuration, or a directory of
+    /// the host by its absolute path. The entrances decide who may name a path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
     /// Whether that directory itself is there, and no copy: for one that is named by its path. Of a
     /// workspace of the configuration, the configuration says so.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mount: bool,
-    /// What no machine can do yet is refused with the reason, instead of being forgotten: mounts,
+    /// What no machine supports yet is refused with a reason, instead of being ignored: mounts,
     /// ports published on the host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<String>,
-    /// Secrets by their names in the bridge's configuration. Their values go to the machine and are
-    /// kept nowhere.
+    /// Secrets by their names in the bridge's configuration. Their values are passed to the machine
+    /// and stored nowhere.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<String>,
-    /// The id of the key that asks for it, whose caps it counts for.
+    /// The id of the key that requests it, and whose caps it counts for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
 }
@@ -121,14 +138,17 @@ impl Spec {
         Self {
             namespace: which.namespace,
             name: which.name,
-            machine: MachineKind::default(),
+            machine: None,
             image: None,
+            base: None,
+            packages: None,
             pull: None,
             snapshot: None,
             address: None,
             env: Vec::new(),
             hostname: None,
             scratch_bytes: None,
+            is_on_disk: false,
             hide: None,
             memory_mib: None,
             cpu_millis: None,
@@ -152,12 +172,17 @@ impl Spec {
         SandboxRef { namespace: self.namespace.clone(), name: self.name.clone() }
     }
 
+    /// The kind of machine, for a bridge without a default of its own.
+    pub fn machine(&self) -> MachineKind {
+        self.machine.unwrap_or_default()
+    }
+
     pub fn hostname(&self) -> &str {
         self.hostname.as_deref().unwrap_or(self.name.as_str())
     }
 
     pub fn scratch_bytes(&self) -> u64 {
-        let usual = if self.machine.is_virtual() {
+        let usual = if self.machine().is_virtual() {
             let memory = self
                 .memory_mib
                 .map_or(VIRTUAL_MEMORY_BYTES_DEFAULT, |mib| mib.saturating_mul(BYTES_PER_MIB));
@@ -168,14 +193,28 @@ impl Spec {
         self.scratch_bytes.unwrap_or(usual.min(self.scratch_bytes_max()))
     }
 
-    /// What the writable layer may take: of the memory, unless it can be on a disk.
-    fn scratch_bytes_max(&self) -> u64 {
-        if self.machine.is_virtual() {
+    /// The largest writable layer: limited by the memory, unless it can be on a disk.
+    pub(super) fn scratch_bytes_max(&self) -> u64 {
+        if self.machine().is_virtual() {
             return VIRTUAL_SCRATCH_BYTES_MAX;
+        }
+        if self.is_on_disk {
+            return SCRATCH_DISK_BYTES_MAX;
         }
         self.memory_mib.map_or(u64::MAX, |mib| {
             mib.saturating_mul(BYTES_PER_MIB / 4 * SCRATCH_QUARTERS_OF_MEMORY)
         })
+    }
+
+    /// Where the writable layer over the host's root is.
+    pub(super) fn scratch_place(&self) -> Option<ScratchPlace> {
+        let place = if self.is_on_disk { ScratchPlace::Disk } else { ScratchPlace::Memory };
+        self.machine().sees_host().then_some(place)
+    }
+
+    fn check_scratch(&self) -> Result<(), SandboxError> {
+        let min = if self.is_on_disk { SCRATCH_DISK_BYTES_MIN } else { 0 };
+        check_range("scratch_bytes", self.scratch_bytes, min, self.scratch_bytes_max())
     }
 
     /// The share of processors that it gets.
@@ -183,7 +222,7 @@ impl Spec {
         self.cpu_millis.map(|millis| millis.max(CPU_MILLIS_MIN))
     }
 
-    /// Refuses what breaks a rule, and what no machine of the kind could do.
+    /// Refuses invalid values, and what no machine of the kind could do.
     pub fn check(&self) -> Result<(), SandboxError> {
         if !is_name(self.hostname(), b"_-") {
             return Err(SandboxError::Hostname { hostname: self.hostname().to_owned() });
@@ -208,7 +247,7 @@ impl Spec {
         }
         label::check(&self.labels)?;
         check_range("memory_mib", self.memory_mib, MEMORY_MIB_MIN, MEMORY_MIB_MAX)?;
-        check_range("scratch_bytes", self.scratch_bytes, 0, self.scratch_bytes_max())?;
+        self.check_scratch()?;
         check_range("cpu_millis", self.cpu_millis.map(u64::from), 0, CPU_MILLIS_MAX.into())?;
         check_lifetime("ttl_ms", self.ttl_ms)?;
         check_lifetime("idle_ttl_ms", self.idle_ttl_ms)?;
@@ -223,10 +262,16 @@ impl Spec {
         Ok(Rules::parse(self.egress.as_deref().unwrap_or_default())?)
     }
 
-    /// Settles what it may reach if nobody has said it. What an external machine may, is not the bridge's
-    /// to say.
+    /// Sets the working directory if none was requested: the workspace, if there is one. Otherwise the image
+    /// sets it, and finally the agent.
+    pub(super) fn settle_workdir(&mut self) {
+        let workspace = self.workspace.as_ref().map(|_| WORKSPACE.to_owned());
+        self.workdir = self.workdir.take().or(workspace);
+    }
+
+    /// Sets the rules of egress if none were requested. The bridge does not decide about an external machine.
     pub(super) fn settle_egress(&mut self, default: &[String]) -> Result<(), SandboxError> {
-        if self.egress.is_none() && self.machine.can(Capability::Egress) {
+        if self.egress.is_none() && self.machine().can(Capability::Egress) {
             self.egress = Some(default.to_vec());
         }
         if self.rules()?.is_empty() {
@@ -240,26 +285,29 @@ impl Spec {
         &self,
         id: SandboxId,
         paths: &Paths,
+        files: &HostFiles,
         directories: Option<Directories>,
     ) -> MachineSpec {
-        // The root of a virtual machine is in its image, whatever the host has of that name.
-        let directory = self.image.as_deref().filter(|_| !self.machine.is_virtual());
+        // A virtual machine's root is in its image, even if the host has a directory of that name.
+        let directory = self.image.as_deref().filter(|_| !self.machine().is_virtual());
         let named = PathBuf::from(directory.unwrap_or(HOST_ROOT));
-        // The machine says what is wrong with a root that is not there.
+        // The machine reports a root that does not exist.
         let root = named.canonicalize().unwrap_or(named);
         MachineSpec {
             id,
             hostname: self.hostname().to_owned(),
-            hide: self.hidden(&root, paths),
+            hide: self.hidden(&root, paths, files),
             root,
             image: self.image.clone(),
             scratch_bytes: self.scratch_bytes(),
+            scratch_disk: self.is_on_disk.then(|| paths.state.clone()),
+            confinement: files.confinement,
             bounds: Bounds {
                 memory_bytes: self.memory_mib.map(|mib| mib * BYTES_PER_MIB),
                 cpu_millis: self.cpu_millis(),
             },
-            env: self.env.clone(),
-            // Those who make the sandbox put them in, at the last moment.
+            env: self.environment(),
+            // The code that creates the sandbox adds them at the last moment.
             secrets: Vec::new(),
             directories,
             address: self.address.clone(),
@@ -271,17 +319,25 @@ impl Spec {
         }
     }
 
-    fn hidden(&self, root: &Path, paths: &Paths) -> Vec<String> {
-        let sees_host = self.machine.sees_host();
-        let mut hidden = match &self.hide {
-            Some(asked_for) => asked_for.clone(),
-            None if sees_host && root == Path::new(HOST_ROOT) => hide::hidden_on_host(),
-            None => Vec::new(),
-        };
-        // Whoever reads these commands the other sandboxes. Others need not know where they are.
-        for own in [&paths.runtime, &paths.state].into_iter().filter(|_| sees_host) {
-            let real = own.canonicalize().unwrap_or_else(|_| own.clone());
-            hidden.extend(hide::seen_through(root, &real));
+    /// The environment of its programs, with what its packages need.
+    pub(super) fn environment(&self) -> Vec<(String, String)> {
+        let mut env = self.env.clone();
+        if let Some(directory) = &self.packages {
+            host_packages::add_to(directory, &mut env);
+        }
+        env
+    }
+
+    fn hidden(&self, root: &Path, paths: &Paths, files: &HostFiles) -> Vec<String> {
+        let mut hidden = self.hide.clone().unwrap_or_default();
+        if self.machine().sees_host() {
+            let homes = places::homes();
+            if self.hide.is_none() {
+                hidden.extend(hide::all_seen_through(root, &hide::hidden_on_host(&homes)));
+            }
+            // A reader of these files could control the other sandboxes. Others need not know where they are.
+            hidden.extend(hide::all_seen_through(root, [&paths.runtime, &paths.state]));
+            hidden.extend(files.hidden_below(root, &homes));
         }
         hidden.sort();
         hidden.dedup();
@@ -317,7 +373,7 @@ mod tests {
     }
 
     fn machine(spec: &Spec) -> MachineSpec {
-        spec.machine_spec("0123456789ab".parse().unwrap(), &paths(), None)
+        spec.machine_spec("0123456789ab".parse().unwrap(), &paths(), &HostFiles::default(), None)
     }
 
     #[test]
@@ -337,7 +393,12 @@ mod tests {
     fn the_bridges_own_directories_stay_hidden_whatever_is_asked_for() {
         let mut spec = Spec::new("web".parse().unwrap());
         spec.hide = Some(vec!["/opt".to_owned()]);
-        assert_eq!(machine(&spec).hide, ["/nowhere/run", "/nowhere/state", "/opt"]);
+        let files = HostFiles { private: vec!["/nowhere/key".into()], ..HostFiles::default() };
+        let machine = spec.machine_spec("0123456789ab".parse().unwrap(), &paths(), &files, None);
+        for path in ["/nowhere/key", "/nowhere/run", "/nowhere/state", "/opt"] {
+            assert!(machine.hide.iter().any(|hidden| hidden == path), "{:?}", machine.hide);
+        }
+        assert!(!machine.hide.iter().any(|hidden| hidden == "/etc/shadow"), "{:?}", machine.hide);
     }
 
     #[test]
@@ -351,7 +412,7 @@ mod tests {
     fn paths_of_the_host_stay_out_of_machines_that_do_not_see_it() {
         for kind in MachineKind::ALL.into_iter().filter(|kind| *kind != MachineKind::Process) {
             let mut spec = Spec::new("web".parse().unwrap());
-            spec.machine = kind;
+            spec.machine = Some(kind);
             assert_eq!(machine(&spec).hide, [""; 0], "{kind}");
             spec.hide = Some(vec!["/opt".to_owned()]);
             assert_eq!(machine(&spec).hide, ["/opt"], "{kind}");
@@ -385,10 +446,10 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_names_is_the_default_and_what_is_named_replaces_it() {
+    fn absent_options_get_defaults_and_given_ones_replace_them() {
         let settled = |machine: MachineKind, named: Option<&[&str]>| {
             let mut spec = Spec::new("web".parse().unwrap());
-            spec.machine = machine;
+            spec.machine = Some(machine);
             spec.egress = named.map(|rules| rules.iter().map(|rule| (*rule).to_owned()).collect());
             spec.settle_egress(&["a.org".to_owned()]).unwrap();
             spec.check().map(|()| spec.egress.unwrap_or_default())
@@ -404,24 +465,36 @@ mod tests {
     }
 
     #[test]
-    fn the_writable_layer_leaves_some_of_the_memory_to_programs() {
+    fn the_writable_layer_in_memory_leaves_some_of_it_to_programs() {
         let mut spec = Spec::new("web".parse().unwrap());
         spec.memory_mib = Some(512);
         assert_eq!(spec.scratch_bytes(), 384 << 20);
         spec.memory_mib = Some(4096);
         assert_eq!(spec.scratch_bytes(), SCRATCH_BYTES_DEFAULT);
-        spec.scratch_bytes = Some(4 << 30);
-        let refused = spec.check().unwrap_err().to_string();
-        assert!(refused.contains("scratch_bytes"), "{refused}");
         spec.scratch_bytes = Some(3 << 30);
         spec.check().unwrap();
+    }
+
+    #[test]
+    fn the_writable_layer_on_disk_does_not_depend_on_the_memory() {
+        let mut spec = Spec::new("web".parse().unwrap());
+        (spec.memory_mib, spec.is_on_disk) = (Some(256), true);
+        assert_eq!(machine(&spec).scratch_disk.as_deref(), Some(Path::new("/nowhere/state")));
+        spec.scratch_bytes = Some(SCRATCH_DISK_BYTES_MAX);
+        spec.check().unwrap();
+        spec.scratch_bytes = Some(SCRATCH_DISK_BYTES_MAX + 1);
+        spec.check().unwrap_err();
+        spec.scratch_bytes = Some(1 << 20);
+        let refused = spec.check().unwrap_err().to_string();
+        let message = "scratch_bytes (--scratch) must be from 64.0 MiB to 64.0 GiB, not 1.0 MiB";
+        assert_eq!(refused, message);
     }
 
     #[test]
     fn the_writable_layer_of_a_virtual_machine_has_a_bound_of_its_own() {
         for kind in MachineKind::ALL.into_iter().filter(|kind| kind.is_virtual()) {
             let mut spec = Spec::new("web".parse().unwrap());
-            (spec.machine, spec.memory_mib) = (kind, Some(MEMORY_MIB_MAX));
+            (spec.machine, spec.memory_mib) = (Some(kind), Some(MEMORY_MIB_MAX));
             assert_eq!(spec.scratch_bytes(), VIRTUAL_SCRATCH_BYTES_MAX, "{kind}");
             spec.memory_mib = Some(256);
             assert_eq!(spec.scratch_bytes(), 128 << 20, "{kind}");
@@ -445,9 +518,15 @@ mod tests {
         };
         for (message, word) in [
             (refused(|spec| spec.memory_mib = Some(1)), "memory_mib"),
-            (refused(|spec| spec.memory_mib = Some(u64::MAX)), "16777216"),
-            (refused(|spec| spec.cpu_millis = Some(u32::MAX)), "cpu_millis"),
-            (refused(|spec| spec.ttl_ms = Some(0)), "ttl_ms"),
+            (
+                refused(|spec| spec.memory_mib = Some(u64::MAX)),
+                "(--memory) must be from 16.0 MiB to 16.0 TiB",
+            ),
+            (
+                refused(|spec| spec.cpu_millis = Some(u32::MAX)),
+                "cpu_millis (--cpus) must be from 0 CPUs to 1024 CPUs",
+            ),
+            (refused(|spec| spec.ttl_ms = Some(0)), "ttl_ms (--ttl) must be from 1ms"),
             (refused(|spec| spec.idle_ttl_ms = Some(u64::MAX)), "idle_ttl_ms"),
             (refused(|spec| spec.workdir = Some("work".to_owned())), "absolute"),
             (refused(|spec| drop(spec.labels.insert("-".to_owned(), String::new()))), "key"),

@@ -3,40 +3,45 @@
 use std::fmt;
 use std::str::FromStr;
 
+use machine::MachineExit;
 use serde::{Deserialize, Serialize};
 
-/// Where a sandbox stands. Only the task that owns the sandbox changes it.
+/// The state of a sandbox. Only the task that owns the sandbox changes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum State {
-    /// Its directories are made and its machine starts. A bridge that finds this in a record was
-    /// cut off in the midst of it, and removes everything.
+    /// Its directories are being made and its machine starts. A bridge that finds this state in a
+    /// record was interrupted, and removes everything.
     Creating,
     /// Its agent has answered.
     Running,
-    /// Its machine stands still since then, with all that is in it.
+    /// Its machine is paused since then, with everything in it.
     Paused { since_ms: u64 },
     /// A stop was asked for, and the grace of its processes runs.
     Stopping,
-    /// Its machine is gone; record and logs are left to read, and the name to be given up.
+    /// Its machine is gone. Its record and logs can still be read, and its name is taken until its
+    /// removal.
     Stopped { why: StopReason, at_ms: u64 },
-    /// Its machine lives, but the agent no longer answers. It can be killed, nothing else.
+    /// Its machine lives, but the agent no longer answers. It can only be killed.
     Lost { reason: String },
+    /// Its record on disk cannot be read. It can only be killed and removed.
+    Damaged { reason: String },
 }
 
 /// Why a sandbox has stopped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// Somebody asked for it.
-    Asked,
-    /// Somebody killed it, or it was killed for not stopping when asked.
+    /// On request.
+    #[serde(rename = "asked")]
+    Requested,
+    /// It was killed on request, or because it did not stop.
     Killed,
-    /// Its machine ended by itself, and this is how.
+    /// Its machine ended by itself, in this way.
     Ended { detail: String },
     /// Its time to live was over.
     Expired { kind: ExpiryKind },
-    /// Its machine ended while no bridge was there to see how.
+    /// Its machine ended while no bridge was running.
     BridgeAway,
 }
 
@@ -44,17 +49,33 @@ pub enum StopReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExpiryKind {
-    /// Nothing had been at work in it for so long.
+    /// It was idle for too long.
     Idle,
     /// It had lived for so long.
     Age,
-    /// Its namespace or its key had run what it may on one day.
+    /// Its namespace or key has reached its daily run time.
     RunTime,
-    /// It had said what it may on one day.
+    /// Its namespace or key has reached its daily output.
     Output,
 }
 
-/// A [`State`] without its particulars, for those who look for sandboxes by it.
+impl StopReason {
+    /// A machine ended by itself. One that died for want of memory says how much it had.
+    pub fn ended(exit: &MachineExit, memory_mib: Option<u64>) -> Self {
+        let mut detail = exit.to_string();
+        if let (MachineExit::Panicked { console }, Some(mib)) = (exit, memory_mib)
+            && console.contains(KERNEL_ON_MEMORY)
+        {
+            detail = format!("{detail}; its memory limit is {mib} MiB");
+        }
+        Self::Ended { detail }
+    }
+}
+
+/// A word in every message with which a kernel dies because no memory is left.
+const KERNEL_ON_MEMORY: &str = "memory";
+
+/// A [`State`] without details, for filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
@@ -64,11 +85,19 @@ pub enum Phase {
     Stopping,
     Stopped,
     Lost,
+    Damaged,
 }
 
 impl Phase {
-    pub const ALL: [Self; 6] =
-        [Self::Creating, Self::Running, Self::Paused, Self::Stopping, Self::Stopped, Self::Lost];
+    pub const ALL: [Self; 7] = [
+        Self::Creating,
+        Self::Running,
+        Self::Paused,
+        Self::Stopping,
+        Self::Stopped,
+        Self::Lost,
+        Self::Damaged,
+    ];
 
     /// The word in records and replies.
     pub fn name(self) -> &'static str {
@@ -79,6 +108,7 @@ impl Phase {
             Self::Stopping => "stopping",
             Self::Stopped => "stopped",
             Self::Lost => "lost",
+            Self::Damaged => "damaged",
         }
     }
 }
@@ -86,7 +116,8 @@ impl Phase {
 /// No state is called that.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is not a state; the states are creating, running, paused, stopping, stopped and lost"
+    "{0:?} is not a state; the states are creating, running, paused, stopping, stopped, lost and \
+    damaged"
 )]
 pub struct UnknownPhase(pub String);
 
@@ -99,7 +130,7 @@ impl FromStr for Phase {
     }
 }
 
-/// Enough of a wrong word to be recognized.
+/// Enough of an unknown word to recognise it.
 const UNKNOWN_CHARS_SHOWN: usize = 32;
 
 impl State {
@@ -111,6 +142,7 @@ impl State {
             Self::Stopping => Phase::Stopping,
             Self::Stopped { .. } => Phase::Stopped,
             Self::Lost { .. } => Phase::Lost,
+            Self::Damaged { .. } => Phase::Damaged,
         }
     }
 
@@ -119,7 +151,7 @@ impl State {
         self.phase().name()
     }
 
-    /// Whether there is no machine any more.
+    /// Whether the machine is gone.
     pub fn is_over(&self) -> bool {
         matches!(self, Self::Stopped { .. })
     }
@@ -133,6 +165,7 @@ impl fmt::Display for State {
             }
             Self::Stopped { why, .. } => write!(f, "stopped ({why})"),
             Self::Lost { reason } => write!(f, "lost ({reason})"),
+            Self::Damaged { reason } => write!(f, "damaged ({reason})"),
         }
     }
 }
@@ -140,7 +173,7 @@ impl fmt::Display for State {
 impl fmt::Display for StopReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Asked => f.write_str("as asked"),
+            Self::Requested => f.write_str("as asked"),
             Self::Killed => f.write_str("killed"),
             Self::Ended { detail } => f.write_str(detail),
             Self::Expired { kind: ExpiryKind::Idle } => {
@@ -157,5 +190,26 @@ impl fmt::Display for StopReason {
             }
             Self::BridgeAway => f.write_str("ended while the bridge was away"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_that_died_for_want_of_memory_names_its_limit() {
+        let died = |console: &str| {
+            let console = format!("Kernel panic - not syncing: {console}");
+            StopReason::ended(&MachineExit::Panicked { console }, Some(512)).to_string()
+        };
+        let reason = died("System is deadlocked on memory");
+        assert!(reason.ends_with("deadlocked on memory; its memory limit is 512 MiB"), "{reason}");
+        let reason = died("Out of memory: compulsory panic_on_oom is enabled");
+        assert!(reason.ends_with("; its memory limit is 512 MiB"), "{reason}");
+        let reason = died("Attempted to kill init!");
+        assert!(!reason.contains("512"), "{reason}");
+        let reason = StopReason::ended(&MachineExit::Exited { code: 1 }, Some(512)).to_string();
+        assert_eq!(reason, "its agent exited with 1");
     }
 }

@@ -1,39 +1,44 @@
-//! An image of this host's store as the root of a machine: found by what was asked for, made into a
-//! root if that has not been done, and held as long as the machine has it.
+//! An image of this host's store as the root of a machine: resolved by its name, made into a root
+//! if that was not done, and held while the machine uses it.
 
 use std::fs;
 use std::path::Path;
 
-use super::record::StoredRecord;
+use super::record::{Record, StoredRecord};
 use super::{MachineKind, SandboxError, Spec};
 use host::paths::Paths;
+use image::digest::Digest;
 use image::reference::Reference;
 use image::store::{ListedImage, User, describe_lost};
-use image::{ImageError, Images, Lease, Policy, Pull, Puller};
+use image::{Image, ImageError, Images, Lease, Policy, Pull, Puller};
 use machine::MachineSpec;
 use machine::kind::Root;
 use machine::vmm::Kit;
 
-/// How a digest begins.
+/// The prefix of a digest.
 const DIGEST_PREFIX: &str = "sha256:";
 
-/// An image that is to be the root.
+/// The image for the root.
 pub(super) struct RequestedImage {
     paths: Paths,
-    /// Opened when it is needed, where nobody has before.
+    /// Opened when needed, unless it is open already.
     images: Option<Images>,
     name: String,
+    /// The image that it was made from, if the policy applies to that.
+    base: Option<String>,
     machine: MachineKind,
     policy: Policy,
     pull: Pull,
     puller: Option<Puller>,
+    /// The requester.
+    namespace: String,
 }
 
 impl RequestedImage {
     /// The image that a sandbox asks for, unless that is a directory, a file or one of the kit.
     pub fn of(spec: &Spec, paths: &Paths, images: Option<&Images>) -> Option<Self> {
         let name = spec.image.as_deref().filter(|name| !name.starts_with('/'))?;
-        let is_stored = match spec.machine.profile().root {
+        let is_stored = match spec.machine().profile().root {
             Root::Host => true,
             Root::Own => false,
             // An image of the kit comes before one of the store.
@@ -43,48 +48,56 @@ impl RequestedImage {
             paths: paths.clone(),
             images: images.cloned(),
             name: name.to_owned(),
-            machine: spec.machine,
+            base: spec.base.clone(),
+            machine: spec.machine(),
             policy: Policy::default(),
             pull: spec.pull.unwrap_or_default(),
             puller: None,
+            namespace: spec.namespace.to_string(),
         })
     }
 
-    /// The same where images can be pulled; `asked` comes before what the operator has set.
-    pub fn pulled_by(self, puller: Option<&Puller>, asked: Option<Pull>) -> Self {
-        let pull = asked.or_else(|| puller.map(Puller::usual)).unwrap_or_default();
+    /// Enables pulling; `asked` takes precedence over the operator's setting.
+    pub fn pulled_by(self, puller: Option<&Puller>, requested: Option<Pull>) -> Self {
+        let pull = requested.or_else(|| puller.map(Puller::usual)).unwrap_or_default();
         Self { pull, puller: puller.cloned(), ..self }
     }
 
-    /// Pulls the image, if that is to be done.
+    /// Pulls the image, if necessary.
     pub async fn fetch(&self) -> Result<(), ImageError> {
         let Some(puller) = self.puller.as_ref().filter(|_| self.pull != Pull::Never) else {
             return Ok(());
         };
-        // A digest alone does not say where it is to be had.
+        // A digest alone does not name a registry.
         let parsed = self.name.parse::<Reference>().ok();
         let Some(name) = parsed.filter(|_| !self.name.starts_with(DIGEST_PREFIX)) else {
             return Ok(());
         };
-        let (images, text) = (self.images.clone(), self.name.clone());
-        let finding = tokio::task::spawn_blocking(move || images.map(|images| images.find(&text)));
+        let (images, text, shown) = (self.images.clone(), self.name.clone(), name.clone());
+        let namespace = self.namespace.clone();
+        let find = move |images: Images| {
+            let found = images.find(&text)?;
+            images.of_namespace(Some(&namespace)).show(&shown)?;
+            Ok(found)
+        };
+        let finding = tokio::task::spawn_blocking(move || images.map(find));
         match finding.await.unwrap_or(Some(Err(ImageError::Busy))) {
-            // What a digest means does not change.
+            // The meaning of a digest does not change.
             Some(Ok(_)) if self.pull == Pull::Missing || name.digest.is_some() => return Ok(()),
             None | Some(Ok(_) | Err(ImageError::NotFound { .. })) => {}
             Some(Err(error)) => return Err(error),
         }
         self.policy.check_pull(&self.name, &name)?;
-        puller.pull(&name).await.map(drop)
+        puller.pull(&name, Some(&self.namespace)).await.map(drop)
     }
 
-    /// The same where an operator decides what may be used.
+    /// Applies an operator's policy.
     pub fn allowed_by(self, policy: &Policy) -> Self {
         Self { policy: policy.clone(), ..self }
     }
 
-    /// Makes the machine one of this image. `None` where the store has none of the name and the
-    /// machine knows better what to say of it.
+    /// Makes this image the machine's root. `None` if the store has no such image and the machine
+    /// can report it better.
     pub async fn furnish(self, spec: &mut MachineSpec) -> Result<Option<HeldImage>, SandboxError> {
         let machine = self.machine;
         let making = tokio::task::spawn_blocking(move || self.hold());
@@ -107,14 +120,44 @@ impl RequestedImage {
         Ok(Some(HeldImage { lease }))
     }
 
+    /// The image of this name, if the policy allows it.
+    fn judged(&self, images: &Images, name: &str) -> Result<Image, ImageError> {
+        let ListedImage { image, names } = images.inspect(name)?;
+        let names: Vec<_> = names.into_iter().map(|named| named.name).collect();
+        self.policy.check(name, &image.digest, &names)?;
+        Ok(image)
+    }
+
+    /// The image itself, if the policy allows what it was made from.
+    fn usable(&self, images: &Images) -> Result<Image, ImageError> {
+        let Some(base) = &self.base else { return self.judged(images, &self.name) };
+        match self.judged(images, base) {
+            // What was made from it has its layers.
+            Err(ImageError::NotFound { .. }) if self.policy.allows_all() => {}
+            judged => drop(judged?),
+        }
+        images.find(&self.name)
+    }
+
+    /// Pulls the image if necessary, and returns it if the policy allows it.
+    pub async fn resolve(self) -> Result<Digest, ImageError> {
+        self.fetch().await?;
+        let finding = tokio::task::spawn_blocking(move || {
+            let images = match &self.images {
+                Some(images) => images.clone(),
+                None => Images::open(&self.paths)?,
+            };
+            Ok(self.usable(&images)?.digest)
+        });
+        finding.await.unwrap_or(Err(ImageError::Busy))
+    }
+
     fn hold(self) -> Result<(Lease, Option<String>), ImageError> {
-        let images = match self.images {
-            Some(images) => images,
+        let images = match &self.images {
+            Some(images) => images.clone(),
             None => Images::open(&self.paths)?,
         };
-        let ListedImage { image, names } = images.inspect(&self.name)?;
-        let names: Vec<_> = names.into_iter().map(|named| named.name).collect();
-        self.policy.check(&self.name, &image.digest, &names)?;
+        let image = self.usable(&images)?;
         let lease = images.lease(&image)?;
         let file = self.machine.is_virtual().then(|| images.erofs(&lease)).transpose()?;
         Ok((lease, file.map(|path| path.to_string_lossy().into_owned())))
@@ -128,9 +171,9 @@ pub struct HeldImage {
 }
 
 impl HeldImage {
-    /// Puts down what follows from the image: where programs begin, and what does not hold.
-    pub(super) fn describe(&self, kept: &mut StoredRecord) {
-        let record = &mut kept.record;
+    /// Records what follows from the image: the working directory, and what is not enforced.
+    pub(super) fn describe(&self, stored: &mut StoredRecord) {
+        let record = &mut stored.record;
         let process = &self.lease.image.process;
         record.image_digest = Some(self.lease.image.digest);
         let own = process.env.iter().map(|(name, _)| name.clone());
@@ -141,7 +184,7 @@ impl HeldImage {
         record.user = record.user.take().or_else(|| self.user().map(str::to_owned));
     }
 
-    /// What of the image does not hold here.
+    /// What of the image is not enforced here.
     pub fn warnings(&self) -> Vec<String> {
         describe_lost(self.lease.lost).into_iter().collect()
     }
@@ -153,12 +196,11 @@ impl HeldImage {
     }
 }
 
-/// Who has images as roots, by the records of all bridges that this state has known: sandboxes that
-/// are not over, and snapshots that are gone on from.
+/// The users of images as roots, by the records of all bridges that this state has known: sandboxes
+/// that have not ended, and snapshots.
 pub fn image_users(paths: &Paths) -> Vec<User> {
     let mut users = Vec::new();
-    for directory in subdirectories(&paths.state_boxes()) {
-        let Ok(StoredRecord { record, .. }) = StoredRecord::read(&directory) else { continue };
+    for record in records(paths) {
         if let (Some(digest), false) = (record.image_digest, record.state.is_over()) {
             users.push(User { digest, name: record.which().to_string() });
         }
@@ -176,6 +218,12 @@ pub fn image_users(paths: &Paths) -> Vec<User> {
         }
     }
     users
+}
+
+/// The records of sandboxes that can be read.
+pub(super) fn records(paths: &Paths) -> impl Iterator<Item = Record> {
+    let directories = subdirectories(&paths.state_boxes()).into_iter();
+    directories.filter_map(|directory| Some(StoredRecord::read(&directory).ok()?.record))
 }
 
 fn subdirectories(path: &Path) -> Vec<std::path::PathBuf> {

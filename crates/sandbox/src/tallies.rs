@@ -1,8 +1,7 @@
-//! How often what has happened to sandboxes, for those who keep figures: sums of events, by kinds that
-//! nobody chooses.
+//! Counts of what has happened to sandboxes, for metrics: sums of events, by kinds that no client chooses.
 //!
-//! It hears what everybody hears who watches. Where events are so many that they are not told, it counts
-//! how many those were, and not what they were.
+//! It receives the same events as every observer. Where events are too many to be reported, it counts how
+//! many were dropped, without their kind.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,24 +31,24 @@ struct Inner {
     paths_untold: AtomicU64,
 }
 
-/// What sandboxes were let reach.
+/// Decisions about egress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EgressTally {
     pub names_allowed: u64,
     pub names_refused: u64,
     pub connections_allowed: u64,
     pub connections_refused: u64,
-    /// Decisions and ends that were not told.
+    /// Decisions and ends that were not reported.
     pub untold: u64,
-    /// Of connections that are over.
+    /// Bytes of ended connections.
     pub sent_bytes: u64,
     pub received_bytes: u64,
 }
 
-/// What has come back of workspaces.
+/// Exchanges with workspaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkspaceTally {
-    /// Those that have come to anything.
+    /// Those with a result.
     pub exchanges: u64,
     pub written: u64,
     pub deleted: u64,
@@ -60,7 +59,7 @@ pub struct WorkspaceTally {
 }
 
 impl Tallies {
-    /// Counts what is told from now on.
+    /// Counts what this sink receives from now on.
     pub(super) fn counting(&self, events: EventSink) -> EventSink {
         let tallies = self.clone();
         Arc::new(move |event| {
@@ -142,10 +141,10 @@ mod tests {
 
     #[test]
     fn events_are_counted_by_kind_and_told_on() {
-        let told = Arc::new(AtomicU64::new(0));
-        let heard = Arc::clone(&told);
+        let counted = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&counted);
         let tallies = Tallies::default();
-        let events = tallies.counting(Arc::new(move |_| add(&heard, 1)));
+        let events = tallies.counting(Arc::new(move |_| add(&count, 1)));
         let spec = crate::Spec::new("box".parse().unwrap());
         let of = Record::new("0123456789ab".parse().unwrap(), &spec, 7).subject();
         let decide = |what, verdict, untold| {
@@ -178,6 +177,6 @@ mod tests {
         let expected =
             WorkspaceTally { exchanges: 1, written: 2, untold: 1, ..WorkspaceTally::default() };
         assert_eq!(tallies.workspaces(), expected);
-        assert_eq!(told.load(Ordering::Relaxed), 7);
+        assert_eq!(counted.load(Ordering::Relaxed), 7);
     }
 }

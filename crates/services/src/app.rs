@@ -1,16 +1,16 @@
-//! Web apps: programs in sandboxes that are started, waited for until they answer HTTP, reached at a
-//! port of this host, and ended without a trace.
+//! Web apps: programs in sandboxes that are started, awaited until they answer HTTP, reached at a port of
+//! this host, and ended without leftovers.
 //!
 //! ```text
 //!  starting ─▶ running ─▶ exited · failed ─▶ (gone)
 //!     │           │                            ▲
 //!     │           └─ stopped, sandbox ended ───┤
-//!     └─ ended, silent, stopped, unwanted ─────┘   nothing is left, and the caller is told why
+//!     └─ ended, silent, stopped, unwanted ─────┘   nothing is left, and the caller gets the reason
 //! ```
 //!
-//! An app is a session of its sandbox's agent, a directory with its code, a forwarded port and a note
-//! for the next bridge. One task, its [`keeper`], owns all four from the first to the last; this holds
-//! the table of what the keepers show. `api` calls it; it knows nothing of who asks or how.
+//! An app is a session of its sandbox's agent, a directory with its code, a forwarded port and a note for the
+//! next bridge. One task, its [`keeper`], owns all four throughout; this module holds the table of the
+//! keepers' states. `api` calls it; it knows nothing about callers.
 
 mod adopt;
 mod error;
@@ -54,14 +54,14 @@ pub struct Apps(Arc<Inner>);
 struct Inner {
     forwards: Forwards,
     table: Table,
-    /// Starts that came to answer, and those that did not.
+    /// Starts that succeeded, and those that failed.
     started: AtomicU64,
     failed: AtomicU64,
-    /// Set when the bridge ends: what runs is left to the next one.
+    /// Set when the bridge ends: running apps are left for the next one.
     ending: watch::Sender<bool>,
 }
 
-/// Where an app stands. Only its keeper changes it.
+/// The state of an app. Only its keeper changes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// It has not answered yet.
@@ -69,11 +69,11 @@ pub enum State {
     Running,
     /// It ended by itself with code 0.
     Exited,
-    /// It has ended in any other way, or its sandbox's agent does not answer any more.
+    /// It ended in any other way, or its sandbox's agent no longer answers.
     Failed,
 }
 
-/// An app as it stands.
+/// The present state of an app.
 #[derive(Clone, Debug)]
 pub struct App {
     pub which: SandboxRef,
@@ -89,7 +89,7 @@ pub struct App {
     pub host_port: Option<u16>,
     pub started_at_ms: u64,
     pub exit: Option<ExitRecord>,
-    /// What was asked for and could not be had there.
+    /// What was requested and is not available there.
     pub warnings: Vec<String>,
 }
 
@@ -107,8 +107,8 @@ impl Apps {
         Self(Arc::new(Inner { forwards, table: Table::default(), started, failed, ending }))
     }
 
-    /// Starts an app and waits until it answers. When whoever waits is gone, or it does not come to
-    /// answer, nothing of it is left. One of that name that has ended gives way.
+    /// Starts an app and waits until it answers. If the caller is gone, or the app never answers,
+    /// nothing of it is left. An ended app with the name is replaced.
     pub async fn start(&self, registry: &Registry, spec: AppSpec) -> Result<App, AppError> {
         let app = self.begin(registry, spec).await;
         let count = if app.is_ok() { &self.0.started } else { &self.0.failed };
@@ -116,7 +116,7 @@ impl Apps {
         app
     }
 
-    /// How many were started since this bridge began, and how many did not come to answer.
+    /// How many starts succeeded since this bridge began, and how many failed.
     pub fn starts(&self) -> (u64, u64) {
         (self.0.started.load(Ordering::Relaxed), self.0.failed.load(Ordering::Relaxed))
     }
@@ -155,7 +155,7 @@ impl Apps {
         seen.map(|app| self.with_forward(app)).ok_or_else(|| not_found(which, name))
     }
 
-    /// The newest of what an app has said.
+    /// The newest output of an app.
     pub fn log(
         &self,
         which: &SandboxRef,
@@ -178,7 +178,7 @@ impl Apps {
             return Err(error.into());
         }
         found.stop.notify_one();
-        // Its keeper shows it to the last.
+        // Its keeper publishes its state until the end.
         while found.shown.changed().await.is_ok() {}
         Ok(())
     }
@@ -188,12 +188,12 @@ impl Apps {
         adopt::adopt(self, registry).await;
     }
 
-    /// The bridge ends: nothing is started any more, and what runs is left as it is.
+    /// The bridge ends: no app is started any more, and running ones are left.
     pub fn end(&self) {
         self.0.ending.send_replace(true);
     }
 
-    /// A forward is one of the sandbox's ports, and may have been closed as such.
+    /// A forward is one of the sandbox's ports, and may have been closed separately.
     fn with_forward(&self, mut app: App) -> App {
         let open = self.0.forwards.of(&app.which);
         let is_open = |port: &u16| open.iter().any(|forward| forward.address.port() == *port);
@@ -217,7 +217,7 @@ fn not_found(which: &SandboxRef, name: &AppName) -> AppError {
     AppError::NotFound { which: which.clone(), name: name.clone() }
 }
 
-/// Somebody else has removed it, which is as good.
+/// Somebody else has removed it, which is fine.
 fn gone(error: AppError) -> Result<(), AppError> {
     match error {
         AppError::NotFound { .. } => Ok(()),

@@ -1,16 +1,16 @@
-//! Artifacts: what runs leave that somebody may want later. They are kept on the host, and survive
-//! the sandbox that made them and the bridge that kept them.
+//! Artifacts: results of runs that are kept on the host. They survive the sandbox that made them
+//! and the bridge that stored them.
 //!
 //! ```text
 //!  before ─▶ the run ─▶ after ─▶ listing ─▶ copy ─▶ blob (a content)  ─▶ row (what it is called)
 //!                         offers (what it shows and names) ─┘
 //! ```
 //!
-//! A row is in the [`Store`], its bytes are a file that is called by their digest, so that equal
-//! bytes are there once. The content is put in its place before its row is written, and removed after
-//! the last row that means it: what a bridge leaves that dies in between is a content that nobody
-//! means, and the next one removes it. What comes from a guest, names and numbers among it, is hostile
-//! here. This knows nothing of who asks, or how; `api` and `cli` do.
+//! A row is in the [`Store`]; its bytes are a file named by their digest, so that equal contents are stored
+//! once. The content is in its place before its row is written, and removed after the last row that refers to
+//! it: a bridge that dies in between leaves an unreferenced content, which the next one removes. Everything
+//! from a guest, including names and numbers, is hostile. This module knows nothing about callers; `api` and
+//! `cli` do.
 
 mod blob;
 mod capture;
@@ -57,7 +57,7 @@ pub enum ArtifactError {
     Directory { path: PathBuf, source: io::Error },
     #[error("there is no artifact {id}")]
     NotFound { id: ArtifactId },
-    /// Something else than this bridge has changed what it keeps.
+    /// Something other than this bridge has changed the stored content.
     #[error("the content of the artifact {id} cannot be read: {source}")]
     Content { id: String, source: io::Error },
     #[error("the artifact {id} has {bytes} bytes on disk and {size} in the store")]
@@ -68,14 +68,14 @@ pub enum ArtifactError {
     Task(#[from] tokio::task::JoinError),
 }
 
-/// What a cleaning up has removed.
+/// What a clean-up has removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CleanupResult {
     pub count: u64,
     pub bytes: u64,
 }
 
-/// What artifacts come to, and what has come since this bridge began.
+/// Totals of artifacts, and counts since this bridge began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArtifactFigures {
     pub count: u64,
@@ -95,13 +95,13 @@ struct Inner {
     limits: Limits,
     captured: AtomicU64,
     left_out: AtomicU64,
-    /// Held while a content and its row come or go, so that no row comes to mean a content that is
-    /// just being removed.
+    /// Held while a content and its row are added or removed, so that no new row refers to a
+    /// content that is being removed.
     gate: Mutex<()>,
 }
 
 impl Artifacts {
-    /// Opens what a bridge keeps, whose locks are held, and removes contents that no row means.
+    /// Opens the artifacts of a bridge, whose locks are held, and removes unreferenced contents.
     pub async fn open(paths: &Paths, store: Store, limits: Limits) -> Result<Self, ArtifactError> {
         let root = paths.artifacts();
         let unusable = |source| ArtifactError::Directory { path: paths.artifacts(), source };
@@ -116,8 +116,11 @@ impl Artifacts {
         let artifacts = Self(Arc::new(Inner { store, blobs, limits, captured, left_out, gate }));
         for some in digests.chunks(SWEEP_AT_ONCE_MAX) {
             let some = some.iter().map(|digest| digest.as_str().to_owned()).collect();
-            let unused = artifacts.0.store.unused_digests(some).await?;
-            artifacts.forget(&unused);
+            match artifacts.0.store.unused_digests(some).await {
+                Ok(unused) => artifacts.forget(&unused),
+                // Without its rows nobody knows which contents are referenced: all stay.
+                Err(_) => break,
+            }
         }
         Ok(artifacts)
     }
@@ -141,7 +144,7 @@ impl Artifacts {
         })
     }
 
-    /// Counts what has come of a run.
+    /// Counts the results of a run.
     fn count(&self, captured: &Captured) {
         self.0.captured.fetch_add(captured.artifacts.len() as u64, Ordering::Relaxed);
         self.0.left_out.fetch_add(captured.left_out.len() as u64, Ordering::Relaxed);
@@ -156,7 +159,7 @@ impl Artifacts {
         Ok(self.0.store.artifacts(which, limit).await?)
     }
 
-    /// One artifact, of whatever namespace; whether its caller may have it, the caller says.
+    /// One artifact of any namespace; the caller checks access.
     pub async fn get(&self, id: &ArtifactId) -> Result<ArtifactRow, ArtifactError> {
         let which = ArtifactFilter { id: Some(id.to_string()), ..ArtifactFilter::default() };
         let found = self.0.store.artifacts(which, 1).await?.pop();
@@ -168,7 +171,7 @@ impl Artifacts {
         Ok(self.0.store.count_artifacts(namespace, id).await?)
     }
 
-    /// What the artifacts of a namespace come to.
+    /// The usage of a namespace's artifacts.
     pub async fn usage(&self, namespace: &str) -> Result<Usage, ArtifactError> {
         Ok(self.0.store.artifact_usage(namespace).await?)
     }
@@ -179,7 +182,7 @@ impl Artifacts {
         tokio::task::spawn_blocking(move || open_content(&blobs, &row)).await?
     }
 
-    /// Some bytes of an artifact: fewer than asked for at its end, and no more than
+    /// Some bytes of an artifact: fewer than requested at its end, and no more than
     /// [`READ_BYTES_MAX`] at once.
     pub async fn read_range(
         &self,
@@ -242,12 +245,12 @@ impl Artifacts {
             Err(error) => Reason::host(&error),
         };
         let digest = whole.digest.as_str().to_owned();
-        // What cannot be found out now, the next bridge does.
+        // If this fails, the next bridge does it.
         self.forget(&self.0.store.unused_digests(vec![digest]).await.unwrap_or_default());
         Err(reason)
     }
 
-    /// Removes contents that no row means. What stays in spite of that goes when a bridge opens.
+    /// Removes unreferenced contents. If one stays, the next bridge that opens removes it.
     fn forget(&self, digests: &[String]) {
         for digest in digests.iter().filter_map(|digest| digest.parse().ok()) {
             if let Err(error) = self.0.blobs.remove(&digest) {

@@ -1,19 +1,20 @@
 //! An image by a recipe: its stages in their order, each step on top of the one before.
 //!
-//! What only speaks of programs changes the configuration; what changes files makes a layer. `COPY` is
-//! done on this host, within the roots that it copies from and to; `RUN` in a sandbox of its own, which
-//! has no network unless it is given one and is gone with the command. Each layer makes an image
-//! without a name, which the next build finds by what the step was: the image before, the instruction,
-//! what programs are told, and what is in the files. Nothing here touches a terminal.
+//! Instructions about programs change the configuration; those about files make a layer. `COPY` is done on
+//! this host, within the roots that it copies from and to. `RUN` uses a sandbox of its own, which has no
+//! network unless it is given one, and ends with the command. Each layer makes an unnamed image, which the
+//! next build finds by its step: the previous image, the instruction, the environment, and the content of the
+//! files. Nothing here uses a terminal.
 
 mod blocking;
 mod error;
+pub mod packages;
 mod plan;
 mod run;
 mod stage;
 mod words;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tokio::sync::mpsc::Sender;
 
@@ -24,29 +25,33 @@ use egress::Settings;
 use host::paths::Paths;
 use image::reference::Reference;
 use image::{Image, Images};
+use machine::MachineKind;
+use sandbox::host_files::HOST_ROOT;
+use sandbox::options::Defaults;
+use sandbox::{HostFiles, Name, SandboxRef, Spec};
 
-/// What of a context is no part of it.
+/// The file of a context that excludes others.
 const IGNORE: &str = ".dockerignore";
 
-/// What is to be built.
+/// The options of a build.
 #[derive(Clone, Debug, Default)]
 pub struct BuildRequest {
     pub context: PathBuf,
-    /// The recipe, where it is not `Dockerfile` in the context.
+    /// The recipe's path, if it is not `Dockerfile` in the context.
     pub file: Option<PathBuf>,
-    /// What the recipe says, where it is no file at all.
+    /// The recipe's text, if it is not in a file.
     pub text: Option<String>,
     pub names: Vec<Reference>,
     pub args: Vec<(String, String)>,
     pub labels: Vec<(String, String)>,
     pub target: Option<String>,
     /// Whether every step is done though it was done before.
-    pub anew: bool,
+    pub no_cache: bool,
     /// What its commands may reach.
     pub egress: Vec<String>,
 }
 
-/// What is told while it is built.
+/// Events of a build.
 #[derive(Clone, Debug)]
 pub enum BuildEvent {
     Step {
@@ -60,15 +65,50 @@ pub enum BuildEvent {
     Warning(String),
 }
 
-/// What a build works with.
+/// The environment of a build.
 pub struct BuildOptions {
     pub paths: Paths,
     pub images: Images,
     pub egress: Settings,
+    pub step: StepSandbox,
     pub tell: Sender<BuildEvent>,
 }
 
-/// Builds the image of a plan. What a failed build has made is kept for the next, without a name.
+/// The settings of the sandboxes that run a recipe's commands: the same as any other
+/// sandbox of the builder, with the defaults of the bridge.
+#[derive(Clone)]
+pub struct StepSandbox {
+    machine: MachineKind,
+    memory_mib: Option<u64>,
+    cpu_millis: Option<u32>,
+    files: HostFiles,
+}
+
+impl StepSandbox {
+    /// For a build that names the machine, or leaves it to the defaults.
+    pub fn new(machine: Option<MachineKind>, defaults: &Defaults, files: HostFiles) -> Self {
+        let name = run::NAME.parse().expect("it is a name");
+        let mut spec = Spec::new(SandboxRef { namespace: Name::default_namespace(), name });
+        spec.machine = machine;
+        Self::like(&spec, defaults, files)
+    }
+
+    /// Whether its root is this host's own.
+    fn has_hosts_root(&self) -> bool {
+        let root = self.files.root.as_deref();
+        self.machine.sees_host() && root == Some(Path::new(HOST_ROOT))
+    }
+
+    /// For what is installed for a sandbox: on its machine, with its limits.
+    pub fn like(spec: &Spec, defaults: &Defaults, files: HostFiles) -> Self {
+        let mut spec = Spec { snapshot: None, ..spec.clone() };
+        defaults.fill(&mut spec);
+        let (memory_mib, cpu_millis) = (spec.memory_mib, spec.cpu_millis);
+        Self { machine: spec.machine(), memory_mib, cpu_millis, files }
+    }
+}
+
+/// Builds the image of a plan. A failed build keeps its unnamed images for the next one.
 pub async fn build(plan: &Plan, means: &BuildOptions) -> Result<Image, BuildError> {
     stage::all(plan, means).await
 }

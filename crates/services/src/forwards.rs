@@ -7,17 +7,18 @@
 //! ```
 //!
 //! Each forward is a task that owns its listener and its connections; when it ends, so do they. It
-//! keeps no way into the sandbox of its own, and a sandbox is idle as long as nobody is connected.
-//! Forwards are not kept over a restart of the bridge.
+//! does not count as activity itself: a sandbox is idle while nobody is connected. Forwards are not
+//! kept over a restart of the bridge.
 //!
 //! Others open and close them; this knows nothing of who asks or why.
 
 mod carry;
-mod limits;
+pub mod limits;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::net::{TcpListener, TcpStream};
@@ -27,7 +28,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use agent_client::guest::{Guest, GuestError};
 use limits::{
     ACCEPT_PAUSE, ANY_PORT_TRIES_MAX, CONNECTIONS_PER_SANDBOX_MAX, FORWARDS_MAX,
-    FORWARDS_PER_SANDBOX_MAX,
+    FORWARDS_PER_SANDBOX_MAX, PORTS_DEFAULT, PORTS_TRIED_MAX,
 };
 use sandbox::{Activity, Record, Registry, SandboxError, SandboxId, SandboxRef, Until};
 
@@ -37,9 +38,11 @@ pub struct Forwards(Arc<Mutex<Table>>);
 
 #[derive(Debug, Default)]
 struct Table {
-    /// By the port on this host, which is how clients name them.
+    /// Ports that may be used, if the operator has set them.
+    ports: Option<RangeInclusive<u16>>,
+    /// By the port on this host, which clients use as the name.
     open: BTreeMap<u16, Entry>,
-    /// Places for connections into a sandbox, for as long as somebody may take one.
+    /// Semaphores for connections into a sandbox, while somebody may take one.
     places: HashMap<SandboxId, Weak<Semaphore>>,
 }
 
@@ -54,7 +57,7 @@ struct Entry {
     task: JoinHandle<()>,
 }
 
-/// A forward as it stands.
+/// The present state of a forward.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forward {
     /// The port on this host.
@@ -69,6 +72,13 @@ pub struct Forward {
 pub enum ForwardError {
     #[error("cannot listen on {address}: {source}")]
     Listen { address: SocketAddr, source: io::Error },
+    #[error(
+        "port {port} of this host is not one of {first} to {last}, which this server gives to clients; \
+         others need the scope `admin`"
+    )]
+    OutOfRange { port: u16, first: u16, last: u16 },
+    #[error("no port from {first} to {last} of this host is free")]
+    NoneFree { first: u16, last: u16 },
     #[error("port {port} of this host is already forwarded")]
     Taken { port: u16 },
     #[error("{which} has {limit} forwarded ports, which is the limit")]
@@ -91,6 +101,51 @@ enum ConnectError {
 }
 
 impl Forwards {
+    /// Forwards that take their ports from a range of the operator's.
+    pub fn within(ports: RangeInclusive<u16>) -> Self {
+        Self(Arc::new(Mutex::new(Table { ports: Some(ports), ..Table::default() })))
+    }
+
+    /// Refuses a port of this host that is not for everybody; 0 is none yet.
+    pub fn check(&self, host_port: u16) -> Result<(), ForwardError> {
+        let ports = self.ports();
+        if host_port == 0 || ports.contains(&host_port) {
+            return Ok(());
+        }
+        let (first, last) = ports.into_inner();
+        Err(ForwardError::OutOfRange { port: host_port, first, last })
+    }
+
+    fn ports(&self) -> RangeInclusive<u16> {
+        self.table().ports.clone().unwrap_or(PORTS_DEFAULT)
+    }
+
+    /// Listens at any port that may be given out. The kernel knows best which is free; it is asked
+    /// for one of a narrower range by name.
+    async fn listen_anywhere(&self, host: IpAddr) -> Result<TcpListener, ForwardError> {
+        let ports = self.ports();
+        let bind = async |port| {
+            let address = SocketAddr::new(host, port);
+            let refuse = |source| ForwardError::Listen { address, source };
+            TcpListener::bind(address).await.map_err(refuse)
+        };
+        if ports == PORTS_DEFAULT {
+            return bind(0).await;
+        }
+        let (first, last) = ports.into_inner();
+        for port in (first..=last).take(PORTS_TRIED_MAX) {
+            if self.table().open.contains_key(&port) {
+                continue;
+            }
+            match bind(port).await {
+                Err(ForwardError::Listen { source, .. })
+                    if source.kind() == io::ErrorKind::AddrInUse => {}
+                bound => return bound,
+            }
+        }
+        Err(ForwardError::NoneFree { first, last })
+    }
+
     /// Forwards a port of this host, any if `host_port` is 0, to a port inside a sandbox.
     pub async fn open(
         &self,
@@ -102,9 +157,12 @@ impl Forwards {
     ) -> Result<Forward, ForwardError> {
         let mut tries = 1..=ANY_PORT_TRIES_MAX;
         loop {
-            let asked = SocketAddr::new(host, host_port);
-            let refuse = |source| ForwardError::Listen { address: asked, source };
-            let listener = TcpListener::bind(asked).await.map_err(refuse)?;
+            let requested = SocketAddr::new(host, host_port);
+            let refuse = |source| ForwardError::Listen { address: requested, source };
+            let listener = match host_port {
+                0 => self.listen_anywhere(host).await?,
+                _ => TcpListener::bind(requested).await.map_err(refuse)?,
+            };
             let address = listener.local_addr().map_err(refuse)?;
             tries.next();
             match self.enter(registry, record, port, address, listener) {
@@ -171,7 +229,7 @@ impl Forwards {
         };
         let Some(Entry { task, .. }) = entry else { return false };
         task.abort();
-        // That it was ended is what was asked for.
+        // Its end was requested.
         let _ = task.await;
         true
     }
@@ -216,7 +274,7 @@ struct Inside {
 impl Inside {
     /// Resolves when the sandbox has stopped.
     async fn gone(&self) {
-        // One that is not known any more is gone too.
+        // An unknown sandbox is gone, too.
         let _ = self.registry.wait(&self.record.which(), Until::Stopped).await;
     }
 
@@ -233,7 +291,7 @@ impl Inside {
         let stream = carry::Connection::new(stream);
         let (guest, _activity) = self.enter()?;
         let (writer, output) = guest.forward(None, self.port).await?;
-        // A forward shall not keep a link that everybody else has let go of.
+        // A forward must not keep a link that everybody else has dropped.
         drop(guest);
         Ok(stream.carry(writer, output).await?)
     }

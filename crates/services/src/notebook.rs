@@ -7,10 +7,10 @@
 //!                store    vault    transfer               files of the guest, sealed on the host
 //! ```
 //!
-//! After each run the changed variables are written down in the guest, beside what goes on there, and
-//! fetched. They are read by nobody but an interpreter in a guest: here they are bytes, sealed with a
-//! key that no guest has. What cannot be kept is known by name, with the reason. Who may use which
-//! notebook, and what of a run is shown, is `api`'s to decide.
+//! After each run the changed variables are written to a file in the guest, without blocking it, and fetched.
+//! Only an interpreter in a guest reads them: here they are bytes, sealed with a key that no guest has. What
+//! cannot be kept is listed by name, with the reason. `api` decides who may use which notebook, and what is
+//! shown of a run.
 
 pub mod error;
 mod figures;
@@ -30,13 +30,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use protocol::ContextName;
 use protocol::repl::{ContextState, Grace};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 pub use error::NotebookError;
 pub use figures::NotebookFigures;
 pub use owner::Saved;
 pub use place::NotebookSandbox;
-pub use turn::{Ask, Reopened, Turn};
+pub use turn::{Reopened, Turn, TurnRequest};
 
 use crate::store::Store;
 use crate::store::history::{RunFilter, RunRow};
@@ -45,8 +45,9 @@ use agent_client::guest::contexts::open;
 use host::instant::now_ms;
 use host::paths::Paths;
 use keeper::{Keeper, Orders};
-use limits::{BUSY_LOOK, BUSY_PATIENCE, CACHE_KEY_BYTES_MAX, ID_BYTES_MAX};
+use limits::{BUSY_LOOK, BUSY_PATIENCE, CACHE_KEY_BYTES_MAX, ID_BYTES_MAX, REMOVAL_SAVE_MAX};
 use limits::{LOCK_PATIENCE, LOCK_PAUSE, ORDERS_WAITING_MAX};
+use machine::SandboxId;
 use owner::{InterpreterRef, Order, Owner};
 use sandbox::{Name, Registry, SandboxRef};
 use seal::SealKey;
@@ -69,7 +70,7 @@ struct Inner {
     /// Held while a task is made, so that there is one for each.
     making: tokio::sync::Mutex<()>,
     counts: figures::Counts,
-    /// Told of what fails with nobody to tell.
+    /// Receives failures that no caller waits for.
     trouble: Box<dyn Fn(String) + Send + Sync>,
 }
 
@@ -84,12 +85,12 @@ pub struct Notebook {
     pub created_ms: u64,
     pub used_ms: u64,
     pub sandbox: SandboxRef,
-    /// Whether the sandbox is its own.
+    /// Whether the notebook owns the sandbox.
     pub is_own: bool,
     pub totals: Totals,
-    /// Runs whose changes are not on disk, unless somebody was told that they are gone.
+    /// Runs whose changes are not on disk, unless a client has learned that they are lost.
     pub unsaved_runs: u64,
-    /// What is; not in lists.
+    /// What is saved; absent in lists.
     pub saved: Option<Saved>,
 }
 
@@ -100,7 +101,7 @@ impl Notebooks {
         store: Store,
         trouble: impl Fn(String) + Send + Sync + 'static,
     ) -> Self {
-        Self(Arc::new(Inner {
+        let notebooks = Self(Arc::new(Inner {
             paths,
             registry,
             store,
@@ -109,11 +110,46 @@ impl Notebooks {
             making: tokio::sync::Mutex::new(()),
             counts: figures::Counts::default(),
             trouble: Box::new(trouble),
-        }))
+        }));
+        let saving = Arc::downgrade(&notebooks.0);
+        notebooks.0.registry.save_with(Box::new(move |which, id| {
+            let saving = saving.upgrade().map(Self);
+            Box::pin(async move {
+                match saving {
+                    Some(notebooks) => notebooks.save_in(&which, &id).await,
+                    None => Ok(()),
+                }
+            })
+        }));
+        notebooks
     }
 
-    /// Makes a notebook, in its usual place unless another is given, or finds the one of that name. One
-    /// that is there is moved to another place when one is given.
+    /// Saves the notebooks that have their interpreters in a sandbox, and names those whose runs remain
+    /// unsaved.
+    async fn save_in(&self, which: &SandboxRef, id: &SandboxId) -> Result<(), String> {
+        // If the store does not answer, nothing is known, and the sandbox must not suffer for it.
+        let rows = self.0.store.notebooks(Some(which.namespace.to_string())).await;
+        let mut unsaved = Vec::new();
+        for row in rows.unwrap_or_default() {
+            let is_here = seat(&row).ok().flatten().is_some_and(|seat| seat.id == *id);
+            let Some(name) = row.id.parse().ok().filter(|_| is_here && row.unsaved_runs > 0) else {
+                continue;
+            };
+            let saving = timeout(REMOVAL_SAVE_MAX, self.save(&which.namespace, &name)).await;
+            let why = match saving {
+                // The interpreter's state is lost already; the next opening reports it.
+                Ok(Ok(_) | Err(NotebookError::InterpreterEnded)) => continue,
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => format!("it was busy for {} s", REMOVAL_SAVE_MAX.as_secs()),
+            };
+            let runs = if row.unsaved_runs == 1 { "run" } else { "runs" };
+            unsaved.push(format!("{name}, {} {runs} ({why})", row.unsaved_runs));
+        }
+        if unsaved.is_empty() { Ok(()) } else { Err(unsaved.join("; ")) }
+    }
+
+    /// Creates a notebook, in the default place unless another is given, or finds the one with that name. An
+    /// existing one is moved if another place is given.
     pub async fn open(
         &self,
         namespace: &Name,
@@ -125,9 +161,9 @@ impl Notebooks {
         if id.as_str().len() > ID_BYTES_MAX {
             return Err(NotebookError::Name { id: id.to_string() });
         }
-        let asked = language.unwrap_or(agent_client::guest::contexts::language::DEFAULT);
-        let keeper = Keeper::of(asked)
-            .ok_or_else(|| NotebookError::Language { language: asked.to_owned() })?;
+        let name = language.unwrap_or(agent_client::guest::contexts::language::DEFAULT);
+        let keeper = Keeper::of(name)
+            .ok_or_else(|| NotebookError::Language { language: name.to_owned() })?;
         let now = now_ms();
         let written = place.clone().unwrap_or(usual);
         let row = NotebookRow {
@@ -163,7 +199,7 @@ impl Notebooks {
         }
     }
 
-    /// What they have come to since this bridge began, and what they keep.
+    /// Counts since this bridge began, and what is kept.
     pub async fn figures(&self) -> Result<NotebookFigures, NotebookError> {
         let kept_bytes = self.0.store.sum_of_saved(owner::SAVED_BYTES).await?;
         let tasks = self.0.tasks();
@@ -171,9 +207,9 @@ impl Notebooks {
         Ok(self.0.counts.read(open.count(), kept_bytes))
     }
 
-    /// What ran, the newest first.
-    pub async fn history(&self, asked: RunFilter) -> Result<Vec<RunRow>, NotebookError> {
-        Ok(self.0.store.history(asked).await?)
+    /// The runs, the newest first.
+    pub async fn history(&self, filter: RunFilter) -> Result<Vec<RunRow>, NotebookError> {
+        Ok(self.0.store.history(filter).await?)
     }
 
     pub async fn get(&self, namespace: &Name, id: &Name) -> Result<Notebook, NotebookError> {
@@ -190,7 +226,7 @@ impl Notebooks {
         &self,
         namespace: &Name,
         id: &Name,
-        ask: Ask,
+        ask: TurnRequest,
     ) -> Result<Turn, NotebookError> {
         if let Some(key) = &ask.cache_key
             && key.len() > CACHE_KEY_BYTES_MAX
@@ -200,17 +236,17 @@ impl Notebooks {
         self.ask(namespace, id, |answer| Order::Enter(ask, answer)).await
     }
 
-    /// Saves what is not saved yet, and waits until it is.
+    /// Saves unsaved changes, and waits for it.
     pub async fn save(&self, namespace: &Name, id: &Name) -> Result<Saved, NotebookError> {
         self.ask(namespace, id, Order::Save).await
     }
 
-    /// Lets go of all variables, and of the interpreter.
+    /// Deletes all variables, and ends the interpreter.
     pub async fn reset(&self, namespace: &Name, id: &Name) -> Result<(), NotebookError> {
         self.ask(namespace, id, Order::Reset).await
     }
 
-    /// Lets go of variables that are kept and cannot be loaded.
+    /// Deletes variables that are kept and cannot be loaded.
     pub async fn forget(
         &self,
         namespace: &Name,
@@ -220,9 +256,9 @@ impl Notebooks {
         self.ask(namespace, id, |answer| Order::Forget(names, answer)).await
     }
 
-    /// How many compiled forms the interpreter has; with `clear` it lets go of them. Nothing is said
-    /// while it is busy with somebody's run, which is waited for only for a moment: one that has just
-    /// been answered may not be quite over.
+    /// How many compiled forms the interpreter caches; with `clear` it drops them. Returns nothing while the
+    /// interpreter is busy with somebody's run. It waits for a moment, because a run that was just answered
+    /// may not have quite ended.
     pub async fn compiled(
         &self,
         namespace: &Name,
@@ -244,8 +280,8 @@ impl Notebooks {
             match info.state {
                 ContextState::Cold => return Ok(Some(0)),
                 ContextState::Idle if info.queued == 0 => break info,
-                // Runs without a number are the host's own, as that of a save: short, and worth
-                // waiting for.
+                // Runs without a number are the host's own, such as a save: they are short, and
+                // worth waiting for.
                 ContextState::Running if info.running.is_none() && info.queued == 0 => break info,
                 _ if began.elapsed() >= BUSY_PATIENCE => return Ok(None),
                 _ => tokio::time::sleep(BUSY_LOOK).await,
@@ -272,12 +308,12 @@ impl Notebooks {
         Ok(guest.interrupt(ask).await?)
     }
 
-    /// Removes all that is kept of a notebook, its interpreter, and a sandbox of its own.
+    /// Removes everything of a notebook: its interpreter, and its own sandbox.
     pub async fn remove(&self, namespace: &Name, id: &Name) -> Result<(), NotebookError> {
         self.ask(namespace, id, Order::Remove).await
     }
 
-    /// Ends all tasks, once what they have not saved is saved, if that goes quickly. No more begin.
+    /// Ends all tasks after saving unsaved changes, if that is quick. No new task begins.
     pub async fn end(&self) {
         let tasks = self.0.tasks().take().unwrap_or_default();
         let mut ends = Vec::new();
@@ -292,8 +328,8 @@ impl Notebooks {
                 let _ = ended.await;
             }
         };
-        // What takes longer is said to be unsaved by whoever opens it next.
-        let _ = tokio::time::timeout(limits::LAST_SAVE_MAX, all).await;
+        // What takes longer is reported as unsaved by the next opening.
+        let _ = timeout(limits::LAST_SAVE_MAX, all).await;
     }
 
     async fn ask<T>(
@@ -379,7 +415,7 @@ impl Inner {
     }
 }
 
-/// The sandbox of a notebook that has one of its own.
+/// The own sandbox of a notebook.
 pub fn own_sandbox(namespace: &Name, id: &Name) -> Result<SandboxRef, NotebookError> {
     let name = format!("{PREFIX}{id}").parse();
     let name = name.map_err(|_| NotebookError::Name { id: id.to_string() })?;

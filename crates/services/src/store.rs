@@ -1,14 +1,15 @@
-//! What outlives every bridge in rows: notebooks, their history, artifacts. One `SQLite` file.
+//! Rows that outlive every bridge: notebooks, their history, artifacts. One `SQLite` file.
 //!
-//! One thread has the connection, and carries out one job after another; callers wait for theirs. The
-//! tables are `schema`'s, and what is asked of them is in one file for each. Nothing here knows what
-//! a notebook does, and nothing of a sandbox's own state is here: see [`sandbox`](sandbox).
-//! Another process may read while a bridge writes, which is what `host-bridge history` does.
+//! One thread has the connection, and does one job after another; callers wait for theirs. `schema` has the
+//! tables, and each has a file with its queries. Nothing here knows what a notebook does, and sandboxes keep
+//! their own state: see [`sandbox`](sandbox). Another process may read while a bridge writes, as `host-bridge
+//! history` does.
 
 pub mod artifacts;
 pub mod history;
 pub mod limits;
 pub mod notebooks;
+pub mod repair;
 mod schema;
 
 use std::fs;
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
+use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
 use rusqlite::{Connection, OpenFlags, Row, RowIndex, TransactionBehavior};
 use tokio::sync::oneshot;
 
@@ -37,33 +39,59 @@ pub enum StoreError {
     )]
     Newer { path: PathBuf, version: u32, known: usize },
     #[error(
-        "the store {path:?} is damaged ({what}); move it away to start with an empty store, or \
-        restore it from a backup"
+        "the store {path:?} is damaged ({what}); stop the daemon and run `host-bridge store repair`, \
+        which keeps what can be read"
     )]
     Damaged { path: PathBuf, what: String },
+    #[error("the store has no room on its disk: {source}")]
+    Full { source: io::Error },
+    #[error("the store is damaged: {source}; stop the daemon and run `host-bridge store repair`")]
+    Corrupt { source: rusqlite::Error },
     #[error("the store could not do it: {0}")]
-    Sql(#[from] rusqlite::Error),
-    /// What is in a column is not what this bridge writes there.
+    Sql(rusqlite::Error),
+    /// A column contains something that this bridge does not write.
     #[error("the store's {column} cannot be read: {source}")]
     Column { column: &'static str, source: serde_json::Error },
     #[error("{waiting} jobs wait for the store, which is the limit")]
     Busy { waiting: usize },
     #[error("the store is closed")]
     Closed,
+    /// The bridge runs without its store.
+    #[error("{why}")]
+    Unavailable { why: String },
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(source: rusqlite::Error) -> Self {
+        let code = source.sqlite_error();
+        let is_full = code.is_some_and(|error| {
+            // The log's index is a separate file, with its own code.
+            error.code == rusqlite::ErrorCode::DiskFull
+                || error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE
+        });
+        match source.sqlite_error_code() {
+            // In the form that every door recognises.
+            _ if is_full => {
+                Self::Full { source: io::Error::new(io::ErrorKind::StorageFull, source) }
+            }
+            Some(DatabaseCorrupt | NotADatabase) => Self::Corrupt { source },
+            _ => Self::Sql(source),
+        }
+    }
 }
 
 type Job = Box<dyn FnOnce(&mut Connection) + Send>;
 
-/// The open store. Clones are the same; the last one closes it.
+/// The open store, or why there is none. Clones are the same; the last one closes it.
 #[derive(Clone)]
-pub struct Store(Arc<mpsc::SyncSender<Job>>);
+pub struct Store(Result<Arc<mpsc::SyncSender<Job>>, Arc<str>>);
 
 impl Store {
     /// Opens the store of a bridge, and makes it if there is none. The paths must be prepared.
     pub async fn open(paths: &Paths) -> Result<Self, StoreError> {
         let path = paths.store();
         let (jobs, work) = mpsc::sync_channel::<Job>(JOBS_WAITING_MAX);
-        let (tell, told) = oneshot::channel();
+        let (tell, outcome) = oneshot::channel();
         let named = thread::Builder::new().name("store".to_owned());
         let made = named.spawn(move || {
             let mut connection = match open(&path) {
@@ -76,23 +104,42 @@ impl Store {
             }
         });
         made.map_err(|source| StoreError::Make { path: paths.store(), source })?;
-        told.await.map_err(|_| StoreError::Closed)??;
-        Ok(Self(Arc::new(jobs)))
+        outcome.await.map_err(|_| StoreError::Closed)??;
+        Ok(Self(Ok(Arc::new(jobs))))
     }
 
-    /// Has something done in one transaction, and waits for it. It is done even when nobody waits
-    /// any more.
+    /// Opens it for a bridge that can run without it: sandboxes, their programs and their logs need none of
+    /// it. Reports what is refused.
+    pub async fn open_or_refuse(paths: &Paths, tell: impl FnOnce(String)) -> Self {
+        match Self::open(paths).await {
+            Ok(store) => store,
+            Err(error) => {
+                tell(format!("notebooks, history and artifacts are refused: {error}"));
+                Self::unavailable(&error)
+            }
+        }
+    }
+
+    /// In the place of a store that cannot be opened: it refuses everything with the reason.
+    pub fn unavailable(why: &StoreError) -> Self {
+        Self(Err(why.to_string().into()))
+    }
+
+    /// Runs something in one transaction, and waits for it. It is finished even if the caller stops
+    /// waiting.
     pub(crate) async fn call<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let (tell, told) = oneshot::channel();
+        let jobs = self.0.as_ref();
+        let jobs = jobs.map_err(|why| StoreError::Unavailable { why: why.to_string() })?;
+        let (tell, outcome) = oneshot::channel();
         let job: Job = Box::new(move |connection| drop(tell.send(within(connection, work))));
-        self.0.try_send(job).map_err(|error| match error {
+        jobs.try_send(job).map_err(|error| match error {
             mpsc::TrySendError::Full(_) => StoreError::Busy { waiting: JOBS_WAITING_MAX },
             mpsc::TrySendError::Disconnected(_) => StoreError::Closed,
         })?;
-        told.await.map_err(|_| StoreError::Closed)?
+        outcome.await.map_err(|_| StoreError::Closed)?
     }
 }
 
@@ -100,7 +147,7 @@ fn within<T>(
     connection: &mut Connection,
     work: impl FnOnce(&Connection) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
-    // Who reads first and writes then must not find that another has written meanwhile.
+    // A job that reads first and then writes must not find that another has written meanwhile.
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let done = work(&transaction)?;
     transaction.commit()?;
@@ -125,7 +172,7 @@ fn open(path: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// Has something read in this thread, beside whoever writes; `None` where there is no store.
+/// Reads in this thread, concurrently with a writer; `None` if there is no store.
 pub fn read<T>(
     paths: &Paths,
     work: impl FnOnce(&Connection) -> Result<T, StoreError>,
@@ -142,9 +189,8 @@ pub fn read<T>(
     work(&connection).map(Some)
 }
 
-/// Damage has a remedy of its own.
+/// Damage has its own remedy.
 fn failure(path: &Path, source: rusqlite::Error) -> StoreError {
-    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
     let path = path.to_owned();
     match source.sqlite_error_code() {
         Some(DatabaseCorrupt | NotADatabase) => {

@@ -71,7 +71,7 @@ impl BucketKeys {
             (None, None, None) => None,
             _ => return Err(InvalidValue::HalfKeys),
         };
-        // Whoever runs a server of their own seldom has a name of the host for each bucket.
+        // Private servers seldom have a host name for each bucket.
         // And AWS's certificates are for names without further dots.
         let usual = self.endpoint.is_some() || name.contains('.');
         let path_style = self.path_style.unwrap_or(usual);

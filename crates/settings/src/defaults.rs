@@ -1,21 +1,21 @@
 //! The default settings.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use super::limits::{
-    AUDIT_FILE_BYTES_DEFAULT, BODY_BYTES_DEFAULT, CONNECTION_IDLE_DEFAULT, METRIC_VALUES_DEFAULT,
-    POOL_AGE_DEFAULT, RUN_DEADLINE_DEFAULT,
+    AUDIT_FILE_BYTES_DEFAULT, BODY_BYTES_DEFAULT, CALLS_MEMORY_DEFAULT, CONNECTION_IDLE_DEFAULT,
+    IDLE_END_DEFAULT, METRIC_VALUES_DEFAULT, POOL_AGE_DEFAULT, RUN_DEADLINE_DEFAULT,
 };
 use super::listen::Listen;
 use super::{
-    Audit, BoxesAtEnd, Defaults, Egress, ImagePolicy, Log, LogFormat, LogLevel, Metrics, Origins,
-    Pool, Server, Settings,
+    Audit, BoxesAtEnd, Defaults, Egress, Forwards, ImagePolicy, Log, LogFormat, LogLevel, Metrics,
+    Origin, Origins, Pool, Process, Server, Settings,
 };
 
-/// The image names that the published clients send.
-const IMAGES_DEFAULT: [&str; 6] = [
+/// The image names that the published clients send. They mean the root that the operator has set, and
+/// for nothing where no root is set: a name never gives away the host's own files by itself.
+pub(super) const IMAGES_DEFAULT: [&str; 6] = [
     "microsandbox/node",
     "microsandbox/python",
     "node",
@@ -23,6 +23,19 @@ const IMAGES_DEFAULT: [&str; 6] = [
     "python",
     "python:3.11-slim",
 ];
+
+impl Settings {
+    /// Lets the default names mean the root that the operator has set.
+    pub(super) fn settle_images(&mut self) {
+        let Some(root) = self.process.root.clone() else { return };
+        for name in IMAGES_DEFAULT {
+            // A setting that is switched off is set too.
+            if self.origin(&format!("images.{name}")) == Origin::Default {
+                self.images.insert(name.to_owned(), root.clone());
+            }
+        }
+    }
+}
 
 impl Default for Settings {
     fn default() -> Self {
@@ -39,13 +52,14 @@ impl Default for Settings {
             header_timeout: Duration::from_secs(10),
             runs_max: 1024,
             runs_per_key_max: 512,
+            memory_bytes_max: CALLS_MEMORY_DEFAULT,
             requests_per_second: 0,
             requests_burst: 100,
             run_deadline: RUN_DEADLINE_DEFAULT,
             shutdown_grace: Duration::from_secs(10),
             boxes_at_end: BoxesAtEnd::Keep,
+            idle_end: Some(IDLE_END_DEFAULT),
         };
-        let root = |name: &str| (name.to_owned(), PathBuf::from("/"));
         Self {
             server,
             audit: Audit {
@@ -68,16 +82,18 @@ impl Default for Settings {
                 keep_stopped: None,
                 egress: Vec::new(),
             },
+            process: Process::default(),
+            forwards: Forwards { ports: 1024..=65535 },
             pool: Pool {
                 entries: Vec::new(),
                 age_max: Some(POOL_AGE_DEFAULT),
                 check_every: Duration::from_secs(10),
-                starts_at_once: 2,
+                starts_at_once: 1,
             },
             egress: Egress {
                 dns: None,
                 allow_private: Vec::new(),
-                authorities: None,
+                ca: Vec::new(),
                 connections_max: 256,
                 connections_per_second: 50,
                 bytes_per_second: 0,
@@ -85,7 +101,8 @@ impl Default for Settings {
                 idle: Duration::from_secs(600),
             },
             image_policy: ImagePolicy::default(),
-            images: IMAGES_DEFAULT.into_iter().map(root).collect(),
+            images: BTreeMap::new(),
+            images_ca: Vec::new(),
             secrets: BTreeMap::new(),
             workspaces: BTreeMap::new(),
             namespaces: BTreeMap::new(),

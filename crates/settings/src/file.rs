@@ -7,7 +7,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::error::{FilePosition, SettingsError};
 use super::registries::{self, REGISTRIES};
-use super::table::{NAMED, SECTIONS, Section};
+use super::table::{IMAGES, NAMED, SECTIONS, Section};
 use super::value::RawValue;
 use host::similar::nearest;
 
@@ -67,6 +67,7 @@ impl Cursor<'_> {
         key: &str,
         value: &Spanned<DeValue<'_>>,
     ) -> Result<Entry, SettingsError> {
+        let key = current_key(section, key);
         if let Some(options) = options_of(section)
             && !options.iter().any(|option| option.key == key)
         {
@@ -123,9 +124,18 @@ fn known_section(name: &str) -> Option<&'static str> {
     section_names().find(|known| *known == name)
 }
 
+/// What a key is called now that files of before may have by another name.
+fn current_key<'a>(section: &str, key: &'a str) -> &'a str {
+    match (section, key) {
+        ("egress", "authorities") => "ca",
+        _ => key,
+    }
+}
+
 /// None for the sections that have names of the user's choice.
 fn options_of(name: &str) -> Option<&'static [super::table::ConfigOption]> {
-    SECTIONS.iter().find(|section| section.name == name).map(|section| section.options)
+    let has_options = |section: &&Section| section.name == name && name != IMAGES;
+    SECTIONS.iter().find(has_options).map(|section| section.options)
 }
 
 /// The section that has this key.

@@ -1,4 +1,4 @@
-//! What a serving bridge is told to do: by flags, by the environment, by a TOML file, by defaults,
+//! The configuration of a serving bridge: from flags, the environment, a TOML file, and defaults,
 //! in this order.
 //!
 //! ```text
@@ -26,6 +26,7 @@ mod load;
 mod namespaces;
 mod page;
 mod pool;
+mod private;
 mod registries;
 mod secrets;
 mod shown;
@@ -36,6 +37,7 @@ mod workspaces;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -43,6 +45,8 @@ use host::secret;
 use image::Pull;
 use image::registry::RegistrySettings;
 use sandbox::caps::Caps;
+use sandbox::host_files::HOST_ROOT;
+use sandbox::{Confinement, ScratchPolicy};
 
 pub use error::{FilePosition, SettingsError};
 pub use limits::RUN_DEADLINE_DEFAULT;
@@ -63,11 +67,15 @@ pub struct Settings {
     pub caps: Caps,
     pub metrics: Metrics,
     pub defaults: Defaults,
+    pub process: Process,
+    pub forwards: Forwards,
     pub pool: Pool,
     pub egress: Egress,
     pub image_policy: ImagePolicy,
     /// Names that clients may give for an image, and the directory that each means.
     pub images: BTreeMap<String, PathBuf>,
+    /// Files of certificates to trust of every registry.
+    pub images_ca: Vec<PathBuf>,
     /// The secrets that sandboxes may ask for by name.
     pub secrets: BTreeMap<String, secret::Entry>,
     /// The workspaces of sandboxes.
@@ -110,12 +118,15 @@ pub struct Server {
     pub header_timeout: Duration,
     pub runs_max: usize,
     pub runs_per_key_max: usize,
+    pub memory_bytes_max: u64,
     /// Zero for no limit.
     pub requests_per_second: u32,
     pub requests_burst: u32,
     pub run_deadline: Duration,
     pub shutdown_grace: Duration,
     pub boxes_at_end: BoxesAtEnd,
+    /// For a daemon that a verb started; unlimited if absent.
+    pub idle_end: Option<Duration>,
 }
 
 impl Server {
@@ -172,8 +183,8 @@ pub struct Egress {
     pub dns: Option<SocketAddr>,
     /// Ranges of addresses.
     pub allow_private: Vec<String>,
-    /// A file of certificates that are trusted besides the host's own.
-    pub authorities: Option<PathBuf>,
+    /// Files of certificates that are trusted besides the host's own.
+    pub ca: Vec<PathBuf>,
     pub connections_max: usize,
     pub connections_per_second: u32,
     /// Zero for no limit.
@@ -222,6 +233,24 @@ pub struct Defaults {
     pub egress: Vec<String>,
 }
 
+/// `[process]`: sandboxes of process machines.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Process {
+    /// The root of those without an image, as the operator has set it.
+    pub root: Option<PathBuf>,
+    /// How they are kept apart from the host.
+    pub confinement: Confinement,
+    /// Where their writable layers are.
+    pub scratch: ScratchPolicy,
+}
+
+/// `[forwards]`: ports of this host that lead into sandboxes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forwards {
+    /// Those that clients may have.
+    pub ports: RangeInclusive<u16>,
+}
+
 /// `[image_policy]`: the stored images that sandboxes may use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImagePolicy {
@@ -240,6 +269,13 @@ impl Settings {
         self.origins.get(name).cloned().unwrap_or(Origin::Default)
     }
 
+    /// The root of process sandboxes without an image, when this serves. A server that asks for keys has
+    /// clients that are not the operator, and the host's own files are the operator's to give.
+    pub fn served_root(&self) -> Option<PathBuf> {
+        let is_for_one = self.server.dev || self.server.listen.is_empty();
+        self.process.root.clone().or_else(|| is_for_one.then(|| HOST_ROOT.into()))
+    }
+
     /// Warnings about settings that are allowed but probably not intended, a sentence each.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
@@ -248,6 +284,17 @@ impl Settings {
             warnings.push(format!(
                 "keys and data are sent unencrypted to {address}; set server.tls_certificate and \
                  server.tls_key, or use a proxy on this host"
+            ));
+        }
+        let host = Path::new(HOST_ROOT);
+        let is_named = |(name, root): &(&String, &PathBuf)| {
+            root.as_path() == host && self.origin(&format!("images.{name}")) != Origin::Default
+        };
+        let named = self.images.iter().find(is_named);
+        if let Some((name, _)) = named.filter(|_| self.served_root().as_deref() != Some(host)) {
+            warnings.push(format!(
+                "images.{name} is the host's own root, which is refused: set process.root to \"/\" \
+                 if every client may read this host's files"
             ));
         }
         if self.server.run_deadline >= limits::CLIENT_PATIENCE {

@@ -16,7 +16,7 @@ pub const MIRRORS_MAX: usize = 16;
 
 /// How long the published clients wait for an answer, whatever it is.
 pub const CLIENT_PATIENCE: Duration = Duration::from_secs(300);
-/// The deadline of a run that names none: its end is told, with the partial output, while the
+/// The deadline of a run that names none: its end is sent, with the partial output, while the
 /// client still listens.
 pub const RUN_DEADLINE_DEFAULT: Duration = Duration::from_secs(240);
 /// The published clients keep an idle connection for 15 s, and proxies often for 60 s. To keep it
@@ -24,11 +24,19 @@ pub const RUN_DEADLINE_DEFAULT: Duration = Duration::from_secs(240);
 pub const CONNECTION_IDLE_DEFAULT: Duration = Duration::from_secs(75);
 /// The same for the shortest that may be set.
 pub const CONNECTION_IDLE_MIN: Duration = Duration::from_secs(20);
+/// How long a daemon that a verb started stays when nothing needs it: longer than a person thinks.
+pub const IDLE_END_DEFAULT: Duration = Duration::from_secs(600);
 /// The largest body of a request that is held in memory. The largest that clients are known to send
 /// is some megabytes of code and files.
 pub const BODY_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
 /// As much may be allowed: every run of `runs_max` may hold one.
 pub const BODY_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+/// What all calls may hold in memory: sixteen of the largest bodies or so.
+pub const CALLS_MEMORY_DEFAULT: u64 = 1024 * 1024 * 1024;
+/// The least: a key has a quarter of it, and some megabytes of output must fit that.
+pub const CALLS_MEMORY_MIN: u64 = 64 * 1024 * 1024;
+/// The most; a host with a terabyte for its sandboxes needs no more for calls.
+pub const CALLS_MEMORY_MAX: u64 = 1024 * 1024 * 1024 * 1024;
 /// Durations that may be set at most: ten years, which no monotonic clock overflows with.
 pub const DURATION_MAX: Duration = Duration::from_secs(10 * 365 * 86_400);
 /// The most memory that may be asked for, 64 TiB: what no host has.
@@ -36,7 +44,7 @@ pub const MEMORY_MIB_MAX: u64 = 64 * 1024 * 1024;
 /// Machines of one entry of the pool. What all entries may have together is the pool's own bound.
 pub const POOL_COUNT_MAX: usize = 256;
 /// An unclaimed machine is replaced once an hour, so that what is updated in its image in place, and
-/// whatever leaks in an idle machine, is not kept for ever.
+/// whatever leaks in an idle machine, is not kept forever.
 pub const POOL_AGE_DEFAULT: Duration = Duration::from_secs(3600);
 /// A file of the audit log: some ten thousand records, which is read in an instant.
 pub const AUDIT_FILE_BYTES_DEFAULT: u64 = 16 * 1024 * 1024;

@@ -93,18 +93,6 @@ impl Settings {
         Self::resolve(file, variable, overrides)
     }
 
-    /// The configuration file, and files that it names for the bridge only.
-    pub fn own_files(&self) -> Vec<PathBuf> {
-        let secrets = self.secrets.values().filter_map(|entry| match &entry.source {
-            secret::Source::File(path) => Some(path),
-            _ => None,
-        });
-        let authorities = self.registries.values().filter_map(|registry| registry.ca.as_ref());
-        let server = [&self.file, &self.server.tls_certificate, &self.server.tls_key];
-        let named = server.into_iter().chain([&self.egress.authorities]).flatten();
-        named.chain(secrets).chain(authorities).cloned().collect()
-    }
-
     /// Combines a file's content, an environment and flags.
     pub fn resolve(
         file: Option<(&Path, &str)>,
@@ -137,6 +125,7 @@ impl Settings {
             settings.set(name, given, Origin::Flag { flag: flag.clone() })?;
         }
         settings.check()?;
+        settings.settle_images();
         Ok(settings)
     }
 
@@ -145,7 +134,7 @@ impl Settings {
         let registry = name.strip_prefix(REGISTRIES).and_then(|name| name.strip_prefix('.'));
         let registry = registry.and_then(registries::split_name);
         let done = match (name.split_once('.'), registry, option) {
-            (Some((IMAGES, image)), ..) => self.set_image(image, given),
+            (Some((IMAGES, image)), _, None) => self.set_image(image, given),
             (Some((SECRETS, secret)), ..) => self.set_secret(secret, given),
             (Some((CAPS, table)), ..) => super::caps::set(&mut self.caps, table, given),
             (Some((NAMESPACES, namespace)), ..) => self.set_namespace(namespace, given),

@@ -3,12 +3,13 @@
 
 use std::fmt::Write as _;
 
+use super::defaults::IMAGES_DEFAULT;
 use super::load::variable_of;
 use super::registries::{Field, KEYS, REGISTRIES, REGISTRIES_ABOUT};
 use super::shown::quote;
 use super::table::{
-    CAPS, CAPS_ABOUT, IMAGES, IMAGES_ABOUT, NAMESPACES, NAMESPACES_ABOUT, SECRETS, SECRETS_ABOUT,
-    SECTIONS, WORKSPACES, WORKSPACES_ABOUT,
+    CAPS, CAPS_ABOUT, IMAGES, NAMESPACES, NAMESPACES_ABOUT, SECRETS, SECRETS_ABOUT, SECTIONS,
+    WORKSPACES, WORKSPACES_ABOUT,
 };
 use super::{Origin, Settings, namespaces, secrets, workspaces};
 use host::paths::{self, Variable};
@@ -45,9 +46,6 @@ impl Settings {
                 write(text, &line, &self.origin(&format!("{}.{}", section.name, option.key)));
             }
         }
-        push(text, format_args!(""));
-        comment(text, IMAGES_ABOUT);
-        push(text, format_args!("[{IMAGES}]"));
         for (name, directory) in &self.images {
             let line = format!("{} = {}", quote(name), quote(directory.to_string_lossy()));
             write(text, &line, &self.origin(&format!("{IMAGES}.{name}")));
@@ -140,11 +138,8 @@ pub fn reference() -> String {
             );
         }
     }
-    push(&mut text, format_args!("\n## [{IMAGES}]\n\n{IMAGES_ABOUT}\n"));
-    push(&mut text, format_args!("| name | default |\n|---|---|"));
-    for (name, directory) in &defaults.images {
-        push(&mut text, format_args!("| `{name}` | `{}` |", directory.display()));
-    }
+    let names = IMAGES_DEFAULT.map(|name| format!("`{name}`")).join(", ");
+    push(&mut text, format_args!("\nPublished clients send {names}."));
     let about = format_args!("\n## [{NAMESPACES}]\n\n{NAMESPACES_ABOUT} See [egress](egress.md).");
     push(&mut text, about);
     push(&mut text, format_args!("\n## [{CAPS}]\n\n{CAPS_ABOUT} See [caps](caps.md)."));

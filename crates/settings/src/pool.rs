@@ -17,7 +17,7 @@ pub struct Pool {
     pub starts_at_once: usize,
 }
 
-/// Machines of one image. Written as `IMAGE=COUNT`, and behind it, divided by spaces, what differs
+/// Machines of one image. Written as `IMAGE=COUNT`, and after it, separated by spaces, what differs
 /// from a sandbox that names nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolEntry {
@@ -81,9 +81,10 @@ impl FromStr for PoolEntry {
             match key {
                 "machine" => entry.machine = Some(value.to_owned()),
                 "memory_mib" => {
-                    entry.memory_mib = asked(value, |given| given.whole(1, MEMORY_MIB_MAX))?;
+                    entry.memory_mib =
+                        parse_setting(value, |given| given.whole(1, MEMORY_MIB_MAX))?;
                 }
-                "cpus" => entry.cpu_millis = asked(value, RawValue::cpu_millis)?,
+                "cpus" => entry.cpu_millis = parse_setting(value, RawValue::cpu_millis)?,
                 "scratch" => entry.scratch_bytes = Some(bare(value).bytes(1, u64::MAX)?),
                 "contexts" => {
                     entry.contexts = value.split(AND).map(str::to_owned).collect();
@@ -102,7 +103,7 @@ fn bare(text: &str) -> RawValue {
     RawValue::Bare(text.to_owned())
 }
 
-fn asked<T>(
+fn parse_setting<T>(
     text: &str,
     read: impl FnOnce(&RawValue) -> Result<T, InvalidValue>,
 ) -> Result<PoolLimit<T>, InvalidValue> {

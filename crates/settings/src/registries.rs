@@ -12,7 +12,8 @@ pub const REGISTRIES: &str = "registries";
 pub const REGISTRIES_ABOUT: &str = "Settings for the registries that images are pulled from: one \
     section each, as in `[registries.\"docker.io\"]`, with these keys. Without a section, a registry is \
     reached over TLS with the host's certificates, or without TLS if it is on this host and its port is \
-    not 443.";
+    not 443, and clients with keys do not reach it unless it is on the public internet. The same holds \
+    for places to which a registry sends a pull: its token server, its storage.";
 
 /// A key of such a section.
 pub struct Field {
@@ -108,12 +109,12 @@ fn mirrors(given: &RawValue) -> Result<Vec<String>, InvalidValue> {
     mirrors.into_iter().map(check).collect()
 }
 
-/// A name or address, with a port or without; what exactly may be one is said where it is used.
+/// A name or address, with a port or without; its parser says what exactly is valid.
 fn is_registry(text: &str) -> bool {
     /// As long as names of hosts may be, and a port.
     const BYTES_MAX: usize = 262;
     let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-.:[]".contains(&byte);
-    // What stands before a colon and nothing is the scheme of something else.
+    // A word before a colon at the end is another scheme.
     let is_whole = !text.ends_with(':');
     is_whole && (1..=BYTES_MAX).contains(&text.len()) && text.bytes().all(letter)
 }

@@ -76,7 +76,7 @@ pub fn show(entry: &Entry) -> Vec<String> {
     lines
 }
 
-/// Who may use something, as it is written.
+/// The users of something, as the file lists them.
 pub(super) fn show_reach(reach: &Reach) -> String {
     match reach {
         Reach::All => quote(ALL),

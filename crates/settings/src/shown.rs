@@ -26,6 +26,10 @@ pub fn quote_all(texts: &[impl ToString]) -> String {
     format!("[{}]", quoted.join(", "))
 }
 
+pub fn quote_paths(paths: &[PathBuf]) -> String {
+    quote_all(&paths.iter().map(|path| path.display()).collect::<Vec<_>>())
+}
+
 pub fn quote_path(path: Option<&PathBuf>) -> String {
     quote(path.map_or_else(|| OFF.to_owned(), |path| path.display().to_string()))
 }

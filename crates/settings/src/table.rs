@@ -3,10 +3,13 @@
 mod audit;
 mod defaults;
 mod egress;
+mod forwards;
 mod image_policy;
+mod images;
 mod log;
 mod metrics;
 mod pool;
+mod process;
 mod server;
 
 use std::time::Duration;
@@ -33,13 +36,14 @@ pub struct ConfigOption {
     pub show: fn(&Settings) -> String,
 }
 
-/// The section with names chosen by the user instead of options.
+/// The section with names chosen by the user besides its option.
 pub const IMAGES: &str = "images";
 pub const IMAGES_ABOUT: &str = "Names that clients give for an image, and what each means: the \
     directory that is the root of the sandbox, as in `\"python:3.12\" = \"/srv/images/python312\"`, or a \
     stored image by its name or digest, as in `\"microsandbox/python\" = \"python:3.12-slim\"`. \
-    Entries are added to the default names; `\"off\"` removes one. On the process machine `/` is \
-    the host's own root, read-only below a writable layer of the sandbox.";
+    The names that published clients send stand for `root` of `[process]` where that is set, and `\"off\"` \
+    removes one. On a virtual machine they are images of the kit. Any other name that is not here, and not in \
+    the store, is refused. `/`, the host's own root, is given only where `root` is `/` too.";
 
 /// The section of secrets, each with a table of its own.
 pub const SECRETS: &str = "secrets";
@@ -75,11 +79,11 @@ pub const WORKSPACES_ABOUT: &str = "Directories of the host that sandboxes may w
 /// The section of namespaces, likewise.
 pub const NAMESPACES: &str = "namespaces";
 pub const NAMESPACES_ABOUT: &str = "Settings for the sandboxes of one namespace. Only the file can set \
-    them: one table `[namespaces.NAME]` each. `egress = [\"pypi.org\"]` replaces the list of `[defaults]` \
+    them: one table `[namespaces.NAME]` each. `egress = [\"@pypi\"]` replaces the list of `[defaults]` \
     for sandboxes that are created without one; `[]` allows nothing.";
 
-/// The sections with names chosen by the user.
-pub const NAMED: [&str; 6] = [IMAGES, SECRETS, WORKSPACES, NAMESPACES, CAPS, REGISTRIES];
+/// The sections with names chosen by the user instead of options.
+pub const NAMED: [&str; 5] = [SECRETS, WORKSPACES, NAMESPACES, CAPS, REGISTRIES];
 
 const DURATION: &str = "a duration";
 const DURATION_OR_OFF: &str = "a duration, or `\"off\"`";
@@ -92,8 +96,12 @@ pub const SECTIONS: &[Section] = &[
     metrics::SECTION,
     defaults::SECTION,
     egress::SECTION,
+    forwards::SECTION,
+    process::SECTION,
     pool::SECTION,
     image_policy::SECTION,
+    // The last, because the names follow.
+    images::SECTION,
 ];
 
 fn put<T>(place: &mut T, value: Result<T, InvalidValue>) -> Result<(), InvalidValue> {

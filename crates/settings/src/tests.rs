@@ -37,7 +37,7 @@ fn an_empty_file_changes_nothing() {
     assert_eq!(settings.server, Settings::default().server);
     assert_eq!(settings.server.listen, ["127.0.0.1:5555".parse().unwrap()]);
     assert_eq!(settings.server.run_deadline, Duration::from_secs(240));
-    assert_eq!(settings.images["microsandbox/python"], Path::new("/"));
+    assert!(settings.images.is_empty(), "no name means the host's root by itself");
     assert_eq!(settings.warnings(), Vec::<String>::new());
 }
 
@@ -82,7 +82,10 @@ fn every_kind_of_value_is_read() {
     assert_eq!(settings.defaults.ttl, Some(Duration::from_secs(5400)));
     assert_eq!(settings.defaults.idle_ttl, None);
     assert_eq!(settings.images["team/base:1"], Path::new("/srv/base"));
-    assert!(!settings.images.contains_key("node") && settings.images.contains_key("python"));
+    assert!(!settings.images.contains_key("node") && !settings.images.contains_key("python"));
+    let settings = parsed("[process]\nroot = \"/srv\"\n[images]\nnode = \"off\"\n").unwrap();
+    assert_eq!(settings.images["microsandbox/python"], Path::new("/srv"));
+    assert!(!settings.images.contains_key("node"));
     assert!(parsed("[server]\nlisten = \"off\"").unwrap().server.listen.is_empty());
 }
 
@@ -261,9 +264,25 @@ fn a_registry_has_a_section_of_its_own() {
         ("[registries.\"x\"]\nca = \"ca.pem\"", "\"ca.pem\" is not an absolute path"),
         ("[registries]\nx = true", "there is no option \"registries.x\""),
     ] {
-        let said = refused(wrong);
-        assert!(said.contains(why), "{wrong}: {said}");
+        let message = refused(wrong);
+        assert!(message.contains(why), "{wrong}: {message}");
     }
+}
+
+#[test]
+fn authorities_are_lists_of_files() {
+    let text = "[images]\nca = [\"/a.pem\", \"/b.pem\"]\nnode = \"/srv/node\"\n[egress]\nca = \"/c.pem\"\n";
+    let settings = parsed(text).unwrap();
+    assert_eq!(settings.images_ca, [PathBuf::from("/a.pem"), "/b.pem".into()]);
+    assert_eq!(settings.egress.ca, [PathBuf::from("/c.pem")]);
+    assert_eq!(settings.images.keys().collect::<Vec<_>>(), ["node"]);
+    let variable = |name: &str| (name == "BURROW_IMAGES_CA").then(|| "/d.pem,/e.pem".into());
+    let settings = Settings::resolve(None, &variable, &Overrides::default()).unwrap();
+    assert_eq!(settings.images_ca, [PathBuf::from("/d.pem"), "/e.pem".into()]);
+    assert!(refused("[egress]\nca = [\"relative.pem\"]\n").contains("egress.ca"));
+    // What it was called before holds on.
+    let before = parsed("[egress]\nauthorities = \"/c.pem\"\n").unwrap();
+    assert_eq!(before.egress.ca, [PathBuf::from("/c.pem")]);
 }
 
 #[test]
@@ -344,7 +363,7 @@ fn a_file_is_found_where_it_is_documented() {
     assert_eq!(load(None, &[("BURROW_CONFIG", &file)]).unwrap().server.runs_max, 7);
     assert_eq!(load(Some(&file), &[]).unwrap().server.runs_max, 7);
     assert_eq!(load(None, &[("HOME", &home)]).unwrap().file, None);
-    // What somebody has named must be there.
+    // A file that is named must exist.
     let missing = home.join("missing.toml");
     assert!(matches!(load(Some(&missing), &[]), Err(SettingsError::Unreadable { .. })));
     let error = load(None, &[("BURROW_CONFIG", &missing)]).unwrap_err();
@@ -494,8 +513,8 @@ fn workspaces_say_which_directory_it_is_and_what_comes_back() {
         ("[workspaces.a]\nptah = \"/a\"", "did you mean \"path\"?"),
         ("[workspaces.\"a/b\"]\npath = \"/a\"", "is not a name of a workspace"),
     ] {
-        let said = parsed(text).unwrap_err().to_string();
-        assert!(said.contains(word), "{said}");
+        let message = parsed(text).unwrap_err().to_string();
+        assert!(message.contains(word), "{message}");
     }
 }
 
@@ -510,4 +529,15 @@ fn the_values_of_the_default_machine_are_the_kinds_that_a_bridge_starts() {
         let settings = parsed(&format!("[defaults]\nmachine = \"{kind}\"\n")).unwrap();
         assert_eq!(settings.defaults.machine, kind);
     }
+}
+
+#[test]
+fn the_defaults_are_what_the_table_of_options_says() {
+    use sandbox::options::{Door, names_at};
+    let defaults = table::SECTIONS.iter().find(|section| section.name == "defaults").unwrap();
+    let mut keys: Vec<_> = defaults.options.iter().map(|option| option.key).collect();
+    let mut named: Vec<_> = names_at(Door::Defaults).collect();
+    keys.sort_unstable();
+    named.sort_unstable();
+    assert_eq!(keys, named);
 }

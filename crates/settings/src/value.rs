@@ -1,5 +1,6 @@
 //! Raw values, and their conversion to the types of the options. Pure.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -46,6 +47,8 @@ pub enum InvalidValue {
     Listen(String),
     #[error("{0:?} is not an address and port as in \"127.0.0.1:53\"")]
     Address(String),
+    #[error("{0:?} is not a range of ports from 1024 to 65535, as in \"20000-20999\"")]
+    Ports(String),
     #[error("{0:?} is not a range of addresses as in \"10.1.2.0/24\"")]
     AddressRange(String),
     #[error("{0}")]
@@ -235,6 +238,19 @@ impl RawValue {
         (min..=DURATION_MAX).contains(&duration).then_some(duration).ok_or_else(out_of_range)
     }
 
+    /// The first and the last port, of which none is a service's of the host.
+    pub fn ports(&self) -> Result<RangeInclusive<u16>, InvalidValue> {
+        /// Below, only root may listen.
+        const PORT_MIN: u16 = 1024;
+        let text = self.text()?;
+        let ends = text.split_once('-').unwrap_or((text, text));
+        let port = |text: &str| text.trim().parse::<u16>().ok().filter(|port| *port >= PORT_MIN);
+        match (port(ends.0), port(ends.1)) {
+            (Some(first), Some(last)) if first <= last => Ok(first..=last),
+            _ => Err(InvalidValue::Ports(self.shown_bare())),
+        }
+    }
+
     /// A duration, or `"off"` for none.
     pub fn duration_or_off(&self, min: Duration) -> Result<Option<Duration>, InvalidValue> {
         if self.is_off() { Ok(None) } else { self.duration(min).map(Some) }
@@ -265,7 +281,16 @@ impl RawValue {
         if path.is_absolute() { Ok(Some(path)) } else { Err(InvalidValue::Path(self.shown_bare())) }
     }
 
-    /// The same, or a name of something that is no file; whoever uses it says what is wrong with it.
+    /// Absolute paths.
+    pub fn paths(&self) -> Result<Vec<PathBuf>, InvalidValue> {
+        let path = |text: &str| {
+            let path = PathBuf::from(text);
+            if path.is_absolute() { Ok(path) } else { Err(InvalidValue::Path(text.to_owned())) }
+        };
+        self.texts()?.into_iter().map(path).collect()
+    }
+
+    /// A path or none, or a name that is no path; its user checks it.
     pub fn place_or_off(&self) -> Result<Option<PathBuf>, InvalidValue> {
         let is_name = |text: &str| text.starts_with(|first: char| first.is_ascii_alphanumeric());
         match self.text() {
@@ -313,6 +338,11 @@ impl RawValue {
 
 fn range(value: &impl ToString, min: &impl ToString, max: &impl ToString) -> InvalidValue {
     InvalidValue::Range { value: value.to_string(), min: min.to_string(), max: max.to_string() }
+}
+
+/// A range as it is written.
+pub fn show_ports(ports: &RangeInclusive<u16>) -> String {
+    format!("{}-{}", ports.start(), ports.end())
 }
 
 /// The units of durations in milliseconds, the largest first.
@@ -403,7 +433,7 @@ mod tests {
             assert_eq!(show_size(bytes), text);
         }
         assert_eq!((parse_size("4096"), parse_size("64 MiB")), (Some(4096), Some(64 << 20)));
-        // Whether these are thousands is anybody's guess, so nobody guesses.
+        // Whether these are thousands is ambiguous, so it is an error.
         assert!(
             ["", "MiB", "64MB", "64m", "-1", "1.5GiB"]
                 .iter()

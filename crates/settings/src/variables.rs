@@ -12,8 +12,9 @@ const OURS: &str = "BURROW_";
 /// The prefix of variables for tests.
 const OF_TESTS: &str = "BURROW_TEST_";
 /// Variables that are read besides options: by machines, by programs in sandboxes, by clients.
-const OTHERS: [&str; 12] = [
+const OTHERS: [&str; 13] = [
     "BURROW_NAMESPACE",
+    "BURROW_NO_DAEMON",
     "BURROW_QEMU_BOARD",
     "BURROW_TRUST_KVM",
     "BURROW_MACHINE",
@@ -62,11 +63,14 @@ impl Settings {
         let mut unread: Vec<_> = names.into_iter().filter(is_unread).collect();
         unread.sort();
         unread.truncate(TOLD_MAX);
-        let told = unread.into_iter().map(|name| {
-            let meant = nearest(&name, known.iter().map(String::as_str)).map(str::to_owned);
+        let warnings = unread.into_iter().map(|name| {
+            // What all of them begin with makes none of them alike.
+            let own = known.iter().filter_map(|known| known.strip_prefix(OURS));
+            let meant = nearest(name.strip_prefix(OURS).unwrap_or(&name), own);
+            let meant = meant.map(|meant| format!("{OURS}{meant}"));
             UnusedVariable { name, meant }
         });
-        told.collect()
+        warnings.collect()
     }
 }
 
@@ -88,12 +92,13 @@ mod tests {
 
     #[test]
     fn a_mistyped_variable_is_told_with_what_it_was_meant_as() {
-        let said = unread(&["BURROW_EGRES_DNS", "BURROW_AUDIT_CHIAN", "BURROW_HOME", "HOME"]);
+        let warnings = unread(&["BURROW_EGRES_DNS", "BURROW_AUDIT_CHIAN", "BURROW_HOME", "HOME"]);
         let meant = |name: &str, meant: Option<&str>| (name.to_owned(), meant.map(str::to_owned));
-        assert_eq!(said[0], meant("BURROW_AUDIT_CHIAN", Some("BURROW_AUDIT_CHAIN")));
-        assert_eq!(said[1], meant("BURROW_EGRES_DNS", Some("BURROW_EGRESS_DNS")));
-        assert_eq!(said[2].0, "BURROW_HOME");
-        assert_eq!(said.len(), 3);
+        assert_eq!(warnings[0], meant("BURROW_AUDIT_CHIAN", Some("BURROW_AUDIT_CHAIN")));
+        assert_eq!(warnings[1], meant("BURROW_EGRES_DNS", Some("BURROW_EGRESS_DNS")));
+        assert_eq!(warnings[2].0, "BURROW_HOME");
+        assert_eq!(warnings.len(), 3);
+        assert_eq!(unread(&["BURROW_FOO"]), [meant("BURROW_FOO", None)]);
     }
 
     #[test]

@@ -30,7 +30,7 @@ impl Cancellation {
 
     /// Resolves when the exchanges are cancelled.
     pub async fn cancelled(&self) {
-        // The sender is ours: it lives as long as whoever waits.
-        let _ = self.0.subscribe().wait_for(|said| *said).await;
+        // The sender is ours, so it lives as long as the waiter.
+        let _ = self.0.subscribe().wait_for(|is_cancelled| *is_cancelled).await;
     }
 }

@@ -15,9 +15,9 @@ use super::{Report, Staging, Workspace};
 pub(super) struct DeliveryTask {
     pub workspace: Workspace,
     pub owner: String,
-    pub kept: PathBuf,
+    pub state: PathBuf,
     pub end: Cancellation,
-    pub asked: mpsc::Receiver<Answer>,
+    pub requests: mpsc::Receiver<Answer>,
     pub say: mpsc::Sender<ExchangeOutcome>,
 }
 
@@ -30,12 +30,12 @@ impl DeliveryTask {
             ExchangeOutcome::report(&self.say, report, pushed, answer.take()).await;
             let again = staging.again().map(|pause| Instant::now() + pause);
             if again.is_none() {
-                // Whoever asks from now on asks another; those who have are answered.
-                self.asked.close();
+                // Later callers ask another task; earlier ones are answered.
+                self.requests.close();
             }
             answer = tokio::select! {
                 () = self.end.cancelled() => return,
-                answer = self.asked.recv() => match (answer, again) {
+                answer = self.requests.recv() => match (answer, again) {
                     (None, None) => return,
                     (answer, _) => answer,
                 },
@@ -44,11 +44,11 @@ impl DeliveryTask {
         }
     }
 
-    /// The files; None when there are none, or nobody wants them any more.
+    /// The files; `None` if there are none, or on cancellation.
     async fn find(&mut self) -> Option<Staging> {
         let (mut wait, mut is_told) = (AGAIN_FIRST, false);
         loop {
-            match Staging::find(&self.workspace, &self.owner, &self.kept).await {
+            match Staging::find(&self.workspace, &self.owner, &self.state).await {
                 Ok(found) => return found,
                 Err(error) => {
                     if !std::mem::replace(&mut is_told, true) {

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use super::s3::S3Error;
 use agent_client::guest::GuestError;
 
-/// Why a workspace failed. Paths are relative to the workspace: where it is on the host is the
-/// operator's to know.
+/// Why a workspace failed. Paths are relative to the workspace, because only the operator may know
+/// where it is on the host.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkspaceError {
     #[error("the namespace {namespace} has no workspace {name:?}")]
@@ -30,7 +30,7 @@ pub enum WorkspaceError {
     #[error("the workspace could not be mounted: {0}")]
     Mount(io::Error),
     #[error(
-        "the workspace was not mounted: the agent of this machine's initramfs is too old; build a newer one with `just images`"
+        "the workspace was not mounted: the agent of this machine's initramfs is too old; build a newer one with `./do images`"
     )]
     OldAgent,
     #[error("the workspace has more than {entries_max} entries, its limit")]
@@ -60,7 +60,7 @@ pub enum WorkspaceError {
     #[error("cannot read the sandbox's files: {0}")]
     Guest(#[from] GuestError),
     #[error("the record of the exchange could not be saved: {0}")]
-    Manifest(io::Error),
+    Manifest(#[source] io::Error),
     #[error("the exchange took longer than {seconds} s")]
     Overran { seconds: u64 },
     #[error("the sandbox has no workspace")]
@@ -75,7 +75,7 @@ impl WorkspaceError {
     }
 }
 
-/// A path for a message. Its `Debug` escapes what a terminal would obey.
+/// A path for a message. Its `Debug` escapes what would control a terminal.
 pub(super) fn shown(path: &[u8]) -> String {
     String::from_utf8_lossy(path).into_owned()
 }

@@ -10,7 +10,7 @@ pub fn may_pass(error: &io::Error) -> bool {
     passing.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// What is said of a host that does not take something.
+/// Explains why the host refused something.
 pub fn explain(error: &io::Error) -> String {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::LOOP | Errno::XDEV) => "it leads through a link on the host".to_owned(),

@@ -16,7 +16,7 @@ use host::byte_path::join;
 /// An entry of the guest's tree.
 #[derive(Clone, Debug)]
 pub struct GuestEntry {
-    /// None for devices, pipes and sockets.
+    /// `None` for devices, pipes and sockets.
     pub kind: Option<Kind>,
     pub stamp: GuestStamp,
 }
@@ -39,7 +39,7 @@ pub async fn walk(guest: &Guest, entries_max: u64) -> Result<GuestEntries, Works
         let mut after: Option<Text> = None;
         loop {
             let page = match guest.list_page(&place, after.as_ref()).await {
-                // The workspace itself was there a moment ago, and what is gone of it is not deleted.
+                // The workspace itself existed a moment ago, so its absence is not a deletion.
                 Err(error) if is_gone(&error) && !directory.is_empty() => break,
                 page => page?,
             };
@@ -99,7 +99,7 @@ fn seen(info: FileInfo) -> Result<GuestEntry, WorkspaceError> {
     if is_link && (target.is_empty() || target.len() > LINK_BYTES_MAX || target.contains(&0)) {
         return Err(WorkspaceError::Malformed { what: "a link without a target" });
     }
-    // What a directory's size, mode and time say is in its entries.
+    // A directory's size, mode and time only reflect its entries.
     let is_file = kind == Some(Kind::File);
     let stamp = GuestStamp {
         bytes: if is_file { info.bytes } else { 0 },

@@ -9,11 +9,11 @@
 //!                                                  └─ manifest, journal: what both had last
 //! ```
 //!
-//! A copy travels through the agent, so that it is the same on each kind of machine, and the host decides about every file that comes back. The guest is hostile: its
-//! names, sizes and links are judged here, the host's tree is walked beneath its own descriptor and
-//! through no link, and a file is whole under its name or is not there. `sandbox` calls this and says
-//! when; it knows neither sandboxes nor who asks. A mount is the
-//! machine's: from here it has its directory and what of that may be written.
+//! A copy travels through the agent, so that it is the same on each kind of machine, and the host decides
+//! about every file that comes back. The guest is hostile: its names, sizes and links are checked here, the
+//! host's tree is walked beneath its own descriptor and through no link, and a file appears under its name
+//! complete or not at all. `sandbox` calls this and decides when; this crate knows neither sandboxes nor
+//! callers. A mount is made by the machine: this crate supplies its directory and what in it may be written.
 
 #![forbid(unsafe_code)]
 
@@ -53,13 +53,13 @@ pub use tree::sweep;
 use host::secret::{Reach, Secrets};
 use limits::NAME_CHARS_MAX;
 
-/// Where a sandbox finds it.
+/// Where a sandbox finds its workspace.
 pub const WORKSPACE: &str = "/workspace";
 
 /// A workspace as it is configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Empty where it is a bucket.
+    /// Empty for a bucket.
     pub path: PathBuf,
     pub bucket: Option<s3::Bucket>,
     pub reach: Reach,
@@ -69,7 +69,7 @@ pub struct Entry {
 /// One that a sandbox has.
 #[derive(Clone, Debug)]
 pub struct Workspace {
-    /// Where its files are; those of a bucket have a place when a sandbox has them.
+    /// The directory of the files; a bucket's files get a place when a sandbox has them.
     pub path: PathBuf,
     pub bucket: Option<s3::BucketAccess>,
     pub policy: Policy,
@@ -79,10 +79,10 @@ pub struct Workspace {
 #[derive(Clone, Debug, Default)]
 pub struct Workspaces {
     entries: Arc<BTreeMap<String, Entry>>,
-    /// Where the keys of buckets are.
+    /// The source of buckets' keys.
     secrets: Secrets,
     carried: TransferCounter,
-    /// What is the bridge's own, beyond its directories.
+    /// The bridge's own files, beyond its directories.
     own: Arc<[PathBuf]>,
 }
 
@@ -92,7 +92,7 @@ impl Workspaces {
         Self { entries: Arc::new(entries), secrets, carried, own: Arc::default() }
     }
 
-    /// The same where these files and directories are the bridge's own, and in nothing that is mounted.
+    /// Adds files and directories that belong to the bridge, and that no mount may contain.
     #[must_use]
     pub fn apart_from(mut self, own: Vec<PathBuf>) -> Self {
         self.own = own.into();
@@ -103,13 +103,13 @@ impl Workspaces {
         self.own.iter().map(PathBuf::as_path)
     }
 
-    /// What all of them have carried.
+    /// Counts the transfers of all workspaces.
     pub fn carried(&self) -> &TransferCounter {
         &self.carried
     }
 
-    /// What a sandbox of this namespace gets under this name. An absolute path is itself: whoever
-    /// lets callers through decides who may say one. Looks at no file.
+    /// The workspace that a sandbox of this namespace gets under this name. An absolute path names
+    /// itself: the caller decides who may use one. Reads no file.
     pub fn find(&self, namespace: &str, name: &str) -> Result<Workspace, WorkspaceError> {
         if is_path(name) {
             let (path, policy) = (PathBuf::from(name), Policy::default());
@@ -129,8 +129,8 @@ impl Workspaces {
 }
 
 impl Workspace {
-    /// Refuses to mount what holds one of these directories, or lies in one: whoever reads those commands
-    /// other sandboxes. A copy has no sockets in it, and is as its person wants it.
+    /// Refuses to mount a directory that contains one of these or lies in one: their reader would command
+    /// other sandboxes. A copy contains no sockets, and is the user's choice.
     pub fn check_apart<'a>(
         &self,
         name: &str,

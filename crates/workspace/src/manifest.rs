@@ -1,6 +1,6 @@
-//! What both sides had at the last exchange, by path, and the journal of what has been written since:
-//! a bridge that takes a sandbox over goes on from them, and one that was killed in the midst of an
-//! exchange knows its own files again.
+//! What both sides had at the last exchange, by path, and the journal of what has been written since: a
+//! bridge that takes over a sandbox continues from them, and recognises the files of an exchange that was
+//! killed half-way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
@@ -19,7 +19,7 @@ const JOURNAL_FILE: &str = "workspace.journal";
 /// The SHA-256 of a file's content, or of a link's text.
 pub type Digest = [u8; 32];
 
-/// What something is.
+/// The type of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     Directory,
@@ -27,7 +27,7 @@ pub enum Kind {
     Link,
 }
 
-/// How the guest shows it: when this is the same, it has not been changed.
+/// The guest's view of it: if this is the same, it was not changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestStamp {
     pub bytes: u64,
@@ -37,7 +37,7 @@ pub struct GuestStamp {
     pub target: Vec<u8>,
 }
 
-/// How the host's file system shows it.
+/// The view of the host's file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostStamp {
     pub inode: u64,
@@ -51,9 +51,9 @@ pub struct HostStamp {
 pub struct KnownPath {
     pub kind: Kind,
     pub guest: GuestStamp,
-    /// False when it may have been changed again behind the guest's stamp.
+    /// False if it may have been changed again within the same stamp.
     pub settled: bool,
-    /// What the host had and has from us; absent where it has none of it.
+    /// What the host has of it from us; absent if nothing.
     pub host: Option<(HostStamp, Digest)>,
 }
 
@@ -61,11 +61,11 @@ pub struct KnownPath {
 #[derive(Debug, Default)]
 pub struct Manifest {
     pub known: BTreeMap<Vec<u8>, KnownPath>,
-    /// What was said not to be carried; said once by each bridge.
+    /// Paths that were reported as not copied; each bridge reports them once.
     pub left_out: BTreeSet<Vec<u8>>,
     /// Copies of conflicts that were kept on the host, with their bytes: they count for the limits.
     pub copies: BTreeMap<Vec<u8>, u64>,
-    /// Contents that an exchange which was cut off may have written.
+    /// Contents that an interrupted exchange may have written.
     ours: BTreeMap<Vec<u8>, Vec<Digest>>,
     directory: Option<PathBuf>,
     journal: Option<File>,
@@ -77,7 +77,7 @@ impl Manifest {
         Self { directory, ..Self::default() }
     }
 
-    /// What an earlier bridge has put down.
+    /// Reads what an earlier bridge recorded.
     pub fn read(directory: &Path) -> io::Result<Self> {
         let manifest = read_file(&directory.join(MANIFEST_FILE))?;
         let mut rest = manifest.as_slice();
@@ -93,7 +93,7 @@ impl Manifest {
             read => read?,
         };
         let mut rest = journal.as_slice();
-        // The last line may be torn: what it tells of was not begun.
+        // The last line may be torn: then its write was not begun.
         while let Ok((path, digest)) = rmp_serde::from_read::<_, (Vec<u8>, Digest)>(&mut rest) {
             ours.entry(path).or_default().push(digest);
         }
@@ -120,7 +120,7 @@ impl Manifest {
             || self.ours.get(path).is_some_and(|ours| ours.contains(digest))
     }
 
-    /// What an exchange that was cut off may have written, and nothing else is known of.
+    /// Paths that an interrupted exchange may have written, and about which nothing else is known.
     pub fn unfinished(&self) -> Vec<Vec<u8>> {
         self.ours.keys().filter(|path| !self.known.contains_key(*path)).cloned().collect()
     }

@@ -1,5 +1,5 @@
-//! The task that exchanges what has changed: when something at work has ended, when somebody asks, and
-//! before a stop. One exchange at a time, and each begins behind what was asked before it.
+//! The task that exchanges changes: after an activity ends, on request, and before a stop. One exchange runs
+//! at a time, and each begins after the request for it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use host::instant;
 #[derive(Debug)]
 pub struct Mirror {
     asks: mpsc::Sender<Answer>,
-    said: mpsc::Receiver<ExchangeOutcome>,
+    outcomes: mpsc::Receiver<ExchangeOutcome>,
     end: Cancellation,
     task: JoinHandle<()>,
 }
@@ -48,14 +48,14 @@ pub struct MirrorSettings {
     pub owner: String,
     /// Notified when something at work in the sandbox has ended.
     pub ended: Arc<Notify>,
-    /// Counts what is carried.
+    /// Counts transfers.
     pub carried: TransferCounter,
 }
 
 impl Mirror {
     /// Whether the host has the directory.
     pub fn check(name: &str, workspace: &Workspace) -> Result<(), WorkspaceError> {
-        // What a bucket has shows when it is fetched.
+        // The content of a bucket is only known after fetching it.
         if workspace.bucket.is_some() {
             return Ok(());
         }
@@ -70,16 +70,16 @@ impl Mirror {
         if is_kernels { Err(WorkspaceError::Kernels { name: shown() }) } else { Ok(()) }
     }
 
-    /// Fills the workspace of a sandbox that nothing runs in yet. What both have is kept in `kept`, or
-    /// in memory alone. The report has what could not be carried.
+    /// Fills the workspace of a sandbox that runs nothing yet. The common state is kept in `kept`, or in
+    /// memory only. The report lists what could not be copied.
     pub async fn open(
         mut ends: MirrorSettings,
-        kept: Option<&Path>,
+        state: Option<&Path>,
     ) -> Result<(Self, Report), WorkspaceError> {
-        let (staging, left_out) = Staging::open(&mut ends, kept).await?;
+        let (staging, left_out) = Staging::open(&mut ends, state).await?;
         let tree = tree_of(&ends.workspace.path, &ends.owner, staging.is_some());
         let tree = Arc::new(tree.map_err(|errno| WorkspaceError::file(b".", errno))?);
-        let mut manifest = Manifest::new(kept.map(Path::to_owned));
+        let mut manifest = Manifest::new(state.map(Path::to_owned));
         let deadline = Instant::now() + SYNC_DEADLINE;
         let (policy, carried) = (&ends.workspace.policy, &ends.carried);
         let sending = send::send(&ends.guest, &tree, policy, &mut manifest, carried);
@@ -89,15 +89,15 @@ impl Mirror {
         Ok((Self::run(ends, tree, manifest, staging), report))
     }
 
-    /// Goes on where an earlier bridge was, beginning with what has changed meanwhile.
-    pub async fn adopt(mut ends: MirrorSettings, kept: &Path) -> Result<Self, WorkspaceError> {
-        let staging = Staging::adopt(&mut ends, kept).await?;
+    /// Continues for an earlier bridge, beginning with what has changed meanwhile.
+    pub async fn adopt(mut ends: MirrorSettings, state: &Path) -> Result<Self, WorkspaceError> {
+        let staging = Staging::adopt(&mut ends, state).await?;
         let (path, owner) = (ends.workspace.path.clone(), ends.owner.clone());
-        let (kept, is_own) = (kept.to_owned(), staging.is_some());
+        let (state, is_own) = (state.to_owned(), staging.is_some());
         let (tree, manifest) = blocking(move || {
             let tree = tree_of(&path, &owner, is_own)?;
             tree.sweep_all();
-            Ok((tree, Manifest::read(&kept)?))
+            Ok((tree, Manifest::read(&state)?))
         })
         .await?;
         ends.ended.notify_one();
@@ -110,10 +110,10 @@ impl Mirror {
         manifest: Manifest,
         staging: Option<Staging>,
     ) -> Self {
-        let (asks, asked) = mpsc::channel(ASKS_WAITING_MAX);
-        let (say, said) = mpsc::channel(SAID_WAITING_MAX);
+        let (asks, requests) = mpsc::channel(ASKS_WAITING_MAX);
+        let (say, outcomes) = mpsc::channel(SAID_WAITING_MAX);
         let end = Cancellation::new();
-        let (manifest, told) = (Some(manifest), end.clone());
+        let (manifest, cancelled) = (Some(manifest), end.clone());
         let mirroring = MirrorTask {
             ends,
             tree,
@@ -121,22 +121,22 @@ impl Mirror {
             again: None,
             manifest,
             number: 0,
-            asked,
+            requests,
             say,
-            end: told,
+            end: cancelled,
         };
-        Self { asks, said, end, task: tokio::spawn(mirroring.run()) }
+        Self { asks, outcomes, end, task: tokio::spawn(mirroring.run()) }
     }
 
-    /// Brings the bucket of a sandbox that has no machine what it lacks. For other workspaces there is
-    /// nothing to do.
-    pub fn deliver(workspace: Workspace, owner: String, kept: PathBuf) -> Self {
-        let (asks, asked) = mpsc::channel(ASKS_WAITING_MAX);
-        let (say, said) = mpsc::channel(SAID_WAITING_MAX);
+    /// Pushes the remaining changes of a sandbox without a machine to its bucket. Other workspaces need
+    /// nothing.
+    pub fn deliver(workspace: Workspace, owner: String, state: PathBuf) -> Self {
+        let (asks, requests) = mpsc::channel(ASKS_WAITING_MAX);
+        let (say, outcomes) = mpsc::channel(SAID_WAITING_MAX);
         let end = Cancellation::new();
-        let told = end.clone();
-        let delivering = DeliveryTask { workspace, owner, kept, end: told, asked, say };
-        Self { asks, said, end, task: tokio::spawn(delivering.run()) }
+        let cancelled = end.clone();
+        let delivering = DeliveryTask { workspace, owner, state, end: cancelled, requests, say };
+        Self { asks, outcomes, end, task: tokio::spawn(delivering.run()) }
     }
 
     /// Whether it takes questions.
@@ -147,35 +147,36 @@ impl Mirror {
     /// Asks for an exchange of all that has changed until now.
     pub fn ask(&self) -> oneshot::Receiver<Result<Report, WorkspaceError>> {
         let (answer, answered) = oneshot::channel();
-        // One that is not taken is dropped, which whoever waits for it sees.
+        // If the queue is full, the answer is dropped, which its receiver sees.
         let _ = self.asks.try_send(answer);
         answered
     }
 
-    /// The same for those who hear of no other.
+    /// Requests an exchange and waits for its own outcome only.
     pub async fn sync(&mut self) -> Result<Report, WorkspaceError> {
         let mut answered = self.ask();
         loop {
             tokio::select! {
                 answer = &mut answered => return answer.unwrap_or(Err(WorkspaceError::Ended)),
-                said = self.said() => said.answer(),
+                outcome = self.next_outcome() => outcome.answer(),
             }
         }
     }
 
-    /// Ends the exchanges: none begins another file. Whoever waits for one learns that it has ended.
+    /// Ends the exchanges: no further file is begun. Waiting callers get an error.
     pub fn break_off(&self) {
         self.end.cancel();
     }
 
-    /// The same, and waits until nothing more can come back. What was said and nobody has heard yet.
+    /// Ends the exchanges and waits until nothing more can come back. Returns the outcomes that nobody has
+    /// received yet.
     pub async fn end(mut self) -> Vec<ExchangeOutcome> {
         self.end.cancel();
         let mut rest = Vec::new();
         let ended = async {
-            // The task lets go of its end when it has ended.
-            while let Some(said) = self.said.recv().await {
-                rest.push(said);
+            // The task drops its end when it has ended.
+            while let Some(outcome) = self.outcomes.recv().await {
+                rest.push(outcome);
             }
         };
         if timeout(EXCHANGE_END_MAX, ended).await.is_err() {
@@ -184,10 +185,10 @@ impl Mirror {
         rest
     }
 
-    /// What is said next; never when the task is gone.
-    pub async fn said(&mut self) -> ExchangeOutcome {
-        match self.said.recv().await {
-            Some(said) => said,
+    /// The next outcome; pending forever if the task is gone.
+    pub async fn next_outcome(&mut self) -> ExchangeOutcome {
+        match self.outcomes.recv().await {
+            Some(outcome) => outcome,
             None => std::future::pending().await,
         }
     }
@@ -201,15 +202,15 @@ fn tree_of(path: &Path, owner: &str, is_own: bool) -> Result<Tree, Errno> {
 struct MirrorTask {
     ends: MirrorSettings,
     tree: Arc<Tree>,
-    /// What goes on from the tree to a bucket.
+    /// Pushes files from the tree to a bucket.
     staging: Option<Staging>,
-    /// When the bucket is asked again to take what it did not.
+    /// When to retry what the bucket did not take.
     again: Option<Instant>,
-    /// Absent while an exchange has it, and for good if that has failed to give it back.
+    /// Absent while an exchange has it, and forever if that failed to give it back.
     manifest: Option<Manifest>,
     number: u64,
     end: Cancellation,
-    asked: mpsc::Receiver<Answer>,
+    requests: mpsc::Receiver<Answer>,
     say: mpsc::Sender<ExchangeOutcome>,
 }
 
@@ -219,7 +220,7 @@ impl MirrorTask {
         loop {
             let ask = tokio::select! {
                 () = end.cancelled() => return,
-                ask = self.asked.recv() => ask,
+                ask = self.requests.recv() => ask,
                 () = due(self.again) => {
                     self.push_again().await;
                     continue;
@@ -227,7 +228,7 @@ impl MirrorTask {
                 () = self.ends.ended.notified() => {
                     tokio::select! {
                         () = end.cancelled() => return,
-                        ask = self.asked.recv() => ask,
+                        ask = self.requests.recv() => ask,
                         () = sleep(QUIET) => {
                             self.exchange(None).await;
                             continue;
@@ -244,7 +245,7 @@ impl MirrorTask {
         let (mut report, mut done) = self.try_exchange().await;
         if self.staging.is_some() {
             report = report.without_changes();
-            // Also what an exchange that failed has brought this far.
+            // Also pushes what a failed exchange copied before it failed.
             let (pushed, brought) = self.push(answer.is_some()).await;
             report.extend(pushed);
             done = done.and(brought);
@@ -252,7 +253,7 @@ impl MirrorTask {
         ExchangeOutcome::report(&self.say, report, done, answer).await;
     }
 
-    /// Brings the bucket what it did not take before.
+    /// Retries what the bucket did not take.
     async fn push_again(&mut self) {
         let (report, done) = self.push(false).await;
         ExchangeOutcome::report(&self.say, report, done, None).await;
@@ -317,7 +318,7 @@ fn overran(_: tokio::time::error::Elapsed) -> WorkspaceError {
     WorkspaceError::Overran { seconds: SYNC_DEADLINE.as_secs() }
 }
 
-/// Does what may wait for the disk, on a thread that may.
+/// Runs something that may block, on a thread for that.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
 ) -> Result<T, WorkspaceError> {

@@ -11,14 +11,14 @@ use super::{Report, WorkspaceError};
 pub struct ExchangeOutcome {
     pub report: Report,
     pub failed: Option<WorkspaceError>,
-    /// Whoever asked. The owner records the exchange and then answers.
+    /// The caller, if there is one. The owner records the exchange and then answers.
     answer: Option<Answer>,
 }
 
 pub(super) type Answer = oneshot::Sender<Result<Report, WorkspaceError>>;
 
 impl ExchangeOutcome {
-    /// Reports an exchange, unless nothing has happened and nobody has asked.
+    /// Reports an exchange, unless nothing happened and nobody asked.
     pub(super) async fn report(
         to: &mpsc::Sender<Self>,
         report: Report,
@@ -27,12 +27,12 @@ impl ExchangeOutcome {
     ) {
         let failed = done.err();
         if !report.is_empty() || failed.is_some() || answer.is_some() {
-            // A receiver that is gone records nothing any more.
+            // If the receiver is gone, nobody records it.
             let _ = to.send(Self { report, failed, answer }).await;
         }
     }
 
-    /// Answers whoever asked for it.
+    /// Answers the caller.
     pub fn answer(self) {
         let Self { report, failed, answer } = self;
         if let Some(answer) = answer {
@@ -41,7 +41,7 @@ impl ExchangeOutcome {
     }
 }
 
-/// Waits for a point in time; for ever without one.
+/// Waits until a point in time; forever without one.
 pub(super) async fn due(at: Option<Instant>) {
     match at {
         Some(at) => sleep_until(at).await,

@@ -14,11 +14,11 @@ use super::tree::{Temporary, TreeEntry};
 use super::usage::Usage;
 use host::byte_path::split;
 
-/// What may become of a temporary file.
+/// What to do with a temporary file.
 enum Verdict {
-    /// There is nothing of that name.
+    /// The name is free.
     New,
-    /// What is there is what this sandbox was given, or has written.
+    /// The existing file is what this sandbox was given or has written.
     Replace,
     /// The host has the same by itself.
     Same(HostStamp),
@@ -26,7 +26,7 @@ enum Verdict {
 }
 
 impl TakeBack {
-    /// Gives what is whole its name.
+    /// Gives a complete file its name.
     pub(super) fn put(
         &mut self,
         path: &[u8],
@@ -36,7 +36,7 @@ impl TakeBack {
         mut temporary: Temporary,
         digest: Digest,
     ) {
-        // It is whole, and nobody wants it any more.
+        // It is complete, but the exchange was cancelled.
         if self.end.is_cancelled() {
             return;
         }
@@ -47,7 +47,7 @@ impl TakeBack {
                 self.manifest.intend(path, digest)?;
                 let is_new = matches!(verdict, Verdict::New);
                 match temporary.place(split(path).1, is_new) {
-                    // Somebody has made it in this moment.
+                    // Somebody made it in this moment.
                     Err(Errno::EXIST) => {
                         self.keep_beside(path, &mut temporary, &digest)?;
                         Ok(known.and_then(|known| known.host))
@@ -68,7 +68,7 @@ impl TakeBack {
             Ok(host) => self.know(path, kind, seen, host, settled),
             Err(error) => {
                 self.report.refuse(path, explain(&error));
-                // The guest's is as it was seen; what the host has is what it had.
+                // The guest's file is as it was seen; the host's is as it was.
                 let host = known.and_then(|known| known.host);
                 self.know(path, kind, seen, host, !may_pass(&error));
             }
@@ -116,7 +116,7 @@ impl TakeBack {
                 break;
             }
             match temporary.place(split(&copy).1, true) {
-                // Somebody has made it in this moment.
+                // Somebody made it in this moment.
                 Err(Errno::EXIST) => {}
                 placed => {
                     placed?;
@@ -137,8 +137,7 @@ impl TakeBack {
         }
     }
 
-    /// Counts the copies of earlier exchanges, as they are now. Those that somebody has removed take
-    /// nothing any more.
+    /// Counts the copies of earlier exchanges that still exist. Copies that somebody removed no longer count.
     pub(super) fn count_copies(&mut self) {
         let (tree, held) = (&self.tree, &mut self.held);
         self.manifest.copies.retain(|copy, bytes| {
@@ -154,7 +153,7 @@ impl TakeBack {
         });
     }
 
-    /// Carries a deletion, if the host has what this sandbox was given or has written.
+    /// Deletes a file, if the host has what this sandbox was given or has written.
     pub(super) fn delete(&mut self, path: &[u8], known: &KnownPath) {
         self.delete_there(path, known);
         self.forget(path);
@@ -162,7 +161,7 @@ impl TakeBack {
 
     fn delete_there(&mut self, path: &[u8], known: &KnownPath) {
         let Ok(Some(found)) = self.tree.look(path) else { return };
-        // Of what the host had by itself nothing was ever this sandbox's.
+        // The host's own file never belonged to this sandbox.
         let Some((stamp, _)) = known.host else { return };
         if let Some(why) = self.policy.refusal(path) {
             self.report.refuse(path, format!("its deletion: {why}"));
@@ -181,7 +180,7 @@ impl TakeBack {
         }
     }
 
-    /// The same for what an earlier bridge has written in its last moment, and the sandbox has removed since.
+    /// Deletes a file that an earlier bridge wrote in its last moment and that the sandbox has removed since.
     pub(super) fn delete_unfinished(&mut self, path: &[u8]) {
         let Ok(Some(found)) = self.tree.look(path) else { return };
         if let Some(kind) = found.kind

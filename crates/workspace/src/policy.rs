@@ -6,13 +6,13 @@ use super::limits::{
     TOTAL_BYTES_DEFAULT,
 };
 
-/// What a workspace allows.
+/// The limits of a workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// The directory itself is there, and no copy: the limits below hold nothing then.
     pub mount: bool,
     pub read_only: bool,
-    /// Paths below which changes come back, without slashes at their ends; none for all.
+    /// Paths below which changes come back, without final slashes; empty for all.
     pub write: Vec<String>,
     pub file_bytes_max: u64,
     pub total_bytes_max: u64,
@@ -77,7 +77,7 @@ impl Count {
     }
 }
 
-/// A prefix as it is configured, or nothing if it is none: relative, without `.` and `..`.
+/// A configured prefix, or `None` if it is invalid: it must be relative, without `.` and `..`.
 pub fn parse_prefix(text: &str) -> Option<String> {
     let trimmed = text.trim_matches('/');
     let is_good = |name: &str| !matches!(name, "" | "." | "..") && !name.contains('\0');
@@ -113,12 +113,12 @@ mod tests {
             count.add(b"y", b""),
             Err(WorkspaceError::TooManyEntries { entries_max: 100 })
         ));
-        // Links count with what they say.
+        // Links count with their targets.
         let mut count = Count::new(100);
         let refused = (0..100).find_map(|_| count.add(&long, &[b'y'; 4000]).err());
         let bytes_max = 100 * NAME_BYTES_PER_ENTRY;
         assert!(
-            matches!(refused, Some(WorkspaceError::NamesTooLong { bytes_max: told, .. }) if told == bytes_max)
+            matches!(refused, Some(WorkspaceError::NamesTooLong { bytes_max: bytes, .. }) if bytes == bytes_max)
         );
         assert_eq!(Count::new(1).name_bytes_max, NAME_BYTES_FLOOR);
     }

@@ -9,7 +9,7 @@ use super::limits::PATHS_TOLD_MAX;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conflict {
     pub path: String,
-    /// Where the sandbox's is; absent where the sandbox has removed it.
+    /// Where the sandbox's version is; absent if the sandbox removed the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_as: Option<String>,
 }
@@ -37,15 +37,15 @@ impl Report {
         *self == Self::default()
     }
 
-    /// What of it holds when the changes that it tells of have come only half the way.
+    /// What remains true if the reported changes got only half-way.
     pub(super) fn without_changes(self) -> Self {
         let is_full = [&self.written, &self.deleted].iter().any(|all| all.len() >= PATHS_TOLD_MAX);
-        // Where a list of changes is full, it is those that have found no room.
+        // If the list of changes is full, the uncounted ones are those that did not fit.
         let untold = if is_full { 0 } else { self.untold };
         Self { written: Vec::new(), deleted: Vec::new(), untold, ..self }
     }
 
-    /// Adds another one behind it.
+    /// Appends another report.
     pub(super) fn extend(&mut self, other: Self) {
         other.written.iter().for_each(|path| self.write(path.as_bytes()));
         other.deleted.iter().for_each(|path| self.delete(path.as_bytes()));
@@ -59,24 +59,24 @@ impl Report {
     }
 
     pub(super) fn write(&mut self, path: &[u8]) {
-        let told = push(&mut self.written, shown(path));
-        self.untold += u64::from(!told);
+        let is_listed = push(&mut self.written, shown(path));
+        self.untold += u64::from(!is_listed);
     }
 
     pub(super) fn delete(&mut self, path: &[u8]) {
-        let told = push(&mut self.deleted, shown(path));
-        self.untold += u64::from(!told);
+        let is_listed = push(&mut self.deleted, shown(path));
+        self.untold += u64::from(!is_listed);
     }
 
     pub(super) fn conflict(&mut self, path: &[u8], kept_as: Option<&[u8]>) {
         let conflict = Conflict { path: shown(path), kept_as: kept_as.map(shown) };
-        let told = push(&mut self.conflicts, conflict);
-        self.untold += u64::from(!told);
+        let is_listed = push(&mut self.conflicts, conflict);
+        self.untold += u64::from(!is_listed);
     }
 
     pub(super) fn refuse(&mut self, path: &[u8], why: impl Into<String>) {
-        let told = push(&mut self.refused, RefusedPath { path: shown(path), why: why.into() });
-        self.untold += u64::from(!told);
+        let is_listed = push(&mut self.refused, RefusedPath { path: shown(path), why: why.into() });
+        self.untold += u64::from(!is_listed);
     }
 
     /// One sentence for each conflict and refusal.

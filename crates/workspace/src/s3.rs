@@ -6,9 +6,9 @@
 //!     └── put, delete ◀── push ◀─────┴── ledger: what the bucket had last
 //! ```
 //!
-//! The mirror does with the files what it does with any directory of the host; this fills them before and
-//! brings the bucket what has come of it behind. The bucket is others' too: an object that is not as we
-//! left it is never written over. Its keys never leave this process but as signatures.
+//! The mirror treats the files like any directory of the host; this module fills them before an exchange and
+//! pushes changes to the bucket after it. Others use the bucket, too: an object that is not as we left it is
+//! never overwritten. Its keys leave this process only as signatures.
 
 mod bucket;
 mod changes;

@@ -23,19 +23,19 @@ use host::byte_path::join;
 
 const DIRECTORY_MODE: u32 = 0o755;
 
-/// What went into the archive.
+/// The content of the archive.
 #[derive(Default)]
 struct PackedTree {
     host: BTreeMap<Vec<u8>, (Kind, HostStamp, Digest)>,
-    /// Of files.
+    /// Bytes of files.
     bytes: u64,
     report: Report,
 }
 
-/// Makes an empty directory where the workspace is to be. For a guest that has none yet: of one that is
-/// mounted, this would be its end.
+/// Makes an empty directory for the workspace. Only for a guest that has none yet: it would delete the files
+/// of a mounted one.
 pub async fn clear(guest: &Guest) -> Result<(), WorkspaceError> {
-    // Whatever an image or a snapshot has there is not of the host.
+    // What an image or a snapshot has there does not come from the host.
     match guest.remove(Remove { path: WORKSPACE.into(), recursive: true }).await {
         Err(error) if !is_gone(&error) => return Err(error.into()),
         _ => {}
@@ -45,7 +45,7 @@ pub async fn clear(guest: &Guest) -> Result<(), WorkspaceError> {
     Ok(())
 }
 
-/// Fills the guest's workspace, and puts down what both have.
+/// Fills the guest's workspace, and records what both sides have.
 pub async fn send(
     guest: &Guest,
     tree: &Arc<Tree>,
@@ -71,7 +71,7 @@ pub async fn send(
     }
     drop(waiting);
     let packed = packed.await.map_err(|error| WorkspaceError::Manifest(error.into()))?;
-    // A guest that takes no more is why the archive was not packed to its end.
+    // A guest that stopped reading is why the archive was not packed to its end.
     sent?;
     let packed = packed?;
     upload.finish().await?;
@@ -162,7 +162,7 @@ impl<T: FnMut(Vec<u8>) -> bool> Packer<'_, T> {
     fn file(&mut self, path: &[u8], found: &TreeEntry) -> Result<Digest, WorkspaceError> {
         let failed = |source: std::io::Error| WorkspaceError::file(path, source);
         let file = self.tree.open_file(path).map_err(|errno| failed(errno.into()))?;
-        // The size of what was opened: the name may mean another file by now.
+        // The size of the opened file: the name may mean another one by now.
         let size = file.metadata().map_err(failed)?.len();
         let Policy { file_bytes_max, total_bytes_max, .. } = *self.policy;
         if size > file_bytes_max {
@@ -228,7 +228,7 @@ impl<T: FnMut(Vec<u8>) -> bool> Packer<'_, T> {
 
     fn flush(&mut self) -> Result<(), WorkspaceError> {
         let piece = std::mem::replace(&mut self.piece, Vec::with_capacity(PIECE_BYTES));
-        // Whoever takes no more says why elsewhere.
+        // The reader reports why it takes no more.
         if piece.is_empty() || (self.take)(piece) { Ok(()) } else { Err(WorkspaceError::Ended) }
     }
 }

@@ -30,11 +30,11 @@ pub struct TakeBack {
     pub carried: TransferCounter,
     /// The number of the next temporary file.
     pub number: u64,
-    /// Whose copies those of conflicts are.
+    /// The owner of conflict copies.
     pub owner: String,
-    /// What the host has of this workspace, copies of conflicts included.
+    /// What the host has of this workspace, conflict copies included.
     pub held: Usage,
-    /// Said when nothing more shall come back.
+    /// Cancelled when nothing more may come back.
     pub end: Cancellation,
     pub runtime: Handle,
     pub deadline: Instant,
@@ -43,7 +43,7 @@ pub struct TakeBack {
 }
 
 impl TakeBack {
-    /// Carries all changes, as far as it gets; what was done is put down either way.
+    /// Carries all changes, as far as possible; what was done is recorded in any case.
     pub fn carry(&mut self, seens: &GuestEntries) -> Result<(), WorkspaceError> {
         self.held = self.manifest.known.values().map(Usage::of).collect();
         self.count_copies();
@@ -67,7 +67,7 @@ impl TakeBack {
             self.end.check()?;
             self.delete(&path, &known);
         }
-        // What goes away makes room for what is new.
+        // Deletions make room for new files.
         self.held.take(gone.iter().map(|(_, known)| Usage::of(known)).collect());
         for path in self.manifest.unfinished() {
             self.end.check()?;
@@ -83,8 +83,8 @@ impl TakeBack {
             self.look_at(path, seen)?;
         }
         self.manifest.left_out.retain(|path| seens.contains_key(path));
-        // Behind all that was written: what was moved is nowhere gone before it is there again. And
-        // what was only away for a moment, while its directory was looked through, stays.
+        // Deletions come after all writes: a moved file must exist at its new path first. And what
+        // was only missing for a moment, while its directory was listed, stays.
         for (path, known) in gone {
             self.end.check()?;
             if Instant::now() >= self.deadline {
@@ -101,7 +101,7 @@ impl TakeBack {
     fn is_gone_for_good(&self, path: &[u8]) -> Result<bool, WorkspaceError> {
         match self.runtime.block_on(self.guest.stat(inside(path), false)) {
             Err(error) if is_gone(&error) => Ok(true),
-            // It is there again; or it may be, and whoever asks again is told.
+            // It exists again, or may exist; the next request reports it.
             Ok(_) | Err(GuestError::Fault(_)) => Ok(false),
             Err(error) => Err(error.into()),
         }
@@ -122,7 +122,7 @@ impl TakeBack {
             return Ok(());
         }
         if let Some(why) = self.policy.refusal(path) {
-            // Whether one that is as it was has been changed is nobody's business here.
+            // If the file is unchanged, its other attributes do not matter here.
             if !known.as_ref().is_some_and(is_same) {
                 self.report.refuse(path, why);
             }
@@ -250,7 +250,8 @@ impl TakeBack {
         Ok(())
     }
 
-    /// What has been said of a path that the host did not take. It is tried again when the guest changes it.
+    /// Records what was reported of a path that the host did not take. It is retried when the guest changes
+    /// it.
     fn give_up(&mut self, path: &[u8], kind: Kind, seen: &GuestEntry, error: &std::io::Error) {
         let what = super::explain::explain(error);
         self.report.refuse(path, what);
@@ -273,7 +274,7 @@ impl TakeBack {
         }
     }
 
-    /// Whether what was changed when the guest was looked at shows in its time.
+    /// Whether a change during the guest's listing would show in its time.
     pub(super) fn is_settled(&self, seen: &GuestEntry) -> bool {
         let modified = u64::try_from(seen.stamp.modified_ms).unwrap_or(0);
         seen.kind != Some(Kind::File) || self.looked_ms.abs_diff(modified) > SETTLED_AFTER_MS

@@ -21,8 +21,8 @@ fn one_of_another_namespace_is_as_unknown_as_one_that_is_not_there() {
     let workspaces = workspaces();
     assert_eq!(workspaces.find("any", "all").unwrap().path, Path::new("/srv/project"));
     workspaces.find("team", "team").unwrap();
-    let said = |name| workspaces.find("other", name).unwrap_err().to_string();
-    assert_eq!(said("team").replace("team", "none"), said("none"));
+    let error = |name| workspaces.find("other", name).unwrap_err().to_string();
+    assert_eq!(error("team").replace("team", "none"), error("none"));
 }
 
 #[test]

@@ -36,7 +36,7 @@ const KERNELS: [u64; 11] = [
 ];
 const NOWHERE_ELSE: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
-/// What temporary files are called: this, whose they are, and a number.
+/// The prefix of temporary files' names; the owner and a number follow.
 const TEMPORARY: &[u8] = b".burrow-";
 const TEMPORARY_END: &[u8] = b".part";
 /// Bits of a mode that a guest may set.
@@ -48,11 +48,11 @@ pub fn is_temporary(name: &[u8]) -> bool {
     name.starts_with(TEMPORARY) && name.ends_with(TEMPORARY_END)
 }
 
-/// What is under a name.
+/// What a name refers to.
 #[derive(Clone, Debug)]
 pub struct TreeEntry {
     pub name: Vec<u8>,
-    /// None for devices, pipes and sockets.
+    /// `None` for devices, pipes and sockets.
     pub kind: Option<Kind>,
     pub stamp: HostStamp,
     pub mode: u32,
@@ -67,7 +67,7 @@ pub struct Tree {
     owner: String,
 }
 
-/// A file that has no name of its own yet; removed when it gets none.
+/// A file that has no name of its own yet; removed if it gets none.
 pub struct Temporary {
     pub parent: OwnedFd,
     name: Vec<u8>,
@@ -83,8 +83,8 @@ impl Drop for Temporary {
 }
 
 impl Temporary {
-    /// The same where a file system cannot rename without replacing, as network ones: a second name
-    /// cannot replace anything either. Where there are no second names, it is looked first.
+    /// Places it on a file system that cannot rename without replacing, as network ones: a hard
+    /// link cannot replace anything either. Without hard links, the name is checked first.
     fn place_beside(&self, name: &[u8]) -> Result<(), Errno> {
         let (from, to) = (name_of(&self.name), name_of(name));
         match rustix::fs::linkat(&self.parent, from, &self.parent, to, AtFlags::empty()) {
@@ -95,12 +95,12 @@ impl Temporary {
         }
     }
 
-    /// How much of the disk it has.
+    /// How much of the disk it uses.
     pub fn bytes(&self) -> Result<u64, Errno> {
         Ok(look_in(&self.parent, &self.name)?.map_or(0, |found| found.stamp.bytes))
     }
 
-    /// Gives it its name, durably. With `new`, only if there is nothing of that name.
+    /// Gives it its name, durably. With `new`, only if the name is free.
     pub fn place(&mut self, name: &[u8], new: bool) -> Result<(), Errno> {
         let flags = if new { RenameFlags::NOREPLACE } else { RenameFlags::empty() };
         let (from, to) = (name_of(&self.name), name_of(name));
@@ -114,8 +114,8 @@ impl Temporary {
 }
 
 impl Tree {
-    /// A directory of a person's, reached through no link: whoever writes above it could lead that elsewhere.
-    /// `owner` is part of the names of temporary files.
+    /// Opens a user's directory, through no link: anyone who can write above it could redirect that. `owner`
+    /// is part of the names of temporary files.
     pub fn open(path: &Path, owner: &str) -> Result<Self, Errno> {
         Self::open_by(path, owner, ResolveFlags::NO_SYMLINKS)
     }
@@ -125,12 +125,12 @@ impl Tree {
         Self::open_by(path, owner, ResolveFlags::empty())
     }
 
-    /// Whether it is of the kernel's own files, such as `/proc`, in which nothing is anybody's work.
+    /// Whether it is on a kernel file system, such as `/proc`, which contains no user's files.
     pub fn is_kernels(&self) -> Result<bool, Errno> {
         Ok(KERNELS.contains(&(rustix::fs::fstatfs(&self.root)?.f_type as u64)))
     }
 
-    /// Removes what a bridge that was killed has left.
+    /// Removes what a killed bridge left.
     pub fn sweep_all(&self) {
         self.sweep(b"", 0);
     }
@@ -173,7 +173,7 @@ impl Tree {
         }
     }
 
-    /// What is there; none when nothing is, or it is reached through a link.
+    /// What a path refers to; `None` if nothing is there, or it is reached through a link.
     pub fn look(&self, path: &[u8]) -> Result<Option<TreeEntry>, Errno> {
         let (parent, name) = split(path);
         let parent = match self.directory(parent) {
@@ -183,7 +183,7 @@ impl Tree {
         look_in(&parent, name)
     }
 
-    /// What is in a directory, by name.
+    /// The entries of a directory, by name.
     pub fn list(&self, path: &[u8]) -> Result<Vec<TreeEntry>, Errno> {
         let directory = self.directory(path)?;
         let mut found = Vec::new();
@@ -214,7 +214,7 @@ impl Tree {
         Ok(target.into_bytes())
     }
 
-    /// The digest of what is there; none for a directory and what has no content.
+    /// The digest of a path's content; `None` for a directory and what has no content.
     pub fn digest(&self, path: &[u8], kind: Option<Kind>) -> std::io::Result<Option<Digest>> {
         match kind {
             Some(Kind::File) => {
@@ -251,7 +251,7 @@ impl Tree {
         Ok((Temporary { parent, name, is_placed: false }, File::from(file)))
     }
 
-    /// The same for a link.
+    /// Makes a temporary link.
     pub fn temporary_link(
         &self,
         path: &[u8],
@@ -279,7 +279,7 @@ impl Tree {
         [TEMPORARY, self.owner.as_bytes(), number.as_bytes(), TEMPORARY_END].concat()
     }
 
-    /// What root writes in another's directory is the other's, so that the other can change it.
+    /// What root writes in another user's directory is given to that user, who can change it then.
     fn give_away(&self, parent: &OwnedFd, name: &[u8]) {
         let _ = rustix::fs::fstat(&self.root).and_then(|root| {
             let uid = rustix::fs::Uid::from_raw(root.st_uid);
@@ -289,8 +289,8 @@ impl Tree {
         });
     }
 
-    /// Removes this owner's temporary files; with none to ask about, those that are old enough to be
-    /// nobody's are removed whenever the tree is sent.
+    /// Removes this owner's temporary files; without an owner, those that are too old to be in use are
+    /// removed whenever the tree is sent.
     fn sweep(&self, path: &[u8], depth: usize) {
         let Ok(found) = self.list(path) else { return };
         let own = [TEMPORARY, self.owner.as_bytes(), b"-"].concat();
@@ -305,15 +305,15 @@ impl Tree {
     }
 }
 
-/// Removes what a bridge that was killed has left of this owner. Best effort, because a workspace that is
-/// gone has nothing left in it.
+/// Removes what a killed bridge of this owner left. Best effort, because a workspace that is gone contains
+/// nothing.
 pub fn sweep(path: &Path, owner: &str) {
     if let Ok(tree) = Tree::open(path, owner) {
         tree.sweep_all();
     }
 }
 
-/// Whether a temporary file is nobody's any more.
+/// Whether a temporary file is no longer in use.
 pub fn is_leftover(found: &TreeEntry) -> bool {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     // Not when it was modified: that may be the guest's word already.
@@ -359,7 +359,7 @@ pub fn digest_of(context: Context) -> Digest {
     digest
 }
 
-/// No file's: its content would have to be a link's text.
+/// Cannot equal a file's: its content would have to be a link's text.
 pub fn digest_of_link(target: &[u8]) -> Digest {
     let mut context = Context::new(&SHA256);
     context.update(b"link\0");

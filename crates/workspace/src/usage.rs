@@ -11,7 +11,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// What there is of one path.
+    /// The usage of one path.
     pub fn of(known: &KnownPath) -> Self {
         known.host.map_or_else(Self::default, |(stamp, _)| {
             let bytes = if known.kind == Kind::File { stamp.bytes } else { 0 };

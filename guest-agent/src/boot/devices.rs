@@ -1,20 +1,34 @@
-//! `/dev` of a sandbox: the few devices that every program may use, and terminals of its own.
+//! `/dev` of a sandbox: the few devices that every program may use, and its own terminals.
 //!
-//! Devices are bound from the host's rather than made, which needs no right to make devices; on
-//! every other file system of the sandbox they are void.
+//! They are files of the sandbox, bound into place, so that a program's change to one (`chmod`) does not
+//! affect the host's. If devices cannot be made, the host's are bound, and the sandbox owns none of them. On
+//! every other file system of the sandbox devices are disabled.
 
-use std::os::unix::fs::symlink;
+use std::fs::{Permissions, set_permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use nix::mount::MsFlags;
+use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 
+use super::ids::Namespaces;
 use super::overlay::make_file;
 use super::root::{SHARED_MEMORY, bind_new, mount_new};
 use super::{BootError, Outcome, Stage};
 use crate::sys::mount;
 
 const HOST_DEV: &str = "/host/dev";
-const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+/// The devices, with their numbers, which are the same on every Linux.
+const DEVICES: [(&str, u64, u64); 6] = [
+    ("null", 1, 3),
+    ("zero", 1, 5),
+    ("full", 1, 7),
+    ("random", 1, 8),
+    ("urandom", 1, 9),
+    ("tty", 5, 0),
+];
+/// Where they are made: on a file system that is unreachable after the boot.
+const NODES: &str = "/nodes";
 const LINKS: [(&str, &str); 6] = [
     ("/proc/self/fd", "fd"),
     ("/proc/self/fd/0", "stdin"),
@@ -32,14 +46,31 @@ pub(super) fn mount_devices(stage: &mut Stage) -> Result<Outcome, BootError> {
     // The devices bound here bring the flags of the host's mount, so that they alone are not void.
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     mount_new("tmpfs", &dev, 0o755, flags, "size=64k,mode=755")?;
-    for name in DEVICES {
+    let source = if make_nodes().is_ok() { Path::new(NODES) } else { Path::new(HOST_DEV) };
+    for (name, ..) in DEVICES {
         let target = dev.join(name);
         make_file(&target)?;
-        mount::bind(&Path::new(HOST_DEV).join(name), &target)
-            .map_err(BootError::path("mounting", &target))?;
+        mount::bind(&source.join(name), &target).map_err(BootError::path("mounting", &target))?;
     }
+    // It is not there where they could not be made.
+    mount::detach(Path::new(NODES)).ok();
     make_links(&dev)?;
     Ok(Outcome::Done)
+}
+
+/// Makes the devices, each for everybody.
+fn make_nodes() -> Result<(), BootError> {
+    let nodes = Path::new(NODES);
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC;
+    mount_new("tmpfs", nodes, 0o755, flags, "size=16k,mode=755")?;
+    for (name, major, minor) in DEVICES {
+        let node = nodes.join(name);
+        let made = mknod(&node, SFlag::S_IFCHR, Mode::empty(), makedev(major, minor));
+        made.map_err(BootError::path("making", &node))?;
+        set_permissions(&node, Permissions::from_mode(0o666))
+            .map_err(BootError::path("opening to everyone", &node))?;
+    }
+    Ok(())
 }
 
 /// The names by which programs know their own descriptors. Those that are there are left.
@@ -59,7 +90,12 @@ pub(super) fn make_links(dev: &Path) -> Result<(), BootError> {
 pub(super) fn mount_terminals(stage: &mut Stage) -> Result<Outcome, BootError> {
     let point = stage.root.join("dev/pts");
     // A user namespace of one user has no such group.
-    let group = if stage.in_user_namespace { String::new() } else { format!(",gid={TTY_GROUP}") };
+    let group = if stage.in_user_namespace {
+        String::new()
+    } else {
+        let first = stage.ids.as_ref().map_or(0, Namespaces::first);
+        format!(",gid={}", first + TTY_GROUP)
+    };
     let options = format!("newinstance,ptmxmode=0666,mode=620{group}");
     mount_new("devpts", &point, 0o755, MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC, &options)?;
     Ok(Outcome::Done)

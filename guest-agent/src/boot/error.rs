@@ -15,6 +15,10 @@ use crate::host::BootFrameError;
 pub enum LaunchError {
     #[error("{what} failed: {source}{}", namespace_hint(.source))]
     Namespace { what: &'static str, source: io::Error },
+    #[error("no range of user ids could be taken for the sandbox: {0}")]
+    Ids(io::Error),
+    #[error("this kernel lets no user namespace be made here: {0}")]
+    NoUsers(io::Error),
     #[error("the process that becomes the sandbox could not be forked: {0}")]
     Fork(io::Error),
     #[error("the supervisor of the sandbox ended before the sandbox began")]
@@ -36,8 +40,13 @@ pub enum BootError {
     Path { action: &'static str, path: PathBuf, source: io::Error },
     #[error("{what} failed: {source}")]
     Call { what: &'static str, source: io::Error },
+    #[error(
+        "the sandbox's users cannot be kept apart from the host's, as this host or its configuration \
+         asks for: {why}"
+    )]
+    Users { why: String },
     #[error("the host sent no configuration: {error}")]
-    Told { error: BootFrameError },
+    NoConfiguration { error: BootFrameError },
 }
 
 impl BootError {

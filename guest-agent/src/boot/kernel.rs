@@ -6,18 +6,40 @@ use std::path::Path;
 
 use nix::mount::MsFlags;
 
+use super::ids::NESTED_MAX;
 use super::root::{cover, mount_new};
 use super::{BootError, Outcome, Stage};
+use crate::cgroup::Directory;
 use crate::sys::mount;
 
 const INERT: MsFlags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV).union(MsFlags::MS_NOEXEC);
 
-/// Switches of the whole kernel, as docker guards them.
+/// Switches of the whole kernel, as Docker guards them.
 const READ_ONLY_IN_PROC: [&str; 5] =
     ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
-/// What tells of the host's memory, keys and timing.
-const COVERED_IN_PROC: [&str; 4] =
-    ["/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/sched_debug"];
+/// Files with information about the host's memory, keys, devices and timing, such as keystroke
+/// times.
+const COVERED: [&str; 19] = [
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/interrupts",
+    "/proc/kallsyms",
+    "/proc/kcore",
+    "/proc/key-users",
+    "/proc/keys",
+    "/proc/kpagecgroup",
+    "/proc/kpagecount",
+    "/proc/kpageflags",
+    "/proc/latency_stats",
+    "/proc/pagetypeinfo",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/slabinfo",
+    "/proc/timer_list",
+    "/proc/vmallocinfo",
+    "/sys/devices/virtual/powercap",
+    "/sys/firmware",
+];
 
 pub(super) fn mount_proc(stage: &mut Stage) -> Result<Outcome, BootError> {
     let point = stage.root.join("proc");
@@ -27,15 +49,27 @@ pub(super) fn mount_proc(stage: &mut Stage) -> Result<Outcome, BootError> {
 
 pub(super) fn mount_sys(stage: &mut Stage) -> Result<Outcome, BootError> {
     let point = stage.root.join("sys");
-    // Where this fails, what an image has there is no place for the group: it may lead out of the root.
+    // If this fails, an image's own directory there must not be used for the group: it may lead out of the
+    // root.
     let group = stage.group_path.take();
     mount_new("sysfs", &point, 0o555, INERT | MsFlags::MS_RDONLY, "")?;
     stage.group_path = group;
     Ok(Outcome::Done)
 }
 
-/// Shows programs their part of the hierarchy, read-only: what they may use is written there. A
-/// namespace would show the same, but it is rooted where the agent is, beside the sessions.
+/// Opens the group for the agent, which makes groups in it throughout its life. It is a detached mount:
+/// access to the descriptor gives access to this group and to none above.
+pub(super) fn open_group(stage: &mut Stage) -> Result<Outcome, BootError> {
+    let Some(path) = &stage.group_path else {
+        return Ok(Outcome::Skipped("the supervisor could not make a control group"));
+    };
+    let opened = mount::copy(path).map_err(BootError::path("copying the mount of", path))?;
+    stage.group = Some(Directory::from(opened));
+    Ok(Outcome::Done)
+}
+
+/// Shows programs their part of the hierarchy, read-only: it contains their limits. A namespace
+/// would show the same, but its root is the agent's group, beside the sessions.
 pub(super) fn mount_cgroup(stage: &mut Stage) -> Result<Outcome, BootError> {
     let Some(path) = &stage.group_path else {
         return Ok(Outcome::Skipped("the supervisor could not make a control group"));
@@ -49,10 +83,12 @@ pub(super) fn mount_cgroup(stage: &mut Stage) -> Result<Outcome, BootError> {
     Ok(Outcome::Done)
 }
 
-/// Makes read-only and covers what is the whole kernel's. Only what exists needs it.
+/// Makes the kernel's global files read-only and covers them. Only what exists needs it.
 pub(super) fn guard_proc(stage: &mut Stage) -> Result<Outcome, BootError> {
     if stage.in_user_namespace {
-        return Ok(Outcome::Skipped("the kernel refuses an ordinary user's writes"));
+        // Root must not make another root in here. On a kernel without this switch the system call filter
+        // prevents it.
+        std::fs::write(NESTED_MAX, "0").ok();
     }
     for path in READ_ONLY_IN_PROC.map(Path::new) {
         if path.exists() {
@@ -60,6 +96,6 @@ pub(super) fn guard_proc(stage: &mut Stage) -> Result<Outcome, BootError> {
             mount::seal(path).map_err(BootError::path("making read-only", path))?;
         }
     }
-    COVERED_IN_PROC.map(Path::new).into_iter().try_for_each(cover)?;
+    COVERED.map(Path::new).into_iter().try_for_each(cover)?;
     Ok(Outcome::Done)
 }

@@ -2,36 +2,36 @@
 //! the sandbox's first process.
 //!
 //! `main` calls [`enter`] once, before there is a thread. The descriptors are the host's doing: 0
-//! is the socket to it, 1 the door or the empty device, 2 the log. Whoever returns as
-//! [`Role::Init`] has them; the supervisor keeps the log alone.
+//! is the socket to it, 1 the door or the empty device, 2 the log. The process that
+//! returns as [`Role::Init`] has them; the supervisor keeps only the log.
 //!
 //! ```text
 //! launch ── own group, user and pid namespace ── fork ──┬── supervisor: waits, removes the group
 //!                                                       └── child: the other namespaces, steps, serves
 //! ```
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::io;
+use std::os::fd::OwnedFd;
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CloneFlags, unshare};
-use nix::sys::signal::Signal;
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{getegid, geteuid, pipe2, setsid};
 use protocol::boot::BootConfig;
 
+use super::ids::Namespaces;
 use super::root::below_host;
-use super::supervisor::{self, SandboxGroup};
+use super::supervisor::{self, SandboxGroup, die_with_supervisor};
 use super::{LaunchError, Outcome, Stage, StepReport, run, steps};
-use crate::cgroup::Directory;
+use crate::cgroup::{Directory, OlderMemory};
 use crate::sys::namespace::{Side, fork};
 use crate::sys::{clock, prctl};
 
-/// What this process has become.
+/// Which process this one is now.
 pub enum Role {
     /// The sandbox is over. Nothing is left to do but to exit with this.
     Supervisor { exit_code: u8 },
     /// PID 1 of the sandbox.
-    Init(Booted),
+    Init(Box<Booted>),
 }
 
 /// The result of stage 1.
@@ -40,15 +40,28 @@ pub struct Booted {
     pub report: Vec<StepReport>,
     /// For `CgroupSupport::discover`.
     pub cgroup_root: Option<Directory>,
+    pub older_memory: Option<OlderMemory>,
 }
 
 /// Becomes the sandbox that `config` describes. An error is returned on whichever side it happens,
-/// with descriptor 0 still open to tell the host.
+/// with descriptor 0 still open to report it to the host.
 pub fn enter(config: BootConfig) -> Result<Role, LaunchError> {
     let in_user_namespace = !geteuid().is_root();
-    // Best effort: without a group, sessions are told apart by what /proc says.
-    let group = SandboxGroup::create(&config.sandbox).ok();
     supervisor::block_signals()?;
+    let ids = config.ids.filter(|_| !in_user_namespace);
+    let (ids, ids_missing) = match ids.map(|ids| Namespaces::make(ids, config.processes_max)) {
+        Some(Err(error @ LaunchError::NoUsers(_)))
+            if !config.ids.is_some_and(|ids| ids.required) =>
+        {
+            (None, Some(error.to_string()))
+        }
+        Some(Err(error)) => return Err(error),
+        Some(Ok(ids)) => (Some(ids), None),
+        None => (None, None),
+    };
+    // Best effort: without a group, sessions are identified by /proc.
+    let owner = ids.as_ref().map(Namespaces::first);
+    let group = SandboxGroup::create(&config, owner).ok();
     enter_outer_namespaces(in_user_namespace)?;
     let (parent_lives, parent) = pipe2(nix::fcntl::OFlag::O_CLOEXEC).map_err(|errno| {
         LaunchError::Supervision { what: "making a pipe", source: errno.into() }
@@ -56,15 +69,17 @@ pub fn enter(config: BootConfig) -> Result<Role, LaunchError> {
     match fork(group.as_ref().map(SandboxGroup::leaf)).map_err(LaunchError::Fork)? {
         Side::Parent { child } => {
             drop(parent_lives);
-            // `parent` stays open until this process is no more.
+            // `parent` stays open until this process has ended.
             let exit_code = supervisor::watch(child, group);
-            drop(parent);
+            // So does the range of ids.
+            drop((parent, ids));
             Ok(Role::Supervisor { exit_code: exit_code? })
         }
         Side::Child { in_group } => {
             drop(parent);
             let group = group.filter(|group| in_group || group.enter().is_ok());
-            become_init(config, in_user_namespace, group, parent_lives).map(Role::Init)
+            let stage = Stage { in_user_namespace, ids, ids_missing, ..Stage::new(config) };
+            become_init(stage, group, parent_lives).map(|booted| Role::Init(Box::new(booted)))
         }
     }
 }
@@ -98,24 +113,24 @@ const INNER: CloneFlags = CloneFlags::CLONE_NEWNS
     .union(CloneFlags::CLONE_NEWNET);
 
 fn become_init(
-    config: BootConfig,
-    in_user_namespace: bool,
+    mut stage: Stage,
     group: Option<SandboxGroup>,
     parent_lives: OwnedFd,
 ) -> Result<Booted, LaunchError> {
     die_with_supervisor(&parent_lives)?;
-    drop(parent_lives);
-    // A terminal's signals are for whoever sits at it, and not for the sandbox.
+    stage.parent_lives = Some(parent_lives);
+    // A terminal's signals are for the person at it, and not for the sandbox.
     setsid().map_err(|errno| LaunchError::Supervision {
         what: "leaving the session of the host",
         source: errno.into(),
     })?;
     umask(Mode::from_bits_truncate(0o022));
+    prctl::leave_keyrings();
 
     let begun_us = clock::monotonic_us();
-    unshare(INNER).map_err(|errno| LaunchError::Namespace {
+    enter_inner_namespaces(stage.ids.as_ref()).map_err(|source| LaunchError::Namespace {
         what: "making the namespaces of the sandbox",
-        source: errno.into(),
+        source,
     })?;
     let namespaces = StepReport {
         name: "namespaces",
@@ -123,27 +138,21 @@ fn become_init(
         micros: clock::monotonic_us() - begun_us,
     };
 
-    let (group_path, cgroup_root) = match group.map(SandboxGroup::into_top) {
-        Some((path, top)) => (Some(below_host(&path)), Some(top)),
-        None => (None, None),
-    };
-    let mut stage = Stage { in_user_namespace, group_path, ..Stage::new(config) };
+    // The host's hierarchies are still visible.
+    let older_memory = OlderMemory::open();
+    stage.group_path = group.map(|group| below_host(&group.into_path()));
     let mut report = vec![namespaces];
     run(steps::STEPS, &mut stage, &mut report)?;
-    Ok(Booted { config: stage.config, report, cgroup_root })
+    Ok(Booted { config: stage.config, report, cgroup_root: stage.group, older_memory })
 }
 
-/// Asks the kernel to kill us, and with us all of the sandbox, when the supervisor dies; and makes
-/// sure that it has not died before the kernel was asked.
-fn die_with_supervisor(parent_lives: &OwnedFd) -> Result<(), LaunchError> {
-    prctl::die_with_parent(Signal::SIGKILL).map_err(|source| LaunchError::Supervision {
-        what: "tying the sandbox to its supervisor",
-        source,
-    })?;
-    // In a new pid namespace `getppid` is 0 either way; the pipe knows.
-    let mut ends = [PollFd::new(parent_lives.as_fd(), PollFlags::empty())];
-    match poll(&mut ends, PollTimeout::ZERO) {
-        Ok(0) => Ok(()),
-        _ => Err(LaunchError::Orphaned),
+fn enter_inner_namespaces(ids: Option<&Namespaces>) -> io::Result<()> {
+    match ids {
+        None => unshare(INNER)?,
+        Some(ids) => {
+            ids.enter()?;
+            unshare(CloneFlags::CLONE_NEWNS)?;
+        }
     }
+    Ok(())
 }

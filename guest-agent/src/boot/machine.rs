@@ -1,4 +1,4 @@
-//! Stage 1 as the init of a machine: from what the kernel has started to a sandbox's first process.
+//! Stage 1 as the init of a machine: from the kernel's start to a sandbox's first process.
 //!
 //! `main` calls [`enter`] once, before there is a thread. Where the kernel has started us decides
 //! how the root comes about:
@@ -9,10 +9,10 @@
 //! disk, `rw` ──────────── host ───────────────────────────────┴── furnish ─────────── finish ── serve
 //! ```
 //!
-//! A line that names a scratch device beside `rw` has it written to in place of the root.
+//! With a scratch device beside `rw`, the device is written to instead of the root.
 //!
-//! Nothing is executed a second time: the agent that began in the initramfs is the one that serves,
-//! and the initramfs is emptied behind it.
+//! Nothing is executed a second time: the agent that began in the initramfs also serves, and the
+//! initramfs is emptied after it.
 
 mod console;
 mod disk;
@@ -35,7 +35,7 @@ use crate::config::line::{Line, parse_line};
 use crate::host::serial::Port;
 use crate::sys::mount;
 
-/// What the steps know of the machine.
+/// What the steps know about the machine.
 pub struct Facts {
     pub line: Line,
     /// The root that the kernel has mounted stays the root, and is written to.
@@ -58,7 +58,7 @@ pub struct Machine {
     pub written: Option<OwnedFd>,
 }
 
-/// One that has not, with what there is to say so and to switch it off.
+/// A failed boot, with what is needed to report it and to switch off.
 pub struct Failure {
     pub error: BootError,
     pub line: Line,
@@ -66,7 +66,7 @@ pub struct Failure {
     pub written: Option<OwnedFd>,
 }
 
-/// The file system of an initramfs, where the kernel was not told to use a tmpfs for it.
+/// The file system of an initramfs, unless the kernel uses a tmpfs for it.
 const RAMFS_MAGIC: FsType = FsType(0x8584_58f6);
 
 /// Boots the machine.
@@ -76,7 +76,7 @@ pub fn enter() -> Result<Machine, Failure> {
     let mut report = Vec::new();
     let in_initramfs = statfs("/")
         .is_ok_and(|found| [RAMFS_MAGIC, TMPFS_MAGIC].contains(&found.filesystem_type()));
-    // Without the command line there is nothing to go by but what everybody would want.
+    // Without the command line the defaults apply.
     let early = kernel::mount_first();
     let line = parse_line(&std::fs::read_to_string("/proc/cmdline").unwrap_or_default());
     let mut stage = Stage::new(line.boot.clone());
@@ -90,7 +90,7 @@ pub fn enter() -> Result<Machine, Failure> {
         stage.machine.take().expect("it was put there");
     match booted {
         Ok(()) => {
-            let booted = Booted { config: stage.config, report, cgroup_root };
+            let booted = Booted { config: stage.config, report, cgroup_root, older_memory: None };
             Ok(Machine { booted, line, link, serial, written })
         }
         Err(error) => {

@@ -1,19 +1,21 @@
 //! Stage 1: from a bare process to the first process of a sandbox, as a table of named steps.
 //!
-//! `main` calls [`launch::enter`] on a host and [`machine::enter`] in a machine of its own, before
-//! there is a thread or a runtime. The steps are listed in [`steps`] and in `machine::steps`, each
-//! fatal or best-effort, and each timed. The result of each is reported, so that a sandbox can tell what
-//! it lacks. Nothing here runs after the agent has begun to serve.
+//! `main` calls [`launch::enter`] on a host and [`machine::enter`] in a machine, before there is a thread or
+//! a runtime. The steps are listed in [`steps`] and in `machine::steps`, each fatal or best-effort, and each
+//! timed. The result of each is reported, so that a sandbox can tell what it lacks. Nothing here runs after
+//! the agent has begun to serve.
 
 mod devices;
 pub mod error;
+mod ids;
 mod kernel;
 pub mod launch;
+pub mod layer;
 pub mod machine;
 pub mod network;
 mod overlay;
 mod patchwork;
-mod privileges;
+pub mod privileges;
 mod root;
 pub mod steps;
 mod supervisor;
@@ -25,6 +27,7 @@ use std::path::PathBuf;
 
 use protocol::boot::BootConfig;
 
+use crate::cgroup::Directory;
 use crate::sys::clock;
 
 /// The result of a step.
@@ -45,7 +48,7 @@ pub struct StepReport {
     pub micros: u64,
 }
 
-/// Whether a sandbox can do without a step.
+/// Whether a sandbox can work without a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Need {
     Fatal,
@@ -59,23 +62,33 @@ struct Step {
     run: fn(&mut Stage) -> Result<Outcome, BootError>,
 }
 
-/// What the steps share.
+/// State that the steps share.
 struct Stage {
     config: BootConfig,
     /// What only the boot of a machine needs.
     machine: Option<machine::Facts>,
-    /// Whether the agent is root only in a user namespace of its own.
+    /// Whether the agent is root only in its own user namespace.
     in_user_namespace: bool,
-    /// The directory that becomes the root, while it is not yet.
+    /// The future root directory, until it is the root.
     root: PathBuf,
     /// The read-only lower layer, opened before anything was mounted over it.
     lower: Option<OwnedFd>,
+    /// The same with its owners mapped to the sandbox's users.
+    mapped: Option<OwnedFd>,
     /// Where that is now.
     lower_path: PathBuf,
     /// Whether the root is a patchwork of several mounts.
     is_patchwork: bool,
     /// The sandbox's control group, by its path while the host's tree is still there.
     group_path: Option<PathBuf>,
+    /// The same group, open, with nothing above it reachable.
+    group: Option<Directory>,
+    /// The users of the sandbox, if they differ from the host's.
+    ids: Option<ids::Namespaces>,
+    /// Why they are not, although that was asked for.
+    ids_missing: Option<String>,
+    /// Ends with the supervisor.
+    parent_lives: Option<OwnedFd>,
 }
 
 impl Stage {
@@ -86,10 +99,20 @@ impl Stage {
             in_user_namespace: false,
             root: "/".into(),
             lower: None,
+            mapped: None,
             lower_path: "/".into(),
             is_patchwork: false,
             group_path: None,
+            group: None,
+            ids: None,
+            ids_missing: None,
+            parent_lives: None,
         }
+    }
+
+    /// Whether root of the sandbox is root of the host.
+    fn has_host_users(&self) -> bool {
+        !self.in_user_namespace && self.ids.is_none()
     }
 }
 

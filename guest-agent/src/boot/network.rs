@@ -1,11 +1,17 @@
-//! The sandbox's name, its loopback, and the files that tell programs of both.
+//! The sandbox's name, its loopback, and the files that describe both to programs.
 
-use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::fs::File;
+use std::io::Write;
 use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::{Mode, fchmod};
+use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::overlay::make_directory;
 use super::{BootError, Outcome, Stage};
+use crate::lookup::{self, DIRECTORY, Refused, Way};
 use crate::sys::net;
 
 /// A program that looks a name up fails at once instead of waiting for a server that it cannot
@@ -24,7 +30,7 @@ pub(super) fn set_host_name(stage: &mut Stage) -> Result<Outcome, BootError> {
     Ok(Outcome::Done)
 }
 
-/// What it is called, which a root that is used as it is may know by itself.
+/// Its host name, which a root that is used directly may already have.
 fn name_of(stage: &Stage) -> String {
     let mut name = stage.config.hostname.clone();
     if name.is_empty() && is_in_place(stage) {
@@ -47,8 +53,8 @@ pub(super) fn raise_loopback(_: &mut Stage) -> Result<Outcome, BootError> {
     Ok(Outcome::Done)
 }
 
-/// A root that is used as it is keeps the files that it has, but for what somebody has named; and an
-/// init of its own finds name servers by itself.
+/// A root that is used directly keeps its files, except for explicit settings; and an init finds name servers
+/// by itself.
 pub(super) fn write_name_files(stage: &mut Stage) -> Result<Outcome, BootError> {
     make_directory(Path::new("/etc"), 0o755)?;
     let is_named = !stage.config.hostname.is_empty();
@@ -84,17 +90,21 @@ pub fn write_names(name: &str) -> Result<(), BootError> {
     replace(HOSTNAME, &format!("{name}\n"))
 }
 
-/// Puts a file in the place of whatever is there: on many hosts it is a link into `/run`, which
-/// would lead nowhere.
+/// Replaces a file, whatever it is: on many hosts it is a link into `/run`, which would be dangling. An
+/// adoption does it while programs run, so `lookup` finds the directory, and the file is made again.
 fn replace(path: &str, text: &str) -> Result<(), BootError> {
-    let path = Path::new(path);
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(BootError::path("replacing", path)(error));
-        }
-        _ => {}
+    let failed = |action| BootError::path::<Errno>(action, path);
+    let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let directory = lookup::open(parent, DIRECTORY, Way::Follow)
+        .map_err(Refused::errno)
+        .map_err(failed("finding the place of"))?;
+    match unlinkat(&directory, name, UnlinkatFlags::NoRemoveDir) {
+        Ok(()) | Err(Errno::ENOENT) => {}
+        Err(errno) => return Err(failed("replacing")(errno)),
     }
-    std::fs::write(path, text).map_err(BootError::path("writing", path))?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o644))
-        .map_err(BootError::path("writing", path))
+    let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
+    let permissions = Mode::from_bits_truncate(0o644);
+    let made = openat(&directory, name, flags, permissions).map_err(failed("making"))?;
+    fchmod(&made, permissions).map_err(failed("writing"))?;
+    File::from(made).write_all(text.as_bytes()).map_err(BootError::path("writing", path))
 }

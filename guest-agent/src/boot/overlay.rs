@@ -30,7 +30,7 @@ pub(super) fn overlay(
         "lowerdir=.,upperdir={},workdir={}{}",
         upper.display(),
         work.display(),
-        // Only so may an ordinary user's overlay remember what was deleted.
+        // An ordinary user's overlay can only record deletions in this way.
         if stage.in_user_namespace { ",userxattr" } else { "" },
     );
     let mounted = mount::fresh("overlay", target, MsFlags::MS_NODEV, &options);
@@ -45,7 +45,7 @@ pub(super) fn make_directory(path: &Path, mode: u32) -> Result<(), BootError> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
         result => result.map_err(BootError::path("making", path))?,
     }
-    // What the caller's umask took away.
+    // Sets the bits that the caller's umask removed.
     std::fs::set_permissions(path, Permissions::from_mode(mode))
         .map_err(BootError::path("making", path))
 }

@@ -1,8 +1,8 @@
 //! A root file system made of several mounts, for a user namespace in which it cannot be one overlay.
 //!
-//! Only `root` calls it. Each directory at the top of the lower layer becomes an overlay of its
-//! own. If the kernel refuses it, the directory is bound read-only with everything that is mounted in it.
-//! Files that programs make at the top itself are kept in the scratch file system.
+//! Only `root` calls it. Each directory at the top of the lower layer becomes a separate overlay. If the
+//! kernel refuses it, the directory is bound read-only with everything that is mounted in it. Files that
+//! programs make at the top itself are kept in the scratch file system.
 
 use std::fs::{DirEntry, FileType};
 use std::io;
@@ -23,7 +23,7 @@ const FURNISHED_LATER: [&str; 5] = ["dev", "proc", "run", "sys", "tmp"];
 const ENTRIES_MAX: usize = 256;
 
 pub(super) fn mount(stage: &Stage) -> Result<(), BootError> {
-    // A mount of its own, so that it can become the root.
+    // A separate mount, so that it can become the root.
     mount::bind(&stage.root, &stage.root).map_err(BootError::path("mounting", &stage.root))?;
     let entries =
         stage.lower_path.read_dir().map_err(BootError::path("listing", &stage.lower_path))?;
@@ -76,7 +76,7 @@ fn overlay_of(
 ) -> io::Result<()> {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let lower = open(source, flags, Mode::empty())?;
-    // An overlay shows its upper layer's mode at the top, which has to be the lower's.
+    // An overlay shows its upper layer's mode at the top, which has to equal the lower's.
     std::fs::set_permissions(upper, source.metadata()?.permissions())?;
     overlay(&lower, upper, work, target, stage)
 }

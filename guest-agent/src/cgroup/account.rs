@@ -1,16 +1,19 @@
-//! What the kernel accounts to a group and to all groups below it.
+//! The kernel's accounting for a group and all groups below it.
 //!
-//! `metrics` asks for it, of the sandbox's group and of sessions'. Each controller has files of its
-//! own, and what it would have said is absent without it; CPU time and pressure need none.
+//! `metrics` reads it for the sandbox's group and sessions' groups. Each controller has its own
+//! files, and without it its values are absent; CPU time and pressure need none.
+
+use std::fs::File;
 
 use super::directory::Directory;
+use super::read_again;
 
 /// See the module's description. Sums are since the group was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     pub cpu_us: Option<u64>,
-    /// Without the pages of files that nobody has looked at lately: the kernel drops them as soon
-    /// as anything else wants memory.
+    /// Without the pages of files that were not used lately: the kernel drops them as soon as
+    /// anything else needs memory.
     pub memory_bytes: Option<u64>,
     pub memory_bytes_max: Option<u64>,
     pub memory_bytes_peak: Option<u64>,
@@ -23,32 +26,61 @@ pub struct Account {
     pub written_bytes: Option<u64>,
 }
 
-impl Account {
-    pub(super) fn read(group: &Directory) -> Self {
-        let text = |name| group.read(name).ok();
-        let number = |name| text(name)?.trim().parse().ok();
-        let pressure = |name| parse_pressure(&text(name)?);
-        let io = text("io.stat");
-        let memory_bytes: Option<u64> = number("memory.current");
-        let droppable = |_| field(&text("memory.stat")?, "inactive_file");
+/// The files of a group that an [`Account`] is read from. Those that are not there when they are opened
+/// never will be, and are not looked for again.
+pub struct AccountFiles {
+    cpu: Option<File>,
+    memory: Option<File>,
+    memory_parts: Option<File>,
+    memory_max: Option<File>,
+    memory_peak: Option<File>,
+    memory_events: Option<File>,
+    io: Option<File>,
+    pressures: [Option<File>; 3],
+}
+
+impl AccountFiles {
+    pub(super) fn open(group: &Directory) -> Self {
+        let open = |name| group.open_to_read(name).ok();
+        let memory = open("memory.current");
+        let of_memory = |name| memory.as_ref().and_then(|_| open(name));
         Self {
-            cpu_us: text("cpu.stat").and_then(|text| field(&text, "usage_usec")),
-            memory_bytes: memory_bytes
-                .map(|bytes| bytes.saturating_sub(memory_bytes.and_then(droppable).unwrap_or(0))),
+            cpu: open("cpu.stat"),
+            memory_parts: of_memory("memory.stat"),
+            memory_max: open("memory.max"),
+            memory_peak: of_memory("memory.peak"),
+            memory_events: of_memory("memory.events"),
+            io: open("io.stat"),
+            pressures: ["cpu.pressure", "memory.pressure", "io.pressure"].map(open),
+            memory,
+        }
+    }
+
+    pub fn read(&self) -> Account {
+        let text = |file: &Option<File>| read_again(file.as_ref()?).ok();
+        let number = |file: &Option<File>| text(file)?.trim().parse().ok();
+        let [cpu_pressure, memory_pressure, io_pressure] =
+            self.pressures.each_ref().map(|file| parse_pressure(&text(file)?));
+        let io = text(&self.io);
+        let memory_bytes: Option<u64> = number(&self.memory);
+        let droppable = || field(&text(&self.memory_parts)?, "inactive_file");
+        Account {
+            cpu_us: text(&self.cpu).and_then(|text| field(&text, "usage_usec")),
+            memory_bytes: memory_bytes.map(|bytes| bytes.saturating_sub(droppable().unwrap_or(0))),
             // `max` is no number.
-            memory_bytes_max: number("memory.max"),
-            memory_bytes_peak: number("memory.peak"),
-            oom_kills: text("memory.events").and_then(|text| field(&text, "oom_kill")),
-            cpu_pressure: pressure("cpu.pressure"),
-            memory_pressure: pressure("memory.pressure"),
-            io_pressure: pressure("io.pressure"),
+            memory_bytes_max: number(&self.memory_max),
+            memory_bytes_peak: number(&self.memory_peak),
+            oom_kills: text(&self.memory_events).and_then(|text| field(&text, "oom_kill")),
+            cpu_pressure,
+            memory_pressure,
+            io_pressure,
             read_bytes: io.as_ref().map(|text| sum(text, "rbytes=")),
             written_bytes: io.as_ref().map(|text| sum(text, "wbytes=")),
         }
     }
 }
 
-/// The numbers behind `name` of all devices in an `io.stat`.
+/// The numbers after `name` of all devices in an `io.stat`.
 fn sum(text: &str, name: &str) -> u64 {
     let numbers = text.split_whitespace().filter_map(|word| word.strip_prefix(name)?.parse().ok());
     numbers.fold(0, u64::saturating_add)
@@ -98,7 +130,7 @@ mod tests {
             ("memory.pressure", "some avg10=0.07 avg60=0.00 avg300=0.00 total=0\n"),
             ("io.stat", "8:0 rbytes=10 wbytes=20 rios=1\n8:16 rbytes=1 wbytes=2 rios=1\n"),
         ]);
-        let account = Account::read(&directory);
+        let account = AccountFiles::open(&directory).read();
         std::fs::remove_dir_all(path).unwrap();
         let expected = Account {
             cpu_us: Some(1500),
@@ -118,7 +150,7 @@ mod tests {
     #[test]
     fn a_group_without_controllers_or_bounds_says_less() {
         let (path, directory) = group(&[("memory.max", "max\n"), ("cpu.stat", "usage_usec 3\n")]);
-        let account = Account::read(&directory);
+        let account = AccountFiles::open(&directory).read();
         std::fs::remove_dir_all(path).unwrap();
         assert_eq!(account, Account { cpu_us: Some(3), ..Account::default() });
     }

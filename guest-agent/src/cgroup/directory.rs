@@ -1,6 +1,6 @@
 //! One directory of the control group hierarchy, and the small files in it.
 //!
-//! `cgroup` and `boot` work through it. It knows no policy: which groups there are is theirs.
+//! `cgroup` and `boot` work through it. It has no policy: they decide which groups exist.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -12,7 +12,7 @@ use nix::dir::{Dir, Type};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open, openat};
 use nix::sys::stat::{Mode, fstatat, mkdirat};
-use nix::unistd::{UnlinkatFlags, unlinkat};
+use nix::unistd::{Gid, Uid, UnlinkatFlags, fchownat, unlinkat};
 
 /// The longest file of a group that is read whole; `cgroup.procs` of a fork bomb is the longest.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -20,7 +20,7 @@ const FILE_BYTES_MAX: u64 = 1024 * 1024;
 /// Groups within groups that are looked for. Ours are two deep.
 const DEPTH_MAX: usize = 8;
 
-/// How often, and how far apart, a removal is tried: the kernel lets go of the last process shortly
+/// How often, and how far apart, a removal is tried: the kernel releases the last process shortly
 /// after it has been collected.
 const REMOVALS_MAX: usize = 40;
 const REMOVAL_PAUSE: Duration = Duration::from_millis(5);
@@ -57,23 +57,37 @@ impl Directory {
         mkdirat(&self.0, name, Mode::from_bits_truncate(0o755)).map_err(io::Error::from)
     }
 
+    /// Gives this group to a user, who may then make groups below it and move processes between
+    /// them, and may not change its limits.
+    pub fn delegate(&self, owner: u32) -> io::Result<()> {
+        let (user, group) = (Some(Uid::from_raw(owner)), Some(Gid::from_raw(owner)));
+        for name in [".", "cgroup.procs", "cgroup.threads", "cgroup.subtree_control"] {
+            fchownat(&self.0, name, user, group, AtFlags::empty())?;
+        }
+        Ok(())
+    }
+
     pub fn has(&self, name: &str) -> bool {
         fstatat(&self.0, name, AtFlags::empty()).is_ok()
     }
 
     pub fn read(&self, name: &str) -> io::Result<String> {
         let mut text = String::new();
-        File::from(openat(&self.0, name, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?)
-            .take(FILE_BYTES_MAX)
-            .read_to_string(&mut text)?;
+        self.open_to_read(name)?.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
         Ok(text)
+    }
+
+    /// Opens a file to read it again and again.
+    pub fn open_to_read(&self, name: &str) -> io::Result<File> {
+        let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+        Ok(File::from(openat(&self.0, name, flags, Mode::empty())?))
     }
 
     pub fn write(&self, name: &str, value: &str) -> io::Result<()> {
         self.open_to_write(name)?.write_all(value.as_bytes())
     }
 
-    /// Opens a file for a later write: the kernel judges by whoever opened it.
+    /// Opens a file for a later write: the kernel checks the opener's rights.
     pub fn open_to_write(&self, name: &str) -> io::Result<File> {
         let flags = OFlag::O_WRONLY | OFlag::O_CLOEXEC;
         Ok(File::from(openat(&self.0, name, flags, Mode::empty())?))
@@ -93,7 +107,8 @@ impl Directory {
         let mut result = Ok(());
         for _ in 0..REMOVALS_MAX {
             if let Ok(group) = self.open_below(name) {
-                // A kernel before 5.14 cannot; then whatever lives keeps the group in place.
+                // A kernel before 5.14 cannot do this; then living processes keep the group in
+                // place.
                 group.write("cgroup.kill", "1").ok();
             }
             result = self.remove_tree(name);
@@ -113,7 +128,7 @@ impl Directory {
         self.remove(name)
     }
 
-    /// Removes what can be removed; what cannot shows when the parent is to be removed.
+    /// Removes what can be removed; failures show when the parent is removed.
     fn remove_children(&self, depth: usize) {
         for name in self.children().unwrap_or_default() {
             if depth > 1

@@ -25,7 +25,7 @@ fn a_mount_of_a_part_is_looked_into_from_there() {
 }
 
 #[test]
-fn what_is_missing_is_said() {
+fn missing_controllers_are_reported() {
     let error = |mounts: &[mountinfo::Mount], memberships| {
         own_path(mounts, memberships).expect_err("not there").to_string()
     };
@@ -43,4 +43,29 @@ fn fields_are_matched_whole() {
     assert_eq!(field(text, "oom"), Some(1));
     assert_eq!(field(text, "oom_kill"), Some(2));
     assert_eq!(field(text, "oom_"), None);
+}
+
+#[test]
+fn the_memory_of_a_sandbox_that_version_1_holds_is_found_and_read() {
+    let root = std::env::temp_dir().join(format!("burrow-older-{}", std::process::id()));
+    let group = root.join("memory/up/burrow-0123456789ab");
+    std::fs::create_dir_all(&group).expect("a directory");
+    std::fs::write(
+        group.join("memory.oom_control"),
+        "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
+    )
+    .expect("written");
+    std::fs::write(group.join("memory.limit_in_bytes"), "67108864\n").expect("written");
+    let point = |name: &str| root.join(name).to_str().expect("UTF-8").to_owned();
+    let mounts =
+        [mount("cgroup", "/", &point("cpu"), false), mount("cgroup", "/", &point("memory"), false)];
+    let memberships = "4:rdma,memory:/up/burrow-0123456789ab\n1:cpu:/\n0::/\n";
+    assert_eq!(own_version_1(&mounts, memberships, "memory").as_ref(), Some(&group));
+    assert_eq!(own_version_1(&mounts, "1:cpu:/\n", "memory"), None);
+    let older =
+        OlderMemory::within(&Directory::open(&group).expect("a directory")).expect("it is there");
+    assert_eq!((older.oom_kills(), older.limit_bytes()), (Some(2), Some(64 << 20)));
+    std::fs::write(group.join("memory.limit_in_bytes"), "9223372036854771712\n").expect("written");
+    assert_eq!(older.limit_bytes(), None, "no limit");
+    std::fs::remove_dir_all(root).expect("removed");
 }

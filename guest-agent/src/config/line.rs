@@ -1,5 +1,4 @@
-//! What the kernel command line asks of the init of a machine: the words that begin with `burrow.`.
-//! Pure.
+//! Parses the kernel command line of a machine: the words that begin with `burrow.`. Pure.
 
 use protocol::boot::BootConfig;
 
@@ -8,20 +7,19 @@ use super::network::{Network, parse_network};
 /// The port on which an agent listens, and that it dials, unless the line says otherwise.
 pub const PORT: u32 = 1024;
 
-/// What is wanted, with defaults for what is not said.
+/// The settings, with defaults for missing words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a word of its own on the line")]
 pub struct Line {
-    /// `burrow.root=/dev/vda`: the device that holds the image. Only an initramfs needs to be told.
+    /// `burrow.root=/dev/vda`: the device that holds the image. Only an initramfs needs it.
     pub root: Option<String>,
-    /// `burrow.scratch=/dev/vdb`: the device of the writable layer, which is in memory without.
+    /// `burrow.scratch=/dev/vdb`: the device of the writable layer, which is in memory otherwise.
     pub scratch: Option<String>,
     /// `burrow.port=1024`: the vsock port.
     pub port: u32,
-    /// `burrow.ask`: the host is dialled before the boot, and says what to become.
+    /// `burrow.ask`: the host is dialled before the boot, and sends the configuration.
     pub ask: bool,
-    /// `burrow.dial`: the host is dialled as soon as the agent serves, and again whenever nobody has
-    /// a link.
+    /// `burrow.dial`: the host is dialled as soon as the agent serves, and again whenever nobody has a link.
     pub dial: bool,
     /// `burrow.serial=NAME`: the host is at a virtio-serial port instead of a vsock.
     pub serial: Option<String>,
@@ -29,7 +27,7 @@ pub struct Line {
     pub drive: Option<String>,
     /// `burrow.workspace`: the machine has a directory of the host, which is mounted at `/workspace`.
     pub workspace: bool,
-    /// `burrow.init=/sbin/init`: what becomes PID 1 once the machine is booted, with the agent as a
+    /// `burrow.init=/sbin/init`: the program that becomes PID 1 after the boot, with the agent as a
     /// daemon beside it.
     pub hand_over: Option<String>,
     /// `burrow.halt=reboot`: how the machine is switched off.
@@ -37,19 +35,19 @@ pub struct Line {
     /// `burrow.net=eth0,10.0.0.2/24,10.0.0.1` and `burrow.dns=10.0.0.1`.
     pub net: Option<Network>,
     pub dns: Vec<String>,
-    /// `burrow.probe`: the machine is switched off as soon as it is up; whoever started it wanted to
-    /// know whether it would be.
+    /// `burrow.probe`: the machine is switched off as soon as it is up; it was only started to find out
+    /// whether it boots.
     pub probe: bool,
-    /// `rw`: what the kernel has mounted as the root is written to as it is.
+    /// `rw`: the kernel has mounted the root, which is written to directly.
     pub writable_root: bool,
-    /// `burrow.hostname=` (empty without), `burrow.env=NAME=value` and `burrow.scratch_bytes=`, for machines whose
-    /// host says nothing more.
+    /// `burrow.hostname=` (empty by default), `burrow.env=NAME=value` and `burrow.scratch_bytes=`, for
+    /// machines whose host sends nothing more.
     pub boot: BootConfig,
     /// Words that ask for nothing that we know.
     pub unknown: Vec<String>,
 }
 
-/// What switches a machine off.
+/// How a machine is switched off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Halt {
     #[default]
@@ -84,15 +82,19 @@ pub fn parse_line(text: &str) -> Line {
             hide: Vec::new(),
             door: true,
             time_us: 0,
+            ids: None,
+            processes_max: 0,
+            group: String::new(),
+            scratch_mount: String::new(),
         },
         unknown: Vec::new(),
     };
     for word in words(text) {
-        // Of the two the later holds, as in the kernel.
+        // The later of the two takes precedence, as in the kernel.
         if word == "rw" || word == "ro" {
             line.writable_root = word == "rw";
-        } else if let Some(asked) = word.strip_prefix("burrow.")
-            && !line.take(asked)
+        } else if let Some(option) = word.strip_prefix("burrow.")
+            && !line.take(option)
         {
             line.unknown.push(word);
         }
@@ -164,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_for_is_taken_and_the_kernels_own_words_are_left() {
+    fn our_words_are_read_and_the_kernels_are_ignored() {
         let line = parse_line(
             "console=ttyS0 quiet burrow.root=/dev/vda burrow.ask burrow.port=77 burrow.dns=10.0.0.1 \
              burrow.net=eth0,10.0.0.2/24,10.0.0.1 \
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_and_costs_nothing_else() {
+    fn an_invalid_word_is_named_and_affects_no_other() {
         let line = parse_line(
             "burrow.rot=/dev/vda burrow.port=many burrow.env=X burrow.halt=no burrow.net=eth0 burrow.dial",
         );

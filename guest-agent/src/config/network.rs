@@ -8,9 +8,9 @@ use std::net::Ipv4Addr;
 pub struct Network {
     pub interface: String,
     pub address: Ipv4Addr,
-    /// How many bits of the address all neighbours share.
+    /// The length of the network's prefix.
     pub prefix: u8,
-    /// Who leads to everybody else.
+    /// The default gateway.
     pub gateway: Option<Ipv4Addr>,
 }
 
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_refused() {
+    fn invalid_networks_are_refused() {
         for text in [
             "",
             "eth0",

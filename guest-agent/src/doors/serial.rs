@@ -1,5 +1,5 @@
-//! Links over a virtio-serial port, which has no connections of its own. Each link that a host begins
-//! becomes a pair of sockets, of which `serve` has the other end.
+//! Links over a virtio-serial port, which has no connections of its own. Each link that a host begins becomes
+//! a pair of sockets, and `serve` has the other end.
 //!
 //! `doors` starts it. There is one link at a time: a new one cuts the one before, whose client may resume
 //! as after any lost link.
@@ -21,7 +21,7 @@ use crate::host::serial::Port;
 use crate::serve;
 use crate::sys::ready;
 
-/// The most bytes that are carried at once in either direction; the port accepts no more.
+/// The most bytes that are copied at once in either direction; the port accepts no more.
 const CHUNK_BYTES: usize = 32 * 1024;
 
 /// How often to check for a host while there is none: the kernel keeps reporting its absence, which
@@ -63,7 +63,7 @@ struct Carrier {
     link: Option<AsyncFd<OwnedFd>>,
     /// Bytes from the host that the link has not accepted. Nothing more is read before it has.
     inbound: Vec<u8>,
-    /// The same the other way.
+    /// Copies in the other direction.
     outbound: Vec<u8>,
     buffer: Vec<u8>,
 }
@@ -83,12 +83,12 @@ impl Carrier {
         }
     }
 
-    /// Carries what can be carried at once. False when no host is there.
+    /// Copies as much as possible at once. False if no host is there.
     fn carry(&mut self, port: &AsyncFd<OwnedFd>) -> bool {
         if self.inbound.is_empty() {
             let buffer = &mut self.buffer;
             match attempt(port, Interest::READABLE, &mut |port| read(port, buffer)) {
-                Some(count @ 1..) => self.hear(count),
+                Some(count @ 1..) => self.received(count),
                 Some(_) => return false,
                 None => {}
             }
@@ -99,7 +99,7 @@ impl Carrier {
             let bytes = &self.inbound;
             match attempt(link, Interest::WRITABLE, &mut |link| write(link, bytes)) {
                 Some(count @ 1..) => drop(self.inbound.drain(..count)),
-                // Nobody reads it any more. The agent's last bytes are still to be read.
+                // Nobody reads it any more. The agent's last bytes are still unread.
                 Some(_) => self.inbound.clear(),
                 None => {}
             }
@@ -126,7 +126,7 @@ impl Carrier {
     }
 
     /// Handles the bytes from the host, which are in the buffer.
-    fn hear(&mut self, count: usize) {
+    fn received(&mut self, count: usize) {
         let mut at = 0;
         while let (taken, begun) = self.intake.take(&self.buffer[at..count], &mut self.inbound)
             && let Some(link) = begun
@@ -140,7 +140,7 @@ impl Carrier {
         }
     }
 
-    /// The agent has ended the link. Its last bytes are still to be sent.
+    /// The agent has ended the link. Its last bytes are still unsent.
     fn hang_up(&mut self) {
         self.link = None;
         self.inbound.clear();
@@ -170,7 +170,7 @@ async fn ready(descriptor: Option<&AsyncFd<OwnedFd>>, reads: bool, writes: bool)
     }
 }
 
-/// Reads or writes without blocking. Returns how many bytes, or 0 when the other end is gone.
+/// Reads or writes without blocking. Returns how many bytes, or 0 if the other end is gone.
 fn attempt(
     descriptor: &AsyncFd<OwnedFd>,
     interest: Interest,

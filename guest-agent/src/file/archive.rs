@@ -4,18 +4,18 @@
 //! is found; a file keeps the size that its header says, cut or filled up with zeros, because a
 //! header cannot be taken back.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use archive::{END_OF_ARCHIVE, Entry, Kind, encode_entry, padding};
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, openat, readlinkat};
-use nix::sys::stat::{FileStat, Mode, fstat, major, minor};
-use nix::sys::statfs::fstatfs;
+use nix::fcntl::{OFlag, readlinkat};
+use nix::sys::stat::{FileStat, fstat, major, minor};
 use protocol::message::{FileKind, Reply};
 use protocol::requests::TarGet;
 use protocol::{Fault, FaultCode};
@@ -23,11 +23,15 @@ use protocol::{Fault, FaultCode};
 use super::hard_links::{FileId, HardLinks};
 use super::limits::{PIECE_BYTES, TREE_DEPTH_MAX};
 use super::names::Names;
-use super::refusal::{quoted, refused, refused_io, unfit};
+use super::refusal::{quoted, refused, refused_io, refused_unlinked, unfit};
 use super::work::{Next, Producer, send};
-use super::{beneath, info, path};
+use super::{info, path};
 use crate::flow::Outlet;
+use crate::lookup::{self, DIRECTORY, DIRECTORY_TO_READ, Refused, Unfit, Way};
 use crate::task::blocking;
+
+#[cfg(test)]
+mod tests;
 
 /// Answers when the first entry is found; the archive then flows into `outlet`.
 pub async fn tar_get(ask: TarGet, outlet: Outlet) -> Result<Reply, Fault> {
@@ -37,7 +41,7 @@ pub async fn tar_get(ask: TarGet, outlet: Outlet) -> Result<Reply, Fault> {
 }
 
 struct Archiver {
-    /// What the root's name in the archive stands for, for faults.
+    /// The path that the root's name in the archive stands for, for faults.
     above: PathBuf,
     /// Headers that are made and not sent, among them those of the root from the beginning.
     headers: Vec<u8>,
@@ -50,12 +54,11 @@ struct Archiver {
 }
 
 struct Level {
-    /// Shared with whoever adds an entry of it, which may change the walk.
+    /// Shared with the task that adds an entry of it, which may change the walk.
     directory: Arc<OwnedFd>,
     /// In the archive.
     path: Vec<u8>,
     names: Names,
-    device: u64,
 }
 
 struct Content {
@@ -67,19 +70,31 @@ struct Content {
     has_ended: bool,
 }
 
+/// Why an entry cannot be read, if the archive can do without it.
+enum Missing {
+    Gone,
+    KernelFileSystem,
+}
+
+/// Only the first entry may be a link that is followed.
+fn way(follow: bool) -> Way {
+    if follow { Way::Follow } else { Way::Beneath }
+}
+
 impl Archiver {
     fn open(ask: TarGet) -> Result<Self, Fault> {
         let path = path::absolute(ask.path)?;
-        // What has no name of its own, the root above all, is archived as `.`, from within.
+        // A path without a name, above all the root, is archived as `.`, from within.
         let (parent, name) = path::split(&path)
             .map_or((path.as_path(), b".".as_slice()), |(parent, name)| (parent, name.as_bytes()));
-        let directory = if ask.follow {
-            info::open_directory(parent)?
-        } else {
-            let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
-            beneath::open_unlinked(parent, flags)
-                .map_err(|errno| beneath::refused_beneath("archive", path.as_path(), errno))?
-        };
+        let way = if ask.follow { Way::Follow } else { Way::Unlinked };
+        let directory = lookup::open(parent, DIRECTORY, way).map_err(|why| {
+            if ask.follow {
+                refused("open", parent, why)
+            } else {
+                refused_unlinked("archive", path.as_path(), why)
+            }
+        })?;
         let mut archiver = Self {
             above: parent.to_path_buf(),
             headers: Vec::new(),
@@ -88,8 +103,10 @@ impl Archiver {
             hard_links: HardLinks::default(),
             is_complete: false,
         };
-        let status = info::status(&directory, name, ask.follow)
-            .map_err(|errno| refused("archive", path.as_path(), errno))?;
+        let way = if ask.follow { Way::Follow } else { Way::KeepLast };
+        let status = lookup::open_at(&directory, name, OFlag::O_PATH, way)
+            .and_then(|found| Ok(fstat(found)?))
+            .map_err(|why| refused("archive", path.as_path(), why))?;
         if info::kind(&status) == FileKind::Socket {
             return Err(unfit(FaultCode::Invalid, path.as_path(), "is a socket"));
         }
@@ -125,7 +142,7 @@ impl Archiver {
         }
     }
 
-    /// Adds what is `name` in `directory` under `path`.
+    /// Adds the entry `name` of `directory` under `path`.
     fn add(
         &mut self,
         directory: &OwnedFd,
@@ -135,9 +152,9 @@ impl Archiver {
         follow: bool,
     ) -> Result<(), Fault> {
         match info::kind(status) {
-            // What listens behind a socket cannot be archived, and nobody misses the name.
+            // The listener behind a socket cannot be archived, and the name alone is useless.
             FileKind::Socket => Ok(()),
-            FileKind::Directory => self.add_directory(directory, name, path, follow),
+            FileKind::Directory => self.add_directory(directory, name, path, status, follow),
             FileKind::File => self.add_file(directory, name, path, follow),
             FileKind::Symlink => match readlinkat(directory, name) {
                 Ok(target) => {
@@ -163,25 +180,30 @@ impl Archiver {
         parent: &OwnedFd,
         name: &[u8],
         path: Vec<u8>,
+        status: &FileStat,
         follow: bool,
     ) -> Result<(), Fault> {
-        let Some((directory, status)) =
-            self.open_entry(parent, name, &path, OFlag::O_DIRECTORY, follow)?
-        else {
-            return Ok(());
+        // The kernel refuses anything else before it opens it.
+        let opened = lookup::open_at(parent, name, DIRECTORY_TO_READ, way(follow))
+            .and_then(|directory| Ok((fstat(&directory)?, directory)));
+        let (status, directory) = match opened {
+            Ok(opened) => opened,
+            Err(why) => {
+                return match self.refuse_entry(&path, why)? {
+                    // A kernel file system has no content of its own. Its files are generated as they are
+                    // read, and some never end: within a tree it becomes an empty directory.
+                    Missing::KernelFileSystem => self.add_header(path, Kind::Directory, status),
+                    Missing::Gone => Ok(()),
+                };
+            }
         };
         if self.levels.len() == TREE_DEPTH_MAX {
             let why = format!("lies deeper than {TREE_DEPTH_MAX} directories");
             return Err(unfit(FaultCode::Limit, self.seen_at(&path).as_path(), &why));
         }
         self.add_header(path.clone(), Kind::Directory, &status)?;
-        let is_mount = self.levels.last().is_some_and(|level| level.device != status.st_dev);
-        if is_mount && is_made_up(&directory) {
-            return Ok(());
-        }
-        let device = status.st_dev;
         let directory = Arc::new(directory);
-        self.levels.push(Level { directory, path, names: Names::default(), device });
+        self.levels.push(Level { directory, path, names: Names::default() });
         Ok(())
     }
 
@@ -192,14 +214,18 @@ impl Archiver {
         path: Vec<u8>,
         follow: bool,
     ) -> Result<(), Fault> {
-        let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
-        let Some((file, status)) = self.open_entry(directory, name, &path, flags, follow)? else {
-            return Ok(());
+        let name = OsStr::from_bytes(name);
+        let opened = lookup::open_regular(directory, name, OFlag::O_RDONLY, way(follow));
+        let (file, status) = match opened {
+            Ok(opened) => opened,
+            Err(Unfit::Kind(_)) => {
+                let why = "was exchanged while it was archived";
+                return Err(unfit(FaultCode::Conflict, self.seen_at(&path).as_path(), why));
+            }
+            Err(Unfit::Refused(why)) => {
+                return self.refuse_entry(&path, why).map(drop);
+            }
         };
-        if info::kind(&status) != FileKind::File {
-            let why = "was exchanged while it was archived";
-            return Err(unfit(FaultCode::Conflict, self.seen_at(&path).as_path(), why));
-        }
         let id = FileId { device: status.st_dev, inode: status.st_ino };
         #[allow(clippy::unnecessary_cast)] // 32 bits wide on some machines.
         let names = status.st_nlink as u64;
@@ -208,28 +234,18 @@ impl Archiver {
         }
         let size = status.st_size.max(0) as u64;
         self.add_header(path.clone(), Kind::File { size }, &status)?;
-        let file = File::from(file);
         self.content = Some(Content { file, path, size, left: size, has_ended: false });
         Ok(())
     }
 
-    /// Opens an entry to read it; none when it is gone.
-    fn open_entry(
-        &self,
-        directory: &OwnedFd,
-        name: &[u8],
-        path: &[u8],
-        flags: OFlag,
-        follow: bool,
-    ) -> Result<Option<(OwnedFd, FileStat)>, Fault> {
-        let link = if follow { OFlag::empty() } else { OFlag::O_NOFOLLOW };
-        let flags = flags | link | OFlag::O_RDONLY | OFlag::O_CLOEXEC;
-        let opened = openat(directory, name, flags, Mode::empty())
-            .and_then(|file| fstat(&file).map(|status| (file, status)));
-        match opened {
-            Ok(opened) => Ok(Some(opened)),
-            Err(Errno::ENOENT) => Ok(None),
-            Err(errno) => Err(refused("archive", self.seen_at(path).as_path(), errno)),
+    /// Judges the error of opening an entry: a fault, unless the archive can do without it.
+    fn refuse_entry(&self, path: &[u8], why: Refused) -> Result<Missing, Fault> {
+        match why {
+            Refused::Errno(Errno::ENOENT) => Ok(Missing::Gone),
+            Refused::KernelFileSystem(_) if !self.levels.is_empty() => {
+                Ok(Missing::KernelFileSystem)
+            }
+            why => Err(refused("archive", self.seen_at(path).as_path(), why)),
         }
     }
 
@@ -249,13 +265,13 @@ impl Archiver {
         })
     }
 
-    /// Where an entry of the archive is in the sandbox.
+    /// The path of an archive's entry in the sandbox.
     fn seen_at(&self, path: &[u8]) -> PathBuf {
         let path = path.strip_prefix(b"./").unwrap_or(path);
         if path == b"." {
             return self.above.clone();
         }
-        self.above.join(Path::new(std::ffi::OsStr::from_bytes(path)))
+        self.above.join(Path::new(OsStr::from_bytes(path)))
     }
 }
 
@@ -285,7 +301,7 @@ impl Producer for Archiver {
 }
 
 impl Content {
-    /// Appends the next bytes, zeros once there are no more.
+    /// Appends the next bytes, or zeros once there are no more.
     fn read(&mut self, piece: &mut Vec<u8>) -> io::Result<()> {
         let start = piece.len();
         let room = PIECE_BYTES - start;
@@ -310,31 +326,3 @@ impl Content {
 fn device_numbers(status: &FileStat) -> (u32, u32) {
     (major(status.st_rdev) as u32, minor(status.st_rdev) as u32)
 }
-
-/// Whether a file system has nothing of its own: the kernel makes up its files as they are read,
-/// with sizes that mean nothing, and some of them without end. Mounted within an archived tree it
-/// is an empty directory.
-fn is_made_up(directory: impl AsFd) -> bool {
-    // Signed in one C library and unsigned in another; both fit here.
-    fstatfs(directory).is_ok_and(|system| MADE_UP.contains(&i128::from(system.filesystem_type().0)))
-}
-
-/// The magic numbers of such file systems, from `linux/magic.h`.
-const MADE_UP: [i128; 16] = [
-    0x9fa0,      // proc
-    0x6265_6572, // sysfs
-    0x0027_e0eb, // cgroup
-    0x6367_7270, // cgroup2
-    0x1cd1,      // devpts
-    0x1980_0202, // mqueue
-    0x6462_6720, // debugfs
-    0x7472_6163, // tracefs
-    0x7363_6673, // securityfs
-    0xcafe_4a11, // bpf
-    0x6265_6570, // configfs
-    0xde5e_81e4, // efivarfs
-    0x4249_4e4d, // binfmt_misc
-    0x6165_676c, // pstore
-    0x6573_5543, // fusectl
-    0x0187,      // autofs
-];

@@ -1,4 +1,4 @@
-//! Who owns a file and who may use it, as a request asks for it or a file has it.
+//! The owner and the permissions of a file, as requested or as found.
 
 use std::os::fd::AsFd;
 
@@ -8,7 +8,7 @@ use protocol::{Fault, FaultCode};
 
 use super::limits::PERMISSIONS_MAX;
 
-/// What a file is to get; what is absent it keeps.
+/// The new attributes of a file; absent ones are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     pub permissions: Option<u32>,
@@ -17,7 +17,7 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    /// What is absent here is taken from `other`.
+    /// Takes absent values from `other`.
     pub fn or(self, other: Self) -> Self {
         Self {
             permissions: self.permissions.or(other.permissions),

@@ -10,7 +10,7 @@ use super::limits::HARD_LINKS_BYTES_MAX;
 /// What one file costs besides its path.
 const FILE_BYTES: usize = 64;
 
-/// A file, whatever it is called.
+/// The identity of a file under any name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileId {
     pub device: u64,
@@ -26,7 +26,7 @@ pub struct HardLinks {
 
 #[derive(Debug)]
 struct Seen {
-    /// The first name, as the archive has it.
+    /// The first name, as in the archive.
     path: Vec<u8>,
     /// Names that have not been seen yet.
     left: u64,

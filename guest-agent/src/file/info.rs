@@ -1,4 +1,4 @@
-//! What a file is.
+//! Metadata of files.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -6,23 +6,30 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
 use nix::NixPath;
-use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open, readlinkat};
-use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
+use nix::fcntl::{AtFlags, OFlag, readlinkat};
+use nix::sys::stat::{FileStat, SFlag, fstat, fstatat};
 use protocol::message::{FileInfo, FileKind, Reply};
 use protocol::{Fault, FaultCode, Text};
 
 use super::limits::PERMISSIONS_MAX;
 use super::path;
 use super::refusal::{refused, unfit};
+use crate::lookup::{self, ABSOLUTE, DIRECTORY_TO_READ, Refused, Unfit, Way, kind_bits};
 use crate::task::blocking;
 
-/// Answers what is at a path; with `follow`, what a symlink there points to.
+/// Answers with the metadata of a path; with `follow`, of a symlink's target.
 pub async fn stat(path: Text, follow: bool) -> Result<Reply, Fault> {
     blocking(move || {
         let path = path::absolute(path)?;
-        let status = status(AT_FDCWD, path.as_path(), follow)
-            .map_err(|errno| refused("look at", path.as_path(), errno))?;
-        Ok(Reply::Stat(describe(AT_FDCWD, path.as_path(), path::name(&path).to_vec(), &status)))
+        let refuse = |why| refused("look at", path.as_path(), why);
+        let way = if follow { Way::Follow } else { Way::KeepLast };
+        let found = match lookup::open_public(&path, OFlag::O_PATH) {
+            Some(found) => found.map_err(Refused::from),
+            None => lookup::open(path.as_path(), OFlag::O_PATH, way),
+        }
+        .map_err(refuse)?;
+        let status = fstat(&found).map_err(|errno| refuse(errno.into()))?;
+        Ok(Reply::Stat(describe(&found, b"".as_slice(), path::name(&path).to_vec(), &status)))
     })
     .await
 }
@@ -37,7 +44,7 @@ pub fn status<P: NixPath + ?Sized>(
     fstatat(directory, path, flags)
 }
 
-/// The answer for what has `status` at `path` in `directory`.
+/// The answer for a file with `status` at `path` in `directory`.
 pub fn describe<P: NixPath + ?Sized>(
     directory: impl AsFd,
     path: &P,
@@ -45,7 +52,7 @@ pub fn describe<P: NixPath + ?Sized>(
     status: &FileStat,
 ) -> FileInfo {
     let kind = kind(status);
-    // Gone since, or replaced: then it has no target that could be told.
+    // Gone or replaced since: then it has no target.
     let target = (kind == FileKind::Symlink)
         .then(|| readlinkat(directory, path).ok())
         .flatten()
@@ -66,7 +73,11 @@ pub fn describe<P: NixPath + ?Sized>(
 }
 
 pub fn kind(status: &FileStat) -> FileKind {
-    match SFlag::from_bits_truncate(status.st_mode & SFlag::S_IFMT.bits()) {
+    kind_of(kind_bits(status))
+}
+
+fn kind_of(bits: SFlag) -> FileKind {
+    match bits {
         SFlag::S_IFDIR => FileKind::Directory,
         SFlag::S_IFLNK => FileKind::Symlink,
         SFlag::S_IFIFO => FileKind::Fifo,
@@ -77,34 +88,48 @@ pub fn kind(status: &FileStat) -> FileKind {
     }
 }
 
-/// Refuses all but regular files: to open a device can do things, and to read a FIFO can take for
-/// ever.
+/// Refuses all but regular files: opening a device can have effects, and reading a FIFO can block
+/// forever.
 pub fn check_regular(path: &Path, status: &FileStat) -> Result<(), Fault> {
-    let what = match kind(status) {
-        FileKind::File => return Ok(()),
+    match kind(status) {
+        FileKind::File => Ok(()),
+        other => Err(unfit_kind(path, other)),
+    }
+}
+
+fn unfit_kind(path: &Path, kind: FileKind) -> Fault {
+    let what = match kind {
         FileKind::Directory => "is a directory",
         FileKind::Symlink => "is a symlink",
         FileKind::Fifo => "is a FIFO, not a regular file",
         FileKind::Socket => "is a socket, not a regular file",
         FileKind::BlockDevice | FileKind::CharDevice => "is a device, not a regular file",
+        FileKind::File => "was another kind of file",
     };
-    Err(unfit(FaultCode::Invalid, path, what))
+    unfit(FaultCode::Invalid, path, what)
 }
 
-/// Opens a regular file. It is looked at before, because opening a device is not harmless, and
-/// after, because it may have been exchanged between; the flags keep either from blocking.
-pub fn open_regular(path: &Path, flags: OFlag) -> Result<(File, FileStat), Fault> {
-    let refuse = |errno| refused("open", path, errno);
-    check_regular(path, &status(AT_FDCWD, path, true).map_err(refuse)?)?;
-    let flags = flags | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
-    let file = open(path, flags, Mode::empty()).map_err(refuse)?;
-    let status = fstat(&file).map_err(refuse)?;
-    check_regular(path, &status)?;
-    Ok((file.into(), status))
+/// Opens a regular file of the sandbox to read it.
+pub fn open_regular(path: &Path) -> Result<(File, FileStat), Fault> {
+    if let Some(file) = lookup::open_public(path, OFlag::O_RDONLY) {
+        let opened = file.and_then(|file| fstat(&file).map(|status| (file, status)));
+        let (file, status) = opened.map_err(|errno| refused("open", path, errno))?;
+        check_regular(path, &status)?;
+        return Ok((file.into(), status));
+    }
+    lookup::open_regular(ABSOLUTE, path, OFlag::O_RDONLY, Way::Follow)
+        .map_err(|why| refused_regular("open", path, why))
+}
+
+/// Why a regular file could not be opened, for a client.
+pub fn refused_regular(what: &str, path: &Path, why: Unfit) -> Fault {
+    match why {
+        Unfit::Refused(why) => refused(what, path, why),
+        Unfit::Kind(bits) => unfit_kind(path, kind_of(bits)),
+    }
 }
 
 /// Opens a directory to look things up in, following symlinks.
 pub fn open_directory(path: &Path) -> Result<OwnedFd, Fault> {
-    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    open(path, flags, Mode::empty()).map_err(|errno| refused("open", path, errno))
+    lookup::open(path, DIRECTORY_TO_READ, Way::Follow).map_err(|why| refused("open", path, why))
 }

@@ -1,8 +1,8 @@
 //! The names in a directory, page by page.
 //!
-//! A directory may have millions of names, and they come in no order. Each page reads all of them
-//! and keeps the smallest that are greater than where the last page ended: the time is spent again
-//! for each page, the memory never grows.
+//! A directory may have millions of names, in no order. Each page reads all of them and keeps the
+//! smallest that are greater than the end of the last page: each page takes that time again, but
+//! the memory never grows.
 
 use std::collections::BinaryHeap;
 use std::os::fd::OwnedFd;
@@ -30,8 +30,8 @@ pub async fn list(ask: List) -> Result<Reply, Fault> {
             let last = names.last().cloned();
             let page = describe(&directory, names, more);
             match last {
-                // All that was on the page has been removed meanwhile. An empty page with more
-                // behind it would leave the client without a name to go on from.
+                // All entries of the page have been removed meanwhile. An empty page with more
+                // after it would leave the client without a name to continue from.
                 Some(last) if page.entries.is_empty() && page.more => after = last,
                 _ => return Ok(Reply::Entries(page)),
             }
@@ -47,22 +47,22 @@ fn smallest(directory: &OwnedFd, path: &Path, after: &[u8]) -> Result<(Vec<Vec<u
     let mut names = Names::default();
     // The descriptor was read before if this is not the first attempt.
     names.rewind(directory).map_err(refuse)?;
-    let mut kept = BinaryHeap::new();
+    let mut heap = BinaryHeap::new();
     let mut more = false;
     while let Some(name) = names.next(directory).map_err(refuse)? {
         if name.bytes.as_slice() <= after {
             continue;
         }
-        kept.push(name.bytes);
-        if kept.len() > ENTRIES_PAGE_MAX {
-            kept.pop();
+        heap.push(name.bytes);
+        if heap.len() > ENTRIES_PAGE_MAX {
+            heap.pop();
             more = true;
         }
     }
-    Ok((kept.into_sorted_vec(), more))
+    Ok((heap.into_sorted_vec(), more))
 }
 
-/// What the names are, as many as fit one answer.
+/// The entries for these names, as many as fit one answer.
 fn describe(directory: &OwnedFd, names: Vec<Vec<u8>>, more: bool) -> Entries {
     let mut page = Entries { entries: Vec::with_capacity(names.len()), more };
     let mut bytes = 0;

@@ -7,12 +7,12 @@ use nix::unistd::{Whence, lseek};
 use super::limits::NAMES_BYTES;
 use crate::sys::dirent::read_entries;
 
-/// Where the fields of a `linux_dirent64` are: inode, position, the record's length, the kind.
+/// Offsets of the fields of a `linux_dirent64`: inode, position, the record's length, the kind.
 const LENGTH_AT: usize = 16;
 const KIND_AT: usize = 18;
 const NAME_AT: usize = 19;
 
-/// Entries that were read and not yet given out.
+/// Entries that were read and not returned yet.
 #[derive(Default)]
 pub struct Names {
     buffer: Vec<u8>,
@@ -27,7 +27,7 @@ pub struct Name {
     pub hint: Hint,
 }
 
-/// What the directory says of an entry. Not every file system says, and it may have changed since.
+/// The file type in the directory. Not every file system has it, and it may have changed since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hint {
     Directory,

@@ -5,7 +5,6 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use nix::fcntl::OFlag;
 use protocol::message::Reply;
 use protocol::requests::ReadFile;
 use protocol::{Fault, FaultCode};
@@ -39,7 +38,7 @@ impl Reader {
             let why = format!("cannot be read from byte {} on: no file is so long", ask.offset);
             return Err(unfit(FaultCode::Invalid, path.as_path(), &why));
         }
-        let (file, status) = info::open_regular(&path, OFlag::O_RDONLY)?;
+        let (file, status) = info::open_regular(&path)?;
         let size = status.st_size.max(0) as u64;
         // Files whose content the kernel makes up when they are read occupy no blocks, and the
         // sizes that they claim mean nothing.

@@ -1,7 +1,9 @@
 //! Moving within a file system.
 
+use std::os::fd::AsFd;
+
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, renameat};
+use nix::fcntl::renameat;
 use protocol::message::Reply;
 use protocol::requests::Move;
 use protocol::{Fault, FaultCode};
@@ -11,17 +13,18 @@ use super::refusal::{quoted, refused, unfit};
 use crate::sys::rename::rename_new;
 use crate::task::blocking;
 
-/// Renames a file or directory. Without `replace`, what is at the new place stays and is a fault.
+/// Renames a file or directory. Without `replace`, an existing file at the new path stays and is a
+/// fault.
 pub async fn rename(ask: Move) -> Result<Reply, Fault> {
     blocking(move || {
         let from = path::absolute(ask.from)?;
         let to = path::absolute(ask.to)?;
-        path::split_to("moved", &from)?;
-        path::split_to("moved to", &to)?;
+        let (from_directory, name) = path::place("moved", &from)?;
+        let (to_directory, new_name) = path::place("moved to", &to)?;
         let moved = if ask.replace {
-            renameat(AT_FDCWD, from.as_path(), AT_FDCWD, to.as_path())
+            renameat(&from_directory, name, &to_directory, new_name)
         } else {
-            rename_new(AT_FDCWD, from.as_path(), AT_FDCWD, to.as_path())
+            rename_new(from_directory.as_fd(), name, to_directory.as_fd(), new_name)
         };
         match moved {
             Ok(()) => Ok(Reply::Done {}),

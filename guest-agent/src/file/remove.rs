@@ -1,15 +1,13 @@
 //! Removing a file, or a directory with all that is in it.
 //!
-//! A tree is walked by descriptors: each directory is opened from the one that holds it, through
-//! no symlink and into no other mount, so that nobody who moves things about meanwhile can lead
-//! the walk elsewhere.
+//! A tree is walked by descriptors: each directory is opened from its parent, through no symlink
+//! and into no other mount, so that concurrent changes cannot lead the walk elsewhere.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
 use nix::unistd::{UnlinkatFlags, unlinkat};
 use protocol::message::Reply;
 use protocol::requests::Remove;
@@ -17,16 +15,16 @@ use protocol::{Fault, FaultCode};
 
 use super::limits::{REMOVE_PASSES_MAX, TREE_DEPTH_MAX};
 use super::names::{Hint, Names};
-use super::refusal::{refused, unfit};
-use super::{beneath, info, path};
+use super::path;
+use super::refusal::{refused, refused_unlinked, unfit};
+use crate::lookup::{self, DIRECTORY_TO_READ, Refused, Way};
 use crate::task::blocking;
 
-/// Removes what is at a path. A symlink is removed, never what it points to.
+/// Removes what is at a path. A symlink is removed, never its target.
 pub async fn remove(ask: Remove) -> Result<Reply, Fault> {
     blocking(move || {
         let path = path::absolute(ask.path)?;
-        let (parent, name) = path::split_to("removed", &path)?;
-        let parent = info::open_directory(parent)?;
+        let (parent, name) = path::place("removed", &path)?;
         if ask.recursive {
             remove_tree(&parent, name.as_bytes(), &path)?;
         } else {
@@ -79,8 +77,8 @@ fn remove_tree(parent: &OwnedFd, name: &[u8], path: &Path) -> Result<(), Fault> 
                 return Err(unfit(FaultCode::Limit, path.as_path(), &why));
             }
             Ok(Some(inner)) => levels.push(inner),
-            Err(Errno::ENOENT) => {}
-            Err(errno) => return Err(refused_here(&path_of(path, &levels, &entry.bytes), errno)),
+            Err(Refused::Errno(Errno::ENOENT)) => {}
+            Err(why) => return Err(refused_here(&path_of(path, &levels, &entry.bytes), why)),
         }
     }
     Ok(())
@@ -91,14 +89,14 @@ fn remove_or_enter(
     directory: BorrowedFd<'_>,
     name: &[u8],
     hint: Hint,
-) -> nix::Result<Option<Level>> {
+) -> Result<Option<Level>, Refused> {
     if hint != Hint::Directory {
         match unlinkat(directory, name, UnlinkatFlags::NoRemoveDir) {
             Err(Errno::EISDIR) => {}
-            other => return other.map(|()| None),
+            other => return Ok(other.map(|()| None)?),
         }
     }
-    match beneath::open_on_mount(directory, name, OFlag::O_RDONLY | OFlag::O_DIRECTORY) {
+    match lookup::open_at(directory, name, DIRECTORY_TO_READ, Way::BeneathOnMount) {
         Ok(directory) => Ok(Some(Level {
             directory,
             name: name.to_vec(),
@@ -106,16 +104,16 @@ fn remove_or_enter(
             progress: false,
             passes: 1,
         })),
-        // It is no directory any more.
-        Err(Errno::ELOOP | Errno::ENOTDIR) => {
-            unlinkat(directory, name, UnlinkatFlags::NoRemoveDir).map(|()| None)
+        // It is no longer a directory.
+        Err(Refused::Errno(Errno::ELOOP | Errno::ENOTDIR)) => {
+            Ok(unlinkat(directory, name, UnlinkatFlags::NoRemoveDir).map(|()| None)?)
         }
-        Err(errno) => Err(errno),
+        Err(why) => Err(why),
     }
 }
 
-/// Removes the innermost directory, whose end has been read. Entries may have been skipped, because
-/// the directory changed while it was read, or added: then it is read again.
+/// Removes the innermost directory, whose end was read. Entries may have been skipped, because the
+/// directory changed while it was read, or added: then it is read again.
 fn leave(parent: BorrowedFd<'_>, path: &Path, levels: &mut Vec<Level>) -> Result<(), Fault> {
     let Some(mut level) = levels.pop() else { return Ok(()) };
     let above = levels.last().map_or(parent, |level| level.directory.as_fd());
@@ -139,7 +137,7 @@ fn leave(parent: BorrowedFd<'_>, path: &Path, levels: &mut Vec<Level>) -> Result
     Ok(())
 }
 
-/// The path of `name` in the innermost level; of that level itself when the name is empty.
+/// The path of `name` in the innermost level; of that level itself if the name is empty.
 fn path_of(root: &Path, levels: &[Level], name: &[u8]) -> PathBuf {
     let mut path = root.to_path_buf();
     // The first level is the root itself.
@@ -152,13 +150,13 @@ fn path_of(root: &Path, levels: &[Level], name: &[u8]) -> PathBuf {
     path
 }
 
-fn refused_here(path: &Path, errno: Errno) -> Fault {
-    match errno {
-        Errno::EXDEV | Errno::EBUSY => {
+fn refused_here(path: &Path, why: impl Into<Refused>) -> Fault {
+    match why.into() {
+        Refused::Errno(errno @ (Errno::EXDEV | Errno::EBUSY)) => {
             let why = "is a mount point, and a removal never crosses into another mount";
             let fault = unfit(FaultCode::Denied, path, why);
             Fault { errno: Some(errno as i32), ..fault }
         }
-        other => beneath::refused_beneath("remove", path, other),
+        other => refused_unlinked("remove", path, other),
     }
 }

@@ -1,7 +1,7 @@
 //! A file that is written beside its place and then put there whole.
 //!
-//! Whoever looks at the place sees the old content or the new, also after a power cut. A file that
-//! is given up leaves nothing.
+//! A reader of the path sees the old content or the new, even after a power cut. An abandoned file
+//! leaves nothing.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -14,6 +14,7 @@ use nix::sys::stat::{Mode, fstat};
 use nix::unistd::{UnlinkatFlags, fsync, linkat, unlinkat};
 
 use super::attributes::Attributes;
+use crate::lookup::DIRECTORY_TO_READ;
 use crate::sys::entropy;
 use crate::sys::rename::rename_new;
 
@@ -23,12 +24,12 @@ const NAME_BYTES: usize = 8;
 /// See the module's description.
 pub struct Staged {
     directory: OwnedFd,
-    /// None once it is in its place.
+    /// `None` once it is in its place.
     name: Option<OsString>,
     file: File,
 }
 
-/// What becomes of a file that is in the place already.
+/// What happens to an existing file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
     Replace,
@@ -41,7 +42,7 @@ impl Staged {
         let name = temporary_name()?;
         let flags =
             OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        // Nobody else reads it before it is complete.
+        // Nobody else can read it before it is complete.
         let file = openat(&directory, name.as_os_str(), flags, Mode::S_IRUSR | Mode::S_IWUSR)?;
         Ok(Self { directory, name: Some(name), file: file.into() })
     }
@@ -65,7 +66,8 @@ impl Staged {
             Existing::Keep => self.put_new(temporary, name)?,
         }
         self.name = None;
-        sync(&self.directory)
+        // It was opened only to find names in it, and this is that directory whatever its name is.
+        sync(openat(&self.directory, ".", DIRECTORY_TO_READ | OFlag::O_CLOEXEC, Mode::empty())?)
     }
 
     fn put_new(&self, temporary: &std::ffi::OsStr, name: &std::ffi::OsStr) -> nix::Result<()> {
@@ -90,7 +92,7 @@ impl Drop for Staged {
     }
 }
 
-/// Makes durable what was written. Some file systems have nothing to sync, and say so.
+/// Makes the written bytes durable. Some file systems have nothing to sync, and report an error.
 pub fn sync(file: impl AsFd) -> nix::Result<()> {
     match fsync(file) {
         Err(Errno::EINVAL | Errno::EROFS) => Ok(()),

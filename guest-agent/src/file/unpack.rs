@@ -1,19 +1,18 @@
 //! A tree on its way in: a tar archive, unpacked while it arrives.
 //!
-//! Nothing is ever written outside the directory that the request names. A path in the archive is
-//! first judged by itself (`safe_relative`), then resolved by the kernel beneath that directory
-//! and through no symlink at all, whether the archive brought the symlink or it was there. A file
-//! is always a new one: what has its name is unlinked first, so that no content goes through a
-//! hard link into a file elsewhere.
+//! Nothing is ever written outside the requested directory. A path in the archive is first checked
+//! by itself (`safe_relative`), then resolved by the kernel beneath that directory and through no
+//! symlink at all, whether the archive contained the symlink or it existed before. A file is always
+//! a new one: an existing file with its name is unlinked first, so that no content is written
+//! through a hard link into a file elsewhere.
 //!
-//! What was unpacked before a fault stays, a file that is not complete aside.
+//! What was unpacked before a fault stays, except an incomplete file.
 
 mod deferred;
 mod place;
 mod refused;
 
 use std::fs::File;
-use std::io::Write;
 use std::os::fd::OwnedFd;
 
 use archive::{Decoder, Entry, Event, Kind, TarError, safe_relative};
@@ -27,6 +26,7 @@ use self::place::Place;
 use super::attributes::Attributes;
 use super::directory::make_all;
 use super::refusal::{refused, refused_io, unfit};
+use super::sparse::{finish_sparse, write_sparse};
 use super::work::{Consumer, receive};
 use super::{info, path};
 use crate::flow::Inlet;
@@ -60,11 +60,9 @@ struct OpenFile {
 impl Unpacker {
     fn open(ask: TarPut) -> Result<Self, Fault> {
         let path = path::absolute(ask.path)?;
-        if ask.parents {
-            make_all(&path)?;
-        }
+        let root = if ask.parents { make_all(&path)? } else { info::open_directory(&path)? };
         Ok(Self {
-            root: info::open_directory(&path)?,
+            root,
             owners: ask.owners,
             decoder: Decoder::new(),
             open: None,
@@ -77,7 +75,7 @@ impl Unpacker {
     fn on_entry(&mut self, entry: Entry) -> Result<(), Fault> {
         let components = safe_relative(&entry.path).map_err(|error| self.unsafe_path(&error))?;
         let Some(place) = Place::of(&self.root, &components)? else {
-            // The directory that is unpacked into stays what it is.
+            // The target directory itself is not changed.
             if entry.kind == Kind::Directory {
                 return Ok(());
             }
@@ -120,8 +118,7 @@ impl Unpacker {
 
     fn on_content(&mut self, content: &[u8]) -> Result<(), Fault> {
         let Some(open) = &mut self.open else { return Ok(()) };
-        open.file
-            .write_all(content)
+        write_sparse(&mut open.file, content)
             .map_err(|error| refused_io("unpack", open.entry.path.as_slice(), &error))?;
         self.bytes += content.len() as u64;
         Ok(())
@@ -130,7 +127,8 @@ impl Unpacker {
     fn on_end_of_entry(&mut self) -> Result<(), Fault> {
         if let Some(open) = self.open.take() {
             let attributes = self.attributes(&open.entry);
-            let complete = fstat(&open.file)
+            let complete = finish_sparse(&open.file)
+                .and_then(|()| fstat(&open.file))
                 .and_then(|status| attributes.apply(&open.file, &status))
                 .and_then(|()| place::set_time(&open.file, &open.entry));
             if let Err(errno) = complete {
@@ -143,8 +141,8 @@ impl Unpacker {
         Ok(())
     }
 
-    /// What an entry is to get. Without its owner a file does not get set-id bits either: they
-    /// would lend the agent's rights, not those that the archive means.
+    /// The attributes of an entry. A file that does not get its owner gets no set-id bits either:
+    /// they would lend the agent's rights instead of the owner's.
     fn attributes(&self, entry: &Entry) -> Attributes {
         const SET_ID: u32 = 0o6000;
         if self.owners {
@@ -191,8 +189,8 @@ impl Consumer for Unpacker {
 }
 
 impl Drop for Unpacker {
-    /// On the way out of a fault: directories that are in their places get what they were to get,
-    /// as far as it goes, and half a file does not stay.
+    /// After a fault: finished directories get their attributes, as far as possible, and an
+    /// incomplete file is removed.
     fn drop(&mut self) {
         if let Some(open) = self.open.take() {
             open.place.remove_file().ok();

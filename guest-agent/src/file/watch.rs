@@ -1,7 +1,7 @@
 //! The handler of a watch: from the kernel's queue to the client's stream.
 //!
-//! A client that reads slowly stops the reading of the queue; the kernel then bounds what waits,
-//! and says itself when it has dropped some.
+//! A client that reads slowly stops the reading of the queue; the kernel then limits the queue, and
+//! reports when it has dropped events.
 
 use protocol::Fault;
 use protocol::message::Reply;

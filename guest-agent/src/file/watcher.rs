@@ -1,12 +1,13 @@
-//! What changes at a path, from inotify.
+//! Changes at a path, from inotify.
 //!
 //! The kernel watches single directories. A recursive watch puts one on every directory of the
-//! tree, and on new ones as they come; what was put into them before that is found by looking.
+//! tree, and on new ones as they appear; entries that were added to them before that are found by
+//! listing.
 //!
 //! ```text
 //!            ┌── events ──► records
-//!  queue ────┤── overflow ──► all watches anew ──► Overflow
-//!            └── the path itself is gone ──┬─ something else is there ──► all watches anew
+//!  queue ────┤── overflow ──► all watches again ──► Overflow
+//!            └── the path itself is gone ──┬─ something else is there ──► all watches again
 //!                                          └─ nothing is ──► Removed, end
 //! ```
 
@@ -19,9 +20,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, OFlag, open};
+use nix::fcntl::OFlag;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
-use nix::sys::stat::Mode;
+use nix::sys::stat::fstat;
 use protocol::message::{Change, FileKind};
 use protocol::{Fault, FaultCode};
 
@@ -30,8 +31,9 @@ use super::limits::{WATCH_READS_PER_TURN, WATCHES_MAX};
 use super::names::{Hint, Name, Names};
 use super::refusal::{quoted, refused, unfit};
 use super::{info, path};
+use crate::lookup::{self, DIRECTORY_TO_READ, Refused, Way};
 
-/// What is asked of the kernel for the path itself.
+/// The kernel's events for the path itself.
 const ROOT: AddWatchFlags = AddWatchFlags::IN_CREATE
     .union(AddWatchFlags::IN_DELETE)
     .union(AddWatchFlags::IN_MOVED_FROM)
@@ -43,9 +45,8 @@ const ROOT: AddWatchFlags = AddWatchFlags::IN_CREATE
     // Nothing of files that have lost their names; nix does not know this one.
     .union(AddWatchFlags::from_bits_retain(libc::IN_EXCL_UNLINK));
 
-/// And for directories within it. What happens to them themselves is told by those that hold them.
-const INNER: AddWatchFlags =
-    ROOT.union(AddWatchFlags::IN_ONLYDIR).union(AddWatchFlags::IN_DONT_FOLLOW);
+/// The events for directories within it. Their parents report what happens to these themselves.
+const INNER: AddWatchFlags = ROOT.union(AddWatchFlags::IN_ONLYDIR);
 
 /// The path itself, seen from itself.
 const ITSELF: &[u8] = b"";
@@ -56,9 +57,9 @@ pub struct Watcher {
     recursive: bool,
     queue: Inotify,
     root_watch: WatchDescriptor,
-    /// Which file the root is, to tell when its name belongs to another.
+    /// The root's identity, to notice when its name refers to another file.
     root_file: (u64, u64),
-    /// Where each watched directory is, relative to the root.
+    /// The path of each watched directory, relative to the root.
     directories: HashMap<WatchDescriptor, Vec<u8>>,
     moving: Option<Moving>,
     emitted: Emitted,
@@ -71,19 +72,19 @@ struct Moving {
     is_directory: bool,
 }
 
-/// How a turn went.
+/// The result of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// The queue is empty.
     Drained,
     MoreLater,
-    /// Everything is watched anew, by another queue.
+    /// Everything is watched again, by another queue.
     NewQueue,
-    /// The path is gone, and that was said.
+    /// The path is gone, and that was reported.
     Ended,
 }
 
-/// What an event means beyond its record.
+/// What an event means, beyond its record.
 enum Meaning {
     Ordinary,
     Overflow,
@@ -121,7 +122,7 @@ impl Watcher {
         self.moving.is_some()
     }
 
-    /// Takes what is in the queue, and appends what it means to `records`.
+    /// Reads the queue, and appends its meaning to `records`.
     pub fn turn(&mut self, records: &mut Vec<u8>) -> Result<Turn, Fault> {
         let turn = self.take_events();
         self.emitted.take(records);
@@ -193,8 +194,8 @@ impl Watcher {
         Ok(Meaning::Ordinary)
     }
 
-    /// An event of a watched file or directory itself. Those of inner directories are told by the
-    /// directories that hold them.
+    /// An event of a watched file or directory itself. For inner directories, their parents report
+    /// it.
     fn on_self_event(&mut self, wd: WatchDescriptor, mask: AddWatchFlags) -> Meaning {
         const GONE: AddWatchFlags = AddWatchFlags::IN_DELETE_SELF
             .union(AddWatchFlags::IN_MOVE_SELF)
@@ -208,7 +209,7 @@ impl Watcher {
         if mask.contains(AddWatchFlags::IN_CLOSE_WRITE) {
             self.emitted.emit(Change::Modified, ITSELF.to_vec());
         } else if mask.contains(AddWatchFlags::IN_ATTRIB) {
-            // A file that somebody still has open is not "deleted" yet when its name is.
+            // A file that is still open is not "deleted" when its name is.
             if identity(&self.root) != Some(self.root_file) {
                 return Meaning::RootGone;
             }
@@ -229,7 +230,7 @@ impl Watcher {
         self.emitted.moved(from, to);
     }
 
-    /// What was moved went out of the tree, and its directories are no longer ours to watch.
+    /// It was moved out of the tree, and its directories are no longer watched.
     fn end_move(&mut self) {
         let Some(Moving { path: from, is_directory, .. }) = self.moving.take() else { return };
         if is_directory {
@@ -270,7 +271,7 @@ impl Watcher {
         }
     }
 
-    /// Forgets the queue and everything in it, and watches what is there now.
+    /// Drops the queue and everything in it, and watches what exists now.
     fn start_anew(&mut self, announce: bool) -> Result<(), Fault> {
         (self.queue, self.root_watch, self.root_file) = new_queue(&self.root)?;
         self.directories.clear();
@@ -286,53 +287,63 @@ impl Watcher {
     fn watch_all(&mut self, announce: bool) -> Result<(), Fault> {
         self.directories.insert(self.root_watch, ITSELF.to_vec());
         let mut found = Vec::new();
-        if self.recursive || announce {
-            self.look_into(ITSELF, announce, &mut found)?;
+        if (self.recursive || announce)
+            && let Some(root) = self.open_root()?
+        {
+            self.look_into(ITSELF, &root, announce, &mut found)?;
         }
         self.watch_found(found, announce)
     }
 
-    /// Watches new directories and all that are in them. Each is watched before it is looked into,
-    /// so that nothing is missed; what is seen twice is told once.
+    /// Watches new directories and everything in them. Each is watched before it is listed, so that
+    /// nothing is missed; what is seen twice is reported once.
     fn watch_found(&mut self, mut found: Vec<Vec<u8>>, announce: bool) -> Result<(), Fault> {
+        if found.is_empty() {
+            return Ok(());
+        }
+        // No descriptor is kept: an open directory would not disappear when it is removed.
+        let Some(root) = self.open_root()? else { return Ok(()) };
         while let Some(path) = found.pop() {
             let full = self.full_path(&path);
-            match self.queue.add_watch(full.as_path(), INNER) {
+            let opened = lookup::open_at(&root, path.as_slice(), DIRECTORY_TO_READ, Way::Beneath);
+            let Some(directory) = if_there(opened, &full)? else { continue };
+            match self.queue.add_watch(&lookup::name_of(&directory, &full), INNER) {
                 Ok(wd) => {
                     self.directories.insert(wd, path.clone());
-                    self.look_into(&path, announce, &mut found)?;
+                    self.look_into(&path, &directory, announce, &mut found)?;
                 }
-                // Gone again, or something else by now; either is told by an event.
-                Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => {}
+                Err(Errno::ENOENT | Errno::ENOTDIR) => {}
                 Err(errno) => return Err(refused_watch(full.as_path(), errno)),
             }
         }
         Ok(())
     }
 
+    /// The root to find its directories from, unless it is gone or is a file.
+    fn open_root(&self) -> Result<Option<OwnedFd>, Fault> {
+        let opened = lookup::open(self.root.as_path(), DIRECTORY_TO_READ, Way::Follow);
+        if_there(opened, &self.root)
+    }
+
     /// Reads a directory that is watched already, and adds the directories in it to `found`.
     fn look_into(
         &mut self,
         path: &[u8],
+        directory: &OwnedFd,
         announce: bool,
         found: &mut Vec<Vec<u8>>,
     ) -> Result<(), Fault> {
-        let full = self.full_path(path);
-        let follow = if path.is_empty() { OFlag::empty() } else { OFlag::O_NOFOLLOW };
-        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | follow;
-        let directory = match open(full.as_path(), flags, Mode::empty()) {
-            Ok(directory) => directory,
-            Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => return Ok(()),
-            Err(errno) => return Err(refused_watch(full.as_path(), errno)),
-        };
-        let refuse = |errno| refused_watch(full.as_path(), errno);
         let mut names = Names::default();
-        while let Some(name) = names.next(&directory).map_err(refuse)? {
+        loop {
+            let next = names.next(directory);
+            let next =
+                next.map_err(|errno| refused_watch(self.full_path(path).as_path(), errno))?;
+            let Some(name) = next else { return Ok(()) };
             let inner = path::join(path, &name.bytes);
             if announce {
                 self.emitted.found(inner.clone());
             }
-            if !self.recursive || !is_directory(&directory, &name) {
+            if !self.recursive || !is_directory(directory, &name) {
                 continue;
             }
             if self.directories.len() + found.len() >= WATCHES_MAX {
@@ -341,7 +352,6 @@ impl Watcher {
             }
             found.push(inner);
         }
-        Ok(())
     }
 
     fn full_path(&self, path: &[u8]) -> PathBuf {
@@ -356,13 +366,29 @@ impl Watcher {
 fn new_queue(root: &Path) -> Result<(Inotify, WatchDescriptor, (u64, u64)), Fault> {
     let refuse = |errno| refused_watch(root, errno);
     let queue = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC).map_err(refuse)?;
-    let watch = queue.add_watch(root, ROOT).map_err(refuse)?;
-    let file = identity(root).ok_or_else(|| refuse(Errno::ENOENT))?;
-    Ok((queue, watch, file))
+    let found =
+        lookup::open(root, OFlag::O_PATH, Way::Follow).map_err(|why| refused_watch(root, why))?;
+    let watch = queue.add_watch(&lookup::name_of(&found, root), ROOT).map_err(refuse)?;
+    let status = fstat(&found).map_err(refuse)?;
+    Ok((queue, watch, (status.st_dev, status.st_ino)))
 }
 
 fn identity(path: &Path) -> Option<(u64, u64)> {
-    info::status(AT_FDCWD, path, true).ok().map(|status| (status.st_dev, status.st_ino))
+    let found = lookup::open(path, OFlag::O_PATH, Way::Follow).ok()?;
+    fstat(found).ok().map(|status| (status.st_dev, status.st_ino))
+}
+
+/// `None` for what is gone again, or is something else by now; an event reports either. Within a
+/// tree, kernel file systems are not watched.
+fn if_there(opened: Result<OwnedFd, Refused>, path: &Path) -> Result<Option<OwnedFd>, Fault> {
+    match opened {
+        Ok(directory) => Ok(Some(directory)),
+        Err(
+            Refused::Errno(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP)
+            | Refused::KernelFileSystem(_),
+        ) => Ok(None),
+        Err(why) => Err(refused_watch(path, why)),
+    }
 }
 
 fn is_directory(directory: &OwnedFd, name: &Name) -> bool {
@@ -374,18 +400,18 @@ fn is_directory(directory: &OwnedFd, name: &Name) -> bool {
     }
 }
 
-/// What follows `directory` in a path that is it or lies in it.
+/// What follows `directory` in a path that is equal to it or below it.
 fn below<'a>(path: &'a [u8], directory: &[u8]) -> Option<&'a [u8]> {
     path.strip_prefix(directory).filter(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
 
 /// The kernel's refusal to watch a path. Its numbers for "too many" mean something else everywhere
 /// else.
-fn refused_watch(path: &Path, errno: Errno) -> Fault {
-    let limit = match errno {
-        Errno::ENOSPC => "fs.inotify.max_user_watches",
-        Errno::EMFILE => "fs.inotify.max_user_instances",
-        _ => return refused("watch", path, errno),
+fn refused_watch(path: &Path, why: impl Into<Refused>) -> Fault {
+    let (errno, limit) = match why.into() {
+        Refused::Errno(Errno::ENOSPC) => (Errno::ENOSPC, "fs.inotify.max_user_watches"),
+        Refused::Errno(Errno::EMFILE) => (Errno::EMFILE, "fs.inotify.max_user_instances"),
+        why => return refused("watch", path, why),
     };
     let path = quoted(path);
     let message = format!("cannot watch {path}: the kernel's limit {limit} is reached");

@@ -1,8 +1,8 @@
 //! The border between the event loop and the threads that may block.
 //!
-//! Streams stay on the loop's thread; files stay on the pool's. Between them go whole pieces of
-//! bytes, together with whatever makes or takes them, so that a thread is only ever held for one
-//! piece and a slow client holds none.
+//! Streams stay on the loop's thread; files stay on the pool's. Whole pieces of bytes pass between
+//! them, together with their producer or consumer, so that a thread is only ever held for one piece
+//! and a slow client holds none.
 
 use protocol::Fault;
 use protocol::message::Reply;
@@ -12,7 +12,7 @@ use crate::task::{self, blocking};
 
 /// Makes the bytes of a stream out.
 pub trait Producer: Send {
-    /// Appends about [`super::limits::PIECE_BYTES`] to `piece`, and says what can be expected next.
+    /// Appends about [`super::limits::PIECE_BYTES`] to `piece`, and returns what follows.
     fn produce(&mut self, piece: &mut Vec<u8>) -> Result<Next, Fault>;
 }
 
@@ -23,11 +23,11 @@ pub enum Next {
     End,
 }
 
-/// Takes the bytes of a stream in. When it is dropped, it undoes what is not to stay.
+/// Consumes the bytes of a stream. Dropping it undoes what must not stay.
 pub trait Consumer: Send {
     fn consume(&mut self, bytes: &[u8]) -> Result<(), Fault>;
 
-    /// The stream has ended; what was made of it stays.
+    /// The stream has ended; its result stays.
     fn finish(self: Box<Self>) -> Result<Reply, Fault>;
 }
 
@@ -48,7 +48,7 @@ async fn try_send(producer: Box<dyn Producer>, outlet: &Outlet) -> Result<(), Fa
     loop {
         let made = ahead.await?;
         if made.next == Next::End {
-            // When nobody reads any more there is nobody to tell of it either.
+            // Without a reader, nobody needs the error either.
             outlet.write(&made.piece).await.ok();
             return Ok(());
         }
@@ -61,7 +61,7 @@ async fn try_send(producer: Box<dyn Producer>, outlet: &Outlet) -> Result<(), Fa
     }
 }
 
-struct Made {
+struct ProducedPiece {
     producer: Box<dyn Producer>,
     piece: Vec<u8>,
     next: Next,
@@ -70,15 +70,15 @@ struct Made {
 fn produce(
     mut producer: Box<dyn Producer>,
     mut piece: Vec<u8>,
-) -> impl Future<Output = Result<Made, Fault>> {
+) -> impl Future<Output = Result<ProducedPiece, Fault>> {
     blocking(move || {
         let next = producer.produce(&mut piece)?;
-        Ok(Made { producer, piece, next })
+        Ok(ProducedPiece { producer, piece, next })
     })
 }
 
-/// Hands all of a stream to `consumer`, and answers what it made of it. On failure it is dropped
-/// where that may block.
+/// Passes a whole stream to `consumer`, and answers with its result. On failure the consumer is
+/// dropped on a thread that may block.
 pub async fn receive(mut consumer: Box<dyn Consumer>, inlet: &Inlet) -> Result<Reply, Fault> {
     let mut taken = 0;
     loop {

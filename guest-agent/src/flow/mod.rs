@@ -1,8 +1,8 @@
 //! The two ends of a stream inside the agent: an [`Outlet`] is written by the agent's parts and
 //! read by clients, an [`Inlet`] the other way round.
 //!
-//! Neither knows what the bytes are. Both are used on the event loop's thread alone, and nothing
-//! is borrowed across an await.
+//! Neither interprets the bytes. Both are used only on the event loop's thread, and nothing is
+//! borrowed across an await.
 
 mod inlet;
 mod outlet;

@@ -22,11 +22,11 @@ pub struct Abandoned;
 /// Which unacknowledged bytes a tap keeps in the spool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pin {
-    /// None: the tap is an observer.
+    /// `None`: the tap is an observer.
     None,
-    /// Those of this tap, for as long as it is attached.
+    /// The bytes of this tap, while it is attached.
     Tap,
-    /// Those of the named holder, whether a tap is attached or not.
+    /// The bytes of the named holder, whether or not a tap is attached.
     Holder(String),
 }
 
@@ -83,8 +83,8 @@ impl Outlet {
         Self(Rc::new(Inner { state: RefCell::new(state), room: Notify::new() }))
     }
 
-    /// Lets `fill` write into the room there is (an empty slice when there is none) and returns
-    /// what it returns; the count in it is taken over.
+    /// Lets `fill` write into the available room (an empty slice if there is none) and returns its
+    /// result; the count in it is added.
     pub fn fill_with<E>(
         &self,
         fill: impl FnOnce(&mut [u8]) -> Result<usize, E>,
@@ -130,8 +130,8 @@ impl Outlet {
         Ok(())
     }
 
-    /// Writes as much of `bytes` as there is room for and returns how much. If nobody will read them,
-    /// they all count as written.
+    /// Writes as much of `bytes` as fits and returns how much. If nobody will read them, they all count as
+    /// written.
     pub fn push(&self, bytes: &[u8]) -> usize {
         if self.is_abandoned() {
             return bytes.len();

@@ -1,5 +1,5 @@
-//! The environment that every program of the sandbox starts with, below the variables of its own
-//! start. An adoption extends it.
+//! The base environment of the sandbox's programs; each start adds its own variables. An adoption
+//! extends it.
 
 use std::cell::RefCell;
 

@@ -1,4 +1,4 @@
-//! Whether the workload is frozen. [`freeze`](crate::freeze) changes it; whoever starts work reads it.
+//! Whether the workload is frozen. [`freeze`](crate::freeze) changes it; code that starts work reads it.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 pub struct Freezer {
     /// When the freeze began, by the monotonic clock.
     since_us: Cell<Option<u64>>,
-    /// Grows with every freeze and every thaw, so that a watchdog knows its own freeze.
+    /// Increases with every freeze and every thaw, so that a watchdog recognises its own freeze.
     turn: Cell<u64>,
     changed: Notify,
     /// A thaw has failed and must be tried again.

@@ -1,9 +1,10 @@
 //! What the parts of a running agent share: its configuration, the reaper, the control groups, the
-//! memory of all spools, the environment of programs, and whether new work may begin.
+//! memory budget of all spools, the environment of programs, and whether new work may begin.
 //!
-//! [`Agent`](crate::agent::Agent) makes it and hands it to the parts, which all run on one thread. It
-//! knows none of the parts, and it does no work of theirs.
+//! [`Agent`](crate::agent::Agent) creates it and passes it to the parts, which all run on one thread. It
+//! knows none of the parts, and does none of their work.
 
+mod activity;
 mod environment;
 mod freezer;
 
@@ -18,6 +19,7 @@ use protocol::spool::Budget;
 use protocol::{Fault, FaultCode};
 use tokio::sync::Notify;
 
+pub use activity::{Activities, Activity};
 pub use environment::SandboxEnvironment;
 pub use freezer::Freezer;
 
@@ -36,6 +38,7 @@ pub struct Ground {
     pub groups: RefCell<Option<Groups>>,
     pub environment: SandboxEnvironment,
     pub freezer: Freezer,
+    pub activities: Rc<Activities>,
     stopping: Cell<bool>,
     /// The grace of the stop that was requested.
     stop_grace: Cell<Option<Duration>>,
@@ -76,6 +79,7 @@ impl Ground {
             budget: Budget::new(share.clamp(limits::SPOOL_BYTES_MIN, limits::SPOOLS_BYTES_MAX)),
             groups: RefCell::new(groups),
             freezer: Freezer::default(),
+            activities: Rc::default(),
             stopping: Cell::new(false),
             stop_grace: Cell::new(None),
             stop_requested: Notify::new(),
@@ -98,13 +102,26 @@ impl Ground {
         }
     }
 
+    /// The memory that a session with this limit can use: a machine's is all that it has, and elsewhere there
+    /// may be no limit.
+    pub fn memory_limit(&self, own: Option<u64>) -> Option<u64> {
+        own.or_else(|| self.groups.borrow().as_ref()?.memory_limit())
+            .or_else(|| self.config.machine.then(resource::memory_bytes))
+    }
+
+    /// How many processes of the sandbox the kernel has killed because memory ran out, if it does not count
+    /// them per group.
+    pub fn sandbox_oom_kills(&self) -> u64 {
+        self.groups.borrow().as_ref().and_then(Groups::oom_kills).unwrap_or(0)
+    }
+
     /// Why there are no control groups, if there are none.
     pub fn cgroup_missing(&self) -> Option<&str> {
         self.info.cgroup_missing.as_deref()
     }
 
-    /// A control group for `whose` process, which is a session's or an interpreter's. Where there are
-    /// no groups the process runs without one, and a warning says what that means.
+    /// A control group for `whose` process, which is a session's or an interpreter's. Without groups the
+    /// process runs without one, and a warning says what that means.
     pub fn take_group(
         &self,
         whose: &str,
@@ -130,7 +147,7 @@ impl Ground {
         }
     }
 
-    /// Makes the control group that the next start takes, so that the start need not wait for it.
+    /// Makes the control group that the next start uses, so that the start need not wait for it.
     pub fn refill_groups(&self) {
         if let Some(groups) = self.groups.borrow_mut().as_mut() {
             groups.refill();

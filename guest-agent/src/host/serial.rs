@@ -19,22 +19,22 @@ use protocol::serial::Intake;
 
 use super::{BootFrameError, parse_boot_frame};
 
-/// Where the kernel tells the names that the host has given its ports.
+/// Where the kernel lists the names of the host's ports.
 const PORTS: &str = "/sys/class/virtio-ports";
 
-/// How long a port may take to show, whose driver has been loaded, and how often it is looked.
+/// How long a port may take to appear after its driver was loaded, and how often to look.
 const PORT_MAX: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What is read at once before there is an event loop.
+/// How much is read at once before there is an event loop.
 const CHUNK_BYTES: usize = 4096;
 
-/// A port, which nobody else has open, and what has come over it.
+/// A port, which nobody else has open, and what has arrived over it.
 pub struct Port {
     /// Non-blocking.
     pub file: OwnedFd,
     pub intake: Intake,
-    /// Frames of the link that has begun and that nobody has taken yet.
+    /// Frames of the current link that nobody has taken yet.
     pub received: Vec<u8>,
     /// Whether a link has begun.
     pub is_linked: bool,
@@ -50,7 +50,7 @@ impl Port {
         Ok(Self { file, intake, received, is_linked: false })
     }
 
-    /// Waits for a host, and for what it says first.
+    /// Waits for a host, and for its first message.
     pub fn read_boot_frame(&mut self) -> Result<BootConfig, BootFrameError> {
         loop {
             if let Some((config, length)) = parse_boot_frame(&self.received)? {
@@ -59,7 +59,7 @@ impl Port {
             }
             let mut buffer = [0; CHUNK_BYTES];
             let count = within(HELLO_DEADLINE, || match read(&self.file, &mut buffer) {
-                // Nobody is there yet, or nothing.
+                // Nobody is there yet, or nothing has arrived.
                 Ok(0) | Err(Errno::EAGAIN) => Ok(None),
                 result => Ok(Some(result?)),
             })?;
@@ -68,7 +68,7 @@ impl Port {
                 bytes = &bytes[taken..];
                 self.received.clear();
                 self.is_linked = true;
-                // So little the port takes in one piece.
+                // The port accepts so little in one piece.
                 write(&self.file, &link.answer()).map_err(io::Error::from)?;
             }
         }

@@ -1,15 +1,15 @@
 //! A walk over `/proc`: how many processes there are, how much CPU time they have used since the
 //! last walk, and how much memory they have.
 //!
-//! `sampler` takes one for what the kernel does not account to the sandbox as a whole. CPU time is what
-//! needs care: a process that has ended takes its time to whoever waits for it, at a moment that no
-//! walk sees, or to nobody if its parent ignores its children's ends. So time is not a sum over the
-//! processes that live, which could fall, but what has been added since the walk before:
+//! `sampler` takes one for what the kernel does not account for the sandbox as a whole. CPU time needs care:
+//! when a process ends, its time goes to the parent that waits for it, at a moment that no walk sees, or to
+//! nobody if its parent ignores its children's ends. So time is not a sum over living processes, which could
+//! decrease, but what has been added since the previous walk:
 //!
 //! - what each living process has used itself; nothing can hide that;
-//! - what has grown as the time of children that were waited for, less what was counted already
-//!   while these children lived. What is missing there after one walk may come with the next, when
-//!   the child ended between the reading of its parent and its own.
+//! - the growth of the time of children that were waited for, less what was already counted while
+//!   these children lived. What is missing there after one walk may appear in the next, if the
+//!   child ended between the reading of its parent and its own.
 
 use std::os::fd::AsFd;
 
@@ -27,16 +27,16 @@ use crate::process::procfs::{Times, parse_number, parse_private_pages, parse_tim
 use crate::sys::clock;
 use crate::sys::dirent::read_entries;
 
-/// What walks keep from one to the next. All buffers are used again.
+/// The state between two walks. All buffers are reused.
 pub struct Census {
-    /// Whose descendants alone are counted.
+    /// Only its descendants are counted.
     ancestor: Option<u32>,
     pids: Vec<u32>,
     accounts: Accounts,
     entries: Vec<u8>,
 }
 
-/// What is wanted of each process.
+/// What is read of each process.
 #[derive(Clone, Copy)]
 pub struct Wanted {
     pub times: bool,
@@ -131,9 +131,9 @@ impl Census {
         if wanted.times || self.ancestor.is_some() {
             let times = match read_file(proc, pid, b"/stat", &mut buffer) {
                 Ok(length) => parse_times(&buffer[..length]),
-                // It has ended since it was listed; whose it was is not known any more.
+                // It has ended since it was listed; its parent is not known any more.
                 Err(Errno::ENOENT | Errno::ESRCH) => return self.ancestor.is_none(),
-                // Out of descriptors, most likely: what was known of it holds.
+                // Probably out of descriptors: what was known of it stays valid.
                 Err(_) => None,
             };
             let Some(times) = times else {
@@ -159,9 +159,9 @@ impl Census {
     }
 }
 
-/// The process that the first of these entries names, if it names one, and the entries behind it.
+/// The process of the first entry, if it is one, and the remaining entries.
 fn next_pid(entries: &[u8]) -> Option<(Option<u32>, &[u8])> {
-    /// Where a `linux_dirent64` has its length and its name.
+    /// The offsets of a `linux_dirent64`'s length and name.
     const LENGTH_AT: usize = 16;
     const NAME_AT: usize = 19;
     let length = usize::from(u16::from_ne_bytes(*entries.get(LENGTH_AT..)?.first_chunk()?));
@@ -185,29 +185,29 @@ fn read_file(proc: &Directory, pid: u32, file: &[u8], buffer: &mut [u8]) -> nix:
     read(opened, buffer)
 }
 
-/// What is known of one process.
+/// The state of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Known {
+struct ProcessUsage {
     pid: u32,
     began: u64,
     own: u64,
     waited: u64,
 }
 
-/// Who has used how much. Pure; processes are added in the order of their numbers.
+/// Computes the usage. Pure; processes are added in the order of their numbers.
 #[derive(Default)]
 struct Accounts {
-    /// By the walk before.
-    known: Vec<Known>,
+    /// By the previous walk.
+    known: Vec<ProcessUsage>,
     /// How many of these have been passed.
     passed: usize,
     /// By this walk.
-    fresh: Vec<Known>,
+    fresh: Vec<ProcessUsage>,
     own_grown: u64,
     waited_grown: u64,
-    /// Of processes that were known and are no more.
+    /// Time of known processes that have ended.
     ended: u64,
-    /// What has ended and not turned up as anybody's waited time, in the walk before.
+    /// Time of ended processes that had not appeared as waited time in the previous walk.
     owed: u64,
     /// When the walk before began.
     before: u64,
@@ -220,7 +220,7 @@ impl Accounts {
     }
 
     /// The entry of this process in the walk before. Those before it have ended.
-    fn advance_to(&mut self, pid: u32) -> Option<Known> {
+    fn advance_to(&mut self, pid: u32) -> Option<ProcessUsage> {
         while let Some(known) = self.known.get(self.passed)
             && known.pid <= pid
         {
@@ -228,12 +228,12 @@ impl Accounts {
             if known.pid == pid {
                 return Some(*known);
             }
-            self.bury(*known);
+            self.add_ended(*known);
         }
         None
     }
 
-    fn bury(&mut self, known: Known) {
+    fn add_ended(&mut self, known: ProcessUsage) {
         self.ended += known.own + known.waited;
     }
 
@@ -243,12 +243,12 @@ impl Accounts {
         let (own, waited) = match known {
             Some(known) if known.began == times.began => (known.own, known.waited),
             other => {
-                // The number has been given out anew.
+                // The number has been given out again.
                 if let Some(other) = other {
-                    self.bury(other);
+                    self.add_ended(other);
                 }
-                // What has begun since is all new. What is older was beyond the bound before, or
-                // has come from outside, and when it used its time nobody knows.
+                // A process that began since is all new. An older one was beyond the bound before,
+                // or came from outside, and it is unknown when it used its time.
                 let is_new = is_first_walk || times.began + 1 >= self.before;
                 if is_new { (0, 0) } else { (times.own, times.waited) }
             }
@@ -256,10 +256,10 @@ impl Accounts {
         self.own_grown += times.own.saturating_sub(own);
         self.waited_grown += times.waited.saturating_sub(waited);
         let Times { own, waited, began, .. } = *times;
-        self.fresh.push(Known { pid, began, own, waited });
+        self.fresh.push(ProcessUsage { pid, began, own, waited });
     }
 
-    /// The process is there, and what was known of it is all that is.
+    /// The process exists, and its old values are the only ones.
     fn keep(&mut self, pid: u32) {
         if let Some(known) = self.advance_to(pid) {
             self.fresh.push(known);
@@ -268,7 +268,8 @@ impl Accounts {
 
     /// Whether this walk has counted a process of this number, or the one before has.
     fn is_known(&self, pid: u32) -> bool {
-        let has = |list: &[Known]| list.binary_search_by_key(&pid, |known| known.pid).is_ok();
+        let has =
+            |list: &[ProcessUsage]| list.binary_search_by_key(&pid, |known| known.pid).is_ok();
         has(&self.fresh) || has(&self.known)
     }
 
@@ -284,7 +285,7 @@ impl Accounts {
         for at in rest..self.known.len() {
             let known = self.known[at];
             if !partial {
-                self.bury(known);
+                self.add_ended(known);
             } else if self.fresh.len() < PROCESSES_READ_MAX {
                 // It was not looked for.
                 self.fresh.push(known);
@@ -324,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_takes_its_time_to_its_parent_and_is_not_counted_twice() {
+    fn an_ended_childs_time_is_not_counted_twice() {
         let grown = walks(&[
             &[(1, 0, 5, 0), (2, 900, 50, 0)],
             &[(1, 0, 6, 0), (2, 900, 150, 0)],
@@ -371,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_come_from_outside_brings_no_past() {
+    fn processes_from_outside_bring_no_earlier_time() {
         let grown = walks(&[
             &[(1, 0, 0, 0)],
             &[(1, 0, 0, 0), (9, 10, 7000, 300)],
@@ -399,7 +400,7 @@ mod tests {
         assert!(next_pid(&entries[..18]).is_none());
     }
 
-    /// Whatever a guest makes of its processes, no walk counts more than was ever shown.
+    /// Whatever a guest does with its processes, no walk counts more than was ever shown.
     #[test]
     fn no_walk_invents_time() {
         let mut seed = 1_u64;

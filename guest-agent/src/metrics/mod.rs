@@ -1,23 +1,23 @@
-//! What the sandbox uses: samples of all of it, once a second, and the usage of one session or context
-//! when somebody asks.
+//! What the sandbox uses: samples of all of it, once a second while anything happens, and the usage of one
+//! session or context on request.
 //!
-//! `run` starts [`run`], the only task that takes samples; `router` asks. Nothing here changes
-//! anything, and nothing that a program does, to itself or to its name, can make it fail: what cannot
-//! be read is absent.
+//! `run` starts [`run`], the only task that takes samples; `router` asks. Nothing here changes anything, and
+//! no program can make it fail, whatever it does or calls itself: what cannot be read is absent.
 
 mod census;
 mod limits;
 mod ring;
 mod sampler;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use nix::unistd::Pid;
 use protocol::Fault;
 use protocol::message::Reply;
-use protocol::metrics::{AskMetrics, MetricsPage, Scope, TreeUsage};
+use protocol::metrics::{AskMetrics, MetricsPage, Sample, Scope, TreeUsage};
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::cgroup::{Account, SessionGroup};
 use crate::ground::Ground;
@@ -25,7 +25,10 @@ use crate::process::procfs::{self, Used};
 use crate::process::tree::{Tree, is_alive};
 use crate::sys::resource;
 
-use limits::{INTERVAL, INTERVAL_FIRST, PROCESSES_PER_TURN, PROCESSES_READ_MAX};
+use limits::{
+    FOLLOWED, IDLE_CPU_HUNDREDTHS_MAX, INTERVAL, INTERVAL_FIRST, INTERVAL_IDLE, PROCESSES_PER_TURN,
+    PROCESSES_READ_MAX, STIRRED_PAUSE,
+};
 use ring::Ring;
 use sampler::{Sampler, TICK_US};
 
@@ -35,14 +38,26 @@ pub struct Metrics {
     ring: RefCell<Ring>,
     /// The number of the next sample.
     next: watch::Sender<u64>,
-    /// What they are of.
+    /// What the samples measure.
     scope: Scope,
+    /// When a client last waited for a sample.
+    followed_at: Cell<Option<Instant>>,
 }
 
 impl Metrics {
     pub fn new(ground: Rc<Ground>) -> Rc<Self> {
         let scope = sampler::scope(ground.config.init || ground.config.machine);
-        Rc::new(Self { ground, ring: RefCell::default(), next: watch::Sender::new(1), scope })
+        let (ring, next) = (RefCell::default(), watch::Sender::new(1));
+        Rc::new(Self { ground, ring, next, scope, followed_at: Cell::default() })
+    }
+}
+
+impl Metrics {
+    /// Whether the next sample can wait: nothing runs, and nobody follows the samples.
+    fn may_rest(&self, newest: &Sample) -> bool {
+        let is_quiet = newest.cpu_hundredths.is_some_and(|used| used <= IDLE_CPU_HUNDREDTHS_MAX);
+        let is_followed = self.followed_at.get().is_some_and(|at| at.elapsed() < FOLLOWED);
+        is_quiet && !is_followed && !self.ground.activities.is_any()
     }
 }
 
@@ -51,18 +66,30 @@ pub async fn run(metrics: Rc<Metrics>) {
     let mut sampler = Sampler::new(&metrics.ground, metrics.scope);
     let mut pause = INTERVAL_FIRST;
     loop {
+        metrics.ground.reaper.settle_births();
         let sample = sampler.sample(&metrics.ground).await;
         metrics.ring.borrow_mut().push(&sample);
         metrics.next.send_modify(|next| *next += 1);
-        tokio::time::sleep(pause).await;
-        pause = INTERVAL;
+        let taken = Instant::now();
+        if pause == INTERVAL && metrics.may_rest(&sample) {
+            let activities = &metrics.ground.activities;
+            if timeout(INTERVAL_IDLE, activities.begun()).await.is_ok() {
+                let soon = Instant::now() + STIRRED_PAUSE;
+                sleep_until(soon.max(taken + INTERVAL)).await;
+            }
+        } else {
+            sleep(pause).await;
+            pause = INTERVAL;
+        }
     }
 }
 
-/// Samples behind one, or the newest, at once or as soon as there are any.
+/// Samples after one, or the newest, at once or as soon as there are any.
 pub async fn answer(metrics: Rc<Metrics>, ask: AskMetrics) -> Result<Reply, Fault> {
     let first = ask.since.unwrap_or(0);
     if ask.wait && metrics.ring.borrow().next() > first {
+        metrics.followed_at.set(Some(Instant::now()));
+        metrics.ground.activities.stir();
         let mut next = metrics.next.subscribe();
         // The sender lives in `metrics`, so waiting cannot fail.
         while metrics.ring.borrow().next() <= first.saturating_add(1)
@@ -79,7 +106,7 @@ pub async fn answer(metrics: Rc<Metrics>, ask: AskMetrics) -> Result<Reply, Faul
     }))
 }
 
-/// Whose usage is asked for: a session's processes, or an interpreter's, at that moment.
+/// Whose usage is requested: a session's processes, or an interpreter's, at that moment.
 #[derive(Default)]
 pub struct UsageSnapshot {
     pids: Vec<Pid>,
@@ -93,12 +120,12 @@ impl UsageSnapshot {
     }
 }
 
-/// What they use. Looks into some of them at a time and lets others have their turn in between.
+/// Their usage. Reads some of them at a time and yields in between.
 pub async fn usage(snapshot: UsageSnapshot) -> Result<Reply, Fault> {
     let UsageSnapshot { pids, account } = snapshot;
-    // Those that are not looked into are believed to be alive.
+    // Those that are not read count as alive.
     let mut processes = pids.len().saturating_sub(PROCESSES_READ_MAX);
-    // What the kernel does not account is a sum over those that live.
+    // What the kernel does not account is a sum over living processes.
     let mut sum = Used::default();
     for (at, pid) in pids.into_iter().take(PROCESSES_READ_MAX).enumerate() {
         if at % PROCESSES_PER_TURN == PROCESSES_PER_TURN - 1 {

@@ -62,7 +62,7 @@ impl Ring {
         self.next += 1;
     }
 
-    /// What is behind `since`, or the newest sample, as far as one page goes.
+    /// The samples after `since`, or the newest one, up to one page.
     pub fn page(&self, since: Option<u64>) -> Result<Vec<Sample>, Fault> {
         let from = match since {
             None => self.next - 1,

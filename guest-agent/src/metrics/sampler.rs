@@ -1,4 +1,4 @@
-//! One sample of the whole box: where each number comes from.
+//! One sample of the whole sandbox, and the source of each number.
 //!
 //! | what | a machine of its own | a PID namespace | an agent among others |
 //! |---|---|---|---|
@@ -6,32 +6,36 @@
 //! | memory | `/proc/meminfo` | its control group, or a walk and the scratch file system | a walk |
 //! | pressure, kills, block devices | `/proc` | its control group | – |
 //!
-//! A *walk* is a [`Census`]. Which of two it is, is decided once, because they begin at different
-//! sums. `/proc` and `/` are opened once too, so that it does not matter what is mounted over them.
+//! A *walk* is a [`Census`]. Which of the two is used is decided once, because their sums begin
+//! differently. `/proc` and `/` are opened once, too, so that later mounts over them have no
+//! effect.
 
 use std::path::Path;
 
+use nix::fcntl::{OFlag, readlinkat};
 use nix::sys::statvfs::fstatvfs;
 use protocol::metrics::{Sample, Scope};
 
 use super::census::{Census, Counted, Wanted};
-use crate::cgroup::{Account, Directory, parse_pressure};
+use crate::cgroup::{Account, AccountFiles, Directory, Groups, parse_pressure};
 use crate::ground::Ground;
 use crate::process::procfs::parse_number;
-use crate::sys::{clock, resource};
+use crate::sys::{clock, lookup, resource};
 
-/// The kernel counts the time of processes, and of CPUs in `/proc/stat`, in these for every program.
+/// The unit of CPU time of processes, and in `/proc/stat`; the same for every program.
 pub const TICK_US: u64 = 10_000;
 
-/// What `/proc/self/ns/pid` points to in the namespace that the kernel itself has made: it has the
-/// same number in every Linux.
+/// The target of `/proc/self/ns/pid` in the kernel's initial namespace: the number is the same in
+/// every Linux.
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 
-/// What samples keep from one to the next.
+/// The state between two samples.
 pub struct Sampler {
     scope: Scope,
     proc: Option<Directory>,
     census: Census,
+    /// Where the kernel accounts for the sandbox as a whole.
+    files: Option<AccountFiles>,
     root: Option<Directory>,
     /// What a walk is needed for.
     wanted: Wanted,
@@ -43,14 +47,18 @@ pub struct Sampler {
 
 impl Sampler {
     pub fn new(ground: &Ground, scope: Scope) -> Self {
-        let open = |path| Directory::open(Path::new(path)).ok();
-        let proc = open("/proc");
-        let account = account(ground, scope, proc.as_ref());
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
+        let proc = lookup::open_in_proc(".", flags).ok().map(Directory::from);
+        let groups = ground.groups.borrow();
+        let is_grouped = scope == Scope::Namespace;
+        let files = groups.as_ref().filter(|_| is_grouped).and_then(Groups::account_files);
+        let account = account(scope, files.as_ref(), proc.as_ref());
         Self {
             scope,
+            files,
             census: Census::new((scope == Scope::Agent).then(std::process::id)),
             proc,
-            root: open("/"),
+            root: Directory::open(Path::new("/")).ok(),
             wanted: Wanted {
                 times: account.cpu_us.is_none(),
                 memory: account.memory_bytes.is_none(),
@@ -65,7 +73,7 @@ impl Sampler {
     pub async fn sample(&mut self, ground: &Ground) -> Sample {
         let now_us = clock::monotonic_us();
         let time_ms = clock::wall_ms();
-        let account = account(ground, self.scope, self.proc.as_ref());
+        let account = account(self.scope, self.files.as_ref(), self.proc.as_ref());
         let counted = match &self.proc {
             Some(proc) => self.census.take(proc, self.wanted).await,
             None => Counted { partial: true, ..Counted::default() },
@@ -76,7 +84,7 @@ impl Sampler {
         if self.wanted.times {
             let mut grown_us = counted.grown_ticks * TICK_US;
             if let Some(elapsed_us) = elapsed_us {
-                // Whatever the walk has met with, nobody can have used more than there was.
+                // Whatever the walk has found, the usage cannot exceed the capacity.
                 let most_us = elapsed_us.saturating_mul(u64::from(ground.cpus())) + 2 * TICK_US;
                 grown_us = grown_us.min(most_us);
             }
@@ -125,27 +133,27 @@ impl Sampler {
     }
 }
 
-/// What the agent's samples are of. An agent that is no init has neighbours; an init is the whole
-/// machine's if its namespace is the one that the kernel was born with.
+/// What the agent's samples measure. An agent that is no init has neighbours; an init has the whole
+/// machine if its namespace is the kernel's initial one.
 pub fn scope(init: bool) -> Scope {
     if !init {
         return Scope::Agent;
     }
-    let own = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
-    if own.as_os_str() == FIRST_PID_NAMESPACE { Scope::Machine } else { Scope::Namespace }
+    let own =
+        lookup::proc().and_then(|proc| readlinkat(proc, "self/ns/pid").ok()).unwrap_or_default();
+    if own == FIRST_PID_NAMESPACE { Scope::Machine } else { Scope::Namespace }
 }
 
-/// What the kernel accounts to the sandbox as a whole.
-fn account(ground: &Ground, scope: Scope, proc: Option<&Directory>) -> Account {
-    let groups = ground.groups.borrow();
-    match (scope, groups.as_ref(), proc) {
+/// The kernel's accounting for the sandbox as a whole.
+fn account(scope: Scope, files: Option<&AccountFiles>, proc: Option<&Directory>) -> Account {
+    match (scope, files, proc) {
         (Scope::Machine, _, Some(proc)) => machine(proc),
-        (Scope::Namespace, Some(groups), _) => groups.account(),
+        (_, Some(files), _) => files.read(),
         _ => Account::default(),
     }
 }
 
-/// What the kernel accounts to itself.
+/// The kernel's own accounting.
 fn machine(proc: &Directory) -> Account {
     let text = |name| proc.read(name).unwrap_or_default();
     let (memory, events) = (text("meminfo"), text("vmstat"));
@@ -167,14 +175,14 @@ fn machine(proc: &Directory) -> Account {
     }
 }
 
-/// The number behind the name at the beginning of a line.
+/// The number after the name at the beginning of a line.
 fn named(text: &str, name: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
     parse_number(rest.trim_start().as_bytes())
 }
 
-/// The time that all CPUs together were at work, in ticks: all in `/proc/stat`'s first line but idling,
-/// waiting for disks, what a hypervisor took, and the time of guests, which is in the users' already.
+/// The busy time of all CPUs together, in ticks: everything in `/proc/stat`'s first line except idle, I/O
+/// wait, stolen time, and guest time, which user time already contains.
 fn busy_ticks(stat: &str) -> Option<u64> {
     let mut times =
         stat.strip_prefix("cpu ")?.split_whitespace().map(|field| parse_number(field.as_bytes()));

@@ -1,4 +1,4 @@
-//! One client: its streams, its requests, and the bytes that wait to be sent to it.
+//! One client: its streams, its requests, and the bytes to be sent to it.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -43,7 +43,7 @@ pub struct Peer {
     leaving: Cell<bool>,
     /// Another client has adopted the agent.
     evicted: Cell<bool>,
-    /// The client has said goodbye.
+    /// The client has sent its farewell.
     left: Cell<bool>,
     /// The client has not read its answers for too long, so its link must end.
     overrun: Cell<bool>,
@@ -103,8 +103,8 @@ impl Peer {
         retired.push((id, self.token.replace(token)));
     }
 
-    /// Whether the client of this `resume` may continue with the streams here. An older token is valid
-    /// for as long as the answer with the newer one may have been lost.
+    /// Whether the client of this `resume` may continue with the streams here. An older token is valid as
+    /// long as the answer with the newer one may have been lost.
     pub fn accepts(&self, resume: &Resume) -> bool {
         let may_lack = |id| resume.unanswered.contains(id) && self.answers.borrow().is_taken(*id);
         let retired = self.retired.borrow();
@@ -201,7 +201,7 @@ impl Peer {
         self.leaving.get()
     }
 
-    /// Whether the client has said goodbye, so that nothing is kept for it.
+    /// Whether the client has sent its farewell, so that nothing is kept for it.
     pub fn has_left(&self) -> bool {
         self.left.get()
     }
@@ -270,8 +270,8 @@ impl Peer {
             Ok(reply) => Answer::Ok(reply),
             Err(fault) => Answer::Fault(fault),
         };
-        let kept = self.answers.borrow_mut().answer(id, &answer, &mut self.mux.borrow_mut());
-        if !kept {
+        let is_new = self.answers.borrow_mut().answer(id, &answer, &mut self.mux.borrow_mut());
+        if !is_new {
             self.overrun.set(true);
         }
         self.wake.notify_one();

@@ -56,12 +56,12 @@ impl Peers {
 
     /// Forgets every client but `kept`, which has adopted the agent. Sessions that were tied to the
     /// others are tied to it.
-    pub fn keep_only(&self, kept: &Rc<Peer>) {
+    pub fn keep_only(&self, current: &Rc<Peer>) {
         let peers: Vec<_> = self.by_client.borrow().values().cloned().collect();
-        for other in peers.iter().filter(|peer| !Rc::ptr_eq(peer, kept)) {
+        for other in peers.iter().filter(|peer| !Rc::ptr_eq(peer, current)) {
             self.by_client.borrow_mut().remove(&other.client);
             other.evict();
-            self.sessions.inherit(other.client, kept.client);
+            self.sessions.inherit(other.client, current.client);
         }
     }
 
@@ -89,8 +89,7 @@ impl Peers {
         self.link_count() > 0
     }
 
-    /// Waits until the linked clients have all output and exit records, and no holder's output is still
-    /// to be fetched.
+    /// Waits until the linked clients have all output and exit records, and no holder has unread output.
     pub async fn flush(&self) {
         while !self.is_flushed() {
             sleep(FLUSH_POLL).await;

@@ -1,4 +1,4 @@
-//! Handing PID 1 of a machine over to an init of its own, with the agent as a daemon beside it.
+//! Hands PID 1 of a machine over to an init, with the agent as a daemon beside it.
 //!
 //! `main` calls it between the boot and the agent's life, before there is a thread.
 
@@ -12,20 +12,20 @@ use nix::unistd::{AccessFlags, Pid, access, execv, setsid};
 use crate::sys::namespace::{Side, fork};
 use crate::sys::signal;
 
-/// Where the agent's control group lies, whose processes an init is not one of.
+/// The agent's control group, which must not contain an init.
 const TOP_GROUP: &str = "/sys/fs/cgroup/cgroup.procs";
 
-/// What systemd powers the machine off at: the fifth of the signals that the usual C library leaves
-/// free.
+/// The signal that makes systemd power the machine off: the fifth of those that the usual C library
+/// leaves free.
 const POWER_OFF: i32 = 34 + 4;
 
-/// How long an init that hears that may take to end what it has started. It knows limits of its own,
-/// which are minutes for a service that does not stop.
+/// How long an init may take to end everything after that signal. It has its own limits, which are minutes
+/// for a service that does not stop.
 const POWER_OFF_MAX: Duration = Duration::from_secs(300);
 
 /// Makes this process, PID 1, that program, and returns in a child. An error is returned in PID 1.
 pub fn to(program: &str) -> io::Result<()> {
-    // To know it before there is a child that serves is to be able to tell the host.
+    // Checked before the serving child exists, so that the error reaches the host.
     access(program, AccessFlags::X_OK)?;
     match fork(None)? {
         Side::Child { .. } => {

@@ -8,6 +8,7 @@ pub mod power;
 pub mod reaper;
 pub mod shutdown;
 pub mod signals;
+mod spawners;
 
 #[cfg(test)]
 mod tests;

@@ -14,7 +14,7 @@ use crate::sys::mount;
 pub fn switch_off(halt: Halt, written: Option<&OwnedFd>) {
     sync();
     if let Some(written) = written {
-        // What is written is out; this spares the next mount a recovery.
+        // All writes are synced already; this saves the next mount a recovery.
         mount::stop_writes(written.as_fd()).ok();
     }
     let first = match halt {

@@ -1,7 +1,7 @@
 //! Ending everything in order: TERM → grace → KILL → reap until none is left.
 //!
-//! `run` does it once; the clients are told afterwards. As PID 1 everything in sight is ours to
-//! end; otherwise only what belongs to our own sessions is.
+//! `run` does it once; the clients are informed afterwards. As PID 1 the agent ends every visible
+//! process; otherwise only those of its own sessions.
 
 use std::time::Duration;
 
@@ -16,20 +16,20 @@ use super::reaper::{Reaper, Remaining};
 pub trait Sessions {
     /// Sends `signal` to every process of every session.
     fn signal(&mut self, signal: Signal);
-    /// Whether none of them lives any more.
+    /// Whether all of them have ended.
     fn are_gone(&mut self) -> bool;
 }
 
-/// Whom a shutdown may end.
+/// The processes that a shutdown ends.
 pub enum Scope<'a> {
     /// Every process of a machine. Only for its init.
     Machine,
-    /// The same of a namespace, into which processes may have come from outside. Only for its PID 1.
+    /// All processes of a namespace, which may have come from outside. Only for its PID 1.
     Namespace,
     Sessions(&'a mut dyn Sessions),
 }
 
-/// How it went.
+/// The result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// Nothing had to be killed.
@@ -48,7 +48,7 @@ const KILLED_GONE_WITHIN: Duration = Duration::from_secs(2);
 /// Ends the processes. Returns as soon as none is left, however long the grace.
 pub async fn end_processes(reaper: &Reaper, mut scope: Scope<'_>, grace: Duration) -> Ended {
     scope.signal(Signal::SIGTERM);
-    // A stopped process hears TERM only when it goes on.
+    // A stopped process receives TERM only when it continues.
     scope.signal(Signal::SIGCONT);
     if until_gone(reaper, &mut scope, grace).await {
         return Ended { gently: true, completely: true };
@@ -84,7 +84,7 @@ async fn until_gone(reaper: &Reaper, scope: &mut Scope<'_>, within: Duration) ->
 impl Scope<'_> {
     fn signal(&mut self, signal: Signal) {
         match self {
-            // As PID 1 this reaches everything of the namespace but ourselves.
+            // As PID 1 this reaches every process of the namespace except ourselves.
             Self::Machine | Self::Namespace => {
                 assert_eq!(Pid::this(), Pid::from_raw(1), "only PID 1 owns its machine");
                 kill(Pid::from_raw(-1), signal).ok();
@@ -97,7 +97,7 @@ impl Scope<'_> {
         match self {
             // All orphans are PID 1's children. The kernel's own threads are not, and never end.
             Self::Machine => remaining == Remaining::None,
-            // Whoever entered the namespace from outside is none either, and shows only here.
+            // A process that entered the namespace from outside is no child, and shows only here.
             Self::Namespace => {
                 remaining == Remaining::None && kill(Pid::from_raw(-1), None) == Err(Errno::ESRCH)
             }

@@ -4,14 +4,16 @@
 //! read from a descriptor. Programs start with a clean mask, which `sys::spawn` sees to.
 
 use std::io;
+use std::mem::offset_of;
 
+use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use tokio::io::unix::AsyncFd;
 
 use crate::sys::ready;
 
-/// What a signal asks for.
+/// What a signal requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// A child, or several, have ended.
@@ -24,7 +26,7 @@ pub enum Notice {
 #[derive(Debug)]
 pub struct Blocked(SigSet);
 
-/// Blocks what the agent listens to. The first thing that `main` does: a thread that exists before
+/// Blocks the signals that the agent reads. The first thing in `main`: threads that exist earlier
 /// would still be interrupted.
 pub fn block() -> io::Result<Blocked> {
     let mut handled = SigSet::empty();
@@ -38,34 +40,56 @@ pub fn block() -> io::Result<Blocked> {
     Ok(Blocked(handled))
 }
 
-/// The signals that end the agent. TERM and INT come from whoever started it, PWR from a power
-/// button.
+/// The signals that end the agent. TERM and INT come from its parent, PWR from a power button.
 const STOPPING: [Signal; 3] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGPWR];
+
+/// The size of the kernel's report about one signal, and the offsets of its number and its sender.
+const INFO_BYTES: usize = size_of::<libc::signalfd_siginfo>();
+const NUMBER_AT: usize = offset_of!(libc::signalfd_siginfo, ssi_signo);
+const SENDER_AT: usize = offset_of!(libc::signalfd_siginfo, ssi_pid);
+/// Signals that are read at once. Those of one kind are one, so there is never a second full read.
+const READ_AT_ONCE: usize = 8;
 
 /// The descriptor at which the blocked signals arrive.
 #[derive(Debug)]
-pub struct Signals(AsyncFd<SignalFd>);
+pub struct Signals {
+    descriptor: AsyncFd<SignalFd>,
+    /// Signals that were read and not handled yet, the newest first.
+    read: Vec<Notice>,
+}
 
 impl Signals {
     /// Begins to listen. To be called within the runtime.
     pub fn listen(blocked: &Blocked) -> io::Result<Self> {
         let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
         let descriptor = SignalFd::with_flags(&blocked.0, flags)?;
-        Ok(Self(ready::watch_signals(descriptor)?))
+        Ok(Self { descriptor: ready::watch_signals(descriptor)?, read: Vec::new() })
     }
 
     /// The next signal that the agent acts on.
     pub async fn next(&mut self) -> io::Result<Notice> {
         loop {
-            let mut ready = self.0.readable().await?;
-            match ready.get_inner().read_signal()? {
-                None => ready.clear_ready(),
-                Some(info) => {
-                    if let Some(notice) = meaning(info.ssi_signo, info.ssi_pid) {
-                        return Ok(notice);
-                    }
-                }
+            if let Some(notice) = self.read.pop() {
+                return Ok(notice);
             }
+            let mut ready = self.descriptor.readable().await?;
+            let mut infos = [0; INFO_BYTES * READ_AT_ONCE];
+            let filled = match nix::unistd::read(ready.get_inner(), &mut infos) {
+                Ok(filled) => filled,
+                Err(Errno::EAGAIN) => 0,
+                Err(Errno::EINTR) => continue,
+                Err(errno) => return Err(errno.into()),
+            };
+            // There are no more, so the kernel need not be asked; it reports the next one.
+            if filled < infos.len() {
+                ready.clear_ready();
+            }
+            let word =
+                |info: &[u8], at| info[at..].first_chunk().map(|word| u32::from_ne_bytes(*word));
+            let infos = infos[..filled].chunks_exact(INFO_BYTES).rev();
+            self.read.extend(
+                infos.filter_map(|info| meaning(word(info, NUMBER_AT)?, word(info, SENDER_AT)?)),
+            );
         }
     }
 }

@@ -4,9 +4,8 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use super::reaper::Started;
 use super::shutdown::{Ended, Scope, Sessions, end_processes};
-use crate::process::tests::{World, shell};
+use crate::process::tests::{Started, World, shell};
 use crate::process::tree::Tree;
 
 struct One<'a> {
@@ -57,7 +56,7 @@ fn a_shutdown_takes_no_longer_than_the_processes_do() {
 }
 
 #[test]
-fn what_does_not_hear_is_killed_after_the_grace() {
+fn deaf_processes_are_killed_after_the_grace() {
     let world = World::new();
     let mut one = One::new(&world, "stubborn", "trap '' TERM; sleep 1000 & setsid sleep 1000 &");
     let begun = Instant::now();

@@ -1,7 +1,7 @@
-//! Where programs of the sandbox find the host: sockets at addresses that stand for it.
+//! Where programs of the sandbox reach the host: sockets at addresses that stand for it.
 //!
 //! ```text
-//!  asked for ──▶ open, with a turn ──something arrives──▶ taken, and open for whoever asks next
+//!  asked for ──▶ open, with a turn ──something arrives──▶ taken, and open for the next request
 //!                  │   └── asked for again: the earlier turn is over
 //!                  └── nobody asks any more ──▶ closed
 //! ```
@@ -22,7 +22,7 @@ use tokio::net::TcpStream;
 
 use crate::sys::{net, ready};
 
-/// All that are open.
+/// All open gates.
 #[derive(Default)]
 pub struct Gates(RefCell<Vec<Rc<Gate>>>);
 
@@ -34,7 +34,7 @@ struct Gate {
     turn: Cell<usize>,
 }
 
-/// The right to what arrives next at a gate, until somebody else asks for it.
+/// The right to the next arrival at a gate, until another request takes it over.
 pub struct Turn<'a> {
     gates: &'a Gates,
     gate: Rc<Gate>,
@@ -42,7 +42,7 @@ pub struct Turn<'a> {
 }
 
 impl Drop for Turn<'_> {
-    /// Closes a gate whose turn is given up, unless somebody else has asked meanwhile.
+    /// Closes a gate whose turn is dropped, unless somebody else has asked meanwhile.
     fn drop(&mut self) {
         if self.holds() {
             self.gates.0.borrow_mut().retain(|gate| !Rc::ptr_eq(gate, &self.gate));
@@ -90,7 +90,7 @@ impl Turn<'_> {
                 Ok(None) => {}
                 Err(error) if is_for_later(&error) => ready.clear_ready(),
                 Ok(Some(socket)) => {
-                    // The gate stays open for whoever asks next.
+                    // The gate stays open for the next request.
                     self.number = 0;
                     return TcpStream::from_std(socket.into());
                 }

@@ -10,7 +10,7 @@ use protocol::StreamId;
 use super::*;
 use crate::file::tests::client::{Client, Download, gone, run, two_way};
 
-/// 20 MB that are nowhere the same, so that a lost or doubled piece shows.
+/// 20 MB that do not repeat, so that a lost or doubled piece shows.
 fn pattern() -> Vec<u8> {
     (0..5_000_000_u32).flat_map(u32::to_le_bytes).collect()
 }
@@ -24,7 +24,7 @@ fn serve<T: Send + 'static>(
     (port, std::thread::spawn(move || server(listener.accept().unwrap().0)))
 }
 
-/// Waits for a server without keeping the event loop from serving it.
+/// Waits for a server without blocking the event loop that serves it.
 async fn joined<T>(server: JoinHandle<T>) -> T {
     while !server.is_finished() {
         tokio::time::sleep(Duration::from_millis(2)).await;
@@ -42,7 +42,7 @@ async fn connect(port: u16) -> (Inlet, Download) {
     (inlet, download)
 }
 
-/// Sends as a client with credit would: never more than a little beyond what was taken.
+/// Sends like a client with credit: never more than a little beyond what was taken.
 async fn send(inlet: &Inlet, client: Rc<Client>, bytes: &[u8]) {
     let mut sent = 0;
     for chunk in bytes.chunks(60_000) {
@@ -94,9 +94,9 @@ fn a_server_that_has_said_all_may_still_listen() {
         let (port, server) = serve(|mut connection| {
             connection.write_all(b"tell me").unwrap();
             connection.shutdown(Shutdown::Write).unwrap();
-            let mut heard = String::new();
-            connection.read_to_string(&mut heard).unwrap();
-            heard
+            let mut received = String::new();
+            connection.read_to_string(&mut received).unwrap();
+            received
         });
         let (inlet, mut download) = connect(port).await;
         assert_eq!(download.all().await.unwrap(), b"tell me");
@@ -113,9 +113,9 @@ fn a_slow_server_is_not_sent_more_than_it_takes() {
         let (go, wait) = std::sync::mpsc::channel::<()>();
         let (port, server) = serve(move |mut connection| {
             wait.recv().unwrap();
-            let mut heard = Vec::new();
-            connection.read_to_end(&mut heard).unwrap();
-            heard.len()
+            let mut received = Vec::new();
+            connection.read_to_end(&mut received).unwrap();
+            received.len()
         });
         let (inlet, download) = connect(port).await;
         let client = download.client.clone();
@@ -124,7 +124,7 @@ fn a_slow_server_is_not_sent_more_than_it_takes() {
             let client = client.clone();
             async move { send(&inlet, client, &bytes).await }
         });
-        // The kernel's buffers take some megabytes; then everything stands still.
+        // The kernel's buffers take some megabytes; then everything stalls.
         let mut before = u64::MAX;
         while before != client.consumed() {
             before = client.consumed();
@@ -142,8 +142,8 @@ fn a_slow_server_is_not_sent_more_than_it_takes() {
 fn a_client_that_gives_up_shows_the_server_a_reset_and_no_end() {
     run(async {
         let (port, server) = serve(|mut connection| {
-            let mut heard = Vec::new();
-            connection.read_to_end(&mut heard).map_err(|error| error.kind())
+            let mut received = Vec::new();
+            connection.read_to_end(&mut received).map_err(|error| error.kind())
         });
         let (inlet, download) = connect(port).await;
         inlet.push(b"half of it");
@@ -160,7 +160,7 @@ fn a_server_that_breaks_off_resets_the_stream() {
         let (port, server) = serve(|mut connection| {
             let mut first = [0];
             connection.read_exact(&mut first).unwrap();
-            // What is unread at the close makes the kernel send a reset.
+            // Unread bytes at the close make the kernel send a reset.
         });
         let (inlet, mut download) = connect(port).await;
         inlet.push(&vec![b'x'; 100_000]);
@@ -198,7 +198,7 @@ async fn refused(ask: Forward) -> Fault {
 }
 
 #[test]
-fn what_cannot_be_connected_to_is_refused_by_address() {
+fn unreachable_ports_are_refused_with_their_address() {
     run(async {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();

@@ -1,6 +1,6 @@
 //! The environment that a program starts with, and where its name is looked up.
 //!
-//! Only `process` uses it; it is pure but for its input.
+//! Only `process` uses it; it is pure, except for its input.
 
 use std::ffi::CString;
 
@@ -11,13 +11,13 @@ use super::user::User;
 /// The variable by which a process is known to belong to a session, wherever it has gone.
 pub const SESSION_VARIABLE: &str = "BURROW_SESSION";
 
-/// Where programs are looked for when nobody says otherwise: Debian's and docker's order.
+/// The default search path: the order of Debian and docker.
 pub const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Places that are tried for one name; a `PATH` with more is cut.
 const CANDIDATES_MAX: usize = 64;
 
-/// Refuses what cannot be a variable's name.
+/// Refuses invalid names of variables.
 pub fn check_names(variables: &[(Text, Text)]) -> Result<(), Fault> {
     match variables.iter().find(|(name, _)| !is_name(name)) {
         None => Ok(()),
@@ -39,7 +39,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Adds what is missing. Of a name given twice the later value holds, as in a shell.
+    /// Adds missing variables. If a name occurs twice the later value counts, as in a shell.
     pub fn complete(given: Vec<(Text, Text)>, user: &User, session: &str) -> Self {
         let mut environment = Self { variables: Vec::with_capacity(given.len() + 6) };
         for (name, value) in given {
@@ -72,8 +72,8 @@ impl Environment {
         }
     }
 
-    /// The paths at which to look for `program`: itself if it has a slash, else each directory of
-    /// `PATH`. An empty element, which shells take for the current directory, is left out: nobody
+    /// The candidates for `program`: itself if it has a slash, else its path in each directory of
+    /// `PATH`. An empty element, which shells read as the current directory, is skipped: nobody
     /// means it. `None` if there is a zero byte in it.
     pub fn candidates(&self, program: &Text) -> Option<Vec<CString>> {
         let program = program.as_bytes();
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_is_kept_and_what_is_missing_is_added() {
+    fn given_variables_are_kept_and_missing_ones_are_added() {
         let environment = complete(&[("HOME", "/srv"), ("A", "1"), ("A", "2")]);
         assert_eq!(environment.get("HOME"), Some(&b"/srv"[..]));
         assert_eq!(environment.get("A"), Some(&b"2"[..]));

@@ -1,15 +1,19 @@
-//! What `/proc` tells about processes.
+//! Reads about processes from `/proc`.
 //!
-//! `process::tree` and `metrics` read it. Everything here may have changed when it is returned: a
-//! process that has gone meanwhile is left out, never an error.
+//! `process::tree` and `metrics` use it. Everything here may be outdated when it is returned: a
+//! process that has ended meanwhile is skipped, never an error.
 
 use std::fs::File;
 use std::io::Read;
 
+use nix::dir::Dir;
+use nix::fcntl::OFlag;
 use nix::unistd::Pid;
 use protocol::fault::clip_to;
 use protocol::limits::COMMAND_BYTES_MAX;
 use protocol::sorted::SortedMap;
+
+use crate::sys::lookup::open_in_proc;
 
 /// Processes that are looked at in one scan; a machine of ours has far fewer, and a fork bomb must
 /// not make the scan endless.
@@ -32,11 +36,13 @@ pub struct Process {
 
 /// Every process that this agent can see.
 pub fn processes() -> SortedMap<Pid, Process> {
-    let Ok(entries) = std::fs::read_dir("/proc") else {
+    let directory = open_in_proc(".", OFlag::O_RDONLY | OFlag::O_DIRECTORY);
+    let Ok(mut directory) = directory.and_then(Dir::from_fd) else {
         return SortedMap::new();
     };
-    entries
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+    directory
+        .iter()
+        .filter_map(|entry| entry.ok()?.file_name().to_str().ok()?.parse().ok())
         .take(PROCESSES_MAX)
         .filter_map(|pid: i32| process(Pid::from_raw(pid)))
         .map(|process| (process.pid, process))
@@ -45,7 +51,7 @@ pub fn processes() -> SortedMap<Pid, Process> {
 
 /// One process, if it exists.
 pub fn process(pid: Pid) -> Option<Process> {
-    parse_stat(&read_start(&format!("/proc/{pid}/stat"), 1024)?)
+    parse_stat(&read_start(&format!("{pid}/stat"), 1024)?)
 }
 
 /// `pid (name) state ppid pgrp session …`, where the name may hold spaces and parentheses.
@@ -69,9 +75,9 @@ fn parse_stat(text: &[u8]) -> Option<Process> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
     pub parent: u32,
-    /// Its own, of all its threads.
+    /// CPU time of the process itself, in all its threads.
     pub own: u64,
-    /// Of the children that it has waited for, with what these had waited for.
+    /// CPU time of the children that it has waited for, and of theirs.
     pub waited: u64,
     /// When it began, since the machine's start. With its number it is like no other process.
     pub began: u64,
@@ -79,7 +85,7 @@ pub struct Times {
 
 /// The times in `/proc/PID/stat`.
 pub fn parse_times(stat: &[u8]) -> Option<Times> {
-    // Behind the name there are only numbers, so whatever the name holds, the last one closes it.
+    // Only numbers follow the name, so whatever the name contains, the last parenthesis closes it.
     let name_end = stat.iter().rposition(|byte| *byte == b')')?;
     // The third field, which `proc(5)` counts from 1, is the first of these.
     let mut fields = stat.get(name_end + 2..)?.split(|byte| *byte == b' ');
@@ -90,15 +96,15 @@ pub fn parse_times(stat: &[u8]) -> Option<Times> {
     Some(Times { parent, own, waited, began: time(22 - 18)? })
 }
 
-/// The pages of `/proc/PID/statm` that are the process's alone or shared with what it was forked
-/// from: neither files nor memory that it has made to be shared.
+/// The pages of `/proc/PID/statm` that are private or shared with the process that it was forked
+/// from: neither files nor explicitly shared memory.
 pub fn parse_private_pages(statm: &[u8]) -> Option<u64> {
     let mut fields = statm.split(|byte| *byte == b' ');
     let resident = parse_number(fields.nth(1)?)?;
     Some(resident.saturating_sub(parse_number(fields.next()?)?))
 }
 
-/// What one process uses by itself, as far as the kernel tells.
+/// The usage of one process by itself, as far as the kernel reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Used {
     pub times: Times,
@@ -107,9 +113,9 @@ pub struct Used {
     pub written_bytes: u64,
 }
 
-/// What a process uses, if it exists.
+/// A process's usage, if it exists.
 pub fn used(pid: Pid) -> Option<Used> {
-    let read = |file: &str| read_start(&format!("/proc/{pid}/{file}"), 1024);
+    let read = |file: &str| read_start(&format!("{pid}/{file}"), 1024);
     let io = read("io").unwrap_or_default();
     let io = String::from_utf8_lossy(&io);
     let bytes = |name: &str| {
@@ -138,17 +144,17 @@ pub fn parse_number(text: &[u8]) -> Option<u64> {
 
 /// Whether the environment that the process was executed with has exactly this `name=value`.
 pub fn has_variable(pid: Pid, assignment: &str) -> bool {
-    read_start(&format!("/proc/{pid}/environ"), ENVIRONMENT_BYTES_MAX)
+    read_start(&format!("{pid}/environ"), ENVIRONMENT_BYTES_MAX)
         .is_some_and(|text| text.split(|byte| *byte == 0).any(|part| part == assignment.as_bytes()))
 }
 
 /// The command line with spaces between the arguments, or the kernel's short name in brackets, cut
 /// to [`COMMAND_BYTES_MAX`].
 pub fn command_line(pid: Pid) -> Option<String> {
-    let line = read_start(&format!("/proc/{pid}/cmdline"), COMMAND_BYTES_MAX as u64)?;
+    let line = read_start(&format!("{pid}/cmdline"), COMMAND_BYTES_MAX as u64)?;
     let line = line.strip_suffix(&[0]).unwrap_or(&line);
     let text = if line.is_empty() {
-        let name = read_start(&format!("/proc/{pid}/comm"), 64)?;
+        let name = read_start(&format!("{pid}/comm"), 64)?;
         format!("[{}]", String::from_utf8_lossy(&name).trim_end())
     } else {
         String::from_utf8_lossy(line).replace('\0', " ")
@@ -157,9 +163,13 @@ pub fn command_line(pid: Pid) -> Option<String> {
     Some(clip_to(text, COMMAND_BYTES_MAX))
 }
 
-fn read_start(path: &str, bytes_max: u64) -> Option<Vec<u8>> {
+/// The beginning of a file in the agent's procfs.
+fn read_start(name: &str, bytes_max: u64) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path).ok()?.take(bytes_max).read_to_end(&mut bytes).ok()?;
+    File::from(open_in_proc(name, OFlag::O_RDONLY).ok()?)
+        .take(bytes_max)
+        .read_to_end(&mut bytes)
+        .ok()?;
     Some(bytes)
 }
 
@@ -188,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_stat_has_no_times() {
+    fn an_invalid_stat_has_no_times() {
         for text in ["", ")", "1 (x", "1 (x) S", "1 (x) S 1 2 3 4 5 6 7 8 9 10 a b c d e f g h i"] {
             assert_eq!(parse_times(text.as_bytes()), None, "{text:?}");
         }

@@ -1,18 +1,22 @@
 //! A program's descriptors 0, 1 and 2: three pipes or one terminal.
 //!
-//! Only `process::spawn` calls it. Reading and writing the agent's ends is left to `session`.
+//! Only `process::spawn` calls it. `session` reads and writes the agent's ends.
 
-use std::fs::OpenOptions;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::pipe2;
 
+use crate::sys::lookup::open_device;
 use crate::sys::spawn::HANDED_LAST;
 use crate::sys::{descriptor, pty};
 
-/// What a program's descriptors 0, 1 and 2 are.
+/// The number of the empty device.
+const NULL: (u64, u64) = (1, 3);
+
+/// A program's descriptors 0, 1 and 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StdioPlan {
     /// Three pipes; without `stdin` the input is empty.
@@ -27,11 +31,41 @@ pub enum Stdio {
     Pty { controller: OwnedFd },
 }
 
-/// Both sides of a program's descriptors. `theirs` is closed once the program has started, so
-/// that the ends of streams can be seen.
+/// Both sides of a program's descriptors. `theirs` is closed once the program has started, so that
+/// the ends of streams can be seen.
 pub struct Ends {
     pub ours: Stdio,
-    pub theirs: [OwnedFd; 3],
+    pub theirs: [End; 3],
+}
+
+/// A program's side of one descriptor.
+pub enum End {
+    Own(OwnedFd),
+    /// The empty device, which all programs without input share: nothing that one does to it is visible to
+    /// another.
+    Empty(BorrowedFd<'static>),
+}
+
+impl AsFd for End {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Own(end) => end.as_fd(),
+            Self::Empty(device) => *device,
+        }
+    }
+}
+
+/// The empty device, opened for the first program that wants it.
+static EMPTY: OnceLock<OwnedFd> = OnceLock::new();
+
+fn empty_input() -> io::Result<End> {
+    let device = if let Some(device) = EMPTY.get() {
+        device
+    } else {
+        let device = lift(open_device(c"/dev/null", NULL, OFlag::O_RDONLY)?)?;
+        EMPTY.get_or_init(|| device)
+    };
+    Ok(End::Empty(device.as_fd()))
 }
 
 pub fn open(plan: StdioPlan) -> io::Result<Ends> {
@@ -40,23 +74,21 @@ pub fn open(plan: StdioPlan) -> io::Result<Ends> {
             let (input, stdin) = if stdin {
                 let (read, write) = pipe()?;
                 set_nonblocking(&write)?;
-                (read, Some(write))
+                (End::Own(lift(read)?), Some(write))
             } else {
-                (OpenOptions::new().read(true).open("/dev/null")?.into(), None)
+                (empty_input()?, None)
             };
             let (stdout, output) = output_pipe()?;
             let (stderr, errors) = output_pipe()?;
-            Ok(Ends {
-                ours: Stdio::Pipes { stdin, stdout, stderr },
-                theirs: [lift(input)?, lift(output)?, lift(errors)?],
-            })
+            let theirs = [input, End::Own(lift(output)?), End::Own(lift(errors)?)];
+            Ok(Ends { ours: Stdio::Pipes { stdin, stdout, stderr }, theirs })
         }
         StdioPlan::Pty { rows, cols } => {
             let pty::Pty { controller, terminal } = pty::open(rows, cols)?;
             let terminal = lift(terminal)?;
             Ok(Ends {
                 ours: Stdio::Pty { controller },
-                theirs: [terminal.try_clone()?, terminal.try_clone()?, terminal],
+                theirs: [terminal.try_clone()?, terminal.try_clone()?, terminal].map(End::Own),
             })
         }
     }
@@ -73,14 +105,14 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     pipe2(OFlag::O_CLOEXEC).map_err(io::Error::from)
 }
 
-/// Of our end alone: the program's end is its own open file, and must block.
+/// Only our end: the program's end is a separate open file, and must block.
 fn set_nonblocking(end: &OwnedFd) -> io::Result<()> {
     fcntl(end, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
     Ok(())
 }
 
-/// Moves a descriptor above those that a program is handed. It lies among them only when the agent
-/// was started without a standard descriptor of its own.
+/// Moves a descriptor above those that a program receives. It is among them only if the agent was
+/// started without a standard descriptor.
 pub fn lift(end: OwnedFd) -> io::Result<OwnedFd> {
     if end.as_raw_fd() > HANDED_LAST {
         return Ok(end);

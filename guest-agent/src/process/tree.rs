@@ -1,10 +1,10 @@
 //! All processes of one session: found, signalled, and named when they outlive its leader.
 //!
 //! `session` and `pid1::shutdown` call it. With a control group the kernel knows the members, and
-//! neither `setsid` nor a double fork leaves it. Without one, a member is what has the leader's
-//! process group or session, descends from a member, or carries the session's variable in its
-//! environment. What escapes then is a process that has done all of this at once: lost its
-//! ancestors, left the terminal's session, and cleared its environment.
+//! neither `setsid` nor a double fork leaves it. Without one, a member has the leader's process
+//! group or session, descends from a member, or has the session's variable in its environment. Only
+//! a process that has lost its ancestors, left the terminal's session and cleared its environment
+//! escapes then.
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -16,9 +16,9 @@ use super::environment::SESSION_VARIABLE;
 use super::procfs::{self, Process};
 use crate::cgroup::SessionGroup;
 
-/// How often the members are listed anew while each listing shows processes that were not
-/// signalled before. A fork bomb without a control group can outrun any number of rounds; this many
-/// end every tree that does not fight back.
+/// How often the members are listed again while each listing shows new processes. A fork bomb
+/// without a control group can outrun any number of rounds; this many end every tree that does not
+/// resist.
 const ROUNDS_MAX: usize = 16;
 
 /// The processes of a session.
@@ -47,7 +47,7 @@ impl Tree<'_> {
             && let Some(group) = self.group
         {
             let count = self.pids().len();
-            // A kernel before 5.14 has no such file; the rounds below do it then.
+            // A kernel before 5.14 has no such file; then the rounds below do it.
             if group.kill().is_ok() {
                 return count;
             }
@@ -60,7 +60,7 @@ impl Tree<'_> {
                 break;
             }
             for pid in fresh {
-                // It may have gone, or have become another user's; either way it has been tried.
+                // It may have ended, or have changed its user; either way it was tried.
                 kill(pid, signal).ok();
                 reached.insert(pid);
             }
@@ -89,7 +89,7 @@ impl Tree<'_> {
         members
     }
 
-    /// Whether nothing of the session lives any more.
+    /// Whether all processes of the session have ended.
     pub fn is_gone(&self) -> bool {
         match self.group {
             // One small file instead of all of /proc.
@@ -98,25 +98,28 @@ impl Tree<'_> {
         }
     }
 
-    /// The living members. Never PID 1 and never the agent, whatever their environment says.
+    /// The living members. Never PID 1 and never the agent, whatever their environment contains.
     pub fn pids(&self) -> Vec<Pid> {
         self.listed().into_iter().filter(|pid| is_alive(*pid)).collect()
     }
 
-    /// The members, dead ones that await their parents included, without a look into each.
+    /// The members, including zombies, without reading each.
     pub fn listed(&self) -> Vec<Pid> {
-        // Group 0 is everybody's whom the kernel started, and the agent's own to `killpg`.
+        // Group 0 is that of kernel threads, and `killpg` reads it as the agent's own.
         assert!(self.leader.as_raw() > 1, "a session's leader is a process of its own");
         let listed = self.group.map(SessionGroup::pids);
         let pids = if let Some(Ok(pids)) = listed {
             pids
         } else {
-            // A group that cannot be read leaves what /proc says.
+            // If a group cannot be read, /proc is used.
             let processes = procfs::processes();
             let assignment = format!("{SESSION_VARIABLE}={}", self.session);
             let marked = |pid| procfs::has_variable(pid, &assignment);
             members_among(&processes, self.leader, self.leader_reaped, marked)
         };
+        if pids.is_empty() {
+            return pids;
+        }
         let forbidden = [Pid::from_raw(0), Pid::from_raw(1), Pid::this()];
         pids.into_iter().filter(|pid| !forbidden.contains(pid)).collect()
     }
@@ -127,15 +130,15 @@ pub fn is_alive(pid: Pid) -> bool {
     procfs::process(pid).is_some_and(|process| !process.zombie)
 }
 
-/// The members of a session among all processes, zombies included, because they may have children.
+/// The members of a session among all processes, including zombies, because they may have children.
 fn members_among(
     processes: &SortedMap<Pid, Process>,
     leader: Pid,
     leader_reaped: bool,
     marked: impl Fn(Pid) -> bool,
 ) -> Vec<Pid> {
-    // A number is given out anew only when no process has it as its group or session either. So if
-    // a dead leader's number is a process again, nothing that is ours bears it.
+    // A number is reused only when no process has it as its group or session either. So if a dead
+    // leader's number is a process again, none of our processes has it.
     let number_is_ours = !(leader_reaped && processes.contains_key(&leader));
     let me = Pid::this();
     let mut found: SortedSet<Pid> = processes
@@ -148,7 +151,7 @@ fn members_among(
         })
         .map(|process| process.pid)
         .collect();
-    // Whoever descends from a member is one: walk up from each process until the answer is known.
+    // Descendants of members are members: walk up from each process until the answer is known.
     for process in processes.values() {
         let mut line = vec![];
         let mut current = process;

@@ -1,13 +1,15 @@
-//! Who a program runs as: `name`, `name:group`, `uid` or `uid:gid`, looked up in the guest's own
+//! The user of a program: `name`, `name:group`, `uid` or `uid:gid`, looked up in the guest's own
 //! `/etc/passwd` and `/etc/group`.
 //!
 //! Only `process` calls it. The C library's functions are not used, because in a static program
-//! they know nothing but these two files either, and bring buffers and locks with them.
+//! they read only these two files, too, and bring buffers and locks with them.
 
 use std::io;
+use std::sync::OnceLock;
 
 use nix::unistd::geteuid;
 
+use crate::lookup;
 use crate::sys::spawn::Identity;
 
 #[cfg(test)]
@@ -16,17 +18,21 @@ mod tests;
 const PASSWD: &str = "/etc/passwd";
 const GROUP: &str = "/etc/group";
 
+/// The two files are the image's, and are read whole by the event loop. Real ones have some KiB; this
+/// has room for ten thousand accounts.
+const BYTES_MAX: u64 = 1024 * 1024;
+
 /// A user as a program sees itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
-    /// `None` means that nothing is to be changed.
+    /// `None` changes nothing.
     pub identity: Option<Identity>,
     pub name: String,
     pub home: String,
     pub shell: String,
 }
 
-/// Why there is no such user.
+/// Why a user does not exist.
 #[derive(Debug, thiserror::Error)]
 pub enum UserError {
     #[error("no user is called {0:?}")]
@@ -49,7 +55,7 @@ impl UserError {
     }
 }
 
-/// Looks a user up. An image without the two files has no names, but every number.
+/// Looks up a user. An image without the two files has no names, but every number.
 pub fn resolve(text: Option<&str>) -> Result<User, UserError> {
     let Some(text) = text else {
         return Ok(own());
@@ -57,10 +63,13 @@ pub fn resolve(text: Option<&str>) -> Result<User, UserError> {
     resolve_in(text, &read(PASSWD)?, &read(GROUP)?)
 }
 
+/// The kernel is asked once, not for each start.
+static OWN_UID: OnceLock<u32> = OnceLock::new();
+
 /// The agent's own user. Root is not looked up: it is the usual case, on every start's way, and
 /// has no other home.
 fn own() -> User {
-    let uid = geteuid().as_raw();
+    let uid = *OWN_UID.get_or_init(|| geteuid().as_raw());
     let account = if uid == 0 {
         None
     } else {
@@ -71,7 +80,7 @@ fn own() -> User {
 }
 
 fn read(path: &'static str) -> Result<String, UserError> {
-    match std::fs::read(path) {
+    match lookup::read_regular(path, BYTES_MAX) {
         // A comment in some other encoding is no reason to fail.
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
@@ -98,10 +107,10 @@ pub fn resolve_in(text: &str, passwd: &str, group: &str) -> Result<User, UserErr
             find_group(group, name).ok_or_else(|| UserError::UnknownGroup(name.to_owned()))?
         }
         (None, Some(account)) => account.gid,
-        // As docker does for a number without an entry.
+        // Like docker for a number without an entry.
         (None, None) => 0,
     };
-    // A group that is asked for replaces the supplementary ones, as docker has it.
+    // An explicit group replaces the supplementary ones, as in docker.
     let mut groups = vec![gid];
     if let (None, Some(account)) = (group_asked, &account) {
         groups.extend(groups_with_member(group, &account.name).filter(|other| *other != gid));
@@ -122,7 +131,7 @@ struct Account {
     shell: String,
 }
 
-/// By name first; a number is looked up by number, so that it has its home and its groups.
+/// By name first; a number is looked up as a number, so that it gets its home and its groups.
 fn find_account(passwd: &str, user: &str) -> Option<Account> {
     let by_name = passwd.lines().filter_map(parse_account).find(|account| account.name == user);
     by_name.or_else(|| {
@@ -173,7 +182,8 @@ fn parse_id(text: &str) -> Option<u32> {
     text.parse().ok().filter(|id| digits && *id != u32::MAX)
 }
 
-/// What a user's programs are told: of the account, or sensible for a number without one.
+/// The environment of a user's programs: from the account, or sensible defaults for a number
+/// without one.
 fn describe(account: Option<Account>, uid: u32) -> (String, String, String) {
     let or =
         |text: String, otherwise: &str| if text.is_empty() { otherwise.to_owned() } else { text };

@@ -1,11 +1,10 @@
 //! The task of one context. It owns the interpreter and makes every change of its state.
 //!
-//! It is a loop over all that can happen: a new order or run, a message from the driver, output in a
-//! pipe, room at the reader of the run, a deadline, the end of the interpreter. Only the loop waits, so
-//! that a slow reader, a silent driver or an endless run delays nothing but its own run. Each kind of
-//! event is handled in a file of its own: [`orders`](mod@super::orders),
-//! [`driver_messages`](mod@super::driver_messages), [`events`](mod@super::events),
-//! [`ladder`](mod@super::ladder) and [`ending`](mod@super::ending).
+//! It is a loop over all possible events: a new order or run, a message from the driver, output in a pipe,
+//! room at the run's reader, a deadline, the end of the interpreter. Only the loop waits, so that a slow
+//! reader, a silent driver or an endless run delays nothing but its own run. Each kind of event is handled in
+//! a file of its own: [`orders`](mod@super::orders), [`driver_messages`](mod@super::driver_messages),
+//! [`events`](mod@super::events), [`ladder`](mod@super::ladder) and [`ending`](mod@super::ending).
 
 use std::future::{pending, poll_fn};
 use std::rc::Rc;
@@ -19,7 +18,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::context::{Answer, Context};
 use super::current::{Current, Tails};
-use super::interpreter::{Interpreter, StartedInterpreter};
+use super::interpreter::{Interpreter, Launch, StartedInterpreter};
 use super::language::Outputs;
 use super::late::LateOutput;
 use super::limits::{READ_BYTES, SOURCES_MAX, STARTUP_MAX};
@@ -35,6 +34,8 @@ pub struct Actor {
     pub registry: Rc<Registry>,
     pub context: Rc<Context>,
     pub interpreter: Option<Interpreter>,
+    /// The start of the next one.
+    pub launch: Option<Launch>,
     pub phase: Phase,
     /// The interpreter has been ready once.
     pub was_ready: bool,
@@ -54,8 +55,8 @@ pub struct Actor {
     prepared: bool,
     pub late: LateOutput,
     pub late_rests_until: Option<Instant>,
-    pub asks: Vec<Ask>,
-    pub asked: u64,
+    pub asks: Vec<PendingQuery>,
+    pub last_query: u64,
     /// Requests that wait until the interpreter is ready.
     pub warming: Vec<Answer>,
     pub closing: Option<Closing>,
@@ -72,13 +73,13 @@ pub struct Actor {
     pub over: bool,
 }
 
-/// Where the interpreter is in its life.
+/// The state of the interpreter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// The time by which it must report that it is ready.
     Starting(Instant),
     Ready,
-    /// Its control channel is closed; it has until then to end by itself.
+    /// Its control channel is closed; it must end by itself before this time.
     Silent(Instant),
     /// It was killed and is not reaped yet.
     Killed,
@@ -94,7 +95,7 @@ pub enum Pace {
 }
 
 /// A completion or a check under way.
-pub struct Ask {
+pub struct PendingQuery {
     pub id: u64,
     pub answer: Answer,
     pub until: Instant,
@@ -118,22 +119,20 @@ enum ActorEvent {
     /// The source at this index may have output.
     Written(usize),
     Ended(Exit),
-    /// Nobody reads the current run any more.
+    /// The interpreter's program has executed, or has failed to.
+    Launched(Result<Box<StartedInterpreter>, Fault>),
+    /// The current run has no reader any more.
     Abandoned,
 }
 
 impl Actor {
-    pub fn new(
-        ground: Rc<Ground>,
-        registry: Rc<Registry>,
-        context: Rc<Context>,
-        begun: StartedInterpreter,
-    ) -> Self {
+    pub fn new(ground: Rc<Ground>, registry: Rc<Registry>, context: Rc<Context>) -> Self {
         let mut actor = Self {
             ground,
             registry,
             context,
             interpreter: None,
+            launch: None,
             phase: Phase::Killed,
             was_ready: false,
             exit: None,
@@ -148,7 +147,7 @@ impl Actor {
             late: LateOutput::default(),
             late_rests_until: None,
             asks: Vec::new(),
-            asked: 0,
+            last_query: 0,
             warming: Vec::new(),
             closing: None,
             tails: Tails::default(),
@@ -159,7 +158,7 @@ impl Actor {
             record: Vec::new(),
             over: false,
         };
-        actor.adopt_interpreter(begun);
+        actor.launch();
         actor
     }
 
@@ -176,6 +175,7 @@ impl Actor {
                 ActorEvent::Spoken => self.receive(),
                 ActorEvent::Written(source) => self.read(source),
                 ActorEvent::Ended(exit) => self.on_exit(exit),
+                ActorEvent::Launched(result) => self.on_launched(result),
                 ActorEvent::Abandoned => {
                     let by = "the client that asked for it, by leaving".to_owned();
                     self.climb(RunEnd::Interrupted { by }, repl::Grace::default());
@@ -218,13 +218,14 @@ impl Actor {
             return;
         }
         if self.closing.is_some() && self.interpreter.is_none() {
+            self.leave_launch();
             return self.end();
         }
         let wanted = self.renewing || self.context.has_queued() || !self.warming.is_empty();
         // Nothing is started while the workload is frozen. `next` waits for its thaw.
         let may_start = self.closing.is_none() && !self.ground.freezer.is_frozen();
-        if self.interpreter.is_none() && wanted && may_start {
-            self.start_again();
+        if self.interpreter.is_none() && self.launch.is_none() && wanted && may_start {
+            self.launch();
         }
         if self.phase != Phase::Ready || self.interpreter.is_none() || self.closing.is_some() {
             return;
@@ -252,16 +253,6 @@ impl Actor {
     /// Whether there is an interpreter whose first run has not begun.
     pub fn is_unused(&self) -> bool {
         self.interpreter.is_some() && self.is_fresh && self.phase != Phase::Killed
-    }
-
-    fn start_again(&mut self) {
-        self.renewing = false;
-        let generation = self.context.info().interpreters + 1;
-        let (ask, language) = (&self.context.ask, self.context.language);
-        match Interpreter::start(&self.ground, language, ask, generation) {
-            Ok(begun) => self.adopt_interpreter(begun),
-            Err(fault) => self.refuse(&fault),
-        }
     }
 
     /// Fails everything that waits for an interpreter.
@@ -305,7 +296,7 @@ impl Actor {
     fn begin(&mut self) {
         let Some(run) = self.context.take_run() else { return };
         let number = run.number;
-        // Output from before it is not its own.
+        // Earlier output is not its own.
         self.drain(|source| !is_run_number(source.run));
         for source in self.sources.iter_mut().filter(|source| source.run == NEXT_RUN) {
             source.run = number;
@@ -318,14 +309,14 @@ impl Actor {
         let cpu_began_us = interpreter.cpu_us();
         let ordered = interpreter.order(&run);
         self.begun = number;
-        self.current = Some(Current::new(run, cpu_began_us));
+        self.current = Some(Current::new(run, cpu_began_us, self.ground.activities.begin()));
         if let Err(error) = ordered {
             let reason = format!("the code could not be handed over: {error}");
             self.kill(&format!("because {reason}"));
             return self.finish(RunEnd::Cancelled { reason }, false, None);
         }
         let is_aside = self.current.as_ref().is_some_and(|current| current.aside);
-        // A client whose state is lost is told so. The host's own code is not.
+        // A client whose state is lost must know it. The host's own code need not.
         let lost = if is_aside { None } else { self.lost.take() };
         self.context.publish(|view| view.runs += u64::from(!is_aside));
         self.emit(number, Happening::Started(Started { count: self.count, lost }));
@@ -337,6 +328,7 @@ impl Actor {
 
     pub fn publish(&self) {
         let state = match (&self.interpreter, self.phase, &self.current) {
+            (None, ..) if self.launch.is_some() => ContextState::Starting,
             (None, ..) => ContextState::Cold,
             (_, Phase::Starting(_), _) => ContextState::Starting,
             (_, _, Some(current)) if current.ladder.is_some() => ContextState::Interrupting,
@@ -363,6 +355,7 @@ impl Actor {
             ground,
             context,
             interpreter,
+            launch,
             exit,
             sources,
             current,
@@ -398,6 +391,12 @@ impl Actor {
                     Ok(exit) => exit,
                     Err(_) => pending().await,
                 },
+                None => pending().await,
+            }
+        };
+        let launched = async {
+            match launch {
+                Some(launch) => (&mut launch.work).await,
                 None => pending().await,
             }
         };
@@ -446,6 +445,7 @@ impl Actor {
             () = context.woken.notified() => ActorEvent::Woken,
             // Output from before the end can still be read afterwards.
             exit = ended => ActorEvent::Ended(exit),
+            result = launched => ActorEvent::Launched(result),
             () = spoken => ActorEvent::Spoken,
             index = written => ActorEvent::Written(index),
             () = sendable => {
@@ -470,7 +470,8 @@ impl Actor {
         let closing = self.closing.as_ref().and_then(|closing| closing.kill_at);
         let asks = self.asks.first().map(|ask| ask.until);
         let current = self.current.as_ref().and_then(Current::due);
-        [phase, closing, asks, current, self.late_rests_until].into_iter().flatten().min()
+        let launch = self.launch.as_ref().map(|launch| launch.until);
+        [phase, launch, closing, asks, current, self.late_rests_until].into_iter().flatten().min()
     }
 
     /// Acts on deadlines that have passed.
@@ -492,6 +493,7 @@ impl Actor {
             }
             _ => {}
         }
+        self.launch_is_due(now);
         if let Some(closing) = &mut self.closing
             && closing.kill_at.is_some_and(|at| at <= now)
         {

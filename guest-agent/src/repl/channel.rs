@@ -1,7 +1,7 @@
 //! The control channel: packets ↔ messages of one interpreter.
 //!
 //! [`actor`](super::actor) owns it. Packets without the token are ignored: the code of a run shares the
-//! descriptor and may write there by accident.
+//! descriptor and may write to it by accident.
 
 use std::collections::VecDeque;
 use std::io;
@@ -66,8 +66,8 @@ impl Channel {
         // A shell's output ends a write at each newline, and a packet is one write.
         token.iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = b'\r');
         let channel = Self {
-            // Each call says itself that it must not wait: the flag of the open file
-            // is left alone, because the other end has one of its own.
+            // Each call sets its own flag not to block: the flag of the open file is left alone,
+            // because the other end shares nothing with it.
             socket: ready::watch(ours, Interest::READABLE | Interest::WRITABLE)?,
             token,
             outgoing: VecDeque::new(),
@@ -161,7 +161,7 @@ impl Channel {
 
     /// Resolves when there may be something to receive.
     pub async fn readable(&self) {
-        // Either way, receiving says what there is.
+        // Either way, receiving shows what there is.
         drop(self.socket.readable().await);
     }
 
@@ -213,9 +213,9 @@ impl Channel {
 
     fn is_hung_up(&self) -> bool {
         use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-        let mut asked = [PollFd::new(self.socket.get_ref().as_fd(), PollFlags::POLLIN)];
-        let polled = poll(&mut asked, PollTimeout::ZERO);
-        let hung = asked[0].revents().is_some_and(|events| events.contains(PollFlags::POLLHUP));
+        let mut watched = [PollFd::new(self.socket.get_ref().as_fd(), PollFlags::POLLIN)];
+        let polled = poll(&mut watched, PollTimeout::ZERO);
+        let hung = watched[0].revents().is_some_and(|events| events.contains(PollFlags::POLLHUP));
         polled.is_err() || hung
     }
 }

@@ -38,7 +38,9 @@ struct State {
     orders: VecDeque<Order>,
     watches: Vec<Rc<Watch>>,
     /// The number of the run that was queued last.
-    asked: u64,
+    last_number: u64,
+    /// Its first interpreter is being started.
+    opening: bool,
     closing: bool,
     view: View,
 }
@@ -55,9 +57,9 @@ pub struct View {
     pub warnings: Vec<String>,
 }
 
-/// Answers the request of a run that begins at once, together with its first event, so that the client
-/// is woken once instead of twice.
-pub type Announcement = Box<dyn FnOnce()>;
+/// Answers the request of a run: of one that begins at once together with its first event, so that the client
+/// is woken once instead of twice; and of one whose context is only being opened when that is done or refused.
+pub type Announcement = Box<dyn FnOnce(Result<(), Fault>)>;
 
 /// A run that waits for its turn.
 pub struct QueuedRun {
@@ -119,7 +121,8 @@ impl Context {
                 queue: VecDeque::new(),
                 orders: VecDeque::new(),
                 watches: Vec::new(),
-                asked: 0,
+                last_number: 0,
+                opening: true,
                 closing: false,
                 view,
             }),
@@ -152,7 +155,7 @@ impl Context {
     }
 
     /// Queues a run. Its number and the number of runs ahead of it are returned or, if it is about to
-    /// begin, announced with its first event.
+    /// begin or the context only being opened, announced later.
     pub fn enqueue(
         &self,
         make: impl FnOnce(u64) -> QueuedRun,
@@ -164,16 +167,16 @@ impl Context {
             let message = format!("{RUNS_QUEUED_MAX} runs wait in {}", self.ask.context);
             return Err(Fault::new(FaultCode::Limit, message));
         }
-        let mut run = make(state.asked + 1);
+        let mut run = make(state.last_number + 1);
         let waiting: usize = state.queue.iter().map(|run| run.code.len()).sum();
         if waiting + run.code.len() > CODE_QUEUED_BYTES_MAX {
             let message = format!("{waiting} bytes of code wait in {}", self.ask.context);
             return Err(Fault::new(FaultCode::Limit, message));
         }
-        state.asked += 1;
+        state.last_number += 1;
         let ahead = state.queue.len() + usize::from(state.view.running.is_some());
         let mut reply = Some(Reply::Queued { run: run.number, ahead: ahead as u32 });
-        if ahead == 0 && state.view.state == ContextState::Idle {
+        if state.opening || ahead == 0 && state.view.state == ContextState::Idle {
             run.announce = reply.take().map(announce);
         }
         state.queue.push_back(run);
@@ -293,6 +296,31 @@ impl Context {
         update(&mut self.state.borrow_mut().view);
     }
 
+    /// Whether no interpreter of it has run yet.
+    pub fn is_opening(&self) -> bool {
+        self.state.borrow().opening
+    }
+
+    /// Its first interpreter runs: the requests that have waited for that are answered.
+    pub fn opened(&self) {
+        let mut state = self.state.borrow_mut();
+        state.opening = false;
+        let announcements: Vec<_> =
+            state.queue.iter_mut().filter_map(|run| run.announce.take()).collect();
+        drop(state);
+        for announce in announcements {
+            announce(Ok(()));
+        }
+    }
+
+    /// It cannot be opened: the requests that have waited for that are refused.
+    pub fn not_opened(&self, fault: &Fault) {
+        let all = std::mem::take(&mut self.state.borrow_mut().queue);
+        for announce in all.into_iter().filter_map(|run| run.announce) {
+            announce(Err(fault.clone()));
+        }
+    }
+
     pub fn close_to_clients(&self) {
         self.state.borrow_mut().closing = true;
     }
@@ -324,7 +352,7 @@ impl QueuedRun {
     /// Ends a run that never began.
     fn cancel(self, reason: &str) {
         if let Some(announce) = self.announce {
-            announce();
+            announce(Ok(()));
         }
         let finished = Finished {
             end: RunEnd::Cancelled { reason: reason.to_owned() },

@@ -1,4 +1,4 @@
-//! The run that is under way: its stream, its ladder, and what it has used.
+//! The current run: its stream, its ladder, and its usage.
 //!
 //! [`actor`](super::actor) owns it. Nothing here waits: events that the reader has no room for go to a
 //! backlog, and while there is one, the actor reads no more output of this run.
@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::context::{Announcement, QueuedRun};
 use super::limits::{INTERRUPTED_BYTES_MAX, QUIET, TAILS_MAX, WAIT_MS_MAX};
 use crate::flow::Outlet;
+use crate::ground::Activity;
 use crate::sys::clock;
 use crate::task;
 
@@ -23,7 +24,7 @@ pub struct Current {
     /// Answers the request with the first event, if it is not answered yet.
     announce: Option<Announcement>,
     pub tied: bool,
-    /// It is the host's own run, of which no watch is told.
+    /// It is the host's own run, which watches do not see.
     pub aside: bool,
     pub input: bool,
     pub grace: Grace,
@@ -39,12 +40,13 @@ pub struct Current {
     pub stderr_bytes: u64,
     /// Bytes of late output that this run's stream has carried.
     pub late_bytes_delivered: usize,
-    /// Nothing is sent before then, unless the run ends first.
+    /// Nothing is read or sent before then, unless the run ends first.
     quiet_until: Option<Instant>,
     backlog: Vec<u8>,
+    _activity: Activity,
 }
 
-/// How far an interrupt has got.
+/// The state of an interrupt.
 pub struct Ladder {
     pub rung: Rung,
     /// How the run ends, once it does.
@@ -61,7 +63,7 @@ fn millis(ms: u64) -> Duration {
 }
 
 impl Current {
-    pub fn new(run: QueuedRun, cpu_began_us: Option<u64>) -> Self {
+    pub fn new(run: QueuedRun, cpu_began_us: Option<u64>, activity: Activity) -> Self {
         let deadline = run.deadline_ms.map(|ms| (Instant::now() + millis(ms), ms));
         Self {
             number: run.number,
@@ -82,6 +84,7 @@ impl Current {
             late_bytes_delivered: 0,
             quiet_until: Some(Instant::now() + QUIET),
             backlog: Vec::new(),
+            _activity: activity,
         }
     }
 
@@ -92,6 +95,14 @@ impl Current {
         self.backlog.extend_from_slice(&record[sent..]);
     }
 
+    /// Reads no more output for a moment. A program that prints line by line is then read some hundred
+    /// lines at a time; what it says after a silence is still sent at once.
+    pub fn rest(&mut self) {
+        if self.backlog.is_empty() {
+            self.quiet_until = Some(Instant::now() + QUIET);
+        }
+    }
+
     /// Sends the backlog, as far as there is room.
     pub fn flush(&mut self, now: Instant) {
         if self.quiet_until.is_some_and(|until| until > now) {
@@ -99,7 +110,7 @@ impl Current {
         }
         self.quiet_until = None;
         if let Some(announce) = self.announce.take() {
-            announce();
+            announce(Ok(()));
         }
         let sent = self.outlet.push(&self.backlog);
         self.backlog.drain(..sent);
@@ -110,7 +121,7 @@ impl Current {
         !self.backlog.is_empty() && !self.is_quiet()
     }
 
-    /// Whether the run has only just begun.
+    /// Whether the run has only just begun, or has only just written something.
     pub fn is_quiet(&self) -> bool {
         self.quiet_until.is_some()
     }
@@ -137,18 +148,21 @@ impl Current {
     }
 
     /// The graces of the two rungs: the request's, the run's, or the default.
-    pub fn graces(&self, asked: Grace) -> (Duration, Duration) {
+    pub fn graces(&self, requested: Grace) -> (Duration, Duration) {
         let usual = |first: Option<u64>, second: Option<u64>| {
             first.or(second).map_or(INTERRUPT_GRACE, millis)
         };
-        (usual(asked.polite_ms, self.grace.polite_ms), usual(asked.firm_ms, self.grace.firm_ms))
+        (
+            usual(requested.polite_ms, self.grace.polite_ms),
+            usual(requested.firm_ms, self.grace.firm_ms),
+        )
     }
 
-    /// Ends the run. A task of its own delivers the backlog.
+    /// Ends the run. A separate task delivers the backlog.
     pub fn end(self, tails: &mut Tails) {
         let Self { outlet, announce, mut backlog, .. } = self;
         if let Some(announce) = announce {
-            announce();
+            announce(Ok(()));
         }
         let sent = outlet.push(&backlog);
         backlog.drain(..sent);
@@ -170,7 +184,7 @@ impl Current {
 pub struct Tails(Vec<Outlet>);
 
 impl Tails {
-    /// Readers that read nothing must not make the agent grow without bound: the oldest are dropped.
+    /// The agent must not grow without limit for readers that never read: the oldest are dropped.
     fn add(&mut self, outlet: &Outlet) {
         self.0.retain(|outlet| !outlet.is_closed());
         if self.0.len() >= TAILS_MAX {

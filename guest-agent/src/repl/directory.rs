@@ -4,24 +4,30 @@
 //! It belongs to the agent and has a name that cannot be guessed. The files in it belong to the user that
 //! the interpreter runs as. So no file in it can be replaced, and only that user can open them.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{File, Permissions};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::os::unix::fs::{PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use nix::sys::stat::Mode;
-use nix::unistd::mkfifo;
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::{Mode, mkdirat};
+use nix::unistd::{UnlinkatFlags, mkfifoat, unlinkat};
 
 use super::channel::{Token, hex};
+use crate::lookup::{self, DIRECTORY, Unfit, Way};
 use crate::sys::entropy;
 use crate::sys::spawn::Identity;
 
-/// Where such directories are made: in the first of these that is writable. `/dev/shm` is first because
-/// a commit to an image leaves it out.
+/// The parents of such directories: the first writable one is used. `/dev/shm` is first because a commit to
+/// an image leaves it out.
 const PLACES: [&str; 3] = ["/dev/shm", "/run", "/tmp"];
 
-/// What is in it.
+/// Its owner's permissions for a file in it; nobody else has any.
+const OWNER: Mode = Mode::S_IRUSR.union(Mode::S_IWUSR);
+
+/// Its files.
 pub const DRIVER: &str = "driver";
 pub const CODE: &str = "code";
 pub const RUN: &str = "run";
@@ -31,20 +37,28 @@ const ALL: [&str; 5] = [DRIVER, CODE, RUN, STDOUT, STDERR];
 
 /// See the module's description. It is removed with its value.
 pub struct Directory {
+    /// Its parent, and its name there.
+    place: OwnedFd,
+    name: String,
+    /// The path as the interpreter sees it.
     path: PathBuf,
+    /// What an image or a program has put at its path meanwhile is never opened.
+    opened: OwnedFd,
     owner: Option<Identity>,
 }
 
 impl Directory {
     pub fn make(owner: Option<Identity>) -> io::Result<Self> {
-        let mut name = Token::default();
-        entropy::fill(&mut name)?;
-        let name = hex(&name);
+        let mut token = Token::default();
+        entropy::fill(&mut token)?;
+        let name = format!("burrow-repl-{}", hex(&token));
         let mut last = io::Error::from(io::ErrorKind::NotFound);
         for place in PLACES {
-            let path = Path::new(place).join(format!("burrow-repl-{name}"));
-            match fs::DirBuilder::new().mode(0o711).create(&path) {
-                Ok(()) => return Ok(Self { path, owner }),
+            match make_in(place, &name) {
+                Ok((found, opened)) => {
+                    let path = Path::new(place).join(&name);
+                    return Ok(Self { place: found, name, path, opened, owner });
+                }
                 Err(error) => last = error,
             }
         }
@@ -61,24 +75,19 @@ impl Directory {
 
     /// Writes a file that the interpreter may read.
     pub fn write(&self, name: &str, content: &[u8]) -> io::Result<()> {
-        let path = self.file(name);
-        remove(&path)?;
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        self.remove(name)?;
+        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
+        let mut file = File::from(openat(&self.opened, name, flags, OWNER)?);
         self.give(&file)?;
         file.write_all(content)
     }
 
     /// Makes a FIFO that the interpreter may write to, and opens it for reading.
     pub fn fifo(&self, name: &str) -> io::Result<OwnedFd> {
-        let path = self.file(name);
-        remove(&path)?;
-        mkfifo(&path, Mode::S_IRUSR | Mode::S_IWUSR)?;
-        let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
-        let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        self.remove(name)?;
+        mkfifoat(&self.opened, name, OWNER)?;
         // Root in the sandbox can replace any file.
-        if !file.metadata()?.file_type().is_fifo() {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
+        let file = lookup::open_fifo(&self.opened, name)?;
         self.give(&file)?;
         Ok(file.into())
     }
@@ -86,7 +95,14 @@ impl Directory {
     /// Removes a FIFO's name. Processes that have it open keep it.
     pub fn forget(&self, name: &str) {
         // If this fails, the next run replaces it.
-        remove(&self.file(name)).ok();
+        self.remove(name).ok();
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        match unlinkat(&self.opened, name, UnlinkatFlags::NoRemoveDir) {
+            Ok(()) | Err(Errno::ENOENT) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
     }
 
     fn give(&self, file: &File) -> io::Result<()> {
@@ -96,18 +112,19 @@ impl Directory {
     }
 }
 
+/// Makes the directory in a place, which may be a symlink of the image's.
+fn make_in(place: &str, name: &str) -> io::Result<(OwnedFd, OwnedFd)> {
+    let place = lookup::open(place, DIRECTORY, Way::Follow).map_err(Unfit::from)?;
+    mkdirat(&place, name, Mode::from_bits_truncate(0o711))?;
+    let made = lookup::open_at(&place, name, DIRECTORY, Way::Beneath).map_err(Unfit::from)?;
+    Ok((place, made))
+}
+
 impl Drop for Directory {
     fn drop(&mut self) {
         for name in ALL {
             self.forget(name);
         }
-        fs::remove_dir(&self.path).ok();
-    }
-}
-
-fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
+        unlinkat(&self.place, self.name.as_str(), UnlinkatFlags::RemoveDir).ok();
     }
 }

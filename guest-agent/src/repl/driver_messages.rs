@@ -1,5 +1,5 @@
-//! Handling of a driver's messages. Each may be false about its own context, so each is bounded here,
-//! and none is trusted about anything else.
+//! Handles a driver's messages. Each may be false about its own context, so each is bounded here, and none is
+//! trusted about anything else.
 
 use protocol::fault::clip_to;
 use protocol::limits::{EVENT_BYTES_MAX, PATH_BYTES_MAX, TEXT_BYTES_MAX};
@@ -87,18 +87,18 @@ impl Actor {
 
     fn take(&mut self, message: FromDriver) {
         match message {
-            FromDriver::Ready(said) => self.on_ready(said),
-            FromDriver::Display(said) => self.show(said),
-            FromDriver::Artifact(said) => self.offer(said),
-            FromDriver::Error(said) => self.report(said),
-            FromDriver::Input(said) => self.on_input_request(&said),
-            FromDriver::Late(said) => {
-                let channel = if said.stderr { Output::Stderr } else { Output::Stdout };
-                for bytes in said.bytes.as_bytes().chunks(READ_BYTES) {
-                    self.emit_output(said.run, channel, bytes);
+            FromDriver::Ready(content) => self.on_ready(content),
+            FromDriver::Display(content) => self.show(content),
+            FromDriver::Artifact(content) => self.offer(content),
+            FromDriver::Error(content) => self.report(content),
+            FromDriver::Input(content) => self.on_input_request(&content),
+            FromDriver::Late(content) => {
+                let channel = if content.stderr { Output::Stderr } else { Output::Stdout };
+                for bytes in content.bytes.as_bytes().chunks(READ_BYTES) {
+                    self.emit_output(content.run, channel, bytes);
                 }
             }
-            FromDriver::Done(said) => self.on_done(&said),
+            FromDriver::Done(content) => self.on_done(&content),
             FromDriver::Completions(DriverMessage { ask, start, end, mut matches, .. }) => {
                 matches.truncate(MATCHES_MAX);
                 self.answered(ask, Reply::Completions(Completions { start, end, matches }));
@@ -111,7 +111,7 @@ impl Actor {
         }
     }
 
-    fn on_ready(&mut self, said: DriverMessage) {
+    fn on_ready(&mut self, message: DriverMessage) {
         let Some(interpreter) = &mut self.interpreter else { return };
         if !matches!(self.phase, Phase::Starting(_)) {
             return;
@@ -121,14 +121,14 @@ impl Actor {
         self.startup_words = Vec::new();
         let own = Interpreter {
             pid: interpreter.pid.as_raw() as u32,
-            program: clip_to(said.program, TEXT_BYTES_MAX),
-            version: clip_to(said.version, WORD_BYTES_MAX),
+            program: clip_to(message.program, TEXT_BYTES_MAX),
+            version: clip_to(message.version, WORD_BYTES_MAX),
         };
         self.context.publish(|view| view.interpreter = Some(own));
     }
 
-    fn show(&mut self, said: DriverMessage) {
-        let DriverMessage { run, role, id, mut data, metadata, sync, .. } = said;
+    fn show(&mut self, message: DriverMessage) {
+        let DriverMessage { run, role, id, mut data, metadata, sync, .. } = message;
         self.drain_current();
         data.truncate(FORMS_MAX);
         for datum in &mut data {
@@ -146,8 +146,8 @@ impl Actor {
         self.acknowledge(sync);
     }
 
-    fn offer(&mut self, said: DriverMessage) {
-        let DriverMessage { run, path, name, mime, size, sync, .. } = said;
+    fn offer(&mut self, message: DriverMessage) {
+        let DriverMessage { run, path, name, mime, size, sync, .. } = message;
         self.drain_current();
         let last = path.to_string_lossy().rsplit('/').next().unwrap_or_default().to_owned();
         let name = clip_to(name.unwrap_or(last), WORD_BYTES_MAX);
@@ -159,8 +159,8 @@ impl Actor {
         self.acknowledge(sync);
     }
 
-    fn report(&mut self, said: DriverMessage) {
-        let DriverMessage { run, kind, message, traceback, mut frames, sync, .. } = said;
+    fn report(&mut self, content: DriverMessage) {
+        let DriverMessage { run, kind, message, traceback, mut frames, sync, .. } = content;
         self.drain_current();
         frames.truncate(FRAMES_MAX);
         for frame in &mut frames {
@@ -186,36 +186,36 @@ impl Actor {
         }
     }
 
-    fn on_input_request(&mut self, said: &DriverMessage) {
+    fn on_input_request(&mut self, message: &DriverMessage) {
         self.drain_current();
-        let &DriverMessage { run, request, secret, .. } = said;
+        let &DriverMessage { run, request, secret, .. } = message;
         if let Some(current) = &mut self.current
             && current.number == run
             && current.input
             && current.inputs.len() < INPUTS_MAX
         {
             current.inputs.push(request);
-            let prompt = clip_to(said.prompt.to_string_lossy().into_owned(), TEXT_BYTES_MAX);
+            let prompt = clip_to(message.prompt.to_string_lossy().into_owned(), TEXT_BYTES_MAX);
             self.emit(run, Happening::InputRequest { request, prompt, secret });
         } else if let Some(interpreter) = &mut self.interpreter {
             interpreter.channel.send(&ToDriver::Input { request, line: None });
         }
     }
 
-    fn on_done(&mut self, said: &DriverMessage) {
+    fn on_done(&mut self, message: &DriverMessage) {
         let Some(current) = &self.current else { return };
         // A shell does not know the number of its run.
-        if said.run != 0 && said.run != current.number {
+        if message.run != 0 && message.run != current.number {
             return;
         }
-        let end = match (&current.ladder, said.status) {
-            // It may have ended by itself at the same moment. The interrupt has been promised to the
-            // client, and nobody can know whether it had an effect.
+        let end = match (&current.ladder, message.status) {
+            // It may have ended by itself at the same moment. The interrupt has been promised to the client,
+            // and nobody can know whether it had an effect.
             (Some(ladder), _) => ladder.end.clone(),
             (None, Status::Ok) => RunEnd::Ok {},
             (None, Status::Error) => RunEnd::Error {},
-            (None, Status::Exit) => RunEnd::Exited { code: said.code.unwrap_or(0) },
+            (None, Status::Exit) => RunEnd::Exited { code: message.code.unwrap_or(0) },
         };
-        self.finish(end, true, Some(said));
+        self.finish(end, true, Some(message));
     }
 }

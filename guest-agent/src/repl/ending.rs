@@ -23,12 +23,12 @@ impl Actor {
         let duration_us = clock::monotonic_us() - current.started_us;
         let now_us = self.interpreter.as_ref().and_then(Interpreter::cpu_us);
         let own = now_us.zip(current.cpu_began_us).map(|(now, began)| now.saturating_sub(began));
-        let told = done.and_then(|done| done.cpu_us);
+        let reported = done.and_then(|done| done.cpu_us);
         let finished = Finished {
             end,
             duration_us,
             // The driver also counts children that were waited for, so the larger number is right.
-            cpu_us: own.max(told),
+            cpu_us: own.max(reported),
             memory_bytes_peak: done.and_then(|done| done.memory_bytes_peak),
             state_kept,
             rung: current.ladder.as_ref().map(|ladder| ladder.rung),
@@ -42,7 +42,7 @@ impl Actor {
             self.keep_outputs(number);
         }
         self.end_run(number, finished);
-        // Before any client knows of the end and asks for more.
+        // Before any client sees the end and asks for more.
         self.publish();
     }
 
@@ -63,7 +63,7 @@ impl Actor {
         if let Some(interpreter) = &mut self.interpreter {
             interpreter.reaped = true;
         }
-        // As far as the reader of the run has room: later it is too late.
+        // As far as the run's reader has room: later it is too late.
         for _ in 0..LAST_PACKETS_MAX {
             if !self.receive_one() {
                 break;
@@ -124,12 +124,12 @@ impl Actor {
         }
         self.forget_asks();
         if !was_ready && !self.renewing {
-            let said = String::from_utf8_lossy(&self.startup_words);
-            let said = said.trim();
+            let output = String::from_utf8_lossy(&self.startup_words);
+            let output = output.trim();
             let language = self.context.language.name;
             let mut message = format!("the {language} interpreter {words} before it was ready");
-            if !said.is_empty() {
-                message = format!("{message}: {said}");
+            if !output.is_empty() {
+                message = format!("{message}: {output}");
             }
             self.refuse(&Fault::new(FaultCode::SpawnFailed, message));
         }
@@ -139,7 +139,8 @@ impl Actor {
         let Status::Signaled { signal, .. } = status else { return status.into() };
         let out_of_memory = self.interpreter.as_ref().is_some_and(Interpreter::ran_out_of_memory);
         if signal == libc::SIGKILL && out_of_memory {
-            return Cause::OutOfMemory { limit_bytes: self.context.ask.limits.memory_bytes };
+            let limit_bytes = self.ground.memory_limit(self.context.ask.limits.memory_bytes);
+            return Cause::OutOfMemory { limit_bytes };
         }
         if self.ground.is_stopping() && matches!(signal, libc::SIGTERM | libc::SIGKILL) {
             return Cause::AgentStopping;

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::actor::Phase;
 use super::actor::{Actor, is_run_number};
 use super::limits::{
-    LATE_BYTES_MAX, LATE_PAUSE, LATE_PIECE_BYTES, LATE_SETTLE, RECORD_KEPT_BYTES,
+    LATE_BYTES_MAX, LATE_PAUSE, LATE_PIECE_BYTES, LATE_SETTLE, RECORD_KEPT_BYTES, SHORT_READ_BYTES,
     STARTUP_WORDS_BYTES,
 };
 use super::source::{NO_RUN, Read, Source};
@@ -111,6 +111,13 @@ impl Actor {
                     self.late_rests_until = Some(Instant::now() + LATE_PAUSE);
                 }
                 self.emit_output(run, channel, &buffer[..count]);
+                if let Some(current) = &mut self.current
+                    && is_current
+                    && count < SHORT_READ_BYTES
+                {
+                    current.rest();
+                    self.sources[index].rest();
+                }
             }
             Read::Drained => {}
             Read::Ended => drop(self.sources.remove(index)),

@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use nix::errno::Errno;
+use nix::fcntl::OFlag;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use protocol::exit::{SpawnFailure, SpawnStage};
@@ -15,20 +16,23 @@ use protocol::message::Channel as Output;
 use protocol::repl::OpenContext;
 use protocol::{Fault, Text};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::channel::{Channel, hex};
-use super::context::QueuedRun;
+use super::context::{Context, QueuedRun};
 use super::directory::{self, Directory};
-use super::language::{Action, Driver, Language, Outputs, RungActions};
+use super::language::{Action, Driver, Language, Outputs};
 use super::message::{Binary, ToDriver};
 use super::source::{NO_RUN, Source};
 use crate::cgroup::SessionGroup;
 use crate::ground::Ground;
 use crate::metrics::UsageSnapshot;
-use crate::pid1::reaper::{self, Exit};
+use crate::pid1::reaper::{Exit, Starting};
 use crate::process::tree::Tree;
-use crate::process::{Command, Stdio, StdioPlan, output_pipe, spawn_fault, user};
+use crate::process::{Command, Stdio, StdioPlan, output_pipe, prepare, spawn_fault, user};
 use crate::sys::clock;
+use crate::sys::lookup::open_in_proc;
+use crate::task::Work;
 
 /// See the module's description.
 pub struct Interpreter {
@@ -44,14 +48,21 @@ pub struct Interpreter {
     group: Option<SessionGroup>,
     /// Resets the kernel's peak of resident memory.
     peak: Option<File>,
-    /// It has a limit of memory of its own.
+    /// It has its own memory limit.
     is_limited: bool,
     oom_kills_before: u64,
-    /// What of the request was not possible here, and why.
+    /// Parts of the request that were not possible here, and why.
     pub warnings: Vec<String>,
 }
 
-/// An interpreter that has begun to start, and the pipes that it was given.
+/// A start under way.
+pub struct Launch {
+    pub work: Work<Result<Box<StartedInterpreter>, Fault>>,
+    /// The time by which the program must have executed.
+    pub until: Instant,
+}
+
+/// An interpreter whose program has executed, and the pipes that it was given.
 pub struct StartedInterpreter {
     pub interpreter: Interpreter,
     pub exit: oneshot::Receiver<Exit>,
@@ -60,21 +71,21 @@ pub struct StartedInterpreter {
 
 impl Interpreter {
     /// Starts the first of the language's programs that there is.
-    pub fn start(
-        ground: &Rc<Ground>,
-        language: &'static Language,
-        ask: &OpenContext,
+    pub async fn start(
+        ground: Rc<Ground>,
+        context: Rc<Context>,
         generation: u64,
-    ) -> Result<StartedInterpreter, Fault> {
+    ) -> Result<Box<StartedInterpreter>, Fault> {
         ground.check_running()?;
-        let asked: Vec<String> = match &ask.program {
+        let (language, ask) = (context.language, &context.ask);
+        let argv: Vec<String> = match &ask.program {
             Some(program) => vec![program.to_string()],
             None => language.programs.iter().map(|name| (*name).to_owned()).collect(),
         };
         let session = format!("repl.{}.{generation}", ask.context);
-        for program in &asked {
-            match begin(ground, language, ask, &session, program) {
-                Ok(begun) => return Ok(begun),
+        for program in &argv {
+            match begin(&ground, language, ask, &session, program).await {
+                Ok(begun) => return Ok(Box::new(begun)),
                 Err(Refusal::Spawn(failure)) if failure.is_not_found() => {}
                 Err(Refusal::Spawn(failure)) => {
                     return Err(spawn_fault(failure));
@@ -85,7 +96,7 @@ impl Interpreter {
                 }
             }
         }
-        Err(missing(ground, language, ask, &asked))
+        Err(missing(&ground, language, ask, &argv))
     }
 
     /// Sends a signal to the interpreter, unless it has been reaped.
@@ -94,8 +105,8 @@ impl Interpreter {
     }
 
     /// Carries out a rung of the ladder.
-    pub fn run_rung(&mut self, run_rung: &RungActions, run: u64, firm: bool) {
-        for action in run_rung.actions {
+    pub fn act(&mut self, actions: &[Action], run: u64, firm: bool) {
+        for action in actions {
             match *action {
                 Action::Group(number) => self.ground.reaper.send_group(self.pid, number),
                 Action::Interpreter(number) => self.signal(number),
@@ -138,7 +149,8 @@ impl Interpreter {
     }
 
     fn oom_kills(&self) -> u64 {
-        self.group.as_ref().and_then(SessionGroup::oom_kills).unwrap_or(0)
+        let own = self.group.as_ref().and_then(SessionGroup::oom_kills);
+        own.unwrap_or_else(|| self.ground.sandbox_oom_kills())
     }
 
     /// CPU time that the interpreter has used so far, without its children.
@@ -146,8 +158,8 @@ impl Interpreter {
         clock::process_cpu_us(self.pid)
     }
 
-    /// Begins the accounting of a run: its own peak of resident memory, if the kernel supports that, and
-    /// its own count of out-of-memory kills.
+    /// Begins the accounting of a run: its own peak of resident memory, if the kernel supports that, and its
+    /// own count of out-of-memory kills.
     pub fn begin_accounts(&mut self) {
         // This reads a file for each run, so only where it can matter.
         if self.is_limited {
@@ -242,7 +254,7 @@ impl From<io::Error> for Refusal {
     }
 }
 
-fn begin(
+async fn begin(
     ground: &Rc<Ground>,
     language: &'static Language,
     ask: &OpenContext,
@@ -279,14 +291,20 @@ fn begin(
         control: Some(theirs),
         group: group.as_ref(),
     };
-    let started = match ground.reaper.spawn(command) {
-        Ok(started) => started,
+    let begun = match prepare(command) {
+        Ok((prepared, stdio)) => {
+            let Starting { exit, outcome, .. } = ground.reaper.spawn(prepared);
+            outcome.known().await.map(|pid| (pid, stdio, exit))
+        }
+        Err(failure) => Err(failure),
+    };
+    let (pid, stdio, exit) = match begun {
+        Ok(begun) => begun,
         Err(failure) => {
             ground.retire_group(group);
             return Err(Refusal::Spawn(failure));
         }
     };
-    let reaper::Started { child, exit } = started;
     if let Driver::Channel(driver) = language.driver {
         channel.send_raw(driver, Vec::new());
         let token = *channel.token();
@@ -300,20 +318,20 @@ fn begin(
         ground: ground.clone(),
         language,
         session: session.to_owned(),
-        pid: child.pid,
+        pid,
         channel,
         reaped: false,
         directory,
         handed: Vec::new(),
         group,
-        is_limited: ask.limits.memory_bytes.is_some(),
+        is_limited: ground.memory_limit(ask.limits.memory_bytes).is_some(),
         oom_kills_before: 0,
         warnings,
-        peak: File::options().write(true).open(format!("/proc/{}/clear_refs", child.pid)).ok(),
+        peak: open_in_proc(format!("{pid}/clear_refs").as_str(), OFlag::O_WRONLY)
+            .ok()
+            .map(File::from),
     };
-    let Stdio::Pipes { stdout, stderr, .. } = child.stdio else {
-        unreachable!("pipes were planned")
-    };
+    let Stdio::Pipes { stdout, stderr, .. } = stdio else { unreachable!("pipes were planned") };
     let sources =
         [Source::new(stdout, NO_RUN, Output::Stdout), Source::new(stderr, NO_RUN, Output::Stderr)];
     Ok(StartedInterpreter { interpreter, exit, sources })
@@ -326,13 +344,13 @@ fn make_directory(ask: &OpenContext) -> Result<Directory, Refusal> {
 }
 
 /// The fault for a missing interpreter, which names the programs and the search path.
-fn missing(ground: &Ground, language: &Language, ask: &OpenContext, asked: &[String]) -> Fault {
+fn missing(ground: &Ground, language: &Language, ask: &OpenContext, argv: &[String]) -> Fault {
     let env = ground.environment.with(&ask.env);
     let path = env.iter().rev().find(|(name, _)| name.as_bytes() == b"PATH");
     let path = path.map_or(crate::process::environment::DEFAULT_PATH.into(), |(_, path)| {
         path.to_string_lossy().into_owned()
     });
-    let names = asked.join(" and ");
+    let names = argv.join(" and ");
     let hint = "name an interpreter with `program`";
     let message = match &ask.program {
         Some(program) if program.as_bytes().contains(&b'/') => {

@@ -9,9 +9,9 @@ use super::current::{Current, Ladder};
 
 impl Actor {
     /// Begins the ladder, or shortens the graces of one that has begun.
-    pub fn climb(&mut self, end: RunEnd, asked: repl::Grace) {
+    pub fn climb(&mut self, end: RunEnd, requested: repl::Grace) {
         let Some(current) = &mut self.current else { return };
-        let (polite, firm) = current.graces(asked);
+        let (polite, firm) = current.graces(requested);
         let now = Instant::now();
         if let Some(ladder) = &mut current.ladder {
             ladder.firm = ladder.firm.min(firm);
@@ -21,7 +21,7 @@ impl Actor {
         }
         let (rung, next_rung) = (Rung::Polite, now + polite);
         current.ladder = Some(Ladder { rung, end, next_rung, again: None, firm });
-        self.run_rung(now);
+        self.run_rung(now, false);
     }
 
     /// Presses the next rung, or this one again, or begins with the deadline.
@@ -40,22 +40,23 @@ impl Actor {
             ladder.rung = if ladder.rung == Rung::Polite { Rung::Firm } else { Rung::Killed };
             ladder.next_rung = now + firm;
             ladder.again = None;
-            self.run_rung(now);
+            self.run_rung(now, false);
         } else if ladder.again.is_some_and(|again| again <= now) {
-            self.run_rung(now);
+            self.run_rung(now, true);
         }
     }
 
-    pub fn run_rung(&mut self, now: Instant) {
+    fn run_rung(&mut self, now: Instant, again: bool) {
         let Some(Current { number, ladder: Some(ladder), .. }) = &mut self.current else { return };
-        let Some(run_rung) = self.context.language.run_rung(ladder.rung) else {
+        let Some(rung) = self.context.language.rung(ladder.rung) else {
             let because = format!("because run {number} did not end otherwise");
             return self.kill(&because);
         };
-        ladder.again = run_rung.repeat.map(|repeat| now + repeat);
+        ladder.again = rung.repeat.map(|(interval, _)| now + interval);
         let firm = ladder.rung == Rung::Firm;
+        let actions = rung.repeat.filter(|_| again).map_or(rung.actions, |(_, actions)| actions);
         if let Some(interpreter) = &mut self.interpreter {
-            interpreter.run_rung(run_rung, *number, firm);
+            interpreter.act(actions, *number, firm);
         }
     }
 }

@@ -1,13 +1,13 @@
-//! What the agent knows of a language. Each language has a file with its row, and
+//! The agent's description of a language. Each language has a file with its row, and
 //! [`languages`](super::languages) lists them.
 
 use std::time::Duration;
 
 use protocol::repl::Rung;
 
-/// What the agent knows of a language.
+/// The agent's description of a language.
 pub struct Language {
-    /// Its name, and the usual name of its first context.
+    /// Its name, and the default name of its first context.
     pub name: &'static str,
     /// Other names that clients may use.
     pub aliases: &'static [&'static str],
@@ -26,11 +26,11 @@ pub struct Language {
 pub enum Driver {
     /// Compressed, as the channel's first message; orders are messages.
     Channel(&'static [u8]),
-    /// As a file in the context's directory; an order is a byte, the rest of it lies in files.
+    /// As a file in the context's directory; an order is a byte, and files contain the rest of it.
     File(&'static [u8]),
 }
 
-/// How a run gets pipes of its own.
+/// How a run gets its own pipes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Outputs {
     /// Descriptors, sent over the channel.
@@ -42,8 +42,8 @@ pub enum Outputs {
 /// What a rung of the ladder does.
 pub struct RungActions {
     pub actions: &'static [Action],
-    /// The interval at which the rung is repeated until the run is over.
-    pub repeat: Option<Duration>,
+    /// What is done again until the run is over or the next rung is due, and how often.
+    pub repeat: Option<(Duration, &'static [Action])>,
 }
 
 #[derive(Clone, Copy)]
@@ -60,7 +60,7 @@ pub enum Action {
 
 impl Language {
     /// What a rung does. The last rung is a kill, which is the same for all languages.
-    pub fn run_rung(&self, rung: Rung) -> Option<&RungActions> {
+    pub fn rung(&self, rung: Rung) -> Option<&RungActions> {
         match rung {
             Rung::Polite => Some(&self.polite),
             Rung::Firm => Some(&self.firm),

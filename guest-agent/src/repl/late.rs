@@ -52,7 +52,7 @@ impl LateOutput {
         }
     }
 
-    /// The oldest of it. What was dropped is told with the first piece after it.
+    /// The oldest bytes. The first piece after the dropped ones reports their number.
     pub fn pop(&mut self) -> Option<repl::Late> {
         let Piece { of, channel, bytes } = self.pieces.pop_front()?;
         self.bytes -= bytes.len();

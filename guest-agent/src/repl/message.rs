@@ -22,7 +22,7 @@ pub enum ToDriver<'a> {
     Close {},
 }
 
-/// Bytes as they are.
+/// Raw bytes.
 pub struct Binary<'a>(pub &'a [u8]);
 
 impl Serialize for Binary<'_> {
@@ -31,8 +31,8 @@ impl Serialize for Binary<'_> {
     }
 }
 
-/// From a driver. It shares its process with the code that it runs, so that each of these may be a
-/// lie about that context.
+/// From a driver. It shares its process with the code that it runs, so each of these may be a lie
+/// about that context.
 #[derive(Debug)]
 pub enum FromDriver {
     Ready(DriverMessage),
@@ -51,8 +51,8 @@ decode_enum! {
     Ready(), Display(), Artifact(), Error(), Input(), Late(), Done(), Completions(), Checked()
 }
 
-/// What a driver's message can contain, whichever it is; what it lacks is empty. One type for all,
-/// because each type that is read costs the agent code.
+/// The fields of all driver messages; those that a message lacks are empty. One type for all,
+/// because each type that is decoded costs code size.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a field of another message")]
 pub struct DriverMessage {

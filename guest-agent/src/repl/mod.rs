@@ -1,8 +1,8 @@
 //! Contexts: interpreters that run code again and again.
 //!
-//! [`Contexts`] is what others use, and the [`registry`] knows which contexts are open. Each context has
-//! one task, its [`actor`], which owns the interpreter. A request leaves an order or a run with the
-//! [`context`], and the actor answers it. The life of a context:
+//! [`Contexts`] is the interface for others, and the [`registry`] has the open contexts. Each context has one
+//! task, its [`actor`], which owns the interpreter. A request puts an order or a run into the [`context`]'s
+//! queue, and the actor answers it. The life of a context:
 //!
 //! ```text
 //!            ┌────────── the interpreter ended ◀───────────────┐
@@ -28,6 +28,7 @@ mod ladder;
 mod language;
 mod languages;
 mod late;
+mod launch;
 mod limits;
 mod message;
 mod node;
@@ -54,7 +55,6 @@ use crate::task::{self, Work};
 use actor::Actor;
 pub use context::Announcement;
 use context::{Answer, Context, Order, QueuedRun};
-use interpreter::Interpreter;
 use language::Driver;
 use registry::Registry;
 
@@ -75,7 +75,7 @@ impl Contexts {
         Self { ground, registry: Rc::default() }
     }
 
-    /// Finds the context or makes it, which starts its interpreter.
+    /// Finds the context or makes it, with a task that starts its interpreter.
     fn find_or_open(&self, ask: &OpenContext) -> Result<Rc<Context>, Fault> {
         if let Ok(context) = self.registry.get(&ask.context) {
             context.check_same(ask)?;
@@ -85,11 +85,11 @@ impl Contexts {
         check(ask)?;
         let language = languages::find(&ask.language).ok_or_else(|| unknown(&ask.language))?;
         self.registry.check_room()?;
-        let begun = Interpreter::start(&self.ground, language, ask, 1)?;
+        self.ground.check_running()?;
         let context = Context::new(ask.clone(), language);
         self.registry.insert(context.clone());
         let (ground, registry) = (self.ground.clone(), self.registry.clone());
-        task::spawn(Actor::new(ground, registry, context.clone(), begun).run());
+        task::spawn(Actor::new(ground, registry, context.clone()).run());
         Ok(context)
     }
 

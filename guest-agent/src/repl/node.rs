@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use super::language::{Action, Driver, Language, Outputs, RungActions};
 
+// A child that is waited for keeps JavaScript from hearing anything.
+const FIRM: &[Action] = &[Action::Message, Action::Others(libc::SIGKILL)];
+
 pub const NODE: Language = Language {
     name: "node",
     aliases: &["nodejs", "javascript", "js"],
@@ -12,9 +15,5 @@ pub const NODE: Language = Language {
     driver: Driver::Channel(include_bytes!(concat!(env!("OUT_DIR"), "/node.z"))),
     outputs: Outputs::Named,
     polite: RungActions { actions: &[Action::Message, Action::Group(libc::SIGINT)], repeat: None },
-    // A child that is waited for keeps JavaScript from hearing anything.
-    firm: RungActions {
-        actions: &[Action::Message, Action::Others(libc::SIGKILL)],
-        repeat: Some(Duration::from_millis(100)),
-    },
+    firm: RungActions { actions: FIRM, repeat: Some((Duration::from_millis(100), FIRM)) },
 };

@@ -1,11 +1,11 @@
-//! What is asked of a context besides runs, and how it is answered.
+//! Orders to a context other than runs, and their answers.
 
 use protocol::message::Reply;
 use protocol::repl::{self, AnswerInput, Complete, Completeness, Completions, Interrupt, RunEnd};
 use protocol::{Fault, FaultCode};
 use tokio::time::Instant;
 
-use super::actor::{Actor, Ask, Closing, Phase};
+use super::actor::{Actor, Closing, PendingQuery, Phase};
 use super::context::{Answer, Order};
 use super::interpreter::Interpreter;
 use super::limits::{ASK_MAX, ASKS_MAX, CLOSE_GRACE};
@@ -34,17 +34,15 @@ impl Actor {
                 self.set_end_if_killed(RunEnd::Interrupted { by: by.clone() });
                 self.lost = self.interpreter.is_some().then(|| format!("restarted by {by}"));
                 self.warming.push(answer);
-                // One that is not ready yet leaves those who wait for it to the next.
-                self.renewing |= self.interpreter.is_some() && !self.was_ready;
+                // One that is not ready yet leaves its waiting clients to the next.
+                let is_unready = self.interpreter.is_some() && !self.was_ready;
+                self.renewing |= is_unready || self.launch.is_some();
                 self.kill("because it was to be another");
             }
-            // All of an interpreter comes of what it is started with, its seeds and its search paths
-            // too, so it is started anew rather than told. Nothing is lost, and nobody is told so.
-            Order::Renew if self.is_unused() && self.closing.is_none() => {
-                self.renewing = true;
-                self.kill("because it was to be another");
-            }
-            Order::Renew => {}
+            // Everything in an interpreter follows from its start, including its seeds and its search paths,
+            // so it is restarted instead of changed. Nothing is lost, and nothing is reported.
+            Order::Renew if self.is_unused() && self.closing.is_none() => self.renew(),
+            Order::Renew => self.renewing |= self.launch.is_some(),
             Order::Close { by, answer } => self.close(by, answer),
             Order::Signal(signal) => {
                 self.set_end_if_killed(RunEnd::Died { cause: protocol::Cause::AgentStopping });
@@ -56,7 +54,7 @@ impl Actor {
         }
     }
 
-    /// What the current run ends with if its interpreter dies now.
+    /// How the current run ends if its interpreter dies now.
     pub fn set_end_if_killed(&mut self, end: RunEnd) {
         if let Some(current) = &mut self.current {
             current.end_if_killed.get_or_insert(end);
@@ -91,7 +89,7 @@ impl Actor {
         self.closing = Some(Closing { answer, kill_at });
     }
 
-    /// The context is over. What its runs have left unread is still told to those who watch.
+    /// The context has ended. Unread output of its runs is still sent to watches.
     pub fn end(&mut self) {
         self.over = true;
         self.drain(|_| true);
@@ -111,8 +109,8 @@ impl Actor {
         match ask.run {
             Some(wanted) if self.context.cancel(wanted, &reason) => return Some(wanted),
             Some(wanted) if running != Some(wanted) => return None,
-            // Whoever sees none running means the one that would run if the interpreter were ready, or
-            // free of the host's own.
+            // A client that sees no current run means the one that would run if the interpreter were ready,
+            // or free of the host's own run.
             None if running.is_none() || is_aside => return self.context.cancel_next(&reason),
             _ => {}
         }
@@ -121,8 +119,8 @@ impl Actor {
     }
 
     fn answer_input(&mut self, ask: &AnswerInput) -> Result<Reply, Fault> {
-        let asked = self.current.as_mut().filter(|current| current.number == ask.run);
-        let waits = asked.and_then(|current| {
+        let run = self.current.as_mut().filter(|current| current.number == ask.run);
+        let waits = run.and_then(|current| {
             let at = current.inputs.iter().position(|input| *input == ask.request)?;
             Some(current.inputs.remove(at))
         });
@@ -168,10 +166,10 @@ impl Actor {
                     && self.current.is_none()
                     && self.asks.len() < ASKS_MAX =>
             {
-                self.asked += 1;
-                interpreter.channel.send(&message(self.asked));
+                self.last_query += 1;
+                interpreter.channel.send(&message(self.last_query));
                 let until = Instant::now() + ASK_MAX;
-                self.asks.push(Ask { id: self.asked, answer, until });
+                self.asks.push(PendingQuery { id: self.last_query, answer, until });
                 return;
             }
             Some(_) => "the interpreter is busy",
@@ -180,7 +178,7 @@ impl Actor {
         let _ = answer.send(Err(Fault::new(FaultCode::Conflict, refused)));
     }
 
-    /// The driver has answered what was asked.
+    /// The driver has answered a request.
     pub fn answered(&mut self, id: u64, reply: Reply) {
         if let Some(at) = self.asks.iter().position(|ask| ask.id == id) {
             let _ = self.asks.remove(at).answer.send(Ok(reply));

@@ -10,8 +10,9 @@
 # and nowhere else, but for the tasks that live on between runs (`idle`). The handlers of signals
 # raise KeyboardInterrupt while `state.phase` is ARMED, which only `guard` makes it.
 #
-# The file has two parts, so that the interpreter starts quickly: the second is compiled when a name
-# of it is first wanted. `rest.name` is how the first part calls it.
+# The file has three parts, so that the interpreter starts quickly: the others are compiled when a
+# name of them is first wanted. `rest.name` is how the first part calls them. The third is what
+# notebooks write beside Python.
 import _signal
 import _socket
 import _thread
@@ -62,7 +63,7 @@ get_frame, print_error = sys._getframe, sys.__excepthook__
 VERSION, BYTE_ORDER = sys.version_info, sys.byteorder
 set_blocking, StringIO, collect = posix.set_blocking, io.StringIO, gc.collect
 
-SIGINT, FIRM = 2, 40
+SIGINT, SIGURG, FIRM = 2, 23, 40
 PART_BYTES = 65000
 # The agent takes 17 MiB; a display leaves room for the words around it.
 SENT_BYTES_MAX = 17 << 20
@@ -150,10 +151,13 @@ class Rest:
     def __getattr__(self, name):
         if not state.whole:
             exec(compile(SECOND, "<burrow>", "exec", 0, True), DRIVER)
+        if name not in DRIVER:
+            exec(compile(THIRD, "<burrow>", "exec", 0, True), DRIVER)
         self.__dict__[name] = DRIVER[name]
         return DRIVER[name]
 
 state, rest = State(), Rest()
+SECOND, _, THIRD = SECOND.partition(b'\n"third part"\n')
 
 # MessagePack, as much of it as the channel speaks.
 def pack(value, out):
@@ -542,8 +546,25 @@ ask.__name__ = ask.__qualname__ = "input"
 first_input = builtins.input
 builtins.input = ask
 
+# One write for all of a line, where the interpreter makes one for each value and each separator.
+def say(*values, sep=" ", end="\n", file=None, flush=False):
+    to = sys.__dict__.get("stdout") if file is None else file
+    if (to is STDOUT or to is STDERR) and type(sep) is str and type(end) is str:
+        to.write(sep.join(map(str, values)) + end)
+    else:
+        first_print(*values, sep=sep, end=end, file=file, flush=flush)
+
+say.__name__ = say.__qualname__ = "print"
+say.__module__, say.__doc__ = "builtins", print.__doc__
+first_print = print
+builtins.print = say
+
 def display(*values, **options):
     return rest.display_all(*values, **options)
+
+# What a line of a notebook is compiled to that is not Python.
+def magic(*words):
+    return rest.run_notation(get_frame(1), *words)
 
 def show(value):
     if value is not None:
@@ -591,6 +612,11 @@ def interrupt_firmly(signum, frame):
             rest.press(frame)
     interrupt(signum, frame)
 
+# Comes after an interrupt: a signal that arrives just before a wait is only noticed when the wait is
+# cut short.
+def wake(signum, frame):
+    pass
+
 # The only place where the user's code runs in. What it raises is returned.
 def guard(work):
     failure = None
@@ -620,6 +646,7 @@ MODULES["_signal"].default_int_handler = interrupt
 if "signal" in MODULES:
     MODULES["signal"].default_int_handler = interrupt
 set_signal(SIGINT, interrupt)
+set_signal(SIGURG, wake)
 set_signal(FIRM, interrupt_firmly)
 HANDLERS = {number: get_signal(number) for number in _signal.valid_signals()}
 USUAL = list(HANDLERS.values())
@@ -714,7 +741,7 @@ def compile_run(source, name):
         made = None
     state.cached = made is not None
     if made is None:
-        made = compile_parts(source, name)
+        made = compile_any(source, name)
     if len(source) < CODE_BYTES_MAX:
         if len(codes) >= CODES_MAX:
             del codes[next(iter(codes))]
@@ -726,6 +753,22 @@ def rename(code, name):
     kind = type(code)
     items = [rename(item, name) if type(item) is kind else item for item in code.co_consts]
     return code.replace(co_filename=name, co_consts=tuple(items))
+
+# Python, or what notebooks write beside it.
+def compile_any(source, name):
+    try:
+        return compile_parts(source, name)
+    except SyntaxError as error:
+        failure = error
+    # What the code has broken must not stand in the place of what is wrong with it.
+    if any(mark in source for mark in (b"%", b"!", b"?", b"pip")):
+        try:
+            return rest.compile_notation(source, name, failure)
+        except SyntaxError as error:
+            failure = error
+        except Exception:
+            pass
+    raise failure
 
 # The statements, and the expression at their end, whose value is the run's. Mostly the last lines
 # are an expression by themselves; a tree of the code is dear, and only made where they are not.
@@ -793,6 +836,8 @@ def future_flags(source, code):
 def execute():
     source, name = state.job
     state.job = None
+    if source[:1] == b"{" and b'"nbformat"' in source and rest.run_notebook(source, name):
+        return
     parts = compile_run(source, name)
     if any(part.co_flags & COROUTINE for part in parts):
         value = rest.run_in_loop(parts)
@@ -1015,6 +1060,10 @@ posix.register_at_fork(after_in_child=leave_channel)
 sys.meta_path.insert(0, Finder)
 if not HOOKED.isdisjoint(MODULES.keys() - {"linecache"}):
     rest.hook_loaded()
+# A virtual environment is entered whole: its programs are found first.
+if sys.prefix != sys.base_prefix and "VIRTUAL_ENV" not in os.environ:
+    os.environ["VIRTUAL_ENV"] = sys.prefix
+    os.environ["PATH"] = sys.prefix + "/bin:" + os.environ.get("PATH", os.defpath)
 sys.argv[:] = [""]
 sys.stdin = sys.__stdin__ = STDIN
 sys.stdout = sys.__stdout__ = STDOUT
@@ -1022,6 +1071,7 @@ sys.stderr = sys.__stderr__ = STDERR
 sys.displayhook = sys.__displayhook__ = show
 set_reserve()
 BUILTINS.setdefault("display", display)
+BUILTINS.setdefault("__magic__", magic)
 INTACT.update(BUILTINS)
 main()
 
@@ -1948,9 +1998,21 @@ def check(content):
         is_open = found is None or (len(lines) > 1 and last.strip() and last[0] in " \t")
         if is_open or last.rstrip().endswith(":"):
             state_of, indent = "incomplete", next_indent(lines)
+    except SyntaxError as error:
+        state_of = check_notation(code, error)
     except Exception:
         state_of = "invalid"
     send("checked", {"ask": content["ask"], "state": state_of, "indent": indent})
+
+def check_notation(code, error):
+    is_cell = code.lstrip().startswith("%%")
+    last = code.rpartition("\n")[2]
+    if (is_cell and last.strip()) or ("\n" in code and last[:1] in (" ", "\t")):
+        return "incomplete"
+    try:
+        return "complete" if rest.compile_notation(code.encode(), "<check>", error) else "invalid"
+    except Exception:
+        return "invalid"
 
 def next_indent(lines):
     last = next((line for line in reversed(lines) if line.strip()), "")
@@ -1963,3 +2025,378 @@ def next_indent(lines):
     return indent
 
 state.whole = True
+
+"third part"
+
+# What notebooks write that is not Python: `%magic`, `!command`, `name?`, cells that begin with `%%`,
+# and whole notebooks. It is only looked for where the compiler refuses a line, so that no line of
+# Python is ever misread, but for a whole notebook, which is a literal of Python as well.
+re, split_words = fetch("re"), fetch("shlex").split
+
+MAGICS_MAX = 1000
+BEGINS_CELL = re.compile(r"\s*(%%\w+)[ \t]*(.*)")
+BEGINS_LINE = re.compile(r"(\s*)(?:([^=!%#]*[^=!%#<>\s])\s*=\s*)?(!!|!(?!=)|%%?(?=[A-Za-z]))\s*(.*)")
+ASKS_HELP = re.compile(r"(\s*)\?{0,2}([A-Za-z_][\w.]*)\?{0,2}\s*$")
+IS_FILLED_IN = re.compile(r"(?<![{$])\{([^{}]+)\}|\$([A-Za-z_]\w*)")
+
+
+# What an author of code reads who has written what is not to be had here.
+class UsageError(Exception):
+    pass
+
+UsageError.__module__ = "builtins"
+
+# Puts Python in the place of a line; the number of lines stays.
+def replace_line(lines, at):
+    line, end = lines[at], at + 1
+    words = line.strip()
+    if words.startswith(("pip install ", "pip3 install ")):
+        line = re.sub("pip3?", "%pip", line, count=1)
+    found = BEGINS_LINE.match(line)
+    if found is None:
+        asked = ASKS_HELP.match(line) if "?" in line else None
+        if asked is None:
+            return False
+        lines[at] = "%shelp(%s)" % (asked[1], asked[2])
+        return True
+    indent, target, mark, rest_of = found.groups()
+    while rest_of.endswith("\\") and end < len(lines):
+        rest_of = rest_of[:-1] + lines[end].strip()
+        lines[end] = ""
+        end += 1
+    if mark[0] == "%":
+        word, _, rest_of = rest_of.partition(" ")
+        mark += word
+    elif target:
+        mark = "!!"
+    target = target + " = " if target else ""
+    lines[at] = "%s%s__magic__(%r, %r)" % (indent, target, mark, rest_of.strip())
+    return True
+
+INSTEAD = {
+    "debug": "read the traceback, or call the function with print() in it",
+    "pdb": "read the traceback, or call the function with print() in it",
+    "prun": "use cProfile: import cProfile; cProfile.run('f()')",
+    "lprun": "use cProfile: import cProfile; cProfile.run('f()')",
+    "memit": "use tracemalloc, or resource.getrusage",
+    "load": "read the file with open(path).read()",
+    "history": "the caller of the runs has their history",
+    "reset": "delete names with del, or use a new context",
+    "store": "keep values in files, with pickle or json",
+    "sql": "use sqlite3, or the client of the database",
+}
+
+def explain_unknown(mark, name, table):
+    if name in CELL_MAGICS:
+        return "%s takes a cell: write %%%s as the first line of the code" % (mark, mark)
+    if name in LINE_MAGICS:
+        return "%s takes a line: write %s with its arguments" % (mark, mark[1:])
+    if name in INSTEAD:
+        return "%s is not here: %s" % (mark, INSTEAD[name])
+    known = (mark.replace(name, one) for one in sorted(table))
+    return "%s is not here; these are: %s" % (mark, ", ".join(known))
+
+# Python's values in a line: `{expression}` and `$name`. What is neither stays, for the shell.
+def fill_in(frame, text):
+    def value(found):
+        try:
+            if found[2]:
+                spaces = frame.f_locals, frame.f_globals
+                return next(str(space[found[2]]) for space in spaces if found[2] in space)
+            return str(eval(found[1], frame.f_globals, frame.f_locals))
+        except Exception:
+            return found[0]
+        except StopIteration:
+            return found[0]
+
+    return IS_FILLED_IN.sub(value, text)
+
+def shell_words(frame, line):
+    shell = "/bin/bash" if os.path.exists("/bin/bash") else "/bin/sh"
+    return [shell, "-c", fill_in(frame, line)]
+
+# Runs a program whose output is the run's; its exit code, or what it has printed if that is kept.
+def spawn(argv, text=None, keep=False, env=None):
+    subprocess = fetch("subprocess")
+    stream = sys.__dict__.get("stdout")
+    is_own = stream is STDOUT and not keep
+    fds = own_run().fds or (1, 2)
+    out, err = fds if is_own else (subprocess.PIPE, subprocess.STDOUT)
+    given = {"input": text.encode()} if text is not None else {"stdin": subprocess.DEVNULL}
+    ended = subprocess.run(argv, stdout=out, stderr=err, env=env, **given)
+    if is_own:
+        return ended.returncode
+    printed = ended.stdout.decode("utf-8", "replace")
+    if keep:
+        SPACE["_exit_code"] = ended.returncode
+        return printed
+    stream.write(printed)
+    return ended.returncode
+
+def line_of_pip(frame, words):
+    if find_elsewhere("pip", None, None) is None:
+        raise UsageError("%pip: this Python has no pip; use an image that has it")
+    # The sandbox is this interpreter's alone, so that its own packages are nobody else's.
+    env = {"PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_ROOT_USER_ACTION": "ignore"}
+    env = {**env, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", **os.environ}
+    argv = [sys.executable, "-m", "pip", *split_words(fill_in(frame, words))]
+    code = spawn(argv, env=env)
+    fetch("importlib").invalidate_caches()
+    own = fetch("site").getusersitepackages()
+    if own not in sys.path and os.path.isdir(own):
+        # Who may not write the image's packages gets a directory of its own.
+        MODULES["site"].addsitedir(own)
+    if code:
+        warn("[pip failed with %d; if it reached no index, the sandbox needs --egress @pypi]" % code)
+
+def line_of_cd(frame, words):
+    wanted = fill_in(frame, words).strip("\"'") or "~"
+    before = os.getcwd()
+    os.chdir(SPACE.get("_cd_before", before) if wanted == "-" else os.path.expanduser(wanted))
+    SPACE["_cd_before"] = before
+    print(os.getcwd())
+
+def line_of_env(frame, words):
+    words = fill_in(frame, words)
+    if not words:
+        return dict(os.environ)
+    name, mark, value = words.partition("=" if "=" in words else " ")
+    if not mark:
+        return os.environ.get(name)
+    os.environ[name.strip()] = value.strip()
+    print("env: %s=%s" % (name.strip(), value.strip()))
+
+def line_of_matplotlib(frame, words):
+    if words not in ("", "inline", "agg", "Agg"):
+        warn("[%%matplotlib %s: figures are always shown inline here]" % words)
+
+def line_of_extension(frame, words):
+    warn("[IPython's extensions are not here; importlib.reload(module) reads a changed module again]")
+
+def line_of_who(frame, words):
+    hidden = (type(sys), type(fill_in))
+    names = [name for name, value in SPACE.items() if name[0] != "_" and type(value) not in hidden]
+    print("  ".join(names))
+
+def line_of_run(frame, words):
+    import runpy
+
+    path, *arguments = split_words(fill_in(frame, words)) or [""]
+    if path.endswith(".ipynb"):
+        with open(path, "rb") as file:
+            run_notebook(file.read(), path)
+        return
+    before, sys.argv = sys.argv, [path, *arguments]
+    try:
+        made = runpy.run_path(path, run_name="__main__")
+    finally:
+        sys.argv = before
+    SPACE.update((name, value) for name, value in made.items() if name[:2] != "__")
+
+def line_of_list(frame, words):
+    print("  ".join("%" + name for name in sorted(LINE_MAGICS)))
+    print("  ".join("%%" + name for name in sorted(CELL_MAGICS)))
+
+# Code of a line or a cell, with magics of its own; the value of its last expression.
+def evaluate(frame, text, line=0):
+    parts = compile_any(("\n" * line + text).encode(), frame.f_code.co_filename)
+    if any(part.co_flags & COROUTINE for part in parts):
+        return run_in_loop(parts)
+    value = None
+    for part in parts:
+        value = eval(part, frame.f_globals, frame.f_locals)
+    return value
+
+UNITS = (1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")
+
+def seconds(value):
+    size, unit = next((pair for pair in UNITS if value >= pair[0]), UNITS[-1])
+    return "%.3g %s" % (value / size, unit)
+
+def cell_of_time(frame, words, body, line):
+    clock = time.perf_counter
+    cpu_before, before = cpu_ns(), clock()
+    try:
+        return evaluate(frame, (words + "\n" if words else "") + body, line - bool(words))
+    finally:
+        wall, cpu = clock() - before, (cpu_ns() - cpu_before) / 1e9
+        print("CPU times: total: %s\nWall time: %s" % (seconds(cpu), seconds(wall)))
+
+def line_of_time(frame, words):
+    return cell_of_time(frame, "", words, 0)
+
+def cell_of_timeit(frame, words, body, line):
+    timeit = fetch("timeit")
+    options, code = {}, words
+    # `-n 10` and `-n10`.
+    while code.startswith("-"):
+        option, _, after = code.partition(" ")
+        if len(option) == 2 and option[1] in "nrp":
+            value, _, after = after.lstrip().partition(" ")
+            option += value
+        options[option[1:2]], code = option[2:], after.lstrip()
+    setup, code = (code, body) if body is not None else ("", code)
+    space = {**frame.f_globals, **frame.f_locals}
+    timer = timeit.Timer(code.strip("\n") or "pass", setup or "pass", globals=space)
+    try:
+        number, repeat = int(options.get("n") or 0), int(options.get("r") or 7)
+    except ValueError:
+        raise UsageError("%timeit: -n and -r take a number") from None
+    number = number or timer.autorange()[0]
+    taken = [one / number for one in timer.repeat(repeat, number)]
+    mean = sum(taken) / len(taken)
+    spread = (sum((one - mean) ** 2 for one in taken) / len(taken)) ** 0.5
+    words = "%s ± %s per loop (mean ± std. dev. of %d runs, %s loops each)"
+    print(words % (seconds(mean), seconds(spread), len(taken), format(number, ",")))
+
+def line_of_timeit(frame, words):
+    return cell_of_timeit(frame, words, None, 0)
+
+def cell_of_capture(frame, words, body, line):
+    from contextlib import redirect_stderr, redirect_stdout
+
+    out, err = StringIO(), StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        evaluate(frame, body, line)
+    names = [word for word in words.split() if word[0] != "-"]
+    if names:
+        kept = type("Captured", (), {"__str__": lambda self: self.stdout})()
+        kept.stdout, kept.stderr = out.getvalue(), err.getvalue()
+        SPACE[names[0]] = kept
+
+def cell_of_file(frame, words, body, line):
+    *options, path = split_words(fill_in(frame, words)) or [""]
+    with open(os.path.expanduser(path), "a" if "-a" in options else "w") as file:
+        file.write(body)
+    print("Wrote %s" % path)
+
+# A cell in another language, as the standard input of its program.
+def script(*program):
+    def cell(frame, words, body, line):
+        from subprocess import CalledProcessError
+
+        argv = [*program, *split_words(fill_in(frame, words))]
+        code = spawn(argv, text=body)
+        if code:
+            raise CalledProcessError(code, " ".join(argv))
+
+    return cell
+
+def shown_as(mime):
+    def cell(frame, words, body, line):
+        publish("shown", {mime: body})
+
+    return cell
+
+def command(name):
+    def line(frame, words):
+        SPACE["_exit_code"] = spawn(shell_words(frame, name + " " + words))
+
+    return line
+
+def nothing(frame, words, *cell):
+    return None
+
+LINE_MAGICS = {
+    "alias_magic": nothing,
+    "autoreload": line_of_extension,
+    "cd": line_of_cd,
+    "config": nothing,
+    "env": line_of_env,
+    "load_ext": line_of_extension,
+    "lsmagic": line_of_list,
+    "matplotlib": line_of_matplotlib,
+    "pip": line_of_pip,
+    "pwd": lambda frame, words: os.getcwd(),
+    "pylab": line_of_matplotlib,
+    "reload_ext": line_of_extension,
+    "run": line_of_run,
+    "set_env": line_of_env,
+    "sx": lambda frame, words: run_notation(frame, "!!", words),
+    "system": lambda frame, words: run_notation(frame, "!!", words),
+    "time": line_of_time,
+    "timeit": line_of_timeit,
+    "who": line_of_who,
+    "whos": line_of_who,
+}
+for name in ("cat", "conda", "cp", "git", "head", "ls", "mamba", "mkdir", "mv", "rm", "rmdir", "uv"):
+    LINE_MAGICS[name] = command(name)
+CELL_MAGICS = {
+    "capture": cell_of_capture,
+    "file": cell_of_file,
+    "html": shown_as("text/html"),
+    "HTML": shown_as("text/html"),
+    "javascript": shown_as("application/javascript"),
+    "js": shown_as("application/javascript"),
+    "latex": shown_as("text/latex"),
+    "markdown": shown_as("text/markdown"),
+    "script": script(),
+    "svg": shown_as("image/svg+xml"),
+    "time": cell_of_time,
+    "timeit": cell_of_timeit,
+    "writefile": cell_of_file,
+}
+for name in ("bash", "node", "perl", "python3", "ruby", "sh"):
+    CELL_MAGICS[name] = script(name)
+CELL_MAGICS["python"] = script(sys.executable or "python3")
+
+# A notebook's cells of code, one after the other, until one fails. False if it is no notebook.
+def run_notebook(source, name):
+    try:
+        notebook = fetch("json").loads(source)
+        # What is no notebook but has some of these words is Python.
+        cells, about, _ = notebook["cells"], notebook["metadata"], notebook["nbformat_minor"]
+        spec, info = about.get("kernelspec", {}), about.get("language_info", {})
+        language = spec.get("language") or info.get("name") or "python"
+        codes = [
+            (number, "".join(cell["source"]))
+            for number, cell in enumerate(cells, 1)
+            if cell["cell_type"] == "code"
+        ]
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return False
+    if language.lower() not in ("python", "python3", "ipython"):
+        raise UsageError("this is a notebook of %s, and this interpreter runs Python" % language)
+    for number, code in codes:
+        state.job = code.encode("utf-8", "backslashreplace"), "%s[%d]" % (name, number)
+        keep_source(state.job[1], state.job[0])
+        execute()
+    return True
+
+# A run whose code is not Python as it stands.
+def compile_notation(source, name, error):
+    text = source.decode("utf-8-sig", "replace")
+    found = BEGINS_CELL.match(text)
+    if found:
+        line = text.count("\n", 0, found.end()) + 1
+        body = text[found.end() :].partition("\n")[2]
+        call = "__magic__(%r, %r, %r, %d)" % (found[1], found[2].strip(), body, line)
+        return [compile(call, name, "eval", FLAGS, True)]
+    lines = text.split("\n")
+    for _ in range(MAGICS_MAX):
+        at = (error.lineno or 0) - 1
+        if not 0 <= at < len(lines) or not replace_line(lines, at):
+            break
+        try:
+            return compile_parts("\n".join(lines).encode(), name)
+        except SyntaxError as again:
+            error = again
+    raise error
+
+# Calls what a line or a cell has named. `body` is a cell's, which begins at `line` of its run.
+def run_notation(frame, mark, words, body=None, line=0):
+    if mark == "!":
+        SPACE["_exit_code"] = spawn(shell_words(frame, words))
+        return None
+    if mark == "!!":
+        return spawn(shell_words(frame, words), keep=True).splitlines()
+    name = mark.lstrip("%")
+    if body is None:
+        if mark[:2] == "%%":
+            raise UsageError("%s must be the first line of the code" % mark)
+        if name not in LINE_MAGICS:
+            raise UsageError(explain_unknown(mark, name, LINE_MAGICS))
+        return LINE_MAGICS[name](frame, words)
+    if name not in CELL_MAGICS:
+        raise UsageError(explain_unknown(mark, name, CELL_MAGICS))
+    return CELL_MAGICS[name](frame, words, body, line)

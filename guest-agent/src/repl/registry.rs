@@ -1,5 +1,5 @@
-//! The contexts that are open, by name. [`Contexts`](super::Contexts) adds them, and each context's
-//! actor removes its own.
+//! The open contexts, by name. [`Contexts`](super::Contexts) adds them, and each context's actor
+//! removes its own.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -22,7 +22,7 @@ impl Registry {
         found.ok_or_else(|| Fault::new(FaultCode::NotFound, format!("there is no context {name}")))
     }
 
-    /// The same, unless it is being closed.
+    /// The context with this name, unless it is being closed.
     pub fn get_open(&self, name: &ContextName) -> Result<Rc<Context>, Fault> {
         let context = self.get(name)?;
         context.check_open()?;

@@ -1,6 +1,6 @@
-//! Where an interpreter's output comes from: its own two pipes, and those of each run.
+//! Sources of an interpreter's output: its own two pipes, and those of each run.
 //!
-//! [`actor`](super::actor) reads them; who began what comes out of one is written on it.
+//! [`actor`](super::actor) reads them; each is labelled with the run that began it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::task::{Context, Poll};
@@ -23,8 +23,8 @@ pub struct Source {
     pub channel: Channel,
 }
 
-/// Most runs are over before anybody would have waited for their pipes, so the event loop learns of
-/// a pipe when it is first waited for.
+/// Most runs end before anybody waits for their pipes, so a pipe is only registered with the event
+/// loop when it is first awaited.
 enum End {
     Plain(OwnedFd),
     Watched(AsyncFd<OwnedFd>),
@@ -32,13 +32,13 @@ enum End {
     Lost,
 }
 
-/// What a read has brought.
+/// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
     Bytes(usize),
     /// Nothing at the moment.
     Drained,
-    /// Nobody can write into it any more.
+    /// All writers are gone.
     Ended,
 }
 
@@ -56,13 +56,22 @@ impl Source {
         }
     }
 
-    /// What has been written into it and not been read.
+    /// Bytes that were written to it and not read yet.
     pub fn unread(&self) -> usize {
         self.fd().map_or(0, |fd| pipe::unread_bytes(fd) as usize)
     }
 
     pub fn is_watched(&self) -> bool {
         !matches!(self.end, End::Plain(_))
+    }
+
+    /// Takes it from the event loop until it is waited for again: each write would wake the agent.
+    pub fn rest(&mut self) {
+        if let End::Watched(_) = self.end
+            && let End::Watched(fd) = std::mem::replace(&mut self.end, End::Lost)
+        {
+            self.end = End::Plain(fd.into_inner());
+        }
     }
 
     /// Whether there may be something to read.

@@ -1,5 +1,5 @@
-//! Those who look at a context: they get all that happens in it, as far as they keep up, and never
-//! hold anybody up.
+//! Watches of a context: they get everything that happens in it, as far as they keep up, and never
+//! delay anybody.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -54,7 +54,7 @@ impl Watch {
         self.woken.notify_one();
     }
 
-    /// Tells what was missed before what comes now.
+    /// Reports missed events before the next one.
     fn own_up(&self, waiting: &mut Vec<u8>, at_us: u64) {
         let MissedEvents { events, bytes } = self.missed.take();
         if events > 0 {
@@ -69,7 +69,7 @@ impl Watch {
         self.woken.notify_one();
     }
 
-    /// Whether nobody looks any more.
+    /// Whether there are no watches any more.
     pub fn is_abandoned(&self) -> bool {
         self.outlet.is_abandoned()
     }
@@ -79,7 +79,7 @@ async fn deliver(watch: Rc<Watch>) {
     loop {
         let mut records = std::mem::take(&mut *watch.waiting.borrow_mut());
         if records.is_empty() {
-            // Nothing may follow that would tell of it.
+            // No later event could report it.
             watch.own_up(&mut records, clock::wall_us());
         }
         if records.is_empty() {

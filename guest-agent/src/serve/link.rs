@@ -1,5 +1,9 @@
 //! One connection. Reading and writing never wait for each other.
 //!
+//! It makes as few system calls as possible. Data is written at once, and the socket is only watched for room
+//! after it has accepted no more: otherwise each read of the host would wake the agent. A read that fills
+//! less than its buffer has emptied the socket, so it is not repeated.
+//!
 //! ```text
 //! connected ──hello──▶ greeted ──────────▶ ended
 //!     │                   │   goodbye, end of file, error, silence, replaced
@@ -14,7 +18,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use protocol::codec::{FrameBuffer, encode_message};
 use protocol::frame::Kind;
 use protocol::hello::{Goodbye, GoodbyeReason};
-use protocol::limits::{HEARTBEAT, HELLO_DEADLINE, LINK_SILENCE_MAX};
+use protocol::limits::{HELLO_DEADLINE, LINK_SILENCE_LOCAL_MAX};
 use protocol::mux::ProtocolError;
 use tokio::io::unix::AsyncFd;
 use tokio::io::{Interest, Ready};
@@ -22,18 +26,19 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::handshake;
 use crate::agent::Agent;
-use crate::limits::{GOODBYE_FLUSH_MAX, TRANSMIT_BYTES, WRITES_PER_TURN};
+use crate::limits::{GOODBYE_FLUSH_MAX, HEARTBEAT_AGENT, TRANSMIT_BYTES, WRITES_PER_TURN};
 use crate::peer::Peer;
 use crate::router;
 use crate::sys::ready;
 use crate::task;
 
+/// The sockets of an unplugged device have an error and nothing to read.
+const READING: Interest = Interest::READABLE.add(Interest::ERROR);
+
 /// Serves a connection until it ends.
 pub async fn run(agent: &Rc<Agent>, socket: OwnedFd) {
     let Ok(()) = set_nonblocking(&socket) else { return };
-    // The sockets of an unplugged device have an error and nothing to read.
-    let all = Interest::READABLE | Interest::WRITABLE | Interest::ERROR;
-    let Ok(socket) = ready::watch(socket, all) else { return };
+    let Ok(socket) = ready::watch(socket, READING) else { return };
     let mut link = Link { socket, input: FrameBuffer::new(), output: Output::default() };
     let Ok(Some(peer)) = timeout(HELLO_DEADLINE, link.greet(agent)).await else { return };
     let generation = peer.generation();
@@ -93,11 +98,16 @@ struct Link {
     output: Output,
 }
 
-/// Frames to be sent, of which the first `sent` bytes are written.
+/// Frames to send, of which the first `sent` bytes are written.
 #[derive(Default)]
 struct Output {
     bytes: Vec<u8>,
     sent: usize,
+    /// The kernel has accepted no more.
+    is_blocked: bool,
+    /// A second handle to the socket, watched for room. It exists from the first time that the kernel accepts
+    /// no more until everything is written.
+    room: Option<AsyncFd<OwnedFd>>,
 }
 
 /// How a link ended.
@@ -115,6 +125,8 @@ enum End {
 enum Progress {
     /// Bytes were read or written.
     Moved,
+    /// Bytes were read, and there are no more.
+    Drained,
     /// The call would block.
     Stuck,
     Ended,
@@ -139,7 +151,7 @@ impl Link {
             match read(&self.socket, &mut self.input) {
                 Progress::Moved => {}
                 Progress::Ended => return None,
-                Progress::Stuck => ready.clear_ready(),
+                Progress::Drained | Progress::Stuck => ready.clear_ready(),
             }
         };
         self.send_goodbye(refusal.reason, &refusal.message).await;
@@ -147,7 +159,7 @@ impl Link {
     }
 
     async fn serve(&mut self, agent: &Rc<Agent>, peer: &Rc<Peer>) -> End {
-        let mut heard = Instant::now();
+        let mut received_at = Instant::now();
         let mut spoke = Instant::now();
         loop {
             if let Err(error) = self.handle_frames(agent, peer) {
@@ -160,47 +172,42 @@ impl Link {
                 return End::Broke(ProtocolError::NotReading { bytes: self.output.unsent() });
             }
             match self.output.write(&self.socket, peer) {
-                Progress::Moved => spoke = Instant::now(),
+                Progress::Moved | Progress::Drained => spoke = Instant::now(),
                 Progress::Stuck => {}
                 Progress::Ended => return End::Cut,
             }
             if peer.is_leaving() && self.output.unsent() == 0 && !peer.has_work() {
                 return End::Left;
             }
-            let interest = if self.output.unsent() > 0 {
-                Interest::READABLE | Interest::WRITABLE | Interest::ERROR
-            } else {
-                Interest::READABLE | Interest::ERROR
-            };
             // Each turn reads and writes a little, so that neither direction waits for the other and
             // the pumps that fill the streams run in between.
             tokio::select! {
-                ready = self.socket.ready(interest) => {
+                ready = self.socket.ready(READING) => {
                     let Ok(mut ready) = ready else { return End::Cut };
-                    if ready.ready().is_readable() || ready.ready().is_error() {
-                        match read(&self.socket, &mut self.input) {
-                            Progress::Moved => heard = Instant::now(),
-                            Progress::Stuck => ready.clear_ready_matching(Ready::READABLE | Ready::ERROR),
-                            Progress::Ended => return End::Cut,
+                    match read(&self.socket, &mut self.input) {
+                        Progress::Moved => received_at = Instant::now(),
+                        Progress::Drained => {
+                            received_at = Instant::now();
+                            ready.clear_ready_matching(Ready::READABLE | Ready::ERROR);
                         }
+                        Progress::Stuck => ready.clear_ready_matching(Ready::READABLE | Ready::ERROR),
+                        Progress::Ended => return End::Cut,
                     }
-                    if ready.ready().is_writable() {
-                        match self.output.write(&self.socket, peer) {
-                            Progress::Moved => spoke = Instant::now(),
-                            Progress::Stuck => ready.clear_ready_matching(Ready::WRITABLE),
-                            Progress::Ended => return End::Cut,
-                        }
+                }
+                may_go_on = self.output.room(&self.socket), if self.output.unsent() > 0 => {
+                    if !may_go_on {
+                        return End::Cut;
                     }
                 }
                 () = peer.woken() => {}
-                () = sleep_until(spoke + HEARTBEAT) => {
+                () = sleep_until(spoke + HEARTBEAT_AGENT) => {
                     peer.ping();
                     spoke = Instant::now();
                 }
-                () = sleep_until(heard + LINK_SILENCE_MAX) => {
+                () = sleep_until(received_at + LINK_SILENCE_LOCAL_MAX) => {
                     // This process or machine may have been paused: bytes that arrived meanwhile count.
                     match read(&self.socket, &mut self.input) {
-                        Progress::Moved => heard = Instant::now(),
+                        Progress::Moved | Progress::Drained => received_at = Instant::now(),
                         Progress::Stuck | Progress::Ended => return End::Cut,
                     }
                 }
@@ -223,7 +230,7 @@ impl Link {
         while let Ok(mut ready) = self.socket.readable().await {
             match read(&self.socket, &mut FrameBuffer::new()) {
                 Progress::Moved => {}
-                Progress::Stuck => ready.clear_ready(),
+                Progress::Drained | Progress::Stuck => ready.clear_ready(),
                 Progress::Ended => return,
             }
         }
@@ -234,14 +241,10 @@ impl Link {
         let goodbye = Goodbye { reason, message: message.to_owned() };
         encode_message(Kind::Goodbye, 0, &goodbye, &mut self.output.bytes);
         let flush = async {
-            while self.output.unsent() > 0 {
-                let Ok(mut ready) = self.socket.writable().await else { return };
-                match self.output.write_some(&self.socket) {
-                    Progress::Moved => {}
-                    Progress::Ended => return,
-                    Progress::Stuck => ready.clear_ready(),
-                }
-            }
+            while self.output.unsent() > 0
+                && self.output.write_some(&self.socket) != Progress::Ended
+                && self.output.room(&self.socket).await
+            {}
         };
         timeout(GOODBYE_FLUSH_MAX, flush).await.ok();
     }
@@ -252,14 +255,18 @@ impl Output {
         self.bytes.len() - self.sent
     }
 
-    /// Writes until the kernel accepts no more or this turn's share is written, and refills itself when
-    /// it is empty.
+    /// Writes until the kernel accepts no more or this turn's share is written, and refills itself when it is
+    /// empty.
     fn write(&mut self, socket: &AsyncFd<OwnedFd>, peer: &Peer) -> Progress {
         let mut go = Progress::Stuck;
+        if self.is_blocked {
+            return go;
+        }
         for _ in 0..WRITES_PER_TURN {
             if self.unsent() == 0 {
                 self.bytes.clear();
                 self.sent = 0;
+                self.room = None;
                 peer.transmit(&mut self.bytes, TRANSMIT_BYTES);
                 if self.bytes.is_empty() {
                     self.bytes.shrink_to(TRANSMIT_BYTES);
@@ -267,12 +274,30 @@ impl Output {
                 }
             }
             match self.write_some(socket) {
-                Progress::Moved => go = Progress::Moved,
+                Progress::Moved | Progress::Drained => go = Progress::Moved,
                 Progress::Stuck => return Progress::Stuck,
                 Progress::Ended => return Progress::Ended,
             }
         }
         go
+    }
+
+    /// Resolves when more may be written: once others had their turn, or once the kernel has room again
+    /// if it had none. `false` means never.
+    async fn room(&mut self, socket: &AsyncFd<OwnedFd>) -> bool {
+        if !self.is_blocked {
+            tokio::task::yield_now().await;
+            return true;
+        }
+        if self.room.is_none() {
+            let again = socket.as_fd().try_clone_to_owned();
+            self.room = again.and_then(|again| ready::watch(again, Interest::WRITABLE)).ok();
+        }
+        let Some(room) = &self.room else { return false };
+        let Ok(mut ready) = room.writable().await else { return false };
+        ready.clear_ready();
+        self.is_blocked = false;
+        true
     }
 
     fn write_some(&mut self, socket: &AsyncFd<OwnedFd>) -> Progress {
@@ -282,7 +307,10 @@ impl Output {
                     self.sent += count;
                     return Progress::Moved;
                 }
-                Err(Errno::EAGAIN) => return Progress::Stuck,
+                Err(Errno::EAGAIN) => {
+                    self.is_blocked = true;
+                    return Progress::Stuck;
+                }
                 Err(Errno::EINTR) => {}
                 Err(_) => return Progress::Ended,
             }
@@ -297,11 +325,13 @@ fn set_nonblocking(socket: &OwnedFd) -> Result<(), Errno> {
 
 fn read(socket: &AsyncFd<OwnedFd>, input: &mut FrameBuffer) -> Progress {
     loop {
-        match nix::unistd::read(socket.as_fd(), input.space()) {
+        let space = input.space();
+        let room = space.len();
+        match nix::unistd::read(socket.as_fd(), space) {
             Ok(0) => return Progress::Ended,
             Ok(count) => {
                 input.filled(count);
-                return Progress::Moved;
+                return if count < room { Progress::Drained } else { Progress::Moved };
             }
             Err(Errno::EAGAIN) => return Progress::Stuck,
             Err(Errno::EINTR) => {}

@@ -14,7 +14,7 @@ use crate::task;
 /// Serves one connection in the background.
 pub fn accept(agent: &Rc<Agent>, socket: OwnedFd) {
     if agent.peers.link_count() >= LINKS_MAX {
-        // Closing at once is all that can be done for it; the other end sees the end of the file.
+        // The only option is to close it at once; the other end sees the end of the file.
         return;
     }
     let counted = CountedLink::new(agent.clone());

@@ -1,7 +1,7 @@
 //! From the death of a session's leader to its exit record.
 //!
 //! The record is made when the leader has been reaped, not when its pipes reach their end: a
-//! grandchild may hold them for ever. It says how much had been written by then, so that a client
+//! grandchild may hold them forever. It states how much had been written by then, so that a client
 //! knows when it has read everything.
 
 use std::rc::Rc;
@@ -20,9 +20,11 @@ use crate::ground::Ground;
 use crate::pid1::reaper::{Exit, Status};
 use crate::sys::clock;
 
-/// How long a killed tree may take to be gone before its rest counts as left behind.
+/// How long a killed tree may take to end before its rest counts as left behind.
 const BURIAL_MAX: Duration = Duration::from_millis(500);
 const BURIAL_POLL: Duration = Duration::from_millis(2);
+/// A shell's exit code for a killed command.
+const SHELL_KILLED: i32 = 128 + libc::SIGKILL;
 
 /// What a session's end needs besides the session.
 pub struct Ending {
@@ -33,6 +35,7 @@ pub struct Ending {
 
 /// Waits for the end of the leader, enforces the deadline, and sets the record.
 pub async fn run(sessions: Rc<Sessions>, session: Rc<Session>, mut ending: Ending) {
+    let _activity = sessions.ground.activities.begin();
     let exit = match ending.deadline_ms {
         None => (&mut ending.exit).await,
         Some(limit_ms) => tokio::select! {
@@ -44,13 +47,17 @@ pub async fn run(sessions: Rc<Sessions>, session: Rc<Session>, mut ending: Endin
             }
         },
     };
-    // The reaper outlives every session; without it there is nothing that could be recorded.
+    // The answer to the start comes first. A start that has failed has its record.
+    session.begun().await;
     let Ok(exit) = exit else { return };
+    if session.record().is_some() {
+        return;
+    }
     session.leader_reaped.set(true);
     let ended_us = clock::monotonic_us();
     if session.tree_killed.get() {
-        // What was started between the kill and the leader's death must not survive it, and what
-        // is only still being buried is not left behind.
+        // Processes that were started between the kill and the leader's death must not survive it,
+        // and those that are still being torn down are not left behind.
         session.kill_tree();
         timeout(BURIAL_MAX, until_gone(&sessions.ground, &session)).await.ok();
     }
@@ -62,7 +69,7 @@ pub async fn run(sessions: Rc<Sessions>, session: Rc<Session>, mut ending: Endin
     }
     let record = record(&sessions.ground, &session, &ending, exit, ended_us);
     session.exit.send_replace(Some(Rc::new(record)));
-    sessions.changed();
+    sessions.changed(&session);
     sessions.forget_if_let_go(&session);
     sessions.forget_stale();
 }
@@ -101,22 +108,35 @@ fn record(
     }
 }
 
-/// Tells the cause from what is known, never from the number alone.
+/// Determines the cause from what is known, never from the number alone.
 fn cause(ground: &Ground, session: &Session, status: Status) -> Cause {
     if let Some(limit_ms) = session.timed_out.get() {
         return Cause::TimedOut { limit_ms };
     }
-    let Status::Signaled { signal, .. } = status else { return status.into() };
+    let signal = match status {
+        Status::Signaled { signal, .. } => signal,
+        Status::Exited { code } if code == SHELL_KILLED => libc::SIGKILL,
+        Status::Exited { .. } => return status.into(),
+    };
+    let out_of_memory =
+        || Cause::OutOfMemory { limit_bytes: ground.memory_limit(session.memory_limit) };
     let oom_kills = session.group.borrow().as_ref().and_then(SessionGroup::oom_kills);
     if signal == libc::SIGKILL && oom_kills.is_some_and(|kills| kills > 0) {
-        return Cause::OutOfMemory { limit_bytes: session.memory_limit };
+        return out_of_memory();
     }
-    if let Some(by) = session.killed_by.borrow().get(&signal) {
-        return Cause::Killed { signal, by: by.clone() };
+    if let Status::Signaled { .. } = status {
+        if let Some(by) = session.killed_by.borrow().get(&signal) {
+            return Cause::Killed { signal, by: by.clone() };
+        }
+        // A stop sends these; a program that dies of another signal has done so by itself.
+        if ground.is_stopping() && matches!(signal, libc::SIGTERM | libc::SIGKILL) {
+            return Cause::AgentStopping;
+        }
     }
-    // These are what a stop sends; a program that dies of another has done so by itself.
-    if ground.is_stopping() && matches!(signal, libc::SIGTERM | libc::SIGKILL) {
-        return Cause::AgentStopping;
+    // It may have come from another session's process, so everything that is known takes
+    // precedence.
+    if signal == libc::SIGKILL && ground.sandbox_oom_kills() > session.sandbox_oom_kills {
+        return out_of_memory();
     }
     status.into()
 }

@@ -1,8 +1,8 @@
-//! Input into a session's program: what the owner of the keyboard sends is written to its pipe or
+//! Input for a session's program: bytes from the owner of the keyboard are written to its pipe or
 //! terminal.
 //!
-//! `starting` runs it for each session. A program that does not read stalls its own writer and
-//! nobody else: the client's credit runs out.
+//! `starting` runs it for each session. A program that does not read stalls only its own writer:
+//! the client's credit is used up.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
@@ -14,8 +14,8 @@ use tokio::io::unix::AsyncFd;
 use super::program::Session;
 use crate::flow::Inlet;
 
-/// Writes what the owner of the keyboard sends, until the program takes no more. Owns the pipe, so
-/// that its end is the program's end of file.
+/// Writes the input from the owner of the keyboard, until the program accepts no more. Owns the
+/// pipe, so that its end is the program's end of file.
 pub async fn run(session: Rc<Session>, target: Rc<AsyncFd<OwnedFd>>) {
     let keyboard = &session.keyboard;
     while !keyboard.closed.get() {
@@ -37,14 +37,14 @@ pub async fn run(session: Rc<Session>, target: Rc<AsyncFd<OwnedFd>>) {
                 inlet.consumed(keyboard.at.get());
                 end_input(&session, &target, &inlet).await;
             }
-            // Taken over or given up: whoever comes next goes on.
+            // Taken over or dropped: the next writer continues.
             Err(_) => keyboard.leave(inlet.tap()),
         }
     }
 }
 
-/// A pipe is closed. A terminal stays open for the next writer; its program is told the way a
-/// person would, by the end-of-file key.
+/// A pipe is closed. A terminal stays open for the next writer; its program gets the end-of-file
+/// key, as from a person.
 async fn end_input(session: &Rc<Session>, target: &AsyncFd<OwnedFd>, inlet: &Inlet) {
     let Some(terminal) = &session.terminal else {
         session.keyboard.finish();

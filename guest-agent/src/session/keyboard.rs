@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use crate::flow::{Inlet, Tap};
 
-/// Where a session's input comes from, and how far it has come.
+/// The source of a session's input, and its offset.
 #[derive(Default)]
 pub struct Keyboard {
     /// Bytes that the program has been given.
@@ -19,7 +19,7 @@ pub struct Keyboard {
     /// No input will ever be taken: the program has none, has closed it, or had its end of file.
     pub(super) closed: Cell<bool>,
     owner: RefCell<Option<Owner>>,
-    /// Told when the owner changes or the input closes.
+    /// Notified when the owner changes or the input closes.
     pub(super) changed: Notify,
 }
 
@@ -39,7 +39,7 @@ impl Keyboard {
         self.owner.borrow().as_ref().map(|owner| owner.name.clone())
     }
 
-    /// Whether a client can have the keyboard, and at which offset it would go on.
+    /// Whether a client can have the keyboard, and at which offset it would continue.
     pub fn check(&self, ask: &Input, client: ClientId) -> Result<u64, Fault> {
         let at = self.at.get();
         if self.closed.get() {
@@ -60,7 +60,7 @@ impl Keyboard {
         }
     }
 
-    /// Gives the keyboard to a client; an earlier owner is told.
+    /// Gives the keyboard to a client and notifies the earlier owner.
     pub fn open(&self, tap: Tap, client: ClientId, name: &str) -> Inlet {
         let inlet = Inlet::new(tap);
         let owner = Owner { inlet: inlet.clone(), client, name: name.to_owned() };
@@ -90,7 +90,7 @@ impl Keyboard {
         }
     }
 
-    /// Ends the input for good and tells the owner.
+    /// Ends the input for good and notifies the owner.
     pub fn close(&self, why: &str) {
         self.closed.set(true);
         let owner = self.owner.borrow_mut().take();

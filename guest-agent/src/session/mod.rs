@@ -4,12 +4,13 @@
 //! A session's life:
 //!
 //! ```text
-//! start ──▶ running ──▶ exited ──▶ released
-//!   │                     ▲
-//!   └── spawn failed ─────┘
+//! starting ──▶ running ──▶ exited ──▶ released
+//!    │                       ▲
+//!    └──── spawn failed ─────┘
 //! ```
 //!
-//! *running*: the leader lives. *exited*: the record stands; survivors may still write.
+//! *starting*: a thread makes the leader, and the session can already be asked for everything. *running*: the
+//! leader lives. *exited*: the record stands; survivors may still write.
 //! *released*: no holder is left and the leader has ended; the session is forgotten, and what its
 //! survivors write is read for nobody.
 

@@ -1,9 +1,10 @@
-//! One session: a program that a client started, and what became of it.
+//! One session: a program that a client started, and its state.
 //!
 //! `starting` makes it, `ending` sets its record, and `router` asks it.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use nix::sys::signal::Signal as UnixSignal;
 use nix::unistd::Pid;
@@ -12,7 +13,7 @@ use protocol::message::{Channel, SessionInfo, Subscribed};
 use protocol::requests::{Input, Origin, Resize, Role, Signal, Subscribe, Target, TerminalSize};
 use protocol::sorted::{SortedMap, SortedSet};
 use protocol::{ClientId, Fault, FaultCode, SessionId};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::keyboard::Keyboard;
 use super::pump::Terminal;
@@ -21,15 +22,21 @@ use crate::flow::{Inlet, Outlet, Pin, Tap};
 use crate::metrics::UsageSnapshot;
 use crate::pid1::reaper::Reaper;
 use crate::process::tree::{Members, Tree};
+use crate::sys::spawn::Birth;
 
-/// One program and what became of it.
+/// One program and its state.
 pub struct Session {
     pub id: SessionId,
-    /// Of the start's content, to tell a repeated start from a conflicting one.
+    /// The digest of the start's content, to distinguish a repeated start from a conflicting one.
     pub(super) digest: u64,
     pub(super) command: String,
-    /// `None` if it never ran. (Number 0 would mean the agent's own group to the kernel.)
-    pub(super) leader: Option<Pid>,
+    /// The leader's; `None` if it was never to be born.
+    pub(super) birth: Option<Arc<Birth>>,
+    /// Until the program has executed, or has failed to.
+    pub(super) is_starting: Cell<bool>,
+    pub(super) begun: Notify,
+    /// A signal that came before the leader was born.
+    pub(super) early_signal: Cell<Option<UnixSignal>>,
     pub(super) started_at_ms: u64,
     pub(super) started_us: u64,
     pub(super) outputs: Vec<(Channel, Outlet)>,
@@ -37,6 +44,8 @@ pub struct Session {
     pub(super) terminal: Option<Terminal>,
     pub(super) group: RefCell<Option<SessionGroup>>,
     pub(super) memory_limit: Option<u64>,
+    /// How many processes of the sandbox had run out of memory when it began.
+    pub(super) sandbox_oom_kills: u64,
     /// The client that the session dies with.
     pub(super) tied_to: Cell<Option<ClientId>>,
     /// Holders that have not released it.
@@ -45,7 +54,7 @@ pub struct Session {
     pub(super) claims: RefCell<SortedMap<String, ClientId>>,
     /// It had holders, and all have released it, perhaps before its end.
     pub(super) let_go: Cell<bool>,
-    /// How large each client that may type sees the terminal.
+    /// The terminal size of each client that may type.
     pub(super) views: RefCell<SortedMap<ClientId, TerminalSize>>,
     /// Signals that clients have sent to the leader, and which client did last.
     pub(super) killed_by: RefCell<SortedMap<i32, String>>,
@@ -66,9 +75,40 @@ impl Session {
         self.record().map(|record| self.started_us + record.duration_us)
     }
 
+    /// Whether anybody but the client that it is tied to needs to see it: that client is not its only keeper,
+    /// or was not.
+    pub(super) fn is_lasting(&self) -> bool {
+        self.tied_to.get().is_none() || self.let_go.get() || !self.holders.borrow().is_empty()
+    }
+
     /// Whether it has ended and no holder keeps it.
     pub(super) fn is_unheld(&self) -> bool {
         self.record().is_some() && self.holders.borrow().is_empty()
+    }
+
+    /// Its first process. `None` before that is born, and if it never ran. (Number 0 would mean the agent's own
+    /// group to the kernel.)
+    pub(super) fn leader(&self) -> Option<Pid> {
+        self.birth.as_ref().and_then(|birth| birth.child())
+    }
+
+    /// Resolves when the program has executed, or has failed to.
+    pub(super) async fn begun(&self) {
+        while self.is_starting.get() {
+            self.begun.notified().await;
+        }
+    }
+
+    /// The start is over, and what was asked of the program meanwhile is done.
+    pub(super) fn begin(&self) {
+        self.is_starting.set(false);
+        self.begun.notify_waiters();
+        if let Some(signal) = self.early_signal.take() {
+            self.signal_tree(signal);
+        }
+        if self.tree_killed.get() {
+            self.kill_tree();
+        }
     }
 
     /// The record, as soon as there is one.
@@ -136,7 +176,7 @@ impl Session {
         own.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Gives up these holders.
+    /// Drops these holders.
     pub(super) fn release(&self, names: Vec<String>) {
         for name in names {
             if self.holders.borrow_mut().remove(&name) && self.holders.borrow().is_empty() {
@@ -152,7 +192,12 @@ impl Session {
             Fault::new(FaultCode::Invalid, format!("{} is not a signal number", ask.signal))
         })?;
         let ended = self.record().is_some();
-        let Some(leader) = self.leader else {
+        if self.is_starting.get() {
+            self.note_kill(ask.signal, by);
+            self.signal_unborn(signal, reaper);
+            return Ok(());
+        }
+        let Some(leader) = self.leader() else {
             return Err(Fault::new(FaultCode::Gone, format!("session {} never ran", self.id)));
         };
         let reached = match ask.target {
@@ -160,7 +205,7 @@ impl Session {
                 self.note_kill(ask.signal, by);
                 reaper.signal(leader, signal)
             }
-            // A group without members may be a stranger's by now.
+            // A group without members may belong to another process by now.
             Target::Group if self.leader_reaped.get() && self.is_gone() => false,
             Target::Group => {
                 self.note_kill(ask.signal, by);
@@ -177,6 +222,13 @@ impl Session {
             return Ok(());
         }
         Err(Fault::new(FaultCode::Gone, format!("session {} has ended", self.id)))
+    }
+
+    /// Sends a signal to a program that is being started, which has no process but its first.
+    fn signal_unborn(&self, signal: UnixSignal, reaper: &Reaper) {
+        if self.leader().is_none_or(|leader| !reaper.signal(leader, signal)) {
+            self.early_signal.set(Some(signal));
+        }
     }
 
     /// Remembers who sent a signal that may end the leader, so that the record can say so.
@@ -226,12 +278,12 @@ impl Session {
         }
     }
 
-    /// Whether a client can have the keyboard, and at which offset it would go on.
+    /// Whether a client can have the keyboard, and at which offset it would continue.
     pub fn check_keyboard(&self, ask: &Input, client: ClientId) -> Result<u64, Fault> {
         self.keyboard.check(ask, client)
     }
 
-    /// Gives a client the keyboard, after [`Session::check_keyboard`] has said that it can.
+    /// Gives a client the keyboard, after [`Session::check_keyboard`] has allowed it.
     pub fn open_keyboard(&self, tap: Tap, client: ClientId, name: &str) -> Inlet {
         self.keyboard.open(tap, client, name)
     }
@@ -244,7 +296,7 @@ impl Session {
     /// Runs `act` on the session's processes, if there ever were any.
     fn tree_with<T>(&self, act: impl FnOnce(&Tree<'_>) -> T) -> Option<T> {
         let group = self.group.borrow();
-        self.leader.map(|leader| {
+        self.leader().map(|leader| {
             act(&Tree {
                 session: self.id.as_str(),
                 leader,
@@ -268,7 +320,7 @@ impl Session {
         reason = "a method's path is bound to one lifetime of the tree"
     )]
     pub fn is_gone(&self) -> bool {
-        self.tree_with(|tree| tree.is_gone()).unwrap_or(true)
+        !self.is_starting.get() && self.tree_with(|tree| tree.is_gone()).unwrap_or(true)
     }
 
     /// Kills every process of the session, and says how many that were.
@@ -290,7 +342,7 @@ impl Session {
         self.tree_with(|tree| tree.members()).unwrap_or_default()
     }
 
-    /// Its processes, to be asked for what they use at the moment; none if it never ran.
+    /// Its processes, whose current usage can be read; none if it never ran.
     pub fn usage_snapshot(&self) -> UsageSnapshot {
         self.tree_with(UsageSnapshot::of).unwrap_or_default()
     }
@@ -298,7 +350,7 @@ impl Session {
     pub(super) fn info(&self) -> SessionInfo {
         SessionInfo {
             session: self.id.clone(),
-            pid: self.leader.map_or(0, |leader| leader.as_raw() as u32),
+            pid: self.leader().map_or(0, |leader| leader.as_raw() as u32),
             command: self.command.clone(),
             terminal: self.terminal.is_some(),
             started_at_ms: self.started_at_ms,

@@ -1,10 +1,12 @@
-//! From a program's descriptor into its outlet, for as long as anybody holds the other end.
+//! Copies from a program's descriptor to its outlet, while anybody holds the other end.
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
 use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use protocol::requests::TerminalSize;
@@ -14,18 +16,22 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::flow::Outlet;
-use crate::limits::{PUMP_BYTES_PER_TURN, TERMINAL_DRAIN_MAX, TERMINAL_QUIET};
+use crate::limits::{
+    PIPE_BYTES, PIPE_BYTES_WIDE, PUMP_BYTES_PER_TURN, TERMINAL_DRAIN_MAX, TERMINAL_QUIET,
+};
 use crate::sys::{pipe, pty, ready};
 
 /// The reading end of one output.
 pub struct Pump {
     source: Rc<AsyncFd<OwnedFd>>,
     outlet: Outlet,
-    /// Counts turns, so that the end of a session can tell silence from a flood.
+    /// The pipe is as large as it will be.
+    is_wide: Cell<bool>,
+    /// Counts turns, so that the end of a session can distinguish silence from a flood.
     turns: watch::Sender<u64>,
 }
 
-/// What the end of a session may ask of a pump.
+/// What the end of a session may request from a pump.
 #[derive(Clone)]
 pub struct Gauge {
     source: Rc<AsyncFd<OwnedFd>>,
@@ -37,7 +43,7 @@ impl Pump {
     pub fn new(source: Rc<AsyncFd<OwnedFd>>, outlet: Outlet) -> (Self, Gauge) {
         let (turns, receiver) = watch::channel(0);
         let gauge = Gauge { source: source.clone(), outlet: outlet.clone(), turns: receiver };
-        (Self { source, outlet, turns }, gauge)
+        (Self { source, outlet, is_wide: Cell::new(false), turns }, gauge)
     }
 
     /// Runs until every writer has closed the other end.
@@ -58,9 +64,9 @@ impl Pump {
     }
 
     /// Reads until there is nothing, no room, or enough for one turn. Only the kernel's "nothing"
-    /// ends the waiting-free turns, which is what keeps an edge-triggered terminal from stalling
-    /// after a short read; but it is asked again only in the next turn, when the link has had its
-    /// own and a flooding program has written more.
+    /// ends the turns without waiting, so that an edge-triggered terminal does not stall after a
+    /// short read; but it is asked again only in the next turn, when the link has had its own and a
+    /// flooding program has written more.
     fn turn(&self) -> Turn {
         let mut taken = 0;
         while taken < PUMP_BYTES_PER_TURN {
@@ -75,15 +81,30 @@ impl Pump {
             match read {
                 Ok(0) if room == 0 => return Turn::MoreLater,
                 Ok(0) => return Turn::Ended,
-                Ok(count) if count < room => return Turn::MoreLater,
-                Ok(count) => taken += count,
+                Ok(count) => {
+                    taken += count;
+                    if taken >= PIPE_BYTES {
+                        self.widen();
+                    }
+                    if count < room {
+                        return Turn::MoreLater;
+                    }
+                }
                 Err(Errno::EAGAIN) => return Turn::Drained,
                 Err(Errno::EINTR) => {}
-                // A terminal says EIO when its last user is gone. Nothing else can be had either.
+                // A terminal returns EIO when its last user is gone. Nothing more can be read.
                 Err(_) => return Turn::Ended,
             }
         }
         Turn::MoreLater
+    }
+
+    /// A program that fills its pipe faster than the loop turns gets a larger one, and is woken less often. A
+    /// user has a limit of such memory; beyond it the pipe stays as it is.
+    fn widen(&self) {
+        if !self.is_wide.replace(true) {
+            fcntl(self.source.as_fd(), FcntlArg::F_SETPIPE_SZ(PIPE_BYTES_WIDE)).ok();
+        }
     }
 }
 
@@ -103,7 +124,7 @@ impl Gauge {
         self.outlet.end() + unread
     }
 
-    /// Waits until a terminal whose leader has ended has delivered what it still carries.
+    /// Waits until a terminal whose leader has ended has delivered its remaining output.
     pub async fn settle_terminal(mut self) {
         let settle = async {
             loop {
@@ -116,8 +137,8 @@ impl Gauge {
                     Ok(Err(_)) => return,
                     Err(_) => true,
                 };
-                // Silence that is only because nobody takes the output, or because the kernel has had
-                // no time to bring it, is no end.
+                // Silence is no end if it only means that nobody takes the output, or that the kernel has had
+                // no time to deliver it.
                 if silent && !pipe::is_readable(self.source.as_fd()) {
                     return;
                 }
@@ -137,7 +158,8 @@ impl Terminal {
         Self { controller }
     }
 
-    /// Sets the size; true when it was another before, in which case the kernel tells the program.
+    /// Sets the size; returns whether it has changed, in which case the kernel notifies the
+    /// program.
     pub fn resize(&self, size: TerminalSize) -> bool {
         let controller = self.controller.as_fd();
         let before = pty::size(controller).ok();
@@ -145,7 +167,7 @@ impl Terminal {
             && before != Some((size.rows, size.columns))
     }
 
-    /// Asks the program in the foreground to draw itself anew.
+    /// Asks the program in the foreground to draw itself again.
     pub fn redraw(&self) {
         if let Some(group) = self.foreground_group() {
             // A group that has just ended needs no redraw.

@@ -17,10 +17,10 @@ use crate::ground::Ground;
 use crate::sys::clock;
 
 /// Processes left behind that one list names; more are only counted there, and named in the record
-/// that `wait` gives. With it the list of [`limits::SESSIONS_MAX`] sessions fits a frame.
+/// that `wait` returns. With it the list of [`limits::SESSIONS_MAX`] sessions fits a frame.
 const SURVIVORS_NAMED_MAX: usize = 1024;
 
-/// How often stale records are looked for.
+/// How often to look for stale records.
 pub const HOUSEKEEPING: Duration = Duration::from_secs(60);
 
 /// The registry.
@@ -31,6 +31,8 @@ pub struct Sessions {
     released: RefCell<Vec<Weak<Session>>>,
     /// Grows with every change that the list shows.
     version: watch::Sender<u64>,
+    /// The version of the last change that the list of lasting sessions shows.
+    lasting: watch::Sender<u64>,
 }
 
 impl Sessions {
@@ -40,6 +42,7 @@ impl Sessions {
             by_id: RefCell::default(),
             released: RefCell::default(),
             version: watch::Sender::new(1),
+            lasting: watch::Sender::new(1),
         })
     }
 
@@ -48,9 +51,11 @@ impl Sessions {
         found.ok_or_else(|| Fault::new(FaultCode::NotFound, format!("there is no session {id}")))
     }
 
-    /// The list, as soon as it is newer than `since`.
-    pub async fn list(&self, since: u64) -> SessionList {
-        let mut version = self.version.subscribe();
+    /// The list, of all sessions or of the lasting ones, as soon as it is newer than `since`. One whose program
+    /// has not executed yet has no process number, by which readers of the list tell it from an earlier one of
+    /// its name: it is listed from then on.
+    pub async fn list(&self, since: u64, lasting: bool) -> SessionList {
+        let mut version = if lasting { &self.lasting } else { &self.version }.subscribe();
         // The sender lives in `self`, so waiting cannot fail.
         let version = version.wait_for(|version| *version > since).await.map_or(since, |now| *now);
         let mut named = 0;
@@ -64,23 +69,39 @@ impl Sessions {
             }
             info
         };
-        let sessions = self.by_id.borrow().values().map(info).collect();
+        let by_id = self.by_id.borrow();
+        let listed = by_id
+            .values()
+            .filter(|session| !session.is_starting.get() && (!lasting || session.is_lasting()));
+        let sessions = listed.map(info).collect();
         SessionList { version, sessions }
     }
 
-    pub(super) fn changed(&self) {
+    /// Something has changed of this session, which was or is in the list.
+    pub(super) fn changed(&self, session: &Session) {
         self.version.send_modify(|version| *version += 1);
+        if session.is_lasting() {
+            self.lasting.send_replace(*self.version.borrow());
+        }
     }
 
-    pub(super) fn insert(&self, session: Rc<Session>) {
-        self.by_id.borrow_mut().insert(session.id.clone(), session);
-        self.changed();
+    /// Something has changed of any of them.
+    fn all_changed(&self) {
+        self.version.send_modify(|version| *version += 1);
+        self.lasting.send_replace(*self.version.borrow());
+    }
+
+    pub(super) fn insert(&self, session: &Rc<Session>) {
+        self.by_id.borrow_mut().insert(session.id.clone(), session.clone());
+        if !session.is_starting.get() {
+            self.changed(session);
+        }
     }
 
     /// Makes room for one more session: old records of ended ones go first.
     pub(super) fn make_room(&self) -> Result<(), Fault> {
         self.forget_stale();
-        // What ended sessions still keep must not be what a new one lacks.
+        // Memory of ended sessions must not be missing for a new one.
         while self.ground.budget.is_tight()
             && let Some(oldest) = self.oldest_unheld(1).pop()
         {
@@ -99,8 +120,8 @@ impl Sessions {
         Ok(())
     }
 
-    /// Forgets records that nobody has released for too long, and too many of those that nobody
-    /// holds. What a holder has not released is never given up for their number.
+    /// Forgets records that were not released for too long, and surplus ones without a holder. A
+    /// record with a holder is never forgotten because of their number.
     pub fn forget_stale(&self) {
         let now_us = clock::monotonic_us();
         let kept_us = limits::EXIT_RECORD_KEPT.as_micros() as u64;
@@ -139,11 +160,11 @@ impl Sessions {
         if session.is_unheld() {
             self.forget(&session);
         }
-        self.changed();
+        self.changed(&session);
         Ok(())
     }
 
-    /// A session that has ended and that nobody holds is of no more use.
+    /// An ended session without a holder is of no more use.
     fn forget(&self, session: &Rc<Session>) {
         self.by_id.borrow_mut().remove(&session.id);
         session.outputs.iter().for_each(|(_, outlet)| outlet.release_all());
@@ -170,15 +191,15 @@ impl Sessions {
                 session.kill_tree();
             }
             if session.tied_to.get() == Some(client) {
-                // What only it wanted to have, nobody will come for.
+                // Nobody will fetch what only this client wanted.
                 session.release(session.claimed_by(client));
                 self.forget_if_let_go(&session);
             }
         }
-        self.changed();
+        self.all_changed();
     }
 
-    /// A client has gone and another stands in its place: what was tied to the one is tied to the other.
+    /// A client is replaced by another: what was tied to the first is tied to the second.
     pub fn inherit(&self, from: ClientId, to: ClientId) {
         for session in self.by_id.borrow().values() {
             session.drop_view(from);
@@ -191,14 +212,14 @@ impl Sessions {
                 });
             }
         }
-        self.changed();
+        self.all_changed();
     }
 
-    /// Forgets a session that has ended and that all its holders have let go.
+    /// Forgets an ended session that all its holders have released.
     pub fn forget_if_let_go(&self, session: &Rc<Session>) {
         if session.let_go.get() && session.is_unheld() {
             self.forget(session);
-            self.changed();
+            self.changed(session);
         }
     }
 

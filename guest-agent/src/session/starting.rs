@@ -2,17 +2,16 @@
 
 use std::cell::{Cell, RefCell};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::Path;
 use std::rc::Rc;
 
 use protocol::exit::{Cause, ExitRecord, SpawnFailure, SpawnStage, Usage};
 use protocol::limits;
-use protocol::message::{Channel, Started};
+use protocol::message::{Channel, Reply, Started};
 use protocol::requests::{Program, Start, Stdio};
 use protocol::sorted::{SortedMap, SortedSet};
 use protocol::{ClientId, Fault, FaultCode, Text};
 use tokio::io::Interest;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::ending::{self, Ending};
 use super::input;
@@ -23,9 +22,13 @@ use super::registry::Sessions;
 use crate::cgroup::SessionGroup;
 use crate::flow::Outlet;
 use crate::ground::Ground;
-use crate::process::{Command, Stdio as ProcessStdio, StdioPlan, environment, spawn_fault, user};
+use crate::lookup;
+use crate::pid1::reaper::{Outcome, Starting};
+use crate::process::{
+    Command, Stdio as ProcessStdio, StdioPlan, environment, prepare, spawn_fault, user,
+};
 use crate::sys::clock;
-use crate::task;
+use crate::task::{self, Work};
 
 /// The shell of scripts that name none.
 const SHELL_DEFAULT: &str = "/bin/sh";
@@ -33,13 +36,13 @@ const SHELL_DEFAULT: &str = "/bin/sh";
 /// Shells for people, the more comfortable first.
 const LOGIN_SHELLS: [&str; 2] = ["/bin/bash", SHELL_DEFAULT];
 
-/// Who asks for a start.
+/// Who requests a start.
 #[derive(Clone, Copy)]
 pub struct Starter {
     pub client: ClientId,
 }
 
-/// What a start is made of besides its request.
+/// What a start consists of besides its request.
 struct Streams {
     outputs: Vec<(Channel, Outlet)>,
     gauges: Vec<(Channel, Gauge)>,
@@ -48,13 +51,32 @@ struct Streams {
     input: Option<Rc<tokio::io::unix::AsyncFd<std::os::fd::OwnedFd>>>,
 }
 
+/// A session whose program is being started.
+struct Begun {
+    session: Rc<Session>,
+    outcome: Outcome,
+    warnings: Vec<String>,
+}
+
 impl Sessions {
-    /// Starts a program, or finds the session that the same request has started before.
-    pub fn start(self: &Rc<Self>, ask: &Start, by: Starter) -> Result<Started, Fault> {
+    /// Starts a program, or finds the session that the same request has started before. The session is there when
+    /// this returns; the work waits for the program to execute.
+    pub fn start(self: &Rc<Self>, ask: &Start, by: Starter) -> Work<Result<Reply, Fault>> {
         let digest = digest(ask);
         if let Ok(session) = self.get(&ask.session) {
-            return session.started_again(digest);
+            return Box::pin(async move {
+                if digest == session.digest {
+                    session.begun().await;
+                }
+                session.started_again(digest).map(Reply::Started)
+            });
         }
+        let begun = self.begin(ask, digest, by);
+        let sessions = self.clone();
+        Box::pin(async move { sessions.started(begun?).await.map(Reply::Started) })
+    }
+
+    fn begin(self: &Rc<Self>, ask: &Start, digest: u64, by: Starter) -> Result<Begun, Fault> {
         let ground = &self.ground;
         ground.check_running()?;
         check(ask)?;
@@ -63,34 +85,24 @@ impl Sessions {
         let mut warnings = Vec::new();
         let group = ground.take_group("the session", ask.limits, &mut warnings);
         let command = command(ground, ask, group.as_ref())?;
+        let sandbox_oom_kills = ground.sandbox_oom_kills();
         let line = command_line(&command.argv);
         let (started_at_ms, started_us) = (clock::wall_ms(), clock::monotonic_us());
-        let started = match ground.reaper.spawn(command) {
-            Ok(started) => started,
+        let prepared = prepare(command).and_then(|(prepared, stdio)| {
+            Ok((prepared, open_streams(ground, ask, stdio).map_err(|error| no_streams(&error))?))
+        });
+        let (prepared, streams) = match prepared {
+            Ok(prepared) => prepared,
             Err(failure) => {
                 ground.retire_group(group);
                 return Err(self.record_failure(ask, digest, line, failure));
             }
         };
-
-        let pid = started.child.pid;
-        let streams = match open_streams(ground, ask, started.child.stdio) {
-            Ok(streams) => streams,
-            Err(error) => {
-                // It runs, and nobody could hear it: that is no start.
-                ground.reaper.signal(pid, nix::sys::signal::Signal::SIGKILL);
-                ground.retire_group(group);
-                let errno = error.raw_os_error().unwrap_or(libc::EIO);
-                let subject = "event loop".to_owned();
-                let failure = SpawnFailure { stage: SpawnStage::Stdio, errno, subject };
-                return Err(self.record_failure(ask, digest, line, failure));
-            }
-        };
+        let Starting { birth, exit, outcome } = ground.reaper.spawn(prepared);
         let session = Rc::new(Session {
-            id: ask.session.clone(),
-            digest,
-            command: line,
-            leader: Some(pid),
+            birth: Some(birth),
+            is_starting: Cell::new(true),
+            leader_reaped: Cell::new(false),
             started_at_ms,
             started_us,
             outputs: streams.outputs,
@@ -98,16 +110,9 @@ impl Sessions {
             terminal: streams.terminal,
             group: RefCell::new(group),
             memory_limit: ask.limits.memory_bytes,
+            sandbox_oom_kills,
             tied_to: Cell::new(ask.tied.then_some(by.client)),
-            holders: RefCell::new(ask.holders.iter().cloned().collect()),
-            views: RefCell::default(),
-            claims: RefCell::default(),
-            let_go: Cell::new(false),
-            killed_by: RefCell::default(),
-            timed_out: Cell::new(None),
-            leader_reaped: Cell::new(false),
-            tree_killed: Cell::new(false),
-            exit: watch::Sender::new(None),
+            ..Session::without_program(ask, digest, line)
         });
         for pump in streams.pumps {
             task::spawn(pump.run());
@@ -115,12 +120,25 @@ impl Sessions {
         if let Some(target) = streams.input {
             task::spawn(input::run(session.clone(), target));
         }
-        let ending =
-            Ending { exit: started.exit, gauges: streams.gauges, deadline_ms: ask.deadline_ms };
+        let ending = Ending { exit, gauges: streams.gauges, deadline_ms: ask.deadline_ms };
         task::spawn(ending::run(self.clone(), session.clone(), ending));
-        self.insert(session);
+        self.insert(&session);
+        Ok(Begun { session, outcome, warnings })
+    }
+
+    /// Waits until the program has executed.
+    async fn started(&self, begun: Begun) -> Result<Started, Fault> {
+        let Begun { session, outcome, warnings } = begun;
+        let started = outcome.known().await;
+        if let Err(failure) = &started {
+            session.record_failure(failure.clone());
+            self.ground.retire_group(session.group.borrow_mut().take());
+        }
+        session.begin();
+        self.changed(&session);
+        let pid = started.map_err(spawn_fault)?;
         // Once this start has been answered.
-        let ground = ground.clone();
+        let ground = self.ground.clone();
         task::spawn(async move {
             tokio::task::yield_now().await;
             ground.refill_groups();
@@ -136,29 +154,38 @@ impl Sessions {
         command: String,
         failure: SpawnFailure,
     ) -> Fault {
-        let now = clock::wall_ms();
-        let record = ExitRecord {
-            cause: Cause::SpawnFailed { failure: failure.clone() },
-            started_at_ms: now,
-            ended_at_ms: now,
-            duration_us: 0,
-            usage: Usage::default(),
-            outputs: Vec::new(),
-            left_behind: Vec::new(),
-            left_behind_count: 0,
-        };
-        self.insert(Rc::new(Session {
+        let session = Rc::new(Session::without_program(ask, digest, command));
+        session.record_failure(failure.clone());
+        self.insert(&session);
+        spawn_fault(failure)
+    }
+}
+
+/// Nobody could read the program.
+fn no_streams(error: &std::io::Error) -> SpawnFailure {
+    let errno = error.raw_os_error().unwrap_or(libc::EIO);
+    SpawnFailure { stage: SpawnStage::Stdio, errno, subject: "event loop".to_owned() }
+}
+
+impl Session {
+    /// A session that has nothing but its request.
+    fn without_program(ask: &Start, digest: u64, command: String) -> Self {
+        Self {
             id: ask.session.clone(),
             digest,
             command,
-            leader: None,
-            started_at_ms: now,
+            birth: None,
+            is_starting: Cell::new(false),
+            begun: Notify::new(),
+            early_signal: Cell::default(),
+            started_at_ms: clock::wall_ms(),
             started_us: clock::monotonic_us(),
             outputs: Vec::new(),
             keyboard: Keyboard::none(),
             terminal: None,
             group: RefCell::new(None),
             memory_limit: None,
+            sandbox_oom_kills: 0,
             tied_to: Cell::default(),
             holders: RefCell::new(ask.holders.iter().cloned().collect::<SortedSet<_>>()),
             views: RefCell::new(SortedMap::new()),
@@ -168,13 +195,26 @@ impl Sessions {
             timed_out: Cell::new(None),
             leader_reaped: Cell::new(true),
             tree_killed: Cell::new(false),
-            exit: watch::Sender::new(Some(Rc::new(record))),
-        }));
-        spawn_fault(failure)
+            exit: watch::Sender::new(None),
+        }
     }
-}
 
-impl Session {
+    /// Sets the record of a program that never ran.
+    fn record_failure(&self, failure: SpawnFailure) {
+        let record = ExitRecord {
+            cause: Cause::SpawnFailed { failure },
+            started_at_ms: self.started_at_ms,
+            ended_at_ms: clock::wall_ms(),
+            duration_us: clock::monotonic_us() - self.started_us,
+            usage: Usage::default(),
+            outputs: Vec::new(),
+            left_behind: Vec::new(),
+            left_behind_count: 0,
+        };
+        self.leader_reaped.set(true);
+        self.exit.send_replace(Some(Rc::new(record)));
+    }
+
     /// The answer to a start of a session that exists.
     fn started_again(&self, digest: u64) -> Result<Started, Fault> {
         if digest != self.digest {
@@ -186,7 +226,7 @@ impl Session {
                 Err(spawn_fault(failure.clone()))
             }
             _ => Ok(Started {
-                pid: self.leader.map_or(0, |leader| leader.as_raw() as u32),
+                pid: self.leader().map_or(0, |leader| leader.as_raw() as u32),
                 repeated: true,
                 warnings: Vec::new(),
             }),
@@ -197,7 +237,7 @@ impl Session {
 /// The content of a start, in one number.
 fn digest(ask: &Start) -> u64 {
     let mut hasher = DefaultHasher::new();
-    format!("{ask:?}").hash(&mut hasher);
+    ask.hash(&mut hasher);
     hasher.finish()
 }
 
@@ -286,7 +326,7 @@ fn login_shell(user: Option<&str>) -> String {
     let own = nix::unistd::geteuid().to_string();
     let account = user::resolve(Some(user.unwrap_or(&own))).ok().map(|user| user.shell);
     let shells = account.into_iter().chain(LOGIN_SHELLS.map(str::to_owned));
-    let mut there = shells.filter(|shell| Path::new(shell).exists());
+    let mut there = shells.filter(|shell| lookup::exists(shell.as_str()));
     // Without any, the start fails and names this one.
     there.next().unwrap_or_else(|| SHELL_DEFAULT.to_owned())
 }

@@ -1,4 +1,4 @@
-//! The kernel's clocks: the monotonic one for durations, the wall clock for what people read.
+//! The kernel's clocks: the monotonic one for durations, the wall clock for people.
 //!
 //! Everything of the agent that needs the time asks here. Nothing here keeps state.
 
@@ -14,8 +14,8 @@ pub fn monotonic_us() -> u64 {
     now.tv_sec() as u64 * 1_000_000 + now.tv_nsec() as u64 / 1_000
 }
 
-/// Hundredths of a second since the machine's start, suspensions included: what the start of a
-/// process is counted in.
+/// Hundredths of a second since the machine's start, suspensions included: the unit of a process's
+/// start time.
 pub fn boot_ticks() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("every Linux has CLOCK_BOOTTIME");
     now.tv_sec() as u64 * 100 + now.tv_nsec() as u64 / 10_000_000
@@ -41,7 +41,7 @@ pub fn set_wall(time_us: u64) -> io::Result<()> {
 
 /// CPU time of a process and all its threads; `None` when it is gone.
 pub fn process_cpu_us(pid: Pid) -> Option<u64> {
-    // The kernel's own form of such a clock's id. The C library makes the same, and asks the kernel
+    // The kernel's own form of such a clock's id. The C library computes the same, and checks
     // whether there is one, which reading it does too.
     const SCHEDULER_CLOCK: i32 = 2;
     let used = clock_gettime(ClockId::from_raw((!pid.as_raw() << 3) | SCHEDULER_CLOCK)).ok()?;

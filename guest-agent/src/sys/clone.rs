@@ -5,20 +5,23 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use nix::unistd::Pid;
 
 /// What a child with borrowed memory runs. It must end the process and not return.
 pub type Entry = extern "C" fn(*mut libc::c_void) -> libc::c_int;
 
-/// Shares memory and suspends the parent.
-const FLAGS: libc::c_int = libc::CLONE_VM | libc::CLONE_VFORK;
+/// Shares memory, suspends the parent's thread, and has the child's number written before the child runs.
+const FLAGS: libc::c_int = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PARENT_SETTID;
 
 /// Lets the child be born in a control group. Needs 64 bits, and Linux 5.7.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
-/// Set once the kernel has said that it does not know clone3, or a filter that it is not for us.
+/// The child has none of the parent's handlers; ignored signals stay ignored. Since Linux 5.5.
+const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
+
+/// Set once the kernel has answered that it has no clone3, or a filter that we may not use it.
 static UNKNOWN: AtomicBool = AtomicBool::new(false);
 
 /// `struct clone_args` up to and with `cgroup`, as since Linux 5.7.
@@ -52,7 +55,7 @@ impl CloneArgs {
     }
 }
 
-/// Clones into a control group.
+/// Clones into a control group, without any of the parent's signal handlers.
 ///
 /// # Safety
 ///
@@ -61,6 +64,7 @@ impl CloneArgs {
 #[cfg(target_arch = "x86_64")]
 pub unsafe fn into_group(
     group: BorrowedFd<'_>,
+    number: &AtomicI32,
     entry: Entry,
     argument: *mut libc::c_void,
     stack: *mut libc::c_void,
@@ -72,7 +76,8 @@ pub unsafe fn into_group(
     let args = CloneArgs {
         stack: stack as u64,
         stack_size: stack_bytes as u64,
-        ..CloneArgs::new(FLAGS as u64, group)
+        parent_tid: number.as_ptr() as u64,
+        ..CloneArgs::new(FLAGS as u64 | CLONE_CLEAR_SIGHAND, group)
     };
     let result: i64;
     // The kernel returns twice: in the parent with the pid, and on the new stack with zero, where
@@ -118,6 +123,7 @@ pub unsafe fn into_group(
 #[cfg(not(target_arch = "x86_64"))]
 pub unsafe fn into_group(
     _group: BorrowedFd<'_>,
+    _number: &AtomicI32,
     _entry: Entry,
     _argument: *mut libc::c_void,
     _stack: *mut libc::c_void,
@@ -128,8 +134,8 @@ pub unsafe fn into_group(
 
 /// Forks into a control group: 0 in the child.
 ///
-/// The C library does not learn of it, and its record of the thread's id stays the parent's. It
-/// uses that in `raise` and to tell the owners of its locks apart, for which one thread's old
+/// The C library does not know about it, and its record of the thread's id stays the parent's. It
+/// uses that in `raise` and to distinguish the owners of its locks, for which one thread's old
 /// number does as well as a new one.
 ///
 /// # Safety
@@ -149,6 +155,7 @@ pub unsafe fn fork_into(group: BorrowedFd<'_>) -> io::Result<i32> {
 ///
 /// As for [`into_group`].
 pub unsafe fn plainly(
+    number: &AtomicI32,
     entry: Entry,
     argument: *mut libc::c_void,
     stack: *mut libc::c_void,
@@ -158,6 +165,6 @@ pub unsafe fn plainly(
     // SAFETY: one past the end of the stack is where it begins, because it grows downwards.
     let top = unsafe { stack.byte_add(stack_bytes) };
     // SAFETY: the caller vouches for the stack and the entry.
-    let pid = unsafe { libc::clone(entry, top, flags, argument) };
+    let pid = unsafe { libc::clone(entry, top, flags, argument, number.as_ptr()) };
     if pid < 0 { Err(io::Error::last_os_error()) } else { Ok(Pid::from_raw(pid)) }
 }

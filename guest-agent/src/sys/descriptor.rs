@@ -1,6 +1,6 @@
 //! Moving descriptors about.
 //!
-//! `process` calls it for what a program is handed, `boot` for the standard descriptors.
+//! `process` calls it for a program's descriptors, `boot` for the standard descriptors.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -17,7 +17,7 @@ pub fn duplicate_above(from: BorrowedFd<'_>, floor: RawFd) -> io::Result<OwnedFd
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// Puts a copy of `from` where a standard descriptor is, and closes what that was.
+/// Puts a copy of `from` in place of a standard descriptor, and closes the old one.
 pub fn replace_standard(from: BorrowedFd<'_>, standard: Standard) -> io::Result<()> {
     // SAFETY: takes numbers, and a standard descriptor has no owner whom it could be taken from.
     let number = unsafe { libc::dup2(from.as_raw_fd(), standard as RawFd) };

@@ -1,7 +1,7 @@
 //! Reading a directory through its descriptor, as the kernel hands the entries out.
 //!
-//! `file` calls it to walk trees. The C library's streams would take the descriptor over, and a
-//! walk needs it for opening what it finds.
+//! `file` calls it to walk trees. The C library's streams would take ownership of the descriptor,
+//! and a walk needs it to open what it finds.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 

@@ -1,10 +1,12 @@
-//! Random bytes from the kernel, and what it is told to draw them from. Ids and tokens are drawn here.
+//! Random bytes from the kernel, and input for its generator. Ids and tokens are drawn here.
 
-use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
+use nix::fcntl::OFlag;
 use protocol::limits::ENTROPY_BYTES_MAX;
+
+use super::lookup::open_device;
 
 /// Fills `bytes` from the kernel's generator, waiting until it has been seeded.
 pub fn fill(bytes: &mut [u8]) -> io::Result<()> {
@@ -24,7 +26,7 @@ pub fn fill(bytes: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// What RNDADDENTROPY reads: `struct rand_pool_info` with room for as much as we ever add.
+/// The argument of RNDADDENTROPY: `struct rand_pool_info` with room for as much as we ever add.
 #[repr(C)]
 struct Pool {
     entropy_bits: libc::c_int,
@@ -32,8 +34,11 @@ struct Pool {
     buffer: [u8; ENTROPY_BYTES_MAX],
 }
 
-/// Mixes bytes that nobody can guess into the kernel's generator, and makes it draw from them at once.
-/// Only the init of a machine may. What is beyond [`ENTROPY_BYTES_MAX`] is left out.
+/// The number of the kernel's generator as a device.
+const GENERATOR: (u64, u64) = (1, 9);
+
+/// Mixes secret random bytes into the kernel's generator, and makes it use them at once. Only the init of a
+/// machine may. Bytes beyond [`ENTROPY_BYTES_MAX`] are ignored.
 pub fn mix(bytes: &[u8]) -> io::Result<()> {
     const ADD_ENTROPY: libc::Ioctl = 0x4008_5203;
     const RESEED: libc::Ioctl = 0x5207;
@@ -44,7 +49,7 @@ pub fn mix(bytes: &[u8]) -> io::Result<()> {
         buffer: [0; ENTROPY_BYTES_MAX],
     };
     pool.buffer[..count].copy_from_slice(&bytes[..count]);
-    let generator = File::options().write(true).open("/dev/urandom")?;
+    let generator = open_device(c"/dev/urandom", GENERATOR, OFlag::O_WRONLY)?;
     // SAFETY: the kernel reads a `rand_pool_info`, which `pool` begins like, and `buffer_bytes` of its
     // buffer, which has at least as many.
     let added = unsafe { libc::ioctl(generator.as_raw_fd(), ADD_ENTROPY, &raw const pool) };

@@ -1,6 +1,6 @@
 //! `/proc/self/mountinfo`, parsed: what is mounted where.
 //!
-//! `boot` asks what lies below a root directory, `cgroup` where the control groups are. Parsing is
+//! `boot` finds the mounts below a root directory, `cgroup` those of control groups. Parsing is
 //! pure; [`read`] is the only I/O.
 
 use std::ffi::OsString;

@@ -1,4 +1,4 @@
-//! Forking a process whose child is to live in namespaces of its own.
+//! Forks a process whose child lives in new namespaces.
 //!
 //! `boot::launch` and `pid1::hand_over` call it, before any thread or runtime exists.
 

@@ -68,7 +68,7 @@ pub fn accept(listener: &impl AsRawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// Answers the next question for a name that came as a datagram: it is to be asked over a connection.
+/// Answers the next DNS query that came as a datagram: it must be repeated over TCP.
 pub fn turn_away(socket: &impl AsRawFd) -> io::Result<()> {
     /// In the third byte of a message: it is an answer, and there is more than fits.
     const ANSWER_IS_CUT: u8 = 0b1000_0010;
@@ -79,13 +79,13 @@ pub fn turn_away(socket: &impl AsRawFd) -> io::Result<()> {
     bytes[2] |= ANSWER_IS_CUT;
     bytes[3] |= ASKS_OTHERS;
     if let Some(from) = from {
-        // What is lost on its way is asked again.
+        // The client repeats lost datagrams.
         sendto(socket.as_raw_fd(), &bytes[..count], &from, MsgFlags::empty()).ok();
     }
     Ok(())
 }
 
-/// What the kernel is asked with, about one interface.
+/// The argument of calls about one interface.
 struct Interface {
     socket: OwnedFd,
     request: libc::ifreq,
@@ -138,9 +138,9 @@ impl Interface {
     }
 }
 
-/// An address without a port, in the shape that all families share.
+/// An address without a port, in the layout that all families share.
 fn socket_address(address: Ipv4Addr) -> libc::sockaddr {
-    /// Where the address is, behind the port.
+    /// The offset of the address, after the port.
     const ADDRESS_AT: usize = 2;
     let mut shared = libc::sockaddr { sa_family: libc::AF_INET as u16, sa_data: [0; 14] };
     for (to, from) in shared.sa_data[ADDRESS_AT..].iter_mut().zip(address.octets()) {

@@ -6,8 +6,11 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use nix::fcntl::OFlag;
 use nix::sys::termios::{LocalFlags, SpecialCharacterIndices, tcgetattr};
 use nix::unistd::Pid;
+
+use super::lookup::open_device;
 
 /// Both ends of a new pseudo-terminal, close-on-exec.
 pub struct Pty {
@@ -21,16 +24,13 @@ pub struct Pty {
 /// mounted at `/dev/pts`.
 const TIOCGPTPEER: u64 = 0x5441;
 
+/// The number of the device that makes pseudo-terminals.
+const MULTIPLEXER: (u64, u64) = (5, 2);
+
 /// Opens a pseudo-terminal of the given size.
 pub fn open(rows: u16, cols: u16) -> io::Result<Pty> {
-    let flags = libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC | libc::O_NONBLOCK;
-    // SAFETY: the path is a C string that lives for the whole program.
-    let number = unsafe { libc::open(c"/dev/ptmx".as_ptr(), flags) };
-    if number < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor has just been opened and nobody else knows it.
-    let controller = unsafe { OwnedFd::from_raw_fd(number) };
+    let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_NONBLOCK;
+    let controller = open_device(c"/dev/ptmx", MULTIPLEXER, flags)?;
 
     let locked: libc::c_int = 0;
     // SAFETY: the kernel reads one int, which `locked` is.
@@ -54,7 +54,7 @@ pub fn open(rows: u16, cols: u16) -> io::Result<Pty> {
     Ok(pty)
 }
 
-/// Sets the size; the kernel tells the foreground group by SIGWINCH if it has changed.
+/// Sets the size; the kernel sends SIGWINCH to the foreground group if it has changed.
 pub fn resize(controller: BorrowedFd<'_>, rows: u16, cols: u16) -> io::Result<()> {
     let size = libc::winsize { ws_row: rows, ws_col: cols, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: the kernel reads one `winsize`, which `size` is.
@@ -81,8 +81,8 @@ pub fn foreground_group(controller: BorrowedFd<'_>) -> io::Result<Pid> {
     if result != 0 { Err(io::Error::last_os_error()) } else { Ok(Pid::from_raw(group)) }
 }
 
-/// The byte that means "end of input" to the line discipline, `None` in raw mode, where there is
-/// no such thing. It ends the input only at the start of a line; elsewhere it takes two.
+/// The byte that means "end of input" to the line discipline; `None` in raw mode, which has no such
+/// byte. It ends the input only at the start of a line; elsewhere it takes two.
 pub fn end_of_input(controller: BorrowedFd<'_>) -> io::Result<Option<u8>> {
     let settings = tcgetattr(controller)?;
     let byte = settings.control_chars[SpecialCharacterIndices::VEOF as usize];

@@ -1,8 +1,8 @@
 //! Putting descriptors under the event loop's watch.
 //!
-//! `session` and `pid1` call it. Registering is `unsafe` in tokio because a descriptor that were
-//! closed or exchanged behind the loop's back would make it watch a stranger; the types taken here
-//! own their descriptor, so that cannot happen.
+//! `session` and `pid1` call it. Registering is `unsafe` in tokio because the loop would watch
+//! another file if the descriptor were closed or exchanged meanwhile; the types here own their
+//! descriptor, so that cannot happen.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};

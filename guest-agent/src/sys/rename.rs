@@ -1,14 +1,14 @@
 //! Renaming without replacing, which the C library of a static binary does not offer.
 //!
-//! `file` calls it where what is there already must stay.
+//! `file` calls it when an existing file must stay.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use nix::NixPath;
 use nix::errno::Errno;
 
-/// Renames `from` in one directory to `to` in another; `EEXIST` when that is there already,
-/// `EINVAL` when the file system cannot tell.
+/// Renames `from` in one directory to `to` in another; `EEXIST` if that exists, `EINVAL` if the
+/// file system cannot do it.
 pub fn rename_new<P: NixPath + ?Sized, Q: NixPath + ?Sized>(
     from_directory: BorrowedFd<'_>,
     from: &P,

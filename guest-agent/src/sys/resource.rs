@@ -1,15 +1,25 @@
-//! What the machine has, as the kernel tells it.
+//! The machine's resources, as the kernel reports them.
 //!
 //! `agent` and `metrics` ask once, at their start.
 
+use std::fs::File;
+use std::io::Read;
+
+use nix::fcntl::OFlag;
+use nix::sched::{CpuSet, sched_getaffinity};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
-use nix::unistd::{SysconfVar, sysconf};
+use nix::unistd::{Pid, SysconfVar, sysconf};
 
-/// Main memory in bytes; 0 when the kernel does not tell.
+use super::lookup::open_in_proc;
+
+/// Main memory in bytes; 0 if the kernel does not report it.
 pub fn memory_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    parse_memory_total(&text).unwrap_or(0)
+    let mut text = String::new();
+    let read = open_in_proc("meminfo", OFlag::O_RDONLY)
+        .map_err(std::io::Error::from)
+        .and_then(|file| File::from(file).read_to_string(&mut text));
+    read.ok().and_then(|_| parse_memory_total(&text)).unwrap_or(0)
 }
 
 fn parse_memory_total(meminfo: &str) -> Option<u64> {
@@ -26,7 +36,10 @@ pub fn page_bytes() -> u64 {
 
 /// CPUs that this process may run on.
 pub fn cpus() -> u32 {
-    std::thread::available_parallelism().map_or(1, |count| count.get() as u32)
+    // The standard library would also look for quotas of control groups, where none are visible.
+    let affinity = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
+    let is_ours = |cpu: &usize| affinity.is_set(*cpu).unwrap_or(false);
+    (0..CpuSet::count()).filter(is_ours).count().max(1) as u32
 }
 
 pub fn hostname() -> String {

@@ -4,8 +4,8 @@
 
 use nix::unistd::Pid;
 
-/// Sends signal `number` to a process, or with a negative id to a process group. One that is gone
-/// hears nothing, and that is all.
+/// Sends signal `number` to a process, or with a negative id to a process group. Does nothing if it
+/// is gone.
 pub fn send(pid: Pid, number: i32) {
     // SAFETY: takes numbers.
     unsafe { libc::kill(pid.as_raw(), number) };

@@ -1,10 +1,11 @@
 //! Starting a program: everything between clone and exec.
 //!
-//! `process` prepares a [`Plan`] in which every string, pointer array and descriptor stands ready,
-//! and [`start`] carries it out. The child borrows the parent's memory until it executes
-//! (`CLONE_VM`), so nothing is copied and a failure is simply written where the parent reads it.
-//! The parent stands still meanwhile (`CLONE_VFORK`). The price is discipline: the child allocates
-//! nothing, takes no lock, and calls the kernel alone.
+//! `process` prepares a [`Plan`] in which every string, pointer array and descriptor is ready, and
+//! [`start`] carries it out, on a thread of `pid1::spawners`. The child borrows the parent's memory until
+//! it executes (`CLONE_VM`), so nothing is copied and the child writes a failure directly where the parent
+//! reads it. The parent's thread is suspended meanwhile (`CLONE_VFORK`); its other threads run on, so the
+//! child must not allocate or take locks, and may only make system calls. It has that thread's `errno`,
+//! credentials and mask.
 //!
 //! A child that becomes another user while it shares the agent's memory cannot be traced by that
 //! user: the kernel marks the memory non-dumpable at the change, and the agent keeps that mark.
@@ -13,17 +14,22 @@ use std::cell::Cell;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, OFlag, ResolveFlag};
 use nix::sys::signal::{SigSet, SigmaskHow, pthread_sigmask};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, chdir, fchdir};
 use protocol::exit::SpawnStage;
 
-use super::clone;
+use super::lookup::{self, Refused};
+use super::oom::Exposed;
+use super::{clone, oom, seccomp};
 
-/// Who the program runs as. Descriptors and files are then checked by the kernel.
+/// The program's user. The kernel then checks descriptors and files for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     pub uid: u32,
@@ -31,7 +37,7 @@ pub struct Identity {
     pub groups: Vec<u32>,
 }
 
-/// All that a start needs, made before it.
+/// All that a start needs, prepared before it.
 pub struct Plan<'a> {
     /// Paths to try one after the other.
     pub candidates: &'a [CString],
@@ -46,10 +52,10 @@ pub struct Plan<'a> {
     pub control: Option<BorrowedFd<'a>>,
     /// Whether `stdio` is a terminal that becomes the session's controlling one.
     pub terminal: bool,
-    /// The directory of a control group to be born in.
+    /// The directory of the control group to be born in.
     pub group: Option<BorrowedFd<'a>>,
-    /// The soft limit of open files; the hard one stays.
-    pub open_files_soft: u64,
+    /// The limits of open files, soft and hard.
+    pub open_files: [u64; 2],
 }
 
 /// The last descriptor number that a program may be handed; sources must lie above it, so that
@@ -63,16 +69,53 @@ pub struct Failure {
     pub errno: i32,
 }
 
-/// What the child reads and where it reports. It lives on the parent's stack, which stands still.
+/// A start as other threads see it, from before its child is born.
+#[derive(Default)]
+pub struct Birth {
+    /// The child, once it is born. The kernel writes the number before the child runs.
+    number: AtomicI32,
+    /// Until the child has its score.
+    exposed: Mutex<Option<Exposed>>,
+}
+
+impl Birth {
+    /// The child; `None` before its birth, and after a start that has failed.
+    pub fn child(&self) -> Option<Pid> {
+        let number = self.number.load(Ordering::Acquire);
+        (number > 0).then(|| Pid::from_raw(number))
+    }
+
+    /// Gives the agent its own score back if the child is born, although it has not executed yet.
+    pub fn settle(&self) {
+        if self.child().is_some() {
+            drop(self.exposed().take());
+        }
+    }
+
+    fn exposed(&self) -> MutexGuard<'_, Option<Exposed>> {
+        self.exposed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Blocks every signal for the calling thread, for good: no handler of the agent may run in a child, where
+/// it would act on the parent's memory.
+pub fn block_signals() {
+    pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None)
+        .expect("SIG_SETMASK with a full set is valid");
+}
+
+/// The child's input and its report. It is on the stack of the parent's thread, which is suspended.
 struct Shared<'a> {
     plan: &'a Plan<'a>,
     /// Null-terminated arrays for execve.
     arguments: &'a [*const libc::c_char],
     environment: &'a [*const libc::c_char],
     /// The signals whose action has to become the default.
-    signals_to_reset: u64,
+    signals_to_reset: Cell<u64>,
     /// Whether the child must enter the group by itself, because it was not born there.
     enter_group: bool,
+    /// Whether the agent has a filter of system calls, which programs get one call less of.
+    is_filtered: bool,
     failure: Cell<Option<Failure>>,
 }
 
@@ -84,49 +127,59 @@ const STACK_BYTES: usize = 32 * 1024;
 struct Stack(MaybeUninit<[u8; STACK_BYTES]>);
 
 /// Starts the program and returns when it executes, or has failed to. A child that failed has
-/// ended, and is left for the reaper, which reaps those that it does not know too.
-pub fn start(plan: &Plan<'_>) -> Result<Pid, Failure> {
+/// ended, and is left for the reaper, which reaps those that it does not know too. The calling thread has
+/// [blocked all signals](block_signals), and outlives the child: the kernel takes the end of a thread for
+/// the death of its children's parent.
+pub fn start(plan: &Plan<'_>, birth: &Birth) -> Result<(), Failure> {
     let arguments = null_terminated(plan.arguments);
     let environment = null_terminated(plan.environment);
+    let signals = SIGNALS_NOT_DEFAULT.get_or_init(signals_not_default);
     let mut shared = Shared {
         plan,
         arguments: &arguments,
         environment: &environment,
-        signals_to_reset: *SIGNALS_NOT_DEFAULT.get_or_init(signals_not_default),
+        // A child that is born in a group has no handlers.
+        signals_to_reset: Cell::new(signals.ignored),
         enter_group: false,
+        is_filtered: seccomp::is_closed(),
         failure: Cell::new(None),
     };
     let mut stack = Stack(MaybeUninit::uninit());
 
-    // No handler of ours may run in the child, where it would act on the parent's memory.
-    let mut mask_before = SigSet::empty();
-    pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut mask_before))
-        .expect("SIG_SETMASK with a full set is valid");
-    let born = clone_into_group(&shared, &mut stack).unwrap_or_else(|| {
+    *birth.exposed() = Some(oom::expose());
+    let born = clone_into_group(&shared, birth, &mut stack).unwrap_or_else(|| {
         shared.enter_group = plan.group.is_some();
-        clone_plainly(&shared, &mut stack)
+        shared.signals_to_reset.set(signals.ignored | signals.handled);
+        clone_plainly(&shared, birth, &mut stack)
     });
-    pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&mask_before), None)
-        .expect("the mask that was read is valid");
+    drop(birth.exposed().take());
 
-    let pid = born.map_err(|error| Failure {
+    let fork_failed = |error: io::Error| Failure {
         stage: SpawnStage::Fork,
         errno: error.raw_os_error().unwrap_or(libc::EAGAIN),
-    })?;
-    match shared.failure.get() {
-        None => Ok(pid),
-        Some(failure) => Err(failure),
+    };
+    let started = match born {
+        Ok(_) => shared.failure.get().map_or(Ok(()), Err),
+        Err(error) => Err(fork_failed(error)),
+    };
+    if started.is_err() {
+        birth.number.store(0, Ordering::Release);
     }
+    started
 }
 
 /// `None` when this kernel, or a filter around us, does not let a child be born in a group.
-fn clone_into_group(shared: &Shared<'_>, stack: &mut Stack) -> Option<io::Result<Pid>> {
+fn clone_into_group(
+    shared: &Shared<'_>,
+    birth: &Birth,
+    stack: &mut Stack,
+) -> Option<io::Result<Pid>> {
     let group = shared.plan.group?;
     let argument = ptr::from_ref(shared).cast_mut().cast();
     let stack = stack.0.as_mut_ptr().cast();
     // SAFETY: `stack` is writable for its length and unused, `child` never returns, and all that
     // it reads outlives it, because the clone suspends us until the child has executed or ended.
-    match unsafe { clone::into_group(group, child, argument, stack, STACK_BYTES) } {
+    match unsafe { clone::into_group(group, &birth.number, child, argument, stack, STACK_BYTES) } {
         Ok(pid) => Some(Ok(pid)),
         // These two would befall any clone.
         Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOMEM)) => {
@@ -136,11 +189,11 @@ fn clone_into_group(shared: &Shared<'_>, stack: &mut Stack) -> Option<io::Result
     }
 }
 
-fn clone_plainly(shared: &Shared<'_>, stack: &mut Stack) -> io::Result<Pid> {
+fn clone_plainly(shared: &Shared<'_>, birth: &Birth, stack: &mut Stack) -> io::Result<Pid> {
     let argument = ptr::from_ref(shared).cast_mut().cast();
     let stack = stack.0.as_mut_ptr().cast();
     // SAFETY: as in `clone_into_group`.
-    unsafe { clone::plainly(child, argument, stack, STACK_BYTES) }
+    unsafe { clone::plainly(&birth.number, child, argument, stack, STACK_BYTES) }
 }
 
 fn null_terminated(strings: &[CString]) -> Vec<*const libc::c_char> {
@@ -160,35 +213,53 @@ extern "C" fn child(shared: *mut libc::c_void) -> libc::c_int {
 /// The steps in order. Returns only if one of them fails.
 fn become_program(shared: &Shared<'_>) -> Result<std::convert::Infallible, Failure> {
     let plan = shared.plan;
-    reset_signals(shared.signals_to_reset);
+    reset_signals(shared.signals_to_reset.get());
     if shared.enter_group {
         enter_group(plan).map_err(|errno| Failure { stage: SpawnStage::Cgroup, errno })?;
     }
     lead_session(plan).map_err(|errno| Failure { stage: SpawnStage::Terminal, errno })?;
     place_descriptors(plan).map_err(|errno| Failure { stage: SpawnStage::Stdio, errno })?;
-    limit_open_files(plan.open_files_soft);
+    limit_open_files(plan.open_files);
+    // As the agent, since programs of another user may not.
+    if shared.is_filtered && seccomp::become_program().is_err() {
+        return Err(Failure { stage: SpawnStage::Identity, errno: libc::EPERM });
+    }
     if let Some(identity) = plan.identity {
         assume(identity).map_err(|errno| Failure { stage: SpawnStage::Identity, errno })?;
     }
-    // As the user, so that a directory that the user may not enter is refused.
-    // SAFETY: the directory is a C string of the plan.
-    check(unsafe { libc::syscall(libc::SYS_chdir, plan.directory.as_ptr()) })
-        .map_err(|errno| Failure { stage: SpawnStage::WorkingDirectory, errno })?;
+    enter_directory(plan.directory).map_err(|refused| Failure {
+        stage: SpawnStage::WorkingDirectory,
+        errno: refused.errno() as i32,
+    })?;
     // SAFETY: takes a number.
     unsafe { libc::syscall(libc::SYS_umask, 0o022) };
     unblock_signals();
     Err(Failure { stage: SpawnStage::Exec, errno: execute(shared) })
 }
 
-/// The signals that the agent ignores or handles: bit 0 is signal 1. Asked for once, since the agent
-/// changes none after it has begun, and 64 questions for each start would show.
-static SIGNALS_NOT_DEFAULT: OnceLock<u64> = OnceLock::new();
+/// The signals that the agent ignores and those that it handles: bit 0 is signal 1. Asked for once, since
+/// the agent changes none after it has begun, and 64 questions for each start would show.
+static SIGNALS_NOT_DEFAULT: OnceLock<NotDefault> = OnceLock::new();
+
+struct NotDefault {
+    ignored: u64,
+    handled: u64,
+}
 
 /// `struct sigaction` of the kernel. Its first word is the handler, where zero is the default.
 type KernelAction = [u64; 4];
 
-fn signals_not_default() -> u64 {
-    (1..=64).filter(|signal| action_of(*signal)[0] != 0).fold(0, |set, signal| set | bit(signal))
+fn signals_not_default() -> NotDefault {
+    const IGNORED: u64 = libc::SIG_IGN as u64;
+    let mut found = NotDefault { ignored: 0, handled: 0 };
+    for signal in 1..=64 {
+        match action_of(signal)[0] {
+            0 => {}
+            IGNORED => found.ignored |= bit(signal),
+            _ => found.handled |= bit(signal),
+        }
+    }
+    found
 }
 
 fn bit(signal: u32) -> u64 {
@@ -210,8 +281,8 @@ fn action_of(signal: u32) -> KernelAction {
     action
 }
 
-/// Ignored signals would stay ignored over exec, and the agent ignores SIGPIPE, as every Rust
-/// program does, and whatever it was itself started with.
+/// Ignored signals would stay ignored over exec. The agent ignores SIGPIPE, as every Rust program
+/// does, and the signals that it was started with as ignored.
 fn reset_signals(set: u64) {
     for signal in (1..=64).filter(|signal| set & bit(*signal) != 0) {
         let action = KernelAction::default();
@@ -260,7 +331,7 @@ fn enter_group(plan: &Plan<'_>) -> Result<(), i32> {
     Ok(())
 }
 
-/// A session of its own is a process group of its own too, and what a terminal can belong to.
+/// A new session is also a new process group, and can have a terminal.
 fn lead_session(plan: &Plan<'_>) -> Result<(), i32> {
     // SAFETY: takes nothing.
     check(unsafe { libc::syscall(libc::SYS_setsid) })?;
@@ -279,30 +350,30 @@ fn place_descriptors(plan: &Plan<'_>) -> Result<(), i32> {
         // SAFETY: takes numbers; what was at the target is the child's own table's entry.
         check(unsafe { libc::syscall(libc::SYS_dup3, source.as_raw_fd(), target, 0) })?;
     }
-    // Everything of the agent is close-on-exec; this is for what it was itself started with.
+    // Every descriptor of the agent is close-on-exec. They are closed now, because what follows can take
+    // long, and meanwhile a copy of a pipe's end would keep another program from seeing that the pipe ends.
+    // Only the procfs is still looked at.
     let first = 3 + usize::from(control.is_some());
-    // SAFETY: takes numbers. A kernel older than 5.11 refuses, and the first line holds.
-    unsafe {
-        libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC)
-    };
+    match lookup::proc().map(|proc| proc.as_raw_fd() as usize) {
+        Some(proc) if proc >= first => {
+            close_range(first, proc.wrapping_sub(1));
+            close_range(proc + 1, libc::c_uint::MAX as usize);
+        }
+        _ => close_range(first, libc::c_uint::MAX as usize),
+    }
     Ok(())
 }
 
+/// Closes the descriptors with these numbers, both ends included.
+fn close_range(first: usize, last: usize) {
+    // SAFETY: takes numbers; the child has a table of its own. A kernel older than 5.9 refuses, and so does
+    // every kernel an empty range.
+    unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+}
+
 /// A limit that cannot be set stays as it is.
-fn limit_open_files(soft: u64) {
-    let mut limit = [0_u64; 2];
-    // SAFETY: the kernel writes its 16 byte `rlimit64`, which `limit` is.
-    unsafe {
-        libc::syscall(
-            libc::SYS_prlimit64,
-            0,
-            libc::RLIMIT_NOFILE,
-            ptr::null::<u64>(),
-            limit.as_mut_ptr(),
-        )
-    };
-    limit[0] = soft.min(limit[1]);
-    // SAFETY: the kernel reads the same.
+fn limit_open_files(limit: [u64; 2]) {
+    // SAFETY: the kernel reads its 16 byte `rlimit64`, which `limit` is.
     unsafe {
         libc::syscall(
             libc::SYS_prlimit64,
@@ -334,21 +405,103 @@ fn assume(identity: &Identity) -> Result<(), i32> {
     Ok(())
 }
 
+/// Enters the working directory. The child looks it up, not the parent, because then the program's user is
+/// checked: a directory that this user may not reach is refused, on the way as well as at its end. The
+/// descriptor that was checked is entered.
+fn enter_directory(path: &CStr) -> Result<(), Refused> {
+    // The root has no other name that could lead elsewhere.
+    if path.to_bytes() == b"/" {
+        return Ok(chdir(path)?);
+    }
+    let found = lookup::open(AT_FDCWD, path, DIRECTORY, ResolveFlag::empty())?;
+    Ok(fchdir(found)?)
+}
+
+const DIRECTORY: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY);
+
+/// Executes a program that the rule finds; returns only if that fails.
+///
+/// The path is used twice, and the file may be exchanged in between: for a link of `/proc` to the agent's own
+/// image, which the program's user could not execute otherwise. So the kernel must follow no link at the end
+/// of the path.
+fn execute_candidate(path: &CStr, shared: &Shared<'_>) -> i32 {
+    // Closed by the execution.
+    let found = match lookup::open(AT_FDCWD, path, OFlag::O_PATH, ResolveFlag::empty()) {
+        Ok(found) => found,
+        Err(refused) => return refused.errno() as i32,
+    };
+    match execute_file(path, libc::AT_SYMLINK_NOFOLLOW, shared) {
+        libc::ELOOP => execute_linked(&found, path, shared),
+        errno => errno,
+    }
+}
+
+/// Executes the file behind a symlink by the file's own path. Only a script is executed by its link, because
+/// its interpreter receives the path, and some scripts depend on their name.
+fn execute_linked(found: &OwnedFd, link: &CStr, shared: &Shared<'_>) -> i32 {
+    if lookup::proc().is_none() {
+        // Without a procfs there is no link to the agent.
+        return execute_file(link, 0, shared);
+    }
+    match lookup::begins_with(found, SCRIPT) {
+        Ok(true) => return execute_file(link, 0, shared),
+        // A program may be executable without being readable; a script may not.
+        Ok(false) | Err(Errno::EACCES) => {}
+        Err(errno) => return errno as i32,
+    }
+    match lookup::own_path(found, &mut [0; libc::PATH_MAX as usize]) {
+        Ok(path) => execute_file(path, libc::AT_SYMLINK_NOFOLLOW, shared),
+        Err(errno) => errno as i32,
+    }
+}
+
+/// The first bytes of a script.
+const SCRIPT: [u8; 2] = *b"#!";
+
+/// The file may have been written by the agent a moment ago. A child that was born while it was open has a
+/// copy of the descriptor for an instant, and the kernel executes nothing that somebody may write to.
+fn execute_file(path: &CStr, flags: libc::c_int, shared: &Shared<'_>) -> i32 {
+    for _ in 0..BUSY_TRIES {
+        let errno = try_execute_file(path, flags, shared);
+        if errno != libc::ETXTBSY {
+            return errno;
+        }
+        pause(&BUSY_PAUSE);
+    }
+    libc::ETXTBSY
+}
+
+/// How often a file is tried that is open for writing, and the pause after it.
+const BUSY_TRIES: usize = 20;
+const BUSY_PAUSE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+
+fn pause(time: &libc::timespec) {
+    // SAFETY: the kernel reads one `timespec`; nothing is written.
+    unsafe {
+        libc::syscall(libc::SYS_nanosleep, ptr::from_ref(time), ptr::null::<libc::timespec>())
+    };
+}
+
+fn try_execute_file(path: &CStr, flags: libc::c_int, shared: &Shared<'_>) -> i32 {
+    // SAFETY: a C string, and two null-terminated arrays of C strings, which are the plan's.
+    let result = check(unsafe {
+        libc::syscall(
+            libc::SYS_execveat,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            shared.arguments.as_ptr(),
+            shared.environment.as_ptr(),
+            flags,
+        )
+    });
+    result.err().unwrap_or(libc::EIO)
+}
+
 /// Tries every candidate and says why the most promising one failed.
 fn execute(shared: &Shared<'_>) -> i32 {
     let mut verdict = libc::ENOENT;
     for candidate in shared.plan.candidates {
-        // SAFETY: a C string and two null-terminated arrays of C strings, all of the plan.
-        let Err(errno) = check(unsafe {
-            libc::syscall(
-                libc::SYS_execve,
-                candidate.as_ptr(),
-                shared.arguments.as_ptr(),
-                shared.environment.as_ptr(),
-            )
-        }) else {
-            continue;
-        };
+        let errno = execute_candidate(candidate, shared);
         match errno {
             libc::ENOENT | libc::ENOTDIR => {}
             // A program further on may still be executable.

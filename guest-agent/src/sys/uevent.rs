@@ -1,6 +1,6 @@
-//! What the kernel tells of its devices: the datagrams that it sends to whoever listens.
+//! The kernel's events about devices: the datagrams that it sends to listeners.
 //!
-//! `hotplug` listens. Only the kernel's own words are heard, not what a device manager adds.
+//! `hotplug` listens. Only the kernel's own messages are read, not those of a device manager.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -21,7 +21,7 @@ pub fn listen() -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Takes one event, cut to the buffer; an empty one in place of what the kernel has not sent.
+/// Takes one event, cut to the buffer; an empty one if the kernel has not sent it.
 pub fn take(socket: &impl AsFd, into: &mut [u8]) -> nix::Result<usize> {
     let (count, sender) = recvfrom::<NetlinkAddr>(socket.as_fd().as_raw_fd(), into)?;
     // The kernel's number is 0. A process may write to a listener, too, that is allowed to.

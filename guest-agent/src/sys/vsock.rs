@@ -29,8 +29,7 @@ pub fn dial(port: u32) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Begins to connect; the socket is writable when that has come to something, which [`is_connected`]
-/// tells.
+/// Begins to connect; the socket is writable when this has finished, and [`is_connected`] returns the result.
 pub fn begin_dial(port: u32) -> io::Result<OwnedFd> {
     let socket = new(SockFlag::SOCK_NONBLOCK)?;
     match connect(socket.as_raw_fd(), &VsockAddr::new(HOST, port)) {
@@ -39,13 +38,13 @@ pub fn begin_dial(port: u32) -> io::Result<OwnedFd> {
     }
 }
 
-/// Whether there is somebody at the other end.
+/// Whether the connection was made.
 pub fn is_connected(socket: &impl AsFd) -> bool {
     getpeername::<VsockAddr>(socket.as_fd().as_raw_fd()).is_ok()
 }
 
-/// Listens on a port, whatever number the machine has at the moment: the kernel ends connections when
-/// a machine is restored or its device goes, and keeps such listeners.
+/// Listens on a port, whatever the machine's CID is at the moment: the kernel ends connections when a machine
+/// is restored or its device is removed, and keeps such listeners.
 pub fn listen_on(port: u32) -> io::Result<OwnedFd> {
     let socket = new(SockFlag::SOCK_NONBLOCK)?;
     bind(socket.as_raw_fd(), &VsockAddr::new(libc::VMADDR_CID_ANY, port))?;

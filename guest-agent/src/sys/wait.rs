@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 use nix::unistd::Pid;
 use protocol::exit::Usage;
 
-/// What the kernel says of one child that ended.
+/// The kernel's report about one ended child.
 #[derive(Clone, Copy, Debug)]
 pub struct Death {
     pub pid: Pid,

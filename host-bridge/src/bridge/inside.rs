@@ -1,4 +1,4 @@
-//! What programs do in a sandbox, each as one call that returns all that came of it.
+//! What programs do in a sandbox, each as one call that returns the whole result.
 
 use std::borrow::Cow;
 
@@ -11,26 +11,26 @@ use agent_client::guest::{Guest, Ran, RunCode, contexts};
 use agent_client::program::{OnDrop, Outputs, Program, Unlimited, draw_session};
 use sandbox::{Activity, Registry, SandboxRef};
 
-/// What is kept of each output when all of it is asked for at the end: a caller that wants more
-/// reads it as it comes.
+/// How much of each output is kept when all of it is requested at the end: a caller that wants more
+/// reads it as it arrives.
 pub const WHOLE_OUTPUT_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// A sandbox from within. Clones are the same.
 #[derive(Clone)]
 pub struct Inside {
     guest: Guest,
-    /// Where programs begin.
+    /// The default working directory.
     workdir: Option<String>,
-    /// Who is told that the sandbox is not idle.
+    /// Keeps the sandbox from being idle.
     watched: Option<(Registry, SandboxRef)>,
 }
 
-/// What a program has said, and how it ended.
+/// The output of a program, and how it ended.
 #[derive(Clone, Debug)]
 pub struct Output {
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
-    /// Whether more was said than is kept here.
+    /// Whether there was more output than is kept here.
     pub truncated: bool,
     pub record: ExitRecord,
 }
@@ -41,7 +41,7 @@ impl Output {
         self.exit_code() == 0
     }
 
-    /// What a shell would report: 124 for one that overran its deadline, 128+n for signal n.
+    /// The exit code that a shell would report: 124 after a timeout, 128+n for signal n.
     pub fn exit_code(&self) -> i32 {
         self.record.cause.shell_code()
     }
@@ -62,7 +62,7 @@ impl Inside {
         Self { guest, workdir, watched: None }
     }
 
-    pub(super) fn kept(
+    pub(super) fn of_sandbox(
         guest: Guest,
         workdir: Option<String>,
         registry: Registry,
@@ -76,8 +76,8 @@ impl Inside {
         &self.guest
     }
 
-    /// Runs a program without a shell. A program that ends with another code than 0 is no error; one
-    /// that cannot be started is. Giving the future up leaves it running until this process ends.
+    /// Runs a program without a shell. A nonzero exit code is no error; a program that cannot be started is.
+    /// Dropping the future leaves it running until this process ends.
     pub async fn exec(
         &self,
         argv: impl IntoIterator<Item = impl Into<Text>>,
@@ -90,9 +90,8 @@ impl Inside {
         self.carry_out(&self.start(requests::Program::script(script))?, &[]).await
     }
 
-    /// Runs code in the language's interpreter, which keeps its state from one run to the next.
-    /// Code that fails is no error: what it raised is in the answer. Giving the future up interrupts
-    /// the code.
+    /// Runs code in the language's interpreter, which keeps its state between runs. Failing code is no error:
+    /// the answer contains the exception. Dropping the future interrupts the code.
     pub async fn run(&self, language: &str, code: impl Into<Text>) -> Result<Ran, BridgeError> {
         let named = language.parse::<ContextName>();
         let context = named.map_err(|_| BridgeError::Language { language: language.to_owned() })?;
@@ -106,7 +105,7 @@ impl Inside {
         Ok(run.collect(WHOLE_OUTPUT_BYTES_MAX).await?)
     }
 
-    /// A program on pipes, to be changed and then given to [`Inside::carry_out`].
+    /// A program on pipes, to be modified and then passed to [`Inside::carry_out`].
     pub fn start(&self, program: requests::Program) -> Result<Start, BridgeError> {
         let mut start = Program::new(draw_session()?, program).start;
         start.cwd = self.workdir.clone().map(Text::from);

@@ -1,4 +1,4 @@
-//! `keygen` and `keys` as a person or a script types them, beside a keyring as a server has it.
+//! `keygen` and `keys` as a person or a script uses them, with a server's keyring.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use access::keys::{Access, Denied, Keyring};
 
 /// A bridge's directories, gone with the test.
-struct Place(PathBuf);
+struct KeyDirectory(PathBuf);
 
-impl Place {
+impl KeyDirectory {
     fn new(name: &str) -> Self {
         let path =
             std::env::temp_dir().join(format!("burrow-keygen-{}-{name}", std::process::id()));
@@ -26,7 +26,7 @@ impl Place {
             .expect("the program that was built")
     }
 
-    /// What a command that succeeds prints on stdout.
+    /// The stdout of a command that succeeds.
     fn stdout(&self, line: &str) -> String {
         let output = self.run(line);
         assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
@@ -38,7 +38,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for KeyDirectory {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -46,7 +46,7 @@ impl Drop for Place {
 
 #[test]
 fn the_key_alone_is_on_stdout_and_its_id_beside_it() {
-    let place = Place::new("alone");
+    let place = KeyDirectory::new("alone");
     let output = place.run("keygen --namespace team --name laptop");
     let key = String::from_utf8(output.stdout).unwrap();
     assert!(key.starts_with("msb_ey") && key.lines().count() == 1, "{key}");
@@ -63,8 +63,8 @@ fn the_key_alone_is_on_stdout_and_its_id_beside_it() {
 }
 
 #[test]
-fn what_is_made_by_default_is_bounded() {
-    let place = Place::new("default");
+fn default_keys_are_limited() {
+    let place = KeyDirectory::new("default");
     let made: serde_json::Value = serde_json::from_str(&place.stdout("keygen --json")).unwrap();
     let grant = place.keyring().verify(made["key"].as_str().unwrap()).unwrap();
     assert!(grant.covers(&"default".parse().unwrap()) && !grant.covers(&"x".parse().unwrap()));
@@ -81,7 +81,7 @@ fn what_is_made_by_default_is_bounded() {
 
 #[test]
 fn a_server_that_runs_follows_what_is_typed() {
-    let place = Place::new("follows");
+    let place = KeyDirectory::new("follows");
     let key = place.stdout("keygen");
     let keyring = place.keyring();
     let id = keyring.verify(key.trim_end()).unwrap().id.unwrap();
@@ -103,9 +103,9 @@ fn a_server_that_runs_follows_what_is_typed() {
 }
 
 #[test]
-fn what_cannot_be_done_is_told_and_is_a_failure() {
-    let place = Place::new("failure");
-    for (line, told) in [
+fn impossible_commands_fail_with_a_reason() {
+    let place = KeyDirectory::new("failure");
+    for (line, reason) in [
         ("keys revoke 000000000000", "there is no key 000000000000; `host-bridge keys ls`"),
         ("keys revoke msb_abc.def.ghi", "is not the id of a key"),
         ("keygen --scope write", "is not a scope: write read, run or admin"),
@@ -114,7 +114,7 @@ fn what_cannot_be_done_is_told_and_is_a_failure() {
     ] {
         let output = place.run(line);
         let stderr = String::from_utf8(output.stderr).unwrap();
-        assert!(!output.status.success() && stderr.contains(told), "{line}: {stderr}");
+        assert!(!output.status.success() && stderr.contains(reason), "{line}: {stderr}");
         assert!(output.stdout.is_empty());
     }
 }

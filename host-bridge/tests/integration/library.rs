@@ -9,7 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use host::paths::{Paths, find_agent};
+use host::agent::find_agent;
+use host::paths::Paths;
 use host_bridge::WHOLE_OUTPUT_BYTES_MAX;
 use host_bridge::{Bridge, BridgeError};
 use protocol::Cause;
@@ -21,9 +22,9 @@ const EXAMPLE: &str = "twenty_lines";
 const EXAMPLE_LINES_MAX: usize = 20;
 
 /// Directories of a test, removed with it.
-struct Place(PathBuf);
+struct BridgeDirectory(PathBuf);
 
-impl Place {
+impl BridgeDirectory {
     fn new(name: &str) -> Self {
         let base = PathBuf::from(format!("/tmp/burrow-library-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&base);
@@ -35,13 +36,13 @@ impl Place {
     }
 
     async fn open(&self) -> Bridge {
-        // The runtime's own directories are made by the bridge, what is above them is ours.
+        // The bridge makes the runtime's own directories; their parents are ours.
         fs::create_dir_all(&self.0).unwrap();
         Bridge::open(self.paths()).await.unwrap()
     }
 }
 
-impl Drop for Place {
+impl Drop for BridgeDirectory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -54,12 +55,12 @@ fn spec(name: &str) -> Spec {
 #[tokio::test]
 async fn a_program_runs_commands_scripts_and_code_in_a_sandbox() {
     needs_agent!();
-    let place = Place::new("whole");
+    let place = BridgeDirectory::new("whole");
     let bridge = place.open().await;
-    let mut asked = spec("web");
-    asked.workdir = Some("/usr".to_owned());
-    asked.env = vec![("COLOUR".to_owned(), "blue".to_owned())];
-    let sandbox = bridge.start(asked).await.unwrap();
+    let mut wanted = spec("web");
+    wanted.workdir = Some("/usr".to_owned());
+    wanted.env = vec![("COLOUR".to_owned(), "blue".to_owned())];
+    let sandbox = bridge.start(wanted).await.unwrap();
 
     let output =
         sandbox.exec(["sh", "-c", "pwd; echo $COLOUR; echo no >&2; exit 3"]).await.unwrap();
@@ -91,15 +92,15 @@ async fn a_program_runs_commands_scripts_and_code_in_a_sandbox() {
 #[tokio::test]
 async fn an_embedding_program_mounts_a_workspace() {
     needs_agent!();
-    let place = Place::new("mount");
+    let place = BridgeDirectory::new("mount");
     let bridge = place.open().await;
     let project = place.0.join("project");
     fs::create_dir(&project).unwrap();
     fs::write(project.join("theirs"), "from the host\n").unwrap();
-    let mut asked = spec("mounted");
-    asked.workspace = Some(project.to_str().unwrap().to_owned());
-    asked.mount = true;
-    let sandbox = bridge.start(asked).await.unwrap();
+    let mut wanted = spec("mounted");
+    wanted.workspace = Some(project.to_str().unwrap().to_owned());
+    wanted.mount = true;
+    let sandbox = bridge.start(wanted).await.unwrap();
     let script = "cat /workspace/theirs; echo from the sandbox > /workspace/ours; \
                   grep -c ' /workspace ' /proc/self/mounts";
     let output = sandbox.shell(script).await.unwrap();
@@ -112,7 +113,7 @@ async fn an_embedding_program_mounts_a_workspace() {
 #[tokio::test]
 async fn output_beyond_the_bound_is_cut_and_said_to_be() {
     needs_agent!();
-    let place = Place::new("cut");
+    let place = BridgeDirectory::new("cut");
     let bridge = place.open().await;
     let once = bridge.one_shot(&spec("once")).await.unwrap();
     for (more, truncated) in [(0, false), (1, true)] {
@@ -128,7 +129,7 @@ async fn output_beyond_the_bound_is_cut_and_said_to_be() {
 #[tokio::test]
 async fn one_bridge_at_a_time_has_the_directories_and_the_next_finds_what_runs() {
     needs_agent!();
-    let place = Place::new("next");
+    let place = BridgeDirectory::new("next");
     let bridge = place.open().await;
     let sandbox = bridge.start(spec("stays")).await.unwrap();
     sandbox.run("bash", "x=41").await.unwrap();
@@ -164,17 +165,17 @@ fn the_example_does_what_it_says_in_twenty_lines() {
         println!("skipped: {} is not built", program.display());
         return;
     }
-    let place = Place::new("example");
+    let place = BridgeDirectory::new("example");
     fs::create_dir_all(&place.0).unwrap();
     let paths = place.paths();
     let output = Command::new(program)
-        .env("BURROW_AGENT", find_agent().unwrap())
+        .env("BURROW_AGENT", find_agent().unwrap().file().unwrap())
         .env("BURROW_RUNTIME_DIR", &paths.runtime)
         .env("BURROW_STATE_DIR", &paths.state)
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.contains("root") && said.ends_with("\n42\n"), "{said}");
+    assert!(stdout.contains("root") && stdout.ends_with("\n42\n"), "{stdout}");
     assert!(fs::read_dir(paths.state_boxes()).unwrap().next().is_none(), "a sandbox is left");
 }

@@ -1,7 +1,6 @@
-//! The machines of Firecracker and Cloud Hypervisor, from the command line to a command in them,
-//! against a stand-in for each program (`monitors/fake_monitor.py`) that serves its API as published
-//! and runs a real agent behind the real handshake. What they prove is the bridge's half; neither
-//! the programs nor a kernel on them are tested here.
+//! The machines of Firecracker and Cloud Hypervisor, from the command line to a command in them. A stand-in
+//! for each program (`monitors/fake_monitor.py`) serves its published API and runs a real agent behind the
+//! real handshake. They test the bridge's half, not the programs, nor a kernel on them.
 //!
 //! Skipped, with the reason, where there is no agent binary or no Python.
 
@@ -49,7 +48,7 @@ fn a_command_runs_and_every_request_is_one_that_the_monitor_knows() {
             "{}",
             text(&ran.stderr)
         );
-        let asked: Vec<_> = scene.requests();
+        let requests: Vec<_> = scene.requests();
         let wanted: &[&str] = if kind == FIRECRACKER {
             &[
                 "PUT /machine-config 204",
@@ -62,7 +61,7 @@ fn a_command_runs_and_every_request_is_one_that_the_monitor_knows() {
         } else {
             &["PUT /api/v1/vm.create 204", "PUT /api/v1/vm.boot 204"]
         };
-        assert_eq!(asked, wanted);
+        assert_eq!(requests, wanted);
         assert_eq!(scene.leftovers(), Vec::<String>::new());
     }
 }
@@ -81,15 +80,15 @@ fn a_kept_machine_outlives_the_bridge_and_stops_in_order() {
         let began = Instant::now();
         scene.ok(&["stop", "box"]);
         assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
-        let told = scene.ok(&["inspect", "--json", "box"]);
-        assert!(told.contains("\"stopped\""), "{told}");
+        let record = scene.ok(&["inspect", "--json", "box"]);
+        assert!(record.contains("\"stopped\""), "{record}");
         scene.ok(&["rm", "box"]);
         assert_eq!(scene.leftovers(), Vec::<String>::new());
     }
 }
 
 #[test]
-fn how_a_machine_has_ended_is_told_apart() {
+fn kinds_of_machine_ends_are_distinguished() {
     for kind in KINDS {
         let scene = scene!("ends", kind);
         let _daemon = scene.serve();
@@ -100,12 +99,12 @@ fn how_a_machine_has_ended_is_told_apart() {
         assert!(scene.ok(&["inspect", "--json", "asked"]).contains("\"asked\""));
         let began = Instant::now();
         scene.ok(&["kill", "killed"]);
-        let told = |name: &str| scene.ok(&["inspect", "--json", name]);
-        scene.eventually("it is gone", || told("killed").contains("stopped"));
+        let record = |name: &str| scene.ok(&["inspect", "--json", name]);
+        scene.eventually("it is gone", || record("killed").contains("stopped"));
         assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
-        // Its init stops in order when it is told to, and the machine with it.
+        // Its init stops in order on request, and the machine with it.
         let _ = scene.command(&["exec", "itself", "--", "sh", "-c", "kill -TERM 1"]).output();
-        scene.eventually("it is off", || told("itself").contains("switched off from within"));
+        scene.eventually("it is off", || record("itself").contains("switched off from within"));
     }
 }
 
@@ -134,10 +133,10 @@ async fn a_paused_machine_stands_still_and_a_resumed_one_goes_on() {
             assert_eq!(cloud_hypervisor.info(&monitor).await.unwrap()["state"], "Paused");
         }
         let mut command = scene.command(&["exec", "box", "--", "echo", "awake"]);
-        let mut asked = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         // A machine that is not paused answers within this time.
         tokio::time::sleep(Duration::from_millis(500)).await;
-        assert!(asked.try_wait().unwrap().is_none(), "a machine that stands still has answered");
+        assert!(child.try_wait().unwrap().is_none(), "a paused machine has answered");
         if is_firecracker {
             firecracker.snapshot(&monitor, &snapshot).await.unwrap();
             assert!(snapshot.join("memory").is_file() && snapshot.join("state").is_file());
@@ -147,7 +146,7 @@ async fn a_paused_machine_stands_still_and_a_resumed_one_goes_on() {
             assert!(snapshot.join("memory-ranges").is_file());
             cloud_hypervisor.resume(&monitor).await.unwrap();
         }
-        assert_eq!(text(&asked.wait_with_output().unwrap().stdout), "awake\n");
+        assert_eq!(text(&child.wait_with_output().unwrap().stdout), "awake\n");
     }
 }
 
@@ -182,7 +181,7 @@ async fn a_snapshot_is_restored_at_sockets_of_its_own() {
 }
 
 #[test]
-fn what_the_monitor_refuses_is_told_in_its_own_words() {
+fn refusals_show_the_monitors_own_message() {
     for kind in KINDS {
         let scene = scene!("refused", kind);
         let ran = scene.run_with(&["--memory", "128G"], &["true"]);
@@ -195,7 +194,7 @@ fn what_the_monitor_refuses_is_told_in_its_own_words() {
         assert!(text(&ran.stderr).contains(words), "{}", text(&ran.stderr));
         fs::remove_file(scene.kit().join("vmlinux")).unwrap();
         let ran = scene.run(&["true"]);
-        assert!(text(&ran.stderr).contains("just images"), "{}", text(&ran.stderr));
+        assert!(text(&ran.stderr).contains("./do images"), "{}", text(&ran.stderr));
         assert_eq!(scene.leftovers(), Vec::<String>::new());
     }
 }
@@ -235,7 +234,7 @@ fn a_monitor_that_dies_is_noticed_at_once_with_its_last_words() {
             let ran = scene.run(&["true"]);
             assert!(!ran.status.success());
             assert!(began.elapsed() < Duration::from_secs(8), "{fault}: {:?}", began.elapsed());
-            // A socket goes with its process, and what was not read from it yet; a pipe stays.
+            // A socket ends with its process, and so does unread data; a pipe stays.
             if fault == "dies-at-start" {
                 assert!(text(&ran.stderr).contains("died of signal 11"), "{}", text(&ran.stderr));
             }
@@ -253,12 +252,12 @@ fn a_monitor_that_is_killed_ends_its_machine_for_everybody() {
         let scene = scene!("murdered", kind);
         let mut command = scene.command(&["run", "--machine", kind, "--image", "base"]);
         command.args(["--scratch", "64M", "--", "sh", "-c", "echo up; exec sleep 60"]);
-        let mut asked = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut up = [0; 3];
-        asked.stdout.as_mut().unwrap().read_exact(&mut up).unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut up).unwrap();
         let began = Instant::now();
         scene.kill_monitor();
-        let ended = asked.wait_with_output().unwrap();
+        let ended = child.wait_with_output().unwrap();
         assert!(!ended.status.success() && !ended.stderr.is_empty());
         assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
         assert_eq!(scene.leftovers(), Vec::<String>::new());
@@ -282,26 +281,29 @@ fn a_chattering_console_stops_nobody_and_stays_bounded() {
         let _daemon = scene.serve();
         scene.start("box");
         assert_eq!(scene.ok(&["exec", "box", "--", "echo", "fine"]), "fine\n");
-        let kept = scene.console_bytes();
-        assert!(kept > 0 && kept <= 2 * 256 * 1024 + 64 * 1024, "{kept} bytes of console");
+        let bytes = scene.console_bytes();
+        assert!(bytes > 0 && bytes <= 2 * 256 * 1024 + 64 * 1024, "{bytes} bytes of console");
     }
 }
 
 #[test]
-fn what_is_missing_is_named_with_what_would_bring_it() {
+fn missing_programs_are_named_with_a_remedy() {
     for kind in KINDS {
         let scene = scene!("missing", kind);
         let mut command =
             scene.command(&["run", "--machine", kind, "--image", "base", "--", "true"]);
-        let told = text(&command.env_remove("BURROW_TRUST_KVM").output().unwrap().stderr);
+        let message = text(&command.env_remove("BURROW_TRUST_KVM").output().unwrap().stderr);
         assert!(
-            told.contains("a hypervisor that runs guests") && told.contains("/dev/kvm"),
-            "{told}"
+            message.contains("a hypervisor that runs guests") && message.contains("/dev/kvm"),
+            "{message}"
         );
         let mut command =
             scene.command(&["run", "--machine", kind, "--image", "base", "--", "true"]);
-        let told = text(&command.env("PATH", "/usr/bin:/bin").output().unwrap().stderr);
-        assert!(told.contains(&format!("{kind} is missing")) && told.contains("PATH"), "{told}");
+        let message = text(&command.env("PATH", "/usr/bin:/bin").output().unwrap().stderr);
+        assert!(
+            message.contains(&format!("{kind} is missing")) && message.contains("PATH"),
+            "{message}"
+        );
         assert_eq!(scene.leftovers(), Vec::<String>::new());
     }
 }
@@ -319,22 +321,22 @@ fn a_socket_without_a_monitor_is_no_machine_to_pause() {
 #[test]
 fn doctor_tells_of_each_machine_what_it_lacks() {
     let scene = scene!("doctor", CLOUD_HYPERVISOR);
-    let told = scene.ok(&["doctor", "--json"]);
-    let report: serde_json::Value = serde_json::from_str(&told).unwrap();
+    let findings = scene.ok(&["doctor", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&findings).unwrap();
     let check = |name: &str| {
         let checks = report["checks"].as_array().unwrap();
         checks
             .iter()
             .find(|check| check["name"] == name)
-            .unwrap_or_else(|| panic!("{name}: {told}"))
+            .unwrap_or_else(|| panic!("{name}: {findings}"))
             .clone()
     };
     for (name, version) in [(FIRECRACKER, "v1.16.2"), (CLOUD_HYPERVISOR, "v48.0.0")] {
-        assert_eq!(check(name)["verdict"], "works", "{told}");
-        assert!(check(name)["detail"].as_str().unwrap().contains(version), "{told}");
+        assert_eq!(check(name)["verdict"], "works", "{findings}");
+        assert!(check(name)["detail"].as_str().unwrap().contains(version), "{findings}");
     }
-    assert!(check("KVM")["detail"].as_str().unwrap().contains("BURROW_TRUST_KVM"), "{told}");
-    assert!(check("kit")["detail"].as_str().unwrap().contains("base"), "{told}");
+    assert!(check("KVM")["detail"].as_str().unwrap().contains("BURROW_TRUST_KVM"), "{findings}");
+    assert!(check("kit")["detail"].as_str().unwrap().contains("base"), "{findings}");
     let mut command = scene.command(&["doctor", "--json"]);
     command
         .env("PATH", "/no/such/directory")

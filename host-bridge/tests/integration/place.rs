@@ -1,5 +1,5 @@
-//! Where tests of the registry with a real agent take place: directories of their own, and what is
-//! started in the sandboxes of it.
+//! The environment for tests of the registry with a real agent: their own directories, and their
+//! sandboxes.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use sandbox::{Registry, SandboxRef, event};
 /// Skips a test, with the reason, where there is no agent binary.
 macro_rules! needs_agent {
     () => {
-        if let Err(reason) = host::paths::find_agent() {
+        if let Err(reason) = host::agent::find_agent() {
             println!("skipped: {reason}");
             return;
         }
@@ -29,9 +29,9 @@ macro_rules! needs_agent {
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Directories of a test, removed with it.
-pub struct Place(pub Paths);
+pub struct RegistryScene(pub Paths);
 
-impl Place {
+impl RegistryScene {
     pub fn new(name: &str) -> Self {
         let base = PathBuf::from(format!("/tmp/burrow-test-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&base);
@@ -47,12 +47,14 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for RegistryScene {
     fn drop(&mut self) {
         // A test that failed has left its sandboxes running.
         for entry in fs::read_dir(self.0.state_boxes()).into_iter().flatten().flatten() {
-            let kept = StoredRecord::read(&entry.path());
-            if let Some(pid) = kept.ok().and_then(|kept| kept.record.pid).filter(|_| panicking()) {
+            let stored = StoredRecord::read(&entry.path());
+            if let Some(pid) =
+                stored.ok().and_then(|stored| stored.record.pid).filter(|_| panicking())
+            {
                 let _ = kill(Pid::from_raw(pid as i32), Signal::SIGKILL);
             }
         }

@@ -17,7 +17,8 @@ use agent_client::guest::Guest;
 use agent_client::guest::contexts::{RunCode, open};
 use agent_client::program::collect;
 use control::Client;
-use host::paths::{Paths, find_agent};
+use host::agent::find_agent;
+use host::paths::Paths;
 use machine::process::ProcessMachine;
 use machine::{Machine, MachineKind, Machines};
 use nix::sys::signal::{Signal, kill};
@@ -25,6 +26,7 @@ use nix::unistd::Pid;
 use protocol::repl::ContextState;
 use protocol::requests::{GroupLimits, Program, SpoolSpec, Start, Stdio as SessionStdio};
 use protocol::{Cause, ContextName, Text};
+use sandbox::limits::POOL_REFILL_QUIET;
 use sandbox::pool::{Entry, Options, PoolEvent, ShelfStatus};
 use sandbox::record::RECORD_FILE;
 use sandbox::{Event, EventSink, Record, Registry, RegistryOptions, Spec, State};
@@ -35,27 +37,27 @@ use super::place::{until, which};
 
 /// Long enough for the slowest machine; a test that waits so long fails.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// The name that the pool's entry has in these tests.
+/// The name of the pool's entry in these tests.
 const IMAGE: &str = "host";
 /// Measurements of which the best counts.
 const BEST_OF: usize = 5;
 const POOL_FILE: &str = "pool.json";
 const CLAIMED_FILE: &str = "claimed.json";
 
-/// Directories of a test with an agent of its own in them, by which its processes are told from all
-/// others. All of it goes with it.
-struct Place {
+/// Directories of a test with their own agent, which identifies its processes. Everything is
+/// removed with it.
+struct PoolScene {
     base: PathBuf,
     events: Arc<Mutex<Vec<Event>>>,
 }
 
-impl Place {
+impl PoolScene {
     fn new(name: &str) -> Self {
         let base = PathBuf::from(format!("/tmp/burrow-pool-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&base);
         let place = Self { base, events: Arc::default() };
         place.paths().prepare().unwrap();
-        fs::copy(find_agent().unwrap(), place.agent()).unwrap();
+        fs::copy(find_agent().unwrap().file().unwrap(), place.agent()).unwrap();
         place
     }
 
@@ -75,21 +77,18 @@ impl Place {
             .with(MachineKind::Process, process);
         let events = Arc::clone(&self.events);
         let sink: EventSink = Arc::new(move |event| events.lock().unwrap().push(event.clone()));
-        Registry::open_with(
-            self.paths(),
-            machines,
-            sink,
-            RegistryOptions { pool: options, ..RegistryOptions::default() },
-        )
-        .await
-        .unwrap()
+        // As a serving bridge hides them, so that its machines match.
+        let private = settings::Settings::default().private_files();
+        let files = sandbox::HostFiles { private, ..sandbox::HostFiles::default() };
+        let options = RegistryOptions { pool: options, files, ..RegistryOptions::default() };
+        Registry::open_with(self.paths(), machines, sink, options).await.unwrap()
     }
 
     fn events(&self) -> Vec<Event> {
         self.events.lock().unwrap().clone()
     }
 
-    /// A daemon with a pool, in a process of its own.
+    /// A daemon with a pool, in its own process.
     fn serve(&self, entry: Option<&str>) -> Daemon {
         let log = fs::File::options().create(true).append(true).open(self.base.join("log"));
         let mut command = Command::new(env!("CARGO_BIN_EXE_host-bridge"));
@@ -126,7 +125,7 @@ impl Place {
             let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             let mut words = line.split(|byte| *byte == 0);
             let is_ours = words.next() == Some(self.agent().to_string_lossy().as_bytes());
-            // Its init is another process of the same name.
+            // Its init is another process with the same name.
             is_ours && words.next() == Some(b"launch") && !is_child_of_ours(*pid, &self.agent())
         })
         .collect()
@@ -145,7 +144,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for PoolScene {
     fn drop(&mut self) {
         for pid in self.machines() {
             let _ = kill(Pid::from_raw(pid as i32), Signal::SIGKILL);
@@ -165,7 +164,7 @@ fn is_child_of_ours(pid: u32, agent: &Path) -> bool {
 struct Daemon(Child);
 
 impl Daemon {
-    /// As a crash would.
+    /// Like a crash.
     fn kill(mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
@@ -208,7 +207,7 @@ async fn full(registry: &Registry) {
 }
 
 /// The ids of the machines that are ready, from their records.
-fn ready_ids(place: &Place) -> HashSet<String> {
+fn ready_ids(place: &PoolScene) -> HashSet<String> {
     let name = |path: PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
     place.with_file(POOL_FILE).into_iter().map(name).collect()
 }
@@ -229,7 +228,7 @@ fn script(text: &str) -> Start {
     }
 }
 
-async fn said(guest: &Guest, text: &str) -> String {
+async fn output_of(guest: &Guest, text: &str) -> String {
     let mut out = Vec::new();
     let start = script(text);
     let finished = collect(guest, &start, &[], |bytes| out.extend_from_slice(bytes), |_| {});
@@ -247,7 +246,7 @@ async fn remove_all(registry: &Registry) {
 #[tokio::test(flavor = "multi_thread")]
 async fn eight_ready_machines_and_sixty_four_creations_share_no_machine() {
     needs_agent!();
-    let place = Place::new("once");
+    let place = PoolScene::new("once");
     let registry = place.open(options(8)).await;
     full(&registry).await;
     let ready = ready_ids(&place);
@@ -272,7 +271,7 @@ async fn eight_ready_machines_and_sixty_four_creations_share_no_machine() {
                 place.paths().state_boxes().join(record.id.as_str()).join(RECORD_FILE).exists()
             );
             let guest = registry.guest(&record.which()).unwrap();
-            names.insert(said(&guest, "touch /tmp/mine; ls /tmp | wc -l; hostname").await);
+            names.insert(output_of(&guest, "touch /tmp/mine; ls /tmp | wc -l; hostname").await);
         }
         names
     };
@@ -284,9 +283,9 @@ async fn eight_ready_machines_and_sixty_four_creations_share_no_machine() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_taken_is_filled_up_again_and_never_beyond_the_bound() {
+async fn claimed_machines_are_replaced_and_never_beyond_the_limit() {
     needs_agent!();
-    let place = Place::new("refill");
+    let place = PoolScene::new("refill");
     let registry = place.open(options(3)).await;
     full(&registry).await;
     let mut seen = ready_ids(&place);
@@ -300,13 +299,38 @@ async fn what_is_taken_is_filled_up_again_and_never_beyond_the_bound() {
     }
     assert_eq!(shelf(&registry).counts.claimed, 6);
     assert_eq!(seen.len(), 9, "each machine has an id of its own, and each was used once");
-    // Those that are ready, and the sandboxes.
+    // The ready machines, and the sandboxes.
     assert_eq!(place.machines().len(), 3 + 6);
     let listed = registry.list(None);
     assert_eq!(listed.len(), 6, "a pooled machine is no sandbox");
     assert_eq!(registry.leave().await, 6);
     assert_eq!(place.machines().len(), 6, "sandboxes run on, and nothing else");
     assert!(place.with_file(POOL_FILE).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claimed_place_stays_empty_until_nobody_claims_and_its_machine_has_run_one_program() {
+    needs_agent!();
+    let place = PoolScene::new("quiet");
+    let registry = place.open(options(2)).await;
+    full(&registry).await;
+    let guests = [spec("a"), spec("b")].map(|spec| async {
+        let which = spec.which();
+        registry.create(spec).await.unwrap();
+        registry.guest(&which).unwrap()
+    });
+    let [first, second] = guests;
+    let (first, claimed) = (first.await, Instant::now());
+    let second = second.await;
+    full(&registry).await;
+    assert!(claimed.elapsed() >= POOL_REFILL_QUIET, "{:?}", claimed.elapsed());
+    for guest in [first, second] {
+        let started = guest.sessions(0).await.unwrap();
+        assert_eq!(started.sessions.len(), 0, "nothing is left of what it ran: {started:?}");
+        assert!(started.version > 0, "and it did run something");
+    }
+    remove_all(&registry).await;
+    registry.leave().await;
 }
 
 fn is_alive(pid: i32) -> bool {
@@ -317,7 +341,7 @@ fn is_alive(pid: i32) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_ready_machine_that_was_killed_is_given_to_nobody() {
     needs_agent!();
-    let place = Place::new("killed");
+    let place = PoolScene::new("killed");
     let registry = place.open(options(2)).await;
     full(&registry).await;
     let ready = ready_ids(&place);
@@ -325,7 +349,7 @@ async fn a_ready_machine_that_was_killed_is_given_to_nobody() {
         let children = format!("/proc/{supervisor}/task/{supervisor}/children");
         let init = fs::read_to_string(children).unwrap().trim().parse().unwrap();
         kill(Pid::from_raw(supervisor as i32), Signal::SIGKILL).unwrap();
-        // As long as the kernel has not got to it, it answers.
+        // It answers until the kernel has killed it.
         while is_alive(init) {
             std::thread::yield_now();
         }
@@ -334,14 +358,14 @@ async fn a_ready_machine_that_was_killed_is_given_to_nobody() {
     let record = registry.create(spec("web")).await.unwrap();
     assert!(!ready.contains(record.id.as_str()));
     let guest = registry.guest(&which("web")).unwrap();
-    assert_eq!(said(&guest, "echo here").await, "here\n");
+    assert_eq!(output_of(&guest, "echo here").await, "here\n");
     full(&registry).await;
     assert_eq!(shelf(&registry).counts.replaced, 2);
     assert!(ready_ids(&place).is_disjoint(&ready));
-    let told = place.events().into_iter().filter(|event| {
+    let events = place.events().into_iter().filter(|event| {
         matches!(event, Event::Pool(PoolEvent::Replaced { id, .. }) if ready.contains(id.as_str()))
     });
-    assert_eq!(told.count(), 2);
+    assert_eq!(events.count(), 2);
     for id in &ready {
         assert!(!place.paths().state_boxes().join(id).exists(), "{id} has left something");
     }
@@ -351,7 +375,7 @@ async fn a_ready_machine_that_was_killed_is_given_to_nobody() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_that_hangs_is_found_and_replaced() {
     needs_agent!();
-    let place = Place::new("hangs");
+    let place = PoolScene::new("hangs");
     let options = Options { check_every: Duration::from_millis(50), ..options(1) };
     let registry = place.open(options).await;
     full(&registry).await;
@@ -369,17 +393,17 @@ async fn a_machine_that_hangs_is_found_and_replaced() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claimed_sandbox_is_what_was_asked_for() {
     needs_agent!();
-    let place = Place::new("personal");
+    let place = PoolScene::new("personal");
     let registry = place.open(options(2)).await;
     full(&registry).await;
     let ready = ready_ids(&place);
-    let mut asked = spec("team/web");
-    asked.hostname = Some("blue".to_owned());
-    asked.env = vec![("COLOUR".to_owned(), "blue sky".to_owned())];
-    asked.labels.insert("team".to_owned(), "a".to_owned());
-    asked.workdir = Some("/usr".to_owned());
-    (asked.ttl_ms, asked.idle_ttl_ms) = (Some(3_600_000), Some(1_800_000));
-    let record = registry.create(asked).await.unwrap();
+    let mut wanted = spec("team/web");
+    wanted.hostname = Some("blue".to_owned());
+    wanted.env = vec![("COLOUR".to_owned(), "blue sky".to_owned())];
+    wanted.labels.insert("team".to_owned(), "a".to_owned());
+    wanted.workdir = Some("/usr".to_owned());
+    (wanted.ttl_ms, wanted.idle_ttl_ms) = (Some(3_600_000), Some(1_800_000));
+    let record = registry.create(wanted).await.unwrap();
     assert!(ready.contains(record.id.as_str()));
     assert_eq!(
         (record.hostname.as_str(), record.env_names.as_slice()),
@@ -389,11 +413,11 @@ async fn a_claimed_sandbox_is_what_was_asked_for() {
     assert_eq!((record.ttl_ms, record.idle_ttl_ms), (Some(3_600_000), Some(1_800_000)));
     assert!(record.expires_at_ms.is_some() && record.workdir.as_deref() == Some("/usr"));
     let guest = registry.guest(&which("team/web")).unwrap();
-    assert_eq!(said(&guest, "hostname; echo $COLOUR").await, "blue\nblue sky\n");
+    assert_eq!(output_of(&guest, "hostname; echo $COLOUR").await, "blue\nblue sky\n");
     let plain = registry.create(spec("plain")).await.unwrap();
     assert!(ready.contains(plain.id.as_str()));
     let guest = registry.guest(&which("plain")).unwrap();
-    assert_eq!(said(&guest, "hostname; echo ${COLOUR-none}").await, "plain\nnone\n");
+    assert_eq!(output_of(&guest, "hostname; echo ${COLOUR-none}").await, "plain\nnone\n");
     let written =
         fs::read_to_string(place.paths().state_boxes().join(record.id.as_str()).join(RECORD_FILE));
     assert!(!written.unwrap().contains("blue sky"), "a value of the environment is on disk");
@@ -403,15 +427,15 @@ async fn a_claimed_sandbox_is_what_was_asked_for() {
     let registry = place.open(Options::none()).await;
     assert_eq!(registry.get(&which("team/web")).unwrap().state, State::Running);
     let guest = registry.guest(&which("team/web")).unwrap();
-    assert_eq!(said(&guest, "echo $COLOUR").await, "blue sky\n");
+    assert_eq!(output_of(&guest, "echo $COLOUR").await, "blue sky\n");
     remove_all(&registry).await;
     assert_eq!((place.machines().len(), place.boxes()), (0, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_changed_is_started_cold_and_nobody_is_hurt() {
+async fn unchangeable_options_start_a_cold_machine_and_harm_nobody() {
     needs_agent!();
-    let place = Place::new("cold");
+    let place = PoolScene::new("cold");
     let registry = place.open(options(1)).await;
     full(&registry).await;
     let ready = ready_ids(&place);
@@ -437,13 +461,13 @@ fn virtual_options(image: &str) -> Options {
 }
 
 fn virtual_spec(name: &str) -> Spec {
-    Spec { machine: MachineKind::Qemu, ..spec(name) }
+    Spec { machine: Some(MachineKind::Qemu), ..spec(name) }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_names_no_image_gets_a_virtual_machine_of_the_usual_one() {
+async fn a_request_without_an_image_gets_the_default_image() {
     needs_agent!();
-    let place = Place::new("virtual");
+    let place = PoolScene::new("virtual");
     let registry = place.open(virtual_options("full")).await;
     full(&registry).await;
     let ready = ready_ids(&place);
@@ -460,7 +484,7 @@ async fn whoever_names_no_image_gets_a_virtual_machine_of_the_usual_one() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_of_an_image_that_was_built_anew_is_nobodys() {
     needs_agent!();
-    let place = Place::new("rebuilt");
+    let place = PoolScene::new("rebuilt");
     let image = place.base.join("image");
     fs::write(&image, "one").unwrap();
     let image_path = image.to_str().unwrap().to_owned();
@@ -468,8 +492,8 @@ async fn a_machine_of_an_image_that_was_built_anew_is_nobodys() {
     full(&registry).await;
     let ready = ready_ids(&place);
     fs::write(&image, "another").unwrap();
-    let asked = Spec { image: Some(image_path), ..virtual_spec("web") };
-    let record = registry.create(asked).await.unwrap();
+    let wanted = Spec { image: Some(image_path), ..virtual_spec("web") };
+    let record = registry.create(wanted).await.unwrap();
     assert!(!ready.contains(record.id.as_str()), "it has the old image");
     until("a replacement", || (shelf(&registry).counts.replaced == 1).then_some(())).await;
     full(&registry).await;
@@ -482,7 +506,7 @@ async fn a_machine_of_an_image_that_was_built_anew_is_nobodys() {
 #[tokio::test(flavor = "multi_thread")]
 async fn starts_that_fail_are_told_and_tried_ever_less_often() {
     needs_agent!();
-    let place = Place::new("fails");
+    let place = PoolScene::new("fails");
     let root = place.base.join("image");
     let mut options = options(2);
     options.entries[0].image = Some(root.to_string_lossy().into_owned());
@@ -507,7 +531,7 @@ async fn starts_that_fail_are_told_and_tried_ever_less_often() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_that_nobody_wants_is_replaced_at_its_age() {
     needs_agent!();
-    let place = Place::new("age");
+    let place = PoolScene::new("age");
     let options = Options { age_max: Some(Duration::from_millis(500)), ..options(1) };
     let registry = place.open(options).await;
     full(&registry).await;
@@ -527,7 +551,7 @@ async fn a_machine_that_nobody_wants_is_replaced_at_its_age() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_run_in_a_context_that_was_opened_ahead_is_warm() {
     needs_agent!();
-    let place = Place::new("warm");
+    let place = PoolScene::new("warm");
     let registry = place.open(with_contexts(2, &["python"])).await;
     full(&registry).await;
     let python: ContextName = "python".parse().unwrap();
@@ -568,7 +592,7 @@ async fn the_first_run_in_a_context_that_was_opened_ahead_is_warm() {
     elsewhere.workdir = Some("/usr".to_owned());
     registry.create(elsewhere).await.unwrap();
     let guest = registry.guest(&which("elsewhere")).unwrap();
-    // It is there already: nobody else can be the first to ask for one of its name.
+    // It exists already: nobody else can create one with its name first.
     let contexts = guest.contexts().await.unwrap();
     assert_eq!(contexts[0].cwd, Some("/usr".into()));
     let mut ask = open(python.clone(), "python");
@@ -576,7 +600,7 @@ async fn the_first_run_in_a_context_that_was_opened_ahead_is_warm() {
     let run = guest.run_code_now(RunCode::new(ask, "import os; print(os.getcwd())")).unwrap();
     assert_eq!(run.collect(1024).await.unwrap().stdout(), b"/usr\n");
 
-    // One that cannot be there is told.
+    // One that cannot exist is reported.
     full(&registry).await;
     let mut nowhere = spec("nowhere");
     nowhere.workdir = Some("/not/there".to_owned());
@@ -599,7 +623,7 @@ async fn the_first_run_in_a_context_that_was_opened_ahead_is_warm() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bridge_that_is_asked_to_end_leaves_no_pooled_machine() {
     needs_agent!();
-    let place = Place::new("end");
+    let place = PoolScene::new("end");
     let daemon = place.serve(Some("/=3 memory_mib=off cpus=off"));
     let mut client = place.client().await;
     until_served(&mut client, 3).await;
@@ -612,17 +636,18 @@ async fn a_bridge_that_is_asked_to_end_leaves_no_pooled_machine() {
 
 async fn until_served(client: &mut Client, ready: usize) {
     let deadline = Instant::now() + DEADLINE;
-    while client.pool().await.unwrap()[0].ready < ready {
+    let shelves = control::Request::Pool {};
+    while client.ask::<Vec<ShelfStatus>>(&shelves).await.unwrap()[0].ready < ready {
         assert!(Instant::now() < deadline, "the pool is not filled");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
-/// What a bridge leaves that is killed at any of these points, and what the next one makes of it.
+/// What a bridge leaves that is killed at any of these points, and what the next one does with it.
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_owns_a_machine_when_the_bridge_is_killed_is_told_by_its_record() {
+async fn a_record_names_the_owner_of_a_machine_after_a_kill() {
     needs_agent!();
-    let place = Place::new("points");
+    let place = PoolScene::new("points");
     let daemon = place.serve(Some("/=5 memory_mib=off cpus=off"));
     let mut client = place.client().await;
     until_served(&mut client, 5).await;
@@ -642,7 +667,7 @@ async fn whoever_owns_a_machine_when_the_bridge_is_killed_is_told_by_its_record(
     // Between the sandbox's record and the removal of the claim's.
     let claimed = place.paths().state_boxes().join(own.id.as_str());
     fs::copy(ready[3].join(POOL_FILE), claimed.join(CLAIMED_FILE)).unwrap();
-    // The others were ready, and nobody has had them: one fits no entry any more.
+    // The others were ready and unused: one fits no entry any more.
     let text = fs::read_to_string(ready[4].join(POOL_FILE)).unwrap();
     let mut pooled: Value = serde_json::from_str(&text).unwrap();
     pooled["release"] = Value::from("0.0.0");
@@ -661,7 +686,7 @@ async fn whoever_owns_a_machine_when_the_bridge_is_killed_is_told_by_its_record(
     let again = registry.create(spec("again")).await.unwrap();
     assert_eq!(again.id.as_str(), id(&ready[3]));
     let guest = registry.guest(&which("again")).unwrap();
-    assert_eq!(said(&guest, "hostname").await, "again\n");
+    assert_eq!(output_of(&guest, "hostname").await, "again\n");
     remove_all(&registry).await;
     registry.leave().await;
     assert_eq!((place.machines().len(), place.boxes()), (0, 0));
@@ -678,7 +703,7 @@ fn draw(state: &mut u64) -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bridge_that_is_killed_at_any_moment_leaves_nothing_behind() {
     needs_agent!();
-    let place = Place::new("seeds");
+    let place = PoolScene::new("seeds");
     let mut state = 0x5eed_0005;
     for round in 0..12 {
         let daemon = place.serve(Some("/=4 memory_mib=off cpus=off"));
@@ -686,24 +711,24 @@ async fn a_bridge_that_is_killed_at_any_moment_leaves_nothing_behind() {
         if round % 3 > 0 {
             until_served(&mut client, 4).await;
         }
-        let mut asked = JoinSet::new();
+        let mut creations = JoinSet::new();
         for number in 0..6 {
             let mut client = place.client().await;
-            asked.spawn(async move {
+            creations.spawn(async move {
                 client.start(spec(&format!("box-{round}-{number}"))).await.map(|record| record.id)
             });
         }
         // The moment of death, which differs in each round.
         tokio::time::sleep(Duration::from_micros(draw(&mut state) % 12_000)).await;
         daemon.kill();
-        let told: Vec<_> = asked.join_all().await.into_iter().flatten().collect();
+        let records_made: Vec<_> = creations.join_all().await.into_iter().flatten().collect();
 
-        // The next bridge has no pool, and so wants none of what was ready.
+        // The next bridge has no pool, and so wants none of the ready machines.
         let registry = place.open(Options::none()).await;
         let records = registry.list(None);
-        for id in &told {
-            let kept = records.iter().find(|record| record.id == *id);
-            assert!(kept.is_some_and(|record| record.state == State::Running), "{id} is lost");
+        for id in &records_made {
+            let found = records.iter().find(|record| record.id == *id);
+            assert!(found.is_some_and(|record| record.state == State::Running), "{id} is lost");
         }
         let mut owned: Vec<_> = records.iter().filter_map(|record| record.pid).collect();
         let mut alive = place.machines();
@@ -712,7 +737,7 @@ async fn a_bridge_that_is_killed_at_any_moment_leaves_nothing_behind() {
         assert_eq!(alive, owned, "round {round}: a machine lives that is nobody's");
         for record in &records {
             let guest = registry.guest(&record.which()).unwrap();
-            assert_eq!(said(&guest, "hostname").await.trim(), record.name.as_str());
+            assert_eq!(output_of(&guest, "hostname").await.trim(), record.name.as_str());
         }
         remove_all(&registry).await;
         registry.leave().await;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use agent_client::guest::{Guest, Options};
 use agent_client::program::collect;
-use control::{Client, ClientError, Code, List, Purpose};
+use control::{Client, ClientError, ErrorCode, List, Purpose, Request};
 use daemon::{ServeOptions, serve};
 use host::paths::Paths;
 use machine::{MachineError, Machines};
@@ -25,12 +25,12 @@ use protocol::{Cause, SessionId};
 use sandbox::log::{Entry, Event, From, Reader};
 use sandbox::record::StoredRecord;
 use sandbox::{
-    EventSink, RECORDED_HOLDER, Registry, SandboxError, Spec, State, StopReason, event, find_log,
-    one_shot,
+    EventSink, RECORDED_HOLDER, Record, Registry, SandboxError, Spec, State, StopReason, event,
+    find_log, one_shot,
 };
 use settings::Settings;
 
-use super::place::{Place, groups_named, script, until, which};
+use super::place::{RegistryScene, groups_named, script, until, which};
 
 /// Long enough for the slowest machine; a test that waits so long fails.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -65,7 +65,7 @@ async fn output_of(guest: &Guest, text: &str) -> (String, Cause) {
     (String::from_utf8_lossy(&out).into_owned(), finished.record.cause)
 }
 
-/// What `seq 1 last` prints.
+/// The output of `seq 1 last`.
 fn numbers_up_to(last: u32) -> String {
     (1..=last).fold(String::new(), |mut text, number| {
         writeln!(text, "{number}").unwrap();
@@ -105,6 +105,7 @@ fn read_log(paths: &Paths, name: &str, id: &str) -> (Vec<u8>, Option<Cause>, boo
                 assert!(cause.replace(record.cause).is_none(), "it exited twice");
             }
             Event::Closed { .. } => closed = true,
+            Event::Damaged { bytes } => panic!("{bytes} bytes of the log are damaged"),
             Event::Started { .. } | Event::Output { .. } | Event::Missing { .. } => {}
         }
     }
@@ -114,12 +115,12 @@ fn read_log(paths: &Paths, name: &str, id: &str) -> (Vec<u8>, Option<Cause>, boo
 #[tokio::test]
 async fn a_one_shot_runs_a_command_and_leaves_nothing() {
     needs_agent!();
-    let place = Place::new("one-shot");
+    let place = RegistryScene::new("one-shot");
     let mut spec = spec("once");
     spec.env = vec![("COLOUR".to_owned(), "blue".to_owned())];
     let sandbox = one_shot(&place.0, &spec).await.unwrap();
-    let (said, cause) = output_of(sandbox.guest(), "echo $COLOUR $(hostname); echo $$ >&2").await;
-    assert!(said.starts_with("blue once\n"), "{said:?}");
+    let (output, cause) = output_of(sandbox.guest(), "echo $COLOUR $(hostname); echo $$ >&2").await;
+    assert!(output.starts_with("blue once\n"), "{output:?}");
     assert_eq!(cause, Cause::Exited { code: 0 });
     let began = Instant::now();
     sandbox.end().await;
@@ -131,20 +132,20 @@ async fn a_one_shot_runs_a_command_and_leaves_nothing() {
 #[tokio::test]
 async fn the_bridges_directories_and_the_hosts_secrets_are_hidden() {
     needs_agent!();
-    let place = Place::new("hidden");
+    let place = RegistryScene::new("hidden");
     fs::write(place.0.state.join("canary"), "x").unwrap();
     let sandbox = one_shot(&place.0, &spec("hidden")).await.unwrap();
     let canary = place.0.state.join("canary");
     let text = format!("cat {}; cat /etc/shadow", canary.display());
-    let (said, _) = output_of(sandbox.guest(), &text).await;
-    assert!(!said.contains("root:") && !said.starts_with('x'), "{said:?}");
+    let (output, _) = output_of(sandbox.guest(), &text).await;
+    assert!(!output.contains("root:") && !output.starts_with('x'), "{output:?}");
     sandbox.end().await;
 }
 
 #[tokio::test]
 async fn a_dropped_one_shot_is_killed() {
     needs_agent!();
-    let place = Place::new("dropped");
+    let place = RegistryScene::new("dropped");
     let sandbox = one_shot(&place.0, &spec("dropped")).await.unwrap();
     let exited = {
         let guest = sandbox.guest().clone();
@@ -157,7 +158,7 @@ async fn a_dropped_one_shot_is_killed() {
 #[tokio::test]
 async fn a_missing_root_is_told_before_anything_is_made() {
     needs_agent!();
-    let place = Place::new("no-root");
+    let place = RegistryScene::new("no-root");
     let registry = place.registry().await;
     let mut spec = spec("web");
     spec.image = Some("/nowhere/at/all".to_owned());
@@ -170,7 +171,7 @@ async fn a_missing_root_is_told_before_anything_is_made() {
 #[tokio::test]
 async fn a_sandbox_is_started_recorded_stopped_and_removed() {
     needs_agent!();
-    let place = Place::new("whole-life");
+    let place = RegistryScene::new("whole-life");
     let registry = place.registry().await;
     let record = registry.create(spec("web")).await.unwrap();
     assert_eq!(record.state, State::Running);
@@ -193,7 +194,7 @@ async fn a_sandbox_is_started_recorded_stopped_and_removed() {
     drop(guest);
     let stopped = registry.stop(&which("web"), Duration::from_secs(5)).await.unwrap();
     assert!(
-        matches!(stopped.state, State::Stopped { why: StopReason::Asked, .. }),
+        matches!(stopped.state, State::Stopped { why: StopReason::Requested, .. }),
         "{}",
         stopped.state
     );
@@ -209,9 +210,9 @@ async fn a_sandbox_is_started_recorded_stopped_and_removed() {
 }
 
 #[tokio::test]
-async fn what_a_session_says_while_it_is_stopped_is_in_the_log() {
+async fn output_during_a_stop_is_in_the_log() {
     needs_agent!();
-    let place = Place::new("last-words");
+    let place = RegistryScene::new("last-words");
     let registry = place.registry().await;
     registry.create(spec("web")).await.unwrap();
     let (address, _) = registry.dial(&which("web")).unwrap();
@@ -222,8 +223,8 @@ async fn what_a_session_says_while_it_is_stopped_is_in_the_log() {
     until("the session to be up", || (read_log(&place.0, "web", "s").0 == b"up\n").then_some(()))
         .await;
     registry.stop(&which("web"), Duration::from_secs(10)).await.unwrap();
-    let (said, cause, closed) = read_log(&place.0, "web", "s");
-    assert_eq!(String::from_utf8_lossy(&said), "up\nbye\n");
+    let (output, cause, closed) = read_log(&place.0, "web", "s");
+    assert_eq!(String::from_utf8_lossy(&output), "up\nbye\n");
     assert!(closed && cause.is_some(), "{cause:?}");
     registry.remove(&which("web"), false).await.unwrap();
 }
@@ -231,7 +232,7 @@ async fn what_a_session_says_while_it_is_stopped_is_in_the_log() {
 #[tokio::test]
 async fn a_killed_supervisor_is_noticed_and_nothing_stays() {
     needs_agent!();
-    let place = Place::new("killed");
+    let place = RegistryScene::new("killed");
     let registry = place.registry().await;
     let record = registry.create(spec("web")).await.unwrap();
     let pid = Pid::from_raw(record.pid.unwrap() as i32);
@@ -248,14 +249,14 @@ async fn a_killed_supervisor_is_noticed_and_nothing_stays() {
     registry.remove(&which("web"), false).await.unwrap();
 }
 
-/// Where a test that is run in a process of its own finds its directories.
+/// The directories of a test that runs in its own process.
 const PLACE_VARIABLE: &str = "BURROW_TEST_PLACE";
 
-/// This test program once more, to be killed while it runs one of the tests that are for that.
+/// Runs this test program again, to be killed while it runs one of the tests for that.
 struct Killable(std::process::Child);
 
 impl Killable {
-    fn run(test: &str, place: &Place) -> Self {
+    fn run(test: &str, place: &RegistryScene) -> Self {
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
         // Tests are named by their modules within the binary.
         let (_, module) = module_path!().split_once("::").expect("a module of the binary");
@@ -303,7 +304,7 @@ async fn as_a_bridge_that_is_killed() {
 #[tokio::test]
 async fn a_bridge_killed_in_a_flood_finds_its_sandboxes_again_and_the_output_is_whole() {
     needs_agent!();
-    let place = Place::new("adopted");
+    let place = RegistryScene::new("adopted");
     let bridge = Killable::run("as_a_bridge_that_is_killed", &place);
     until("some of the flood", || {
         let directory = find_log(&place.0, &which("kept")).ok()?;
@@ -327,8 +328,8 @@ async fn a_bridge_killed_in_a_flood_finds_its_sandboxes_again_and_the_output_is_
     let registry = place.registry().await;
     let state = registry.get(&which("dies")).unwrap().state;
     assert!(matches!(state, State::Stopped { why: StopReason::BridgeAway, .. }), "{state}");
-    let kept = registry.get(&which("kept")).unwrap();
-    assert_eq!(kept.state, State::Running);
+    let handle = registry.get(&which("kept")).unwrap();
+    assert_eq!(handle.state, State::Running);
     let mut reader =
         Reader::open(&find_log(&place.0, &which("kept")).unwrap(), From::Start).unwrap();
     let follow_to_exit = async {
@@ -339,12 +340,12 @@ async fn a_bridge_killed_in_a_flood_finds_its_sandboxes_again_and_the_output_is_
     tokio::time::timeout(DEADLINE, follow_to_exit).await.unwrap();
     assert!(read_log(&place.0, "kept", "flood").0 == expected.as_bytes(), "the flood differs");
     registry.kill(&which("kept")).await.unwrap();
-    assert!(!is_alive(kept.pid.unwrap()));
+    assert!(!is_alive(handle.pid.unwrap()));
     for name in ["kept", "dies"] {
         registry.remove(&which(name), false).await.unwrap();
     }
     assert!(children_named(&place.0.state_boxes()).is_empty());
-    let groups = groups_named(&format!("burrow-{}", kept.id));
+    let groups = groups_named(&format!("burrow-{}", handle.id));
     assert!(groups.is_empty(), "{groups:?} are left");
 }
 
@@ -361,7 +362,7 @@ async fn as_a_one_shot_that_is_killed() {
 #[tokio::test]
 async fn a_one_shot_is_gone_soon_after_its_bridge_was_killed() {
     needs_agent!();
-    let place = Place::new("orphan");
+    let place = RegistryScene::new("orphan");
     let bridge = Killable::run("as_a_one_shot_that_is_killed", &place);
     until("the sandbox", || place.0.state.join("up").exists().then_some(())).await;
     let supervisors = bridge.children();
@@ -370,26 +371,26 @@ async fn a_one_shot_is_gone_soon_after_its_bridge_was_killed() {
     until("the end of the sandbox", || (!is_alive(supervisors[0])).then_some(())).await;
 }
 
-fn state_of(paths: &Paths, name: &str) -> sandbox::Record {
+fn state_of(paths: &Paths, name: &str) -> Record {
     let directory = find_log(paths, &which(name)).unwrap();
-    let kept = StoredRecord::read(directory.parent().unwrap()).unwrap();
-    kept.record
+    let stored = StoredRecord::read(directory.parent().unwrap()).unwrap();
+    stored.record
 }
 
 #[tokio::test]
 async fn the_whole_of_it_goes_over_the_control_socket() {
     needs_agent!();
-    let place = Place::new("control");
+    let place = RegistryScene::new("control");
     let paths = place.0.clone();
     assert!(matches!(Client::connect(&paths).await, Err(ClientError::NotRunning { .. })));
-    let heard = Arc::new(Mutex::new(Vec::new()));
+    let received = Arc::new(Mutex::new(Vec::new()));
     let events: EventSink = {
-        let heard = Arc::clone(&heard);
-        Arc::new(move |event| heard.lock().unwrap().push(event.to_string()))
+        let received = Arc::clone(&received);
+        Arc::new(move |event| received.lock().unwrap().push(event.to_string()))
     };
     let mut settings = Settings::default();
     settings.server.listen.clear();
-    let options = ServeOptions { paths: paths.clone(), settings, events };
+    let options = ServeOptions { paths: paths.clone(), settings, events, is_unattended: false };
     let serving = tokio::spawn(serve(options));
     until("the socket", || paths.control_socket().exists().then_some(())).await;
 
@@ -398,15 +399,17 @@ async fn the_whole_of_it_goes_over_the_control_socket() {
     let record = client.start(spec("web")).await.unwrap();
     assert_eq!(record.state, State::Running);
     let Err(ClientError::Refused(refusal)) = client.start(spec("web")).await else { panic!() };
-    assert_eq!(refusal.code, Code::NameTaken);
+    assert_eq!(refusal.code, ErrorCode::NameTaken);
     assert!(refusal.hint.is_some());
     assert_eq!(client.list(List::default()).await.unwrap().len(), 1);
     assert_eq!(client.dial(&which("web"), Purpose::default()).await.unwrap().state, State::Running);
-    client.stop(&which("web"), Some(Duration::from_secs(1))).await.unwrap();
+    let stop = Request::Stop { sandbox: which("web"), grace_ms: Some(1000) };
+    client.ask::<Record>(&stop).await.unwrap();
     assert!(client.list(List::default()).await.unwrap().is_empty());
     assert!(client.inspect(&which("web")).await.unwrap().state.is_over());
-    client.remove(&which("web"), false).await.unwrap();
+    let remove = Request::Remove { sandbox: which("web"), force: false };
+    client.ask::<Record>(&remove).await.unwrap();
     serving.abort();
-    let heard = heard.lock().unwrap().clone();
-    assert!(heard.iter().any(|line| line == "web: removed"), "{heard:?}");
+    let received = received.lock().unwrap().clone();
+    assert!(received.iter().any(|line| line == "web: removed"), "{received:?}");
 }

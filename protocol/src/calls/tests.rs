@@ -16,7 +16,7 @@ impl Source for NoBytes {
     }
 }
 
-/// Both ends and what they have seen.
+/// Both ends and what they have received.
 struct Ends {
     host: Mux,
     calls: Calls,
@@ -51,7 +51,7 @@ impl Ends {
         assert!(self.answers.answer(id, &answer, &mut self.agent));
     }
 
-    /// All that the host has queued arrives.
+    /// Everything that the host has queued arrives.
     fn reach_agent(&mut self) -> Vec<Admission> {
         let mut frames = sent(&mut self.host);
         let mut admissions = Vec::new();
@@ -72,7 +72,7 @@ impl Ends {
         admissions
     }
 
-    /// All that the agent has queued arrives.
+    /// Everything that the agent has queued arrives.
     fn reach_host(&mut self) {
         let mut frames = sent(&mut self.agent);
         while let Some(frame) = frames.take().expect("frames") {
@@ -84,7 +84,7 @@ impl Ends {
         }
     }
 
-    /// What is under way is lost, and a new link begins.
+    /// What is in transit is lost, and a new link begins.
     fn relink(&mut self) {
         let (positions, unanswered) = (self.host.positions(), self.calls.unanswered());
         self.answers.retain(&unanswered);
@@ -276,8 +276,8 @@ fn a_stream_opened_for_an_answer_that_was_lost_outlives_the_cut() {
     assert!(!ends.agent.is_open(StreamId(2)), "the host had the answer and does not have it");
 }
 
-/// A regression: the word that the host had given a stream up came before the request that opens
-/// it, and the agent kept the stream for nobody.
+/// A regression: the host's reset of a stream arrived before the request that opens it, and the
+/// agent kept the stream forever.
 #[test]
 fn a_stream_given_up_before_its_request_arrived_is_given_up_again_behind_it() {
     let mut ends = Ends::new();

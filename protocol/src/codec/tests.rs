@@ -1,4 +1,4 @@
-//! Frames over arbitrary slices, and bodies that are not what they should be.
+//! Frames over arbitrary slices, and malformed bodies.
 
 use proptest::prelude::*;
 use rmpv::Value;
@@ -49,8 +49,14 @@ proptest! {
         let mut taken = Vec::new();
         for piece in at.windows(2).map(|pair| &bytes[pair[0]..pair[1]]) {
             if reads_in_place {
-                buffer.space()[..piece.len()].copy_from_slice(piece);
-                buffer.filled(piece.len());
+                let mut left = piece;
+                while !left.is_empty() {
+                    let space = buffer.space();
+                    let (part, rest) = left.split_at(left.len().min(space.len()));
+                    space[..part.len()].copy_from_slice(part);
+                    buffer.filled(part.len());
+                    left = rest;
+                }
             } else {
                 buffer.extend(piece);
             }
@@ -214,6 +220,30 @@ fn the_buffer_holds_one_frame_and_one_read_and_no_more() {
 }
 
 #[test]
+fn an_idle_link_has_a_small_buffer_and_a_busy_one_reads_much_at_once() {
+    let mut pong = Vec::new();
+    encode_frame(Kind::Request, 1, &[], &mut pong);
+    let mut buffer = FrameBuffer::new();
+    for _ in 0..1000 {
+        assert_eq!(buffer.space().len(), READ_BYTES_FIRST);
+        buffer.space()[..pong.len()].copy_from_slice(&pong);
+        buffer.filled(pong.len());
+        while buffer.take().expect("frames").is_some() {}
+    }
+    let mut flood = Vec::new();
+    while flood.len() < READ_BYTES_FIRST {
+        encode_frame(Kind::Request, 1, &[0; 100], &mut flood);
+    }
+    buffer.space().copy_from_slice(&flood[..READ_BYTES_FIRST]);
+    buffer.filled(READ_BYTES_FIRST);
+    while buffer.take().expect("frames").is_some() {}
+    assert!(buffer.space().len() >= READ_BYTES);
+    // A cut ends the flood.
+    buffer.clear();
+    assert_eq!(buffer.space().len(), READ_BYTES_FIRST);
+}
+
+#[test]
 #[should_panic(expected = "filled more than there was space for")]
 fn filling_beyond_the_space_is_a_mistake_of_the_owner() {
     let mut buffer = FrameBuffer::new();
@@ -233,7 +263,7 @@ fn map(inner: Value) -> Value {
     Value::Map(vec![("x".into(), inner)])
 }
 
-/// A fin with a field that nobody knows.
+/// A fin with an unknown field.
 fn fin_with(extra: Value) -> Result<Fin, BodyError> {
     let body = Value::Map(vec![("offset".into(), 1.into()), ("extra".into(), extra)]);
     let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! MessagePack → our types, without code for each of them where it can be helped.
+//! MessagePack → our types, with as little code per type as possible.
 //!
 //! A derived serde reader is a visitor per type, with a loop over its fields, a copy of each field on
 //! the way, and a way out of every step: half a kilobyte for the smallest message. Here a value is
@@ -12,8 +12,7 @@ use crate::fault;
 
 /// What can be read from a body.
 pub trait Decode {
-    /// What stands in the place of a value until it has been read. For a field that may be absent
-    /// it is the default.
+    /// The placeholder for a value until it has been read. For an optional field it is the default.
     fn blank() -> Self
     where
         Self: Sized;
@@ -22,10 +21,10 @@ pub trait Decode {
     fn read(&mut self, input: &mut Input<'_>) -> Result<(), Error>;
 }
 
-/// Makes a struct readable: its fields, those that may be absent behind a semicolon.
+/// Makes a struct readable: its fields, the optional ones after a semicolon.
 ///
 /// The same fields are optional as in its serde derive; the frozen schema and the comparison with
-/// rmp-serde hold that. A field that is left out here does not compile.
+/// rmp-serde check that. A field that is missing here does not compile.
 #[macro_export]
 macro_rules! decode_struct {
     ($type:ident: $($required:ident),* $(; $($optional:ident),+)?) => {
@@ -52,11 +51,11 @@ macro_rules! decode_struct {
 }
 
 /// Makes an enum readable: its variants as they are declared, `Bare`, `One()` for one value, and
-/// `Named { fields; optional }`. On the wire they are called the same in snake case.
+/// `Named { fields; optional }`. On the wire they have the same names in snake case.
 ///
 /// A variant that is left out here does not compile.
 ///
-/// `Type or Other: …` reads a variant that it does not know as `Other { name }`, whatever is in it.
+/// `Type or Other: …` reads an unknown variant as `Other { name }`, whatever it contains.
 #[macro_export]
 macro_rules! decode_enum {
     ($type:ident $(or $unknown:ident)?: $first:ident $({ $($field:tt)* })? $(($($one:tt)*))?
@@ -144,7 +143,7 @@ const FIELDS_MAX: usize = u64::BITS as usize;
 
 impl Input<'_> {
     /// Reads a struct's map into `fields`, whose `names` are in the same order, each with a space
-    /// after it. The first `required` must be there; names beyond these are passed over.
+    /// after it. The first `required` must be present; other names are skipped.
     #[inline(never)]
     pub fn fields(
         &mut self,
@@ -179,7 +178,7 @@ impl Input<'_> {
         self.find_variant(names)?.map_err(|(name, _)| Reason::UnknownVariant(name).into())
     }
 
-    /// The same, but passes over a variant that is not among them, and says its name.
+    /// The same, but skips an unknown variant and returns its name.
     pub fn variant_or_pass(&mut self, names: &'static str) -> Result<Result<usize, String>, Error> {
         match self.find_variant(names)? {
             Ok(at) => Ok(Ok(at)),
@@ -239,11 +238,11 @@ impl Input<'_> {
     }
 }
 
-/// Behind the name of a variant that has content.
+/// After the name of a variant that has content.
 const CONTENT: u8 = b':';
 const CONTENT_WORDS: &str = "content of a variant";
 
-/// Where among `names` the first is that `is_it`.
+/// The index of the first of `names` for which `is_it` is true.
 fn position(names: &str, mut is_it: impl FnMut(&[u8]) -> bool) -> Option<usize> {
     names.as_bytes().split(|&byte| byte == b' ').position(|name| !name.is_empty() && is_it(name))
 }
@@ -314,7 +313,7 @@ impl<T: Decode> Decode for Option<T> {
     }
 }
 
-/// Memory grows with the elements read, whatever length was claimed.
+/// Memory grows with the elements that are read, not with the claimed length.
 impl<T: Decode> Decode for Vec<T> {
     fn blank() -> Self {
         Self::new()

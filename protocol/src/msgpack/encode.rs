@@ -81,8 +81,8 @@ impl Output<'_> {
         self.string(name);
     }
 
-    /// A length behind the marker of its width: one byte, two or four. Arrays and maps have no
-    /// form for one byte.
+    /// A length after the marker of its width: one byte, two or four. Arrays and maps have no form
+    /// for one byte.
     fn length(&mut self, length: usize, [one, two, four]: [u8; 3]) {
         match length {
             0..=0xff if one != WIDE_ONLY => self.marked(one, &(length as u8).to_be_bytes()),
@@ -258,7 +258,7 @@ impl Serializer for &mut Output<'_> {
     }
 }
 
-/// The values of a list, one behind the other.
+/// The values of a list, in order.
 macro_rules! lists {
     ($($list:ident::$method:ident;)*) => {$(
         impl ser::$list for &mut Output<'_> {
@@ -283,7 +283,7 @@ lists! {
     SerializeTupleVariant::serialize_field;
 }
 
-/// The fields of a struct, each behind its name.
+/// The fields of a struct, each after its name.
 macro_rules! structs {
     ($($fields:ident;)*) => {$(
         impl ser::$fields for &mut Output<'_> {

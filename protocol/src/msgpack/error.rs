@@ -5,7 +5,7 @@ use std::fmt::Display;
 use crate::fault;
 use crate::limits::BODY_DEPTH_MAX;
 
-/// A [`Reason`] behind one pointer: every result of the derived code carries room for it.
+/// A [`Reason`] behind one pointer: every result of the generated code has room for it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Error(Box<Reason>);
@@ -35,7 +35,7 @@ pub enum Reason {
     UnknownVariant(String),
     #[error("{0} bytes follow the message")]
     Trailing(usize),
-    /// What a type's own check says.
+    /// The message of a type's own check.
     #[error("{0}")]
     Invalid(String),
 }

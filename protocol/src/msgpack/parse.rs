@@ -4,11 +4,11 @@ use crate::limits::BODY_DEPTH_MAX;
 
 use super::{Error, Reason};
 
-/// Values of one list: many times what the longest message has, and few enough that empty ones,
-/// which take a byte on the wire, do not make memory of a body's many times its size.
+/// Values of one list: many times what the longest message has, and few enough that a list of empty
+/// ones, which take a byte on the wire, does not use many times the body's size in memory.
 const ELEMENTS_MAX: usize = 64 * 1024;
 
-/// What has not been read of a body, and how deep the reader is in it.
+/// The unread part of a body, and the reader's depth in it.
 pub struct Input<'de> {
     rest: &'de [u8],
     /// Arrays and maps that have begun and not ended.
@@ -23,9 +23,9 @@ pub(super) enum Head<'de> {
     Negative(i64),
     String(&'de [u8]),
     Binary(&'de [u8]),
-    /// So many values follow, and there are at least as many bytes.
+    /// This many values follow, and there are at least as many bytes.
     Array(usize),
-    /// So many pairs of values follow, and there are at least twice as many bytes.
+    /// This many pairs of values follow, and there are at least twice as many bytes.
     Map(usize),
     /// A float, an extension: read only to be skipped.
     Opaque,

@@ -1,5 +1,5 @@
-//! What is written is what rmp-serde writes, and read unchanged; nothing is accepted that rmp-serde's own
-//! decoder reads otherwise; and bytes of an enemy cost neither stack nor memory.
+//! The output is that of rmp-serde, and is read unchanged; nothing is accepted that rmp-serde's own decoder
+//! reads differently; and hostile bytes cost neither stack nor memory.
 
 pub(crate) mod samples;
 
@@ -22,7 +22,7 @@ use crate::stream::{Ack, Fin, Gap};
 use crate::text::Text;
 use crate::{decode_enum, decode_struct};
 
-/// What rmp-serde makes of a body, under the same depth limit.
+/// rmp-serde's reading of a body, under the same depth limit.
 fn reference<T: DeserializeOwned>(body: &[u8]) -> Option<T> {
     let mut decoder = rmp_serde::Deserializer::new(std::io::Cursor::new(body));
     decoder.set_max_depth(BODY_DEPTH_MAX);
@@ -104,7 +104,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
 
     #[test]
-    fn what_rmp_serde_writes_is_read_unchanged(numbers in numbers()) {
+    fn the_output_of_rmp_serde_is_read_unchanged(numbers in numbers()) {
         bodies(&mut Draw(&numbers));
     }
 
@@ -158,7 +158,7 @@ proptest! {
         ),
     ) {
         all_types_agree(&body);
-        // As the value of a field that no type knows, and as one that some do.
+        // As the value of an unknown field, and as one that some types have.
         let unknown = [b"\x82\xa6offset\x01\xa1x", &body[..]].concat();
         all_types_agree(&unknown);
         for field in [&b"\x81\xa7request"[..], b"\x81\xa2ok", b"\x81\xa5fault"] {
@@ -329,7 +329,7 @@ fn unknown_fields_of_every_kind_are_passed_over() {
 
 /// What rmp-serde's decoder accepts and this one does not, none of which rmp-serde writes.
 #[test]
-fn what_only_rmp_serde_reads() {
+fn input_that_only_rmp_serde_reads() {
     fn only_rmp_serde<T: Decode + DeserializeOwned + Debug>(body: &[u8]) {
         assert!(reference::<T>(body).is_some(), "{body:x?}");
         assert!(decode::<T>(body).is_err(), "{body:x?}");

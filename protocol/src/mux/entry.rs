@@ -1,4 +1,4 @@
-//! One stream in the multiplexer's table: its two halves, and what becomes of them on a new link.
+//! One stream in the multiplexer's table: its two halves, and what happens to them on a new link.
 
 use crate::fault::Fault;
 use crate::hello::StreamPosition;
@@ -8,7 +8,7 @@ use crate::stream::{Receiver, Sender};
 pub(super) struct Stream {
     pub(super) sender: Option<Sender>,
     pub(super) receiver: Option<Receiver>,
-    /// The peer has said something about it, so it has the stream open or had.
+    /// The peer has sent something about it, so it has the stream open or had.
     pub(super) known_to_peer: bool,
     /// Stands in `Mux::ready`.
     pub(super) queued: bool,
@@ -16,12 +16,12 @@ pub(super) struct Stream {
     pub(super) ack_owed: bool,
 }
 
-/// What became of a stream that a new link could not take up.
+/// Why a new link could not resume a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// The peer had all of it.
     Complete,
-    /// The peer no longer knows it; what had not arrived is lost.
+    /// The peer no longer has it; what had not arrived is lost.
     Lost,
     /// The peer gave it up, and the word of it was lost with the old link.
     Reset(Fault),
@@ -43,7 +43,7 @@ impl Stream {
         (!resumed).then_some(Ended::Lost)
     }
 
-    /// The peer never heard of the stream; nothing of it can have been consumed.
+    /// The peer never saw the stream; nothing of it can have been consumed.
     pub(super) fn restart(&mut self) -> Option<Ended> {
         if let Some(sender) = &mut self.sender {
             *sender = Sender::new(sender.acked());

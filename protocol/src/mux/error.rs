@@ -23,7 +23,7 @@ pub enum ProtocolError {
 }
 
 impl ProtocolError {
-    /// The goodbye that tells the peer.
+    /// The goodbye for the peer.
     pub fn goodbye(&self) -> Goodbye {
         let reason = match self {
             Self::NotReading { .. } => GoodbyeReason::Limit,

@@ -47,7 +47,7 @@ impl Source for Zeros {
     }
 }
 
-/// What one end sends, as kinds, ids and lengths of bodies.
+/// The frames that one end sends, as kinds, ids and lengths of bodies.
 type Sent = Vec<(Kind, u64, Vec<u8>)>;
 
 fn transmit(mux: &mut Mux, source: &mut Zeros) -> Sent {
@@ -71,7 +71,7 @@ fn kinds(sent: &Sent) -> Vec<Kind> {
     sent.iter().map(|(kind, _, _)| *kind).collect()
 }
 
-/// Hands frames over; what they mean, as text that is easy to compare.
+/// Passes frames on; returns their meaning, as text that is easy to compare.
 fn deliver(to: &mut Mux, sent: &Sent) -> Vec<String> {
     let mut meanings = Vec::new();
     for (kind, id, body) in sent {
@@ -134,8 +134,8 @@ fn a_sender_stops_at_its_credit_and_goes_on_with_the_acknowledgement() {
     deliver(&mut host, &first);
     assert!(transmit(&mut host, &mut Zeros::default()).is_empty(), "nothing was taken yet");
     assert!(host.consumed(STREAM, 40_000));
-    let told = transmit(&mut host, &mut Zeros::default());
-    assert_eq!(deliver(&mut agent, &told), ["acked 2 40000 false"]);
+    let positions = transmit(&mut host, &mut Zeros::default());
+    assert_eq!(deliver(&mut agent, &positions), ["acked 2 40000 false"]);
     let second = transmit(&mut agent, &mut source);
     assert_eq!(deliver(&mut host, &second), [format!("data 2 {CREDIT_BYTES_INITIAL}+40000")]);
 }
@@ -160,9 +160,9 @@ fn the_end_is_told_acknowledged_and_then_forgotten_by_both() {
     assert_eq!(deliver(&mut host, &sent), ["data 2 0+5", "fin 2"]);
     assert!(!host.has_work(), "the bytes before the end have not been taken");
     assert!(host.consumed(STREAM, 5));
-    let told = transmit(&mut host, &mut Zeros::default());
+    let positions = transmit(&mut host, &mut Zeros::default());
     assert_eq!((host.is_open(STREAM), host.take_completed()), (false, vec![STREAM]));
-    assert_eq!(deliver(&mut agent, &told), ["acked 2 5 true"]);
+    assert_eq!(deliver(&mut agent, &positions), ["acked 2 5 true"]);
     assert_eq!((agent.is_open(STREAM), agent.take_completed()), (false, vec![STREAM]));
     assert!(!agent.has_work() || transmit(&mut agent, &mut source).is_empty());
 }
@@ -178,8 +178,8 @@ fn an_end_that_comes_after_all_was_taken_is_acknowledged_at_once() {
     agent.wake(STREAM);
     let sent = transmit(&mut agent, &mut source);
     assert_eq!(deliver(&mut host, &sent), ["fin 2"]);
-    let told = transmit(&mut host, &mut Zeros::default());
-    assert_eq!(deliver(&mut agent, &told), ["acked 2 5 true"]);
+    let positions = transmit(&mut host, &mut Zeros::default());
+    assert_eq!(deliver(&mut agent, &positions), ["acked 2 5 true"]);
 }
 
 #[test]
@@ -187,8 +187,8 @@ fn an_empty_stream_is_nothing_but_its_end() {
     let (mut agent, mut host) = pair();
     let sent = transmit(&mut agent, &mut Zeros::with(STREAM, 0, true));
     assert_eq!(deliver(&mut host, &sent), ["fin 2"]);
-    let told = transmit(&mut host, &mut Zeros::default());
-    assert_eq!(deliver(&mut agent, &told), ["acked 2 0 true"]);
+    let positions = transmit(&mut host, &mut Zeros::default());
+    assert_eq!(deliver(&mut agent, &positions), ["acked 2 0 true"]);
 }
 
 #[test]
@@ -200,13 +200,13 @@ fn bytes_that_are_gone_come_as_a_gap_which_needs_no_credit_of_its_own() {
     let sent = transmit(&mut agent, &mut source);
     assert_eq!(deliver(&mut host, &sent), [format!("gap 2 0..{far}")]);
     assert!(host.consumed(STREAM, far), "a gap is taken like bytes");
-    let told = transmit(&mut host, &mut Zeros::default());
-    deliver(&mut agent, &told);
+    let positions = transmit(&mut host, &mut Zeros::default());
+    deliver(&mut agent, &positions);
     let sent = transmit(&mut agent, &mut source);
     assert_eq!(deliver(&mut host, &sent), [format!("data 2 {far}+10"), "fin 2".to_owned()]);
 }
 
-/// A regression: each write of a fast program cost a gap frame for a viewer that stood still.
+/// A regression: each write of a fast program cost a gap frame for a stalled viewer.
 #[test]
 fn a_viewer_that_stands_still_is_told_of_one_gap_when_it_goes_on() {
     let (mut agent, mut host) = pair();
@@ -219,8 +219,8 @@ fn a_viewer_that_stands_still_is_told_of_one_gap_when_it_goes_on() {
         assert!(transmit(&mut agent, &mut source).is_empty());
     }
     host.consumed(STREAM, CREDIT_BYTES_INITIAL);
-    let told = transmit(&mut host, &mut Zeros::default());
-    deliver(&mut agent, &told);
+    let positions = transmit(&mut host, &mut Zeros::default());
+    deliver(&mut agent, &positions);
     let sent = transmit(&mut agent, &mut source);
     assert_eq!(kinds(&sent), [Kind::Gap, Kind::Data]);
 }
@@ -452,6 +452,17 @@ fn a_reset_closes_the_stream_at_both_ends_and_tells_why() {
 }
 
 #[test]
+fn a_reset_says_first_what_was_consumed() {
+    let (mut agent, mut host) = pair();
+    let sent = transmit(&mut agent, &mut Zeros::with(STREAM, 10, false));
+    deliver(&mut host, &sent);
+    assert!(!host.consumed(STREAM, 7), "so little is not acknowledged by itself");
+    host.reset(STREAM, Fault::new(FaultCode::Gone, "nobody reads on"));
+    let sent = transmit(&mut host, &mut Zeros::default());
+    assert_eq!(deliver(&mut agent, &sent), ["acked 2 7 false", "reset 2 nobody reads on"]);
+}
+
+#[test]
 fn a_reset_that_was_lost_with_the_link_is_told_on_the_next() {
     let (mut agent, mut host) = pair();
     agent.reset(STREAM, Fault::new(FaultCode::Io, "the disk broke"));
@@ -460,7 +471,7 @@ fn a_reset_that_was_lost_with_the_link_is_told_on_the_next() {
     let ended = host.resume(&agent.positions(), &none);
     let fault = Fault::new(FaultCode::Io, "the disk broke");
     assert_eq!(ended, [(STREAM, Ended::Reset(fault))]);
-    // The host counts on it no more, and says so by leaving it out.
+    // The host no longer counts on it, and shows that by leaving it out.
     agent.resume(&host.positions(), &none);
     assert!(agent.positions().is_empty(), "a fault that was heard is forgotten");
 }
@@ -471,10 +482,10 @@ fn a_reset_is_told_again_when_the_welcome_that_told_it_was_lost() {
     let (mut agent, mut host) = pair();
     agent.reset(STREAM, Fault::new(FaultCode::Io, "the disk broke"));
     let none = SortedSet::new();
-    let told = host.positions();
-    agent.resume(&told, &none);
+    let positions = host.positions();
+    agent.resume(&positions, &none);
     agent.cut();
-    agent.resume(&told, &none);
+    agent.resume(&positions, &none);
     assert!(matches!(&host.resume(&agent.positions(), &none)[..], [(STREAM, Ended::Reset(_))]));
 }
 
@@ -546,13 +557,13 @@ fn a_new_link_goes_on_where_the_receiver_stands() {
     let none = SortedSet::new();
     assert!(agent.resume(&host.positions(), &none).is_empty());
     assert!(host.resume(&agent.positions(), &none).is_empty());
-    let told = transmit(&mut host, &mut Zeros::default());
-    assert_eq!(deliver(&mut agent, &told), ["acked 2 100 false"]);
+    let positions = transmit(&mut host, &mut Zeros::default());
+    assert_eq!(deliver(&mut agent, &positions), ["acked 2 100 false"]);
     let sent = transmit(&mut agent, &mut source);
     assert_eq!(deliver(&mut host, &sent), ["fin 2"]);
 }
 
-/// A regression: the agent took an acknowledgement that was lost with the old link for told,
+/// A regression: the agent counted an acknowledgement as delivered that was lost with the old link,
 /// closed the stream when the host was done, and left the host waiting.
 #[test]
 fn the_end_is_acknowledged_on_the_new_link_before_the_stream_is_forgotten() {
@@ -562,7 +573,7 @@ fn the_end_is_acknowledged_on_the_new_link_before_the_stream_is_forgotten() {
     let (to_host, to_agent) = (transmit(&mut agent, &mut source), transmit(&mut host, &mut source));
     deliver(&mut host, &to_host);
     deliver(&mut agent, &to_agent);
-    // Both acknowledge the other's end, and neither hears it.
+    // Both acknowledge the other's end, and both acknowledgements are lost.
     transmit(&mut agent, &mut source);
     transmit(&mut host, &mut source);
     let none = SortedSet::new();

@@ -21,7 +21,7 @@ fn lost(reason: &str) -> Event {
     Event { run: 0, at_us: 1, what: Happening::Lost { reason: reason.into() } }
 }
 
-/// Reads a stream as a reader of a link does: what has come is kept until a record is whole.
+/// Reads a stream like a reader of a link: what has arrived is kept until a record is complete.
 fn read_in_pieces<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Result<Vec<Event>, RecordError> {
     let (mut waiting, mut events) = (Vec::new(), Vec::new());
     for piece in pieces {
@@ -121,7 +121,7 @@ proptest! {
             let what = Draw(&numbers).happening_number(number);
             let mut input = encoded(&Event { run: 1, at_us: 2, what });
             for (at, byte) in &changes {
-                // Most bytes of a long text are like its others: the head is what matters.
+                // Most bytes of a long text are alike: the head is what matters.
                 let at = at.index(input.len().min(200));
                 input[at] = *byte;
             }
@@ -159,13 +159,13 @@ fn a_record_is_read_up_to_the_limit_and_refused_beyond_it() {
     assert!(matches!(parse_record(&input), Ok(Some((event, _))) if event == longest));
     input[..LENGTH_BYTES].copy_from_slice(&(EVENT_BYTES_MAX as u32 + 1).to_be_bytes());
     let bytes = EVENT_BYTES_MAX + 1;
-    // The length alone is enough: nothing waits for what would follow.
+    // The length alone is enough: nothing waits for the rest.
     assert_eq!(parse_record(&input[..LENGTH_BYTES]), Err(RecordError::TooLong { bytes }));
     assert_eq!(parse_record(&input), Err(RecordError::TooLong { bytes }));
 }
 
 #[test]
-fn what_is_no_event_is_refused_with_a_reason() {
+fn invalid_events_are_refused_with_a_reason() {
     for record in [&[0, 0, 0, 0][..], &[0, 0, 0, 1, 0xc0], &[0, 0, 0, 1, 0x80]] {
         assert!(matches!(parse_record(record), Err(RecordError::Malformed { .. })), "{record:x?}");
     }

@@ -1,4 +1,4 @@
-//! Hosts that come and go on one line, wherever each is cut off.
+//! Hosts that come and go on one line, each cut off anywhere.
 
 use proptest::prelude::*;
 
@@ -92,7 +92,7 @@ fn a_host_hears_nothing_but_what_is_behind_its_own_answer() {
 
 proptest! {
     /// A host that is cut off anywhere is followed by another: of the first an intact beginning has
-    /// arrived, made of whole records, and of the second everything.
+    /// arrived, made of complete records, and of the second everything.
     #[test]
     fn the_next_host_is_understood_wherever_the_one_before_was_cut_off(
         numbers in any::<(u64, u64)>(),
@@ -118,7 +118,7 @@ proptest! {
         prop_assert!(agent.links.is_empty());
     }
 
-    /// Whatever a line carries, nothing is handed on that no record of a link has held.
+    /// Whatever a line carries, nothing is passed on that no record of a link contained.
     #[test]
     fn noise_is_no_link(noise in prop::collection::vec(any::<u8>(), 0..4_000)) {
         let mut agent = Agent::default();

@@ -39,7 +39,7 @@ fn policy() -> impl Strategy<Value = SpoolPolicy> {
     prop_oneof![Just(SpoolPolicy::Block), Just(SpoolPolicy::DropOldest)]
 }
 
-/// What the spool shall be.
+/// The expected state of the spool.
 struct Model {
     first: u64,
     written: Vec<u8>,
@@ -57,7 +57,7 @@ impl Model {
         &self.written[at..at + length]
     }
 
-    /// Takes over what the spool says it has written, and what it had to forget for it.
+    /// Takes over what the spool reports as written, and what it had to discard for it.
     fn wrote(&mut self, bytes: &[u8], start_before: u64, start: u64) {
         self.written.extend_from_slice(bytes);
         if let Some(pin) = self.pin {
@@ -193,8 +193,8 @@ fn a_holder_ahead_of_the_end_needs_nothing_yet() {
     assert_eq!(spool.read(1_000_000, 10, &mut out), Ok(0), "not written yet is not discarded");
 }
 
-/// A regression: `has_room` promised what the budget did not give, and a writer that waits for
-/// room and then writes would have gone in circles.
+/// A regression: `has_room` promised what the budget did not grant, and a writer that waits for
+/// room and then writes would have looped.
 #[test]
 fn a_spool_without_budget_has_its_minimum_and_says_when_it_is_full() {
     let account = Budget::new(0);

@@ -34,7 +34,7 @@ fn records_are_read_back_whatever_pieces_they_come_in() {
 }
 
 #[test]
-fn what_is_no_record_is_refused() {
+fn invalid_records_are_refused() {
     let bytes = RECORD_BYTES_MAX + 1;
     let length = (bytes as u32).to_be_bytes();
     assert_eq!(parse_record(&length), Err(RecordError::TooLong { bytes }));

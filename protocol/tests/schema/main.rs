@@ -1,7 +1,7 @@
 //! The message surface, frozen per version: a guest in a snapshot meets hosts that are years newer.
 //!
-//! Every message is described by what its encoded sample looks like, and by what its decoder does
-//! without each field, so that the description cannot differ from the code. It is compared with
+//! Every message is described by its encoded sample, and by what its decoder does without each
+//! field, so that the description cannot differ from the code. It is compared with
 //! `protocol/schema/v1.json`. Within a version only optional fields may be added.
 
 mod samples;
@@ -86,7 +86,7 @@ fn the_deepest_message_is_well_below_the_depth_limit() {
     let deepest = all_samples()
         .into_iter()
         .map(|sample| match sample.group {
-            // They travel in a body, an answer or an event, which is a level of its own.
+            // They are in a body, an answer or an event, which is another level.
             "requests" | "replies" | "happenings" => 1 + depth(&sample.value()),
             _ => depth(&sample.value()),
         })
@@ -108,7 +108,7 @@ fn surface() -> Json {
     json!({ "version": VERSION_MAX, "kinds": kinds, "messages": groups })
 }
 
-/// What differs between two surfaces, as lines for people.
+/// The differences of two surfaces, as lines for people.
 struct Changes {
     lines: String,
     are_compatible: bool,
@@ -141,8 +141,8 @@ impl Changes {
     }
 }
 
-/// Whether `path` is within a request or a reply of which nothing is frozen yet. A reply comes only to
-/// who has asked for it.
+/// Whether `path` is within a request or a reply of which nothing is frozen yet. Only a client that has asked
+/// for it gets such a reply.
 fn is_in_new_call(path: &str, frozen: &BTreeMap<String, String>) -> bool {
     let mut names = path.splitn(4, '.');
     let is_call = names.next() == Some("messages")
@@ -206,7 +206,7 @@ impl Sample {
         rmpv::decode::read_value(&mut &self.body[..]).expect("a sample is MessagePack")
     }
 
-    /// A variant without fields takes unknown ones all the same, but its tag does not.
+    /// A variant without fields accepts unknown ones anyway, but its tag does not.
     fn is_empty_variant(&self) -> bool {
         self.value().as_map().is_some_and(|map| map.len() == 1)
     }

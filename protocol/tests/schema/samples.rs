@@ -1,7 +1,7 @@
 //! One fully populated sample of every message and of every word, with the largest number of each
 //! type. A new field or variant does not compile without its sample.
 
-use protocol::boot::BootConfig;
+use protocol::boot::{BootConfig, IdRanges};
 use protocol::codec::{decode_body, encode_body};
 use protocol::exit::{OutputTotal, SpawnFailure, SpawnStage, Survivor, Usage};
 use protocol::frame::Kind;
@@ -211,6 +211,10 @@ fn boot() -> BootConfig {
         hide: vec![text()],
         door: true,
         time_us: u64::MAX,
+        ids: Some(IdRanges { first: u32::MAX, count: u32::MAX, required: true }),
+        processes_max: u64::MAX,
+        group: text(),
+        scratch_mount: text(),
     }
 }
 
@@ -242,7 +246,7 @@ pub fn requests() -> Vec<Request> {
     variants!(Request {
         Request::Info {} => Request::Info {},
         Request::Start(_) => Request::Start(start()),
-        Request::Sessions { .. } => Request::Sessions { since: u64::MAX },
+        Request::Sessions { .. } => Request::Sessions { since: u64::MAX, lasting: true },
         Request::Wait { .. } => Request::Wait { session: session() },
         Request::Signal(_) => Request::Signal(ask::Signal {
             session: session(),
@@ -336,7 +340,7 @@ pub fn requests() -> Vec<Request> {
         Request::CloseContext { .. } => Request::CloseContext { context: repl::context() },
         Request::Metrics(_) => Request::Metrics(metrics::ask_metrics()),
         Request::Usage(_) => Request::Usage(metrics::ask_usage()),
-        // What is not known is never written.
+        // An unknown variant is never written.
         Request::Shutdown(_) | Request::Unknown { .. } => {
             Request::Shutdown(ask::Shutdown { grace_ms: Some(u64::MAX) })
         },

@@ -1,4 +1,4 @@
-//! What a message looks like, found out by asking its decoder.
+//! The shape of a message, found by asking its decoder.
 
 use rmpv::Value;
 use serde_json::{Map, Value as Json, json};
@@ -43,7 +43,7 @@ fn describe_at(sample: &Sample, value: &Value, path: &Path) -> Json {
         Value::Boolean(_) => json!("bool"),
         Value::String(text) => {
             let text = text.as_str().expect("texts are UTF-8");
-            // Samples of words that mean something are in the schema as they are.
+            // Samples of meaningful words are in the schema as they are.
             json!(if text.starts_with("sample") { "text" } else { text })
         }
         Value::Binary(_) => json!("text or binary"),
@@ -134,7 +134,7 @@ pub fn with_unknown_fields(sample: &Sample) -> (Vec<u8>, usize) {
     (encode(&value), found.len())
 }
 
-/// The sample without any field that may be left out.
+/// The sample without its optional fields.
 pub fn without_optional_fields(sample: &Sample) -> Vec<u8> {
     let mut value = sample.value();
     let mut found = Vec::new();

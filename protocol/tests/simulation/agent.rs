@@ -1,5 +1,5 @@
-//! The agent as a guest would run it: it carries out what it is asked, keeps a client's streams
-//! and answers over cuts, and lets a newer link replace an older one.
+//! The agent as a guest would run it: it carries out requests, keeps a client's streams and answers
+//! over cuts, and lets a newer link replace an older one.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -75,13 +75,13 @@ pub struct Agent {
     telling: Telling,
     pub mux: Mux,
     pub answers: Answers,
-    /// Who is known, from the first hello on.
+    /// Known clients, from the first hello on.
     client: Option<ClientId>,
     pub id: AgentId,
     pub token: Token,
     /// Tokens of before an adoption, and the request that was.
     former: Vec<(RequestId, Token)>,
-    /// Random numbers that were drawn: those of a clone go on where the snapshot's stood.
+    /// Random numbers that were drawn: those of a clone continue from the snapshot's.
     drawn: u64,
     is_clone: bool,
     /// The only client that a clone serves, from its adoption on.
@@ -134,7 +134,7 @@ impl Agent {
         self.store = Store::default();
     }
 
-    /// Everything of the client goes, but what it has started.
+    /// Everything of the client is removed, except what it has started.
     fn drop_client(&mut self) {
         self.client = None;
         self.current = None;
@@ -149,7 +149,7 @@ impl Agent {
         self.waiting.clear();
     }
 
-    /// It wakes as a clone of what it was: links that it had lead nowhere, and it does not know.
+    /// It wakes as a clone: its links lead nowhere, and it does not know that.
     pub fn wake_as_clone(&mut self) {
         self.is_clone = true;
         self.adopted_by = None;
@@ -158,12 +158,12 @@ impl Agent {
         self.dial = 0;
     }
 
-    /// The sessions, and what the holder of each has had.
+    /// The sessions, and how much the holder of each has received.
     pub fn sessions(&self) -> BTreeMap<usize, u64> {
         self.store.sessions.iter().map(|(index, session)| (*index, session.held)).collect()
     }
 
-    /// What the machine's generator gives, which is the same in every clone, and what only one was given.
+    /// The machine's generator, which is the same in every clone, and the bytes that only one was given.
     fn draw(&mut self, given: &[u8]) -> [u8; 16] {
         self.drawn += 1;
         let mut random = Random::new(self.drawn);
@@ -196,7 +196,7 @@ impl Agent {
             && (resume.token == self.token || former.any(|(id, _)| may_lack(id)))
     }
 
-    /// What arrived on `link`; nothing at its end. `reply` is the way back.
+    /// What arrived on `link`; empty at its end. `reply` is the way back.
     pub fn receive(&mut self, link: usize, bytes: &[u8], reply: &mut Pipe) {
         let at = self.connections.iter().position(|connection| connection.link == link);
         if bytes.is_empty() {
@@ -238,7 +238,7 @@ impl Agent {
 
     fn on_hello(&mut self, link: usize, hello: &Hello, reply: &mut Pipe) {
         if self.is_clone && self.adopted_by.is_some_and(|client| client != hello.client) {
-            // One of before: it gets a peer of its own, in which there is nothing.
+            // A client from before the snapshot: it gets a new, empty peer.
             return self.welcome(Token([0; 16]), false, reply);
         }
         if hello.dial < self.dial {
@@ -326,7 +326,7 @@ impl Agent {
         self.let_go();
     }
 
-    /// Streams that the link is done with are those that nothing waits for any more.
+    /// Streams that the link has finished are those that nothing waits for any more.
     fn let_go(&mut self) {
         for stream in self.mux.take_completed() {
             assert!(!self.store.flows.contains_key(&stream), "stream {} is complete", stream.0);
@@ -362,7 +362,7 @@ impl Agent {
         }
     }
 
-    /// The programs and the transfers go on a little, whether there is a link or not.
+    /// The programs and the transfers make progress, with or without a link.
     pub fn step(&mut self, random: &mut Random) {
         for session in self.store.sessions.values_mut() {
             let pin = session.pin();
@@ -424,7 +424,7 @@ impl Agent {
         }
     }
 
-    /// The stream is no more, before its time or after.
+    /// The stream has ended, early or not.
     fn drop_flow(&mut self, stream: StreamId) {
         match self.store.flows.remove(&stream) {
             Some(Flow::Upload { request, .. }) => {
@@ -545,7 +545,7 @@ impl Agent {
         assert!(self.answers.answer(id, &answer, &mut self.mux), "kept answers are bounded");
     }
 
-    /// Nothing but what the last request could not acknowledge is left.
+    /// Nothing is left except what the last request could not acknowledge.
     pub fn assert_clean(&self) {
         assert!(self.store.flows.is_empty(), "flows end: {:?}", self.store.flows.keys());
         assert!(self.store.sessions.is_empty(), "sessions are released");
@@ -554,7 +554,7 @@ impl Agent {
         assert_eq!(self.budget.used(), 0, "spools give back what they took");
     }
 
-    /// Every spool keeps to the budget, beyond the minimum that each may have.
+    /// Every spool stays within the budget, beyond the minimum that each may have.
     pub fn assert_bounded(&self) {
         let spools = self.store.sessions.len() + self.store.flows.len();
         let bound = self.plan.budget_bytes + spools * SPOOL_BYTES_MIN;
@@ -563,7 +563,7 @@ impl Agent {
 }
 
 impl Session {
-    /// The lowest offset that somebody still needs.
+    /// The lowest offset that is still needed.
     fn pin(&self) -> Option<u64> {
         let passing = self.viewers.values().filter_map(|viewer| match &viewer.role {
             Role::Holder { name } if name != HOLDER => Some(viewer.acked),

@@ -81,7 +81,7 @@ impl Writer {
     }
 }
 
-/// Checks what arrives of a stream, and takes it at its own pace.
+/// Checks the arriving bytes of a stream, and takes them at its own pace.
 pub struct Reader {
     key: u64,
     from: u64,
@@ -92,7 +92,7 @@ pub struct Reader {
     /// One step in so many takes something.
     patience: u64,
     gaps_allowed: bool,
-    /// Below it there may be gaps in any case: a holder before this one has had those bytes.
+    /// Below it there may be gaps in any case: an earlier holder has had those bytes.
     lossless_from: u64,
 }
 
@@ -143,7 +143,7 @@ impl Reader {
         self.next - self.from
     }
 
-    /// Takes some of what waits; the offset below which all is taken, when that moved.
+    /// Takes some of the waiting bytes; returns the offset below which all is taken, if that moved.
     pub fn consume(&mut self, random: &mut Random) -> Option<u64> {
         if self.consumed == self.next || !random.once_in(self.patience) {
             return None;

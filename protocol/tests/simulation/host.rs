@@ -25,7 +25,7 @@ use crate::plan::{HOLDER, HolderKind, Plan, SessionPlan, TransferPlan};
 use crate::random::Random;
 use crate::world::Telling;
 
-/// Where the host stands with its link.
+/// The state of a host's link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// There is none; it will be dialled.
@@ -36,7 +36,7 @@ pub enum Phase {
     Up,
 }
 
-/// Something the host wants, in whatever order chance puts it.
+/// Something that the host requests, in random order.
 enum Wish {
     Start(usize),
     View {
@@ -56,8 +56,8 @@ enum Wish {
     Adopt,
 }
 
-/// What a request was for, until its answer comes.
-enum Asked {
+/// The purpose of a request, until its answer arrives.
+enum Purpose {
     Start(usize),
     View {
         session: usize,
@@ -83,9 +83,9 @@ enum Asked {
 struct Flow {
     writer: Option<Writer>,
     reader: Option<Reader>,
-    /// How many bytes and gaps the reader shall see.
+    /// How many bytes and gaps the reader should get.
     length: u64,
-    /// How far the reader or writer goes before this end gives the stream up.
+    /// How far the reader or writer goes before this end resets the stream.
     gives_up_at: Option<u64>,
     /// The agent may give it up.
     may_fail: bool,
@@ -98,7 +98,8 @@ pub struct Host {
     plan: Rc<Plan>,
     telling: Telling,
     client: ClientId,
-    /// Sessions that the agent has from a host before, and what that host has had of each.
+    /// Sessions that the agent has from an earlier host, and how much of each that host has
+    /// received.
     inherited: BTreeMap<usize, u64>,
     pub phase: Phase,
     pub mux: Mux,
@@ -111,14 +112,14 @@ pub struct Host {
     flows: Flows,
     next_stream: u64,
     wishes: VecDeque<Wish>,
-    asked: BTreeMap<RequestId, Asked>,
+    pending: BTreeMap<RequestId, Purpose>,
     /// Viewers and writers that a session still waits for before it is released.
     users: BTreeMap<usize, usize>,
     /// The sessions that streams belong to.
     used: BTreeMap<StreamId, usize>,
     budget: Budget,
     pub answered: BTreeMap<RequestId, u32>,
-    pub said_farewell: bool,
+    pub sent_farewell: bool,
     pub is_finished: bool,
     /// Bytes that were checked.
     pub bytes: u64,
@@ -141,7 +142,7 @@ impl Host {
         Self::with_wishes(plan, telling, ClientId([7; 16]), wishes)
     }
 
-    /// The host of a clone, in which there are these sessions.
+    /// The host of a clone that has these sessions.
     pub fn of_clone(
         plan: Rc<Plan>,
         telling: Telling,
@@ -169,12 +170,12 @@ impl Host {
             flows: Flows::default(),
             next_stream: 0,
             wishes: wishes.into(),
-            asked: BTreeMap::new(),
+            pending: BTreeMap::new(),
             users: BTreeMap::new(),
             used: BTreeMap::new(),
             budget: Budget::new(usize::MAX),
             answered: BTreeMap::new(),
-            said_farewell: false,
+            sent_farewell: false,
             is_finished: false,
             bytes: 0,
             gaps: 0,
@@ -238,7 +239,7 @@ impl Host {
         }
     }
 
-    /// Streams that the link is done with must be those that nothing waits for any more.
+    /// Streams that the link has finished must be those that nothing waits for any more.
     fn let_go(&mut self) {
         for stream in self.mux.take_completed() {
             assert!(!self.mux.is_open(stream), "what is complete is closed");
@@ -250,7 +251,7 @@ impl Host {
         }
     }
 
-    /// The application goes on a little, whether there is a link or not.
+    /// The application makes progress, with or without a link.
     pub fn step(&mut self, random: &mut Random) {
         if random.once_in(4) {
             self.ask_next(random);
@@ -259,10 +260,10 @@ impl Host {
         for stream in streams {
             self.step_flow(stream, random);
         }
-        let is_idle = self.wishes.is_empty() && self.asked.is_empty() && self.flows.0.is_empty();
-        if is_idle && !self.said_farewell {
-            self.said_farewell = true;
-            self.ask(Request::Info {}, None, Asked::Farewell);
+        let is_idle = self.wishes.is_empty() && self.pending.is_empty() && self.flows.0.is_empty();
+        if is_idle && !self.sent_farewell {
+            self.sent_farewell = true;
+            self.ask(Request::Info {}, None, Purpose::Farewell);
         }
     }
 
@@ -318,15 +319,15 @@ impl Host {
             self.users.remove(&session);
             let release =
                 Release { session: session_id(session), holder: None, kill_survivors: true };
-            self.ask(Request::Release(release), None, Asked::Release);
+            self.ask(Request::Release(release), None, Purpose::Release);
         }
     }
 
-    fn ask(&mut self, request: Request, opens: Option<StreamId>, asked: Asked) {
+    fn ask(&mut self, request: Request, opens: Option<StreamId>, pending: Purpose) {
         let name = request.name();
         let id = self.calls.send(request, opens, &mut self.mux).expect("the plan is modest");
         self.telling.say(|| format!("host: asks {name} {} opening {opens:?}", id.0));
-        self.asked.insert(id, asked);
+        self.pending.insert(id, pending);
     }
 
     fn ask_next(&mut self, random: &mut Random) {
@@ -335,7 +336,7 @@ impl Host {
         match wish {
             Wish::Start(session) => {
                 let start = start_request(session, &plan);
-                self.ask(Request::Start(start), None, Asked::Start(session));
+                self.ask(Request::Start(start), None, Purpose::Start(session));
             }
             Wish::View { session, viewer } => {
                 let stream = self.name_stream();
@@ -349,14 +350,14 @@ impl Host {
                 let (session_name, from) = (session_id(session), view.origin);
                 let channel = Channel::Stdout;
                 let request = Subscribe { session: session_name, channel, stream, from, role };
-                let asked = Asked::View { session, viewer, stream };
-                self.ask(Request::Subscribe(request), None, asked);
+                let pending = Purpose::View { session, viewer, stream };
+                self.ask(Request::Subscribe(request), None, pending);
             }
             Wish::Type { session } => {
                 let stream = self.name_stream();
                 self.used.insert(stream, session);
                 let input = Input { session: session_id(session), stream, from: None, take: false };
-                self.ask(Request::Input(input), None, Asked::Type { session, stream });
+                self.ask(Request::Input(input), None, Purpose::Type { session, stream });
             }
             Wish::Upload(index) => {
                 let transfer = &plan.uploads[index];
@@ -372,7 +373,7 @@ impl Host {
                     gid: None,
                     parents: false,
                 };
-                self.ask(Request::WriteFile(request), Some(stream), Asked::Upload(index));
+                self.ask(Request::WriteFile(request), Some(stream), Purpose::Upload(index));
             }
             Wish::Download(index) => {
                 let transfer = &plan.downloads[index];
@@ -381,7 +382,7 @@ impl Host {
                 self.open(stream, Direction::In, 0, Flow::new(transfer, None, reader));
                 let request =
                     ReadFile { path: index.to_string().into(), stream, offset: 0, length: None };
-                self.ask(Request::ReadFile(request), Some(stream), Asked::Download);
+                self.ask(Request::ReadFile(request), Some(stream), Purpose::Download);
             }
             Wish::Forward(index) => {
                 let forward = &plan.forwards[index];
@@ -391,21 +392,21 @@ impl Host {
                 let reader = Some(Reader::new(down.key, 0, down.patience, false));
                 self.open(stream, Direction::Both, 0, Flow::new(down, writer, reader));
                 let request = Forward { stream, address: None, port: index as u16, accept: None };
-                self.ask(Request::Forward(request), Some(stream), Asked::Forward);
+                self.ask(Request::Forward(request), Some(stream), Purpose::Forward);
             }
             Wish::Stat(number) => {
                 let request = Request::Stat { path: number.to_string().into(), follow: false };
-                self.ask(request, None, Asked::Stat(number));
+                self.ask(request, None, Purpose::Stat(number));
             }
             Wish::Wait(number) => {
                 let session = format!("w{number}").parse().expect("a session id");
-                self.ask(Request::Wait { session }, None, Asked::Wait);
+                self.ask(Request::Wait { session }, None, Purpose::Wait);
             }
             Wish::Adopt => {
                 let entropy: Vec<u8> = (0..32).map(|_| random.next() as u8).collect();
                 let (entropy, env) = (entropy.into(), Vec::new());
                 let adopt = Adopt { time_us: 0, entropy, hostname: None, env, restored: true };
-                self.ask(Request::Adopt(adopt), None, Asked::Adopt);
+                self.ask(Request::Adopt(adopt), None, Purpose::Adopt);
             }
         }
     }
@@ -435,8 +436,8 @@ impl Host {
         self.phase = Phase::Up;
         let was_known = self.token.replace(welcome.token).is_some();
         let is_same = self.agent.replace(welcome.agent) == Some(welcome.agent);
-        // The answer that told the new id was lost with the last link, or it is another agent.
-        let is_adopted = self.asked.values().any(|asked| matches!(asked, Asked::Adopt));
+        // The answer with the new id was lost with the last link, or it is another agent.
+        let is_adopted = self.pending.values().any(|pending| matches!(pending, Purpose::Adopt));
         assert!(is_same || is_adopted || !welcome.resumed, "nobody else has adopted it");
         if was_known && !welcome.resumed {
             self.start_over();
@@ -449,19 +450,19 @@ impl Host {
         self.calls.resend(&welcome.taken, &mut self.mux);
     }
 
-    /// The agent has forgotten this client: all that was under way is lost, and nobody pretends
-    /// otherwise.
+    /// The agent has forgotten this client: everything in progress is lost, and must be reported as
+    /// lost.
     fn start_over(&mut self) {
         for (stream, _) in self.mux.resume(&[], &SortedSet::new()) {
             self.telling.say(|| format!("host: stream {} is lost with its agent", stream.0));
         }
         self.calls.abandon();
         self.flows.0.clear();
-        self.asked.clear();
+        self.pending.clear();
         self.wishes.clear();
         self.users.clear();
         self.used.clear();
-        self.said_farewell = false;
+        self.sent_farewell = false;
     }
 
     fn on_ended(&mut self, stream: StreamId, ended: &Ended) {
@@ -531,26 +532,26 @@ impl Host {
             return;
         }
         *self.answered.entry(id).or_default() += 1;
-        let asked = self.asked.remove(&id).expect("what is pending was asked");
+        let pending = self.pending.remove(&id).expect("what is pending was asked");
         self.telling.say(|| format!("host: answer to {}: {answer:?}", id.0));
         let plan = self.plan.clone();
         let reply = match answer {
             Answer::Ok(reply) => reply,
             Answer::Fault(fault) => {
-                let may_fail = match asked {
-                    Asked::Upload(index) => plan.uploads[index].may_end_early(),
+                let may_fail = match pending {
+                    Purpose::Upload(index) => plan.uploads[index].may_end_early(),
                     _ => false,
                 };
                 assert!(may_fail, "a fault that the plan does not have: {fault}");
                 return;
             }
         };
-        match (asked, reply) {
-            (Asked::Start(session), Reply::Started(started)) => {
+        match (pending, reply) {
+            (Purpose::Start(session), Reply::Started(started)) => {
                 assert!(!started.repeated, "each session is started once");
                 self.on_started(session);
             }
-            (Asked::View { session, viewer, stream }, Reply::Subscribed(subscribed)) => {
+            (Purpose::View { session, viewer, stream }, Reply::Subscribed(subscribed)) => {
                 let session_plan = &plan.sessions[session];
                 let view = &session_plan.viewers[viewer];
                 let reader = Reader::new(
@@ -559,11 +560,14 @@ impl Host {
                     view.patience,
                     view.may_miss(session_plan.policy),
                 );
-                let had = self.inherited.get(&session).copied();
-                let reader = reader.lossless_from(had.unwrap_or(0));
+                let inherited = self.inherited.get(&session).copied();
+                let reader = reader.lossless_from(inherited.unwrap_or(0));
                 let is_kept = session_plan.policy == SpoolPolicy::Block;
                 let from = subscribed.from;
-                assert!(!is_kept || had.is_none_or(|had| from <= had), "nothing is passed over");
+                assert!(
+                    !is_kept || inherited.is_none_or(|inherited| from <= inherited),
+                    "nothing is passed over"
+                );
                 let flow = Flow {
                     writer: None,
                     reader: Some(reader),
@@ -573,31 +577,31 @@ impl Host {
                 };
                 self.open(stream, Direction::In, subscribed.from, flow);
             }
-            (Asked::Type { session, stream }, Reply::Input(opened)) => {
+            (Purpose::Type { session, stream }, Reply::Input(opened)) => {
                 let input = plan.sessions[session].input.as_ref().expect("only planned input");
                 let writer = Some(self.writer(input));
                 self.open(stream, Direction::Out, opened.at, Flow::new(input, writer, None));
             }
-            (Asked::Upload(index), Reply::Written { bytes, .. }) => {
+            (Purpose::Upload(index), Reply::Written { bytes, .. }) => {
                 assert_eq!(bytes, plan.uploads[index].length, "all of it was written");
                 self.bytes += bytes;
             }
-            (Asked::Stat(number), Reply::Stat(info)) => {
+            (Purpose::Stat(number), Reply::Stat(info)) => {
                 assert_eq!(info.name, number.to_string().into(), "the answer fits the request");
             }
-            (Asked::Adopt, Reply::Adopted(adopted)) => {
+            (Purpose::Adopt, Reply::Adopted(adopted)) => {
                 self.adoptions += 1;
                 self.agent = Some(adopted.agent);
                 self.token = Some(adopted.token);
                 for session in self.inherited.keys().copied() {
                     self.users.insert(session, 1);
-                    // Its holder outlives every client: whoever comes next reads on as it.
+                    // Its holder outlives every client: the next client continues to read for it.
                     self.wishes.push_back(Wish::View { session, viewer: 0 });
                 }
             }
-            (Asked::Farewell, Reply::Info(_)) => self.is_finished = true,
-            (Asked::Download, Reply::Reading { .. })
-            | (Asked::Forward | Asked::Wait | Asked::Release, Reply::Done {}) => {}
+            (Purpose::Farewell, Reply::Info(_)) => self.is_finished = true,
+            (Purpose::Download, Reply::Reading { .. })
+            | (Purpose::Forward | Purpose::Wait | Purpose::Release, Reply::Done {}) => {}
             (_, reply) => panic!("{} answers nothing that was asked", reply.name()),
         }
     }

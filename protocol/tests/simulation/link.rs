@@ -16,15 +16,14 @@ impl Pipe {
         self.under_way.len() < self.capacity
     }
 
-    /// What is written to a pipe that was cut is lost without a word, as with a socket.
+    /// Bytes that are written to a cut pipe are lost silently, as with a socket.
     pub fn write(&mut self, bytes: &[u8]) {
         if !self.cut {
             self.under_way.extend_from_slice(bytes);
         }
     }
 
-    /// Some of what is under way; empty at the end of a pipe that was cut. `None` when there is
-    /// nothing now.
+    /// Some of the bytes in transit; empty at the end of a cut pipe. `None` if there are none now.
     pub fn read(&mut self, random: &mut Random) -> Option<Vec<u8>> {
         match self.under_way.len() as u64 {
             0 => self.cut.then(Vec::new),
@@ -68,7 +67,7 @@ impl Link {
         self.to_agent.is_quiet() && self.to_host.is_quiet()
     }
 
-    /// Any part of what is under way may still arrive.
+    /// Any part of the bytes in transit may still arrive.
     pub fn cut(&mut self, random: &mut Random) {
         self.to_agent.cut(random);
         self.to_host.cut(random);

@@ -1,14 +1,13 @@
 //! A host and an agent over a link that is cut wherever it hurts, in virtual time.
 //!
-//! Each seed makes a [`plan::Plan`]: sessions with viewers of every kind, uploads, downloads,
-//! forwarded connections and plain calls, some of which are given up half-way by either end. The
-//! two ends are written as real ends would be, on the state machines of this crate alone; the link
-//! delivers arbitrary slices and is cut at any byte, in the middle of a handshake or of a frame.
-//! Then it must hold that every request was carried out once and answered once, that every byte
-//! came once and in order or stands in a gap, and that nothing is left behind. Agents are adopted on
-//! the way; and of some a snapshot is taken, whose clones get hosts of their own.
+//! Each seed makes a [`plan::Plan`]: sessions with viewers of every kind, uploads, downloads, forwarded
+//! connections and plain calls, some of which either end resets half-way. The two ends are written as real
+//! ends would be, only on the state machines of this crate; the link delivers arbitrary slices and is cut at
+//! any byte, in the middle of a handshake or of a frame. Then it must hold that every request was carried out
+//! once and answered once, that every byte arrived once and in order or is in a gap, and that nothing is left
+//! behind. Agents are adopted on the way; and snapshots are taken of some, whose clones get their own hosts.
 //!
-//! `BURROW_SIM_SEEDS=100000` runs more seeds; `BURROW_SIM_SEED=17` runs one and tells its story.
+//! `BURROW_SIM_SEEDS=100000` runs more seeds; `BURROW_SIM_SEED=17` runs one and prints its events.
 
 mod agent;
 mod bytes;
@@ -41,9 +40,9 @@ fn two_ends_agree_over_a_link_that_is_cut_anywhere() {
     tally.assert_worth_running(seeds);
 }
 
-/// An agent is copied at any moment, and each copy is adopted by a host of its own: they are different
-/// agents from then on, nobody takes up there what it has in the original, and what the original's
-/// sessions have said and nobody has acknowledged comes to each of their hosts once.
+/// An agent is copied at any moment, and each copy is adopted by its own host. From then on they are
+/// different agents: nobody resumes there what it has in the original, and unacknowledged output of the
+/// original's sessions reaches each of their hosts once.
 #[test]
 fn clones_of_a_snapshot_are_apart_and_lose_nothing() {
     if let Some(seed) = read_number("BURROW_SIM_SEED") {
@@ -71,7 +70,7 @@ fn run_clones(seed: u64, telling: Telling) -> Tally {
         tally.add(&clone.run());
         identities.push(clone.identity());
     }
-    // What the two were before they were adopted is the snapshot's, and may be the original's still.
+    // The identity of the two before they were adopted is the snapshot's, and may still be the original's.
     let [own, before, one, before_too, two] = identities[..] else { unreachable!("five") };
     assert_eq!(before, before_too, "they are clones");
     for (a, b) in [(own, one), (own, two), (one, two), (before, one), (before, two)] {

@@ -1,5 +1,4 @@
-//! What a seed lets the two ends do. Both ends know the plan, so that a request needs no more than
-//! a name.
+//! What a seed lets the two ends do. Both ends know the plan, so a request needs only a name.
 
 use protocol::requests::{Origin, SpoolPolicy};
 
@@ -13,9 +12,9 @@ pub struct Plan {
     pub downloads: Vec<TransferPlan>,
     pub forwards: Vec<ForwardPlan>,
     pub calls: u64,
-    /// How often the host adopts the agent that it has.
+    /// How often the host adopts its agent.
     pub adoptions: u64,
-    /// How often the link is cut before it is left in peace.
+    /// How often the link is cut before it is left intact.
     pub cuts: u64,
     /// One step in so many cuts the link.
     pub cut_odds: u64,

@@ -14,10 +14,10 @@ use crate::link::Link;
 use crate::plan::Plan;
 use crate::random::Random;
 
-/// Virtual time after which two ends that have not come to an end never will.
+/// Virtual time after which two ends that have not finished never will.
 const STEPS_MAX: u64 = 300_000;
 
-/// Whether a run tells what happens.
+/// Whether a run prints its events.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Telling {
     Silent,
@@ -25,7 +25,7 @@ pub enum Telling {
 }
 
 impl Telling {
-    #[expect(clippy::print_stdout, reason = "the story of a seed is for whoever runs it")]
+    #[expect(clippy::print_stdout, reason = "the events of a seed are for the person who runs it")]
     pub fn say(self, what: impl FnOnce() -> String) {
         if self == Self::Aloud {
             println!("{}", what());
@@ -33,7 +33,7 @@ impl Telling {
     }
 }
 
-/// What runs have seen, so that a simulation that tests nothing is found out.
+/// What runs have covered, to detect a simulation that tests nothing.
 #[derive(Default)]
 pub struct Tally {
     steps: u64,
@@ -126,8 +126,8 @@ impl World {
         Self { random, telling, plan, host, agent, links, cuts_left, amnesia_left, ghost }
     }
 
-    /// A clone of the agent of `seed` as it is after so many steps, with a host of its own. Nothing has
-    /// to be copied: what a seed leads to is the same however often it is run.
+    /// A clone of the agent of `seed` as it is after this many steps, with its own host. Nothing has to be
+    /// copied: a seed always gives the same result.
     pub fn clone_of(seed: u64, steps: u64, number: u8, telling: Telling) -> Self {
         let mut snapshot = Self::new(seed, Telling::Silent);
         for _ in 0..steps {
@@ -142,12 +142,12 @@ impl World {
         Self { random, telling, plan, host, agent, links, cuts_left, amnesia_left, ghost }
     }
 
-    /// What the agent is known by.
+    /// The agent's identity.
     pub fn identity(&self) -> (AgentId, Token) {
         (self.agent.id, self.agent.token)
     }
 
-    /// The client of before the snapshot finds the clone instead of its own agent.
+    /// The client from before the snapshot finds the clone instead of its own agent.
     fn haunt(&mut self) {
         let Some(token) = self.ghost.filter(|_| self.agent.adopted_by.is_some()) else { return };
         let resume = Resume {
@@ -179,7 +179,7 @@ impl World {
         self.agent.receive(usize::MAX, &[], &mut link.to_host);
     }
 
-    /// Runs to the end and says what there was to see.
+    /// Runs to the end and returns what was covered.
     pub fn run(&mut self) -> Tally {
         let mut steps = 0;
         while !self.is_over() {
@@ -250,7 +250,7 @@ impl World {
         }
     }
 
-    /// Old links may still bring the agent what was under way.
+    /// Old links may still deliver data to the agent.
     fn deliver(&mut self) {
         let newest = self.links.len();
         for (at, link) in self.links.iter_mut().enumerate().skip(newest.saturating_sub(3)) {
@@ -293,8 +293,8 @@ impl World {
             assert_eq!(*count, 1, "request {} is carried out and answered once", id.0);
         }
         if !self.plan.amnesia {
-            let (asked, done) = (&self.host.answered, &self.agent.carried_out);
-            assert!(asked.keys().eq(done.keys()), "what is answered was carried out");
+            let (answered, done) = (&self.host.answered, &self.agent.carried_out);
+            assert!(answered.keys().eq(done.keys()), "what is answered was carried out");
         }
     }
 

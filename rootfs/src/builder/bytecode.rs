@@ -1,9 +1,9 @@
-//! Python's modules compiled ahead, which the scripts of Debian's packages would have done: without
-//! it every start of an interpreter on a read-only root compiles what it imports, for seconds.
+//! Precompiles Python's modules, as the scripts of Debian's packages would do: otherwise every
+//! start of an interpreter on a read-only root compiles its imports, for seconds.
 //!
-//! Compiled by the Python of the image itself, through the loader and the libraries of the image, so
-//! that the host needs no Python. It is the one program of a package that runs here, pinned like all.
-//! The result is a layer of its own, kept in the cache by the digests of what it was made from.
+//! The image's own Python compiles them, with the loader and the libraries of the image, so that the host
+//! needs no Python. It is the only program of a package that runs here, pinned like all. The result is a
+//! separate layer, cached by the digests of its input.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -26,10 +26,10 @@ const LOADER: &str = "usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2";
 const PACKAGES: &str = "usr/lib/python3";
 const PROGRAMS: &str = "usr/bin/python3";
 
-/// What the layer is called where packages have their names.
+/// The layer's name, in place of a package's.
 const PACKAGE: &str = "python's compiled modules";
 
-/// What modules end with, and compiled ones.
+/// The suffixes of modules and of compiled ones.
 const SOURCE: &str = ".py";
 const COMPILED: &str = ".pyc";
 
@@ -86,7 +86,7 @@ fn sources(interpreter: &str) -> [String; 2] {
     [format!("usr/lib/{version}"), format!("{PACKAGES}/dist-packages")]
 }
 
-/// Modules, and what each is called once it is compiled.
+/// Modules and the names of their compiled files.
 fn modules(files: &[(String, &Kind)], interpreter: &str) -> Vec<(String, String)> {
     let tag = interpreter.replace("usr/bin/python", "cpython-").replace('.', "");
     let sources = sources(interpreter).map(|source| source + "/");
@@ -110,7 +110,7 @@ fn without<'a>(modules: &'a [(String, String)], entries: &[Entry]) -> Option<&'a
     missing.map(|(module, _)| &**module)
 }
 
-/// What an earlier build has compiled, if that was everything.
+/// The result of an earlier build, if it is complete.
 fn known(list: &Path, modules: &[(String, String)]) -> Option<Vec<Entry>> {
     let entries: Vec<Entry> = serde_json::from_slice(&std::fs::read(list).ok()?).ok()?;
     without(modules, &entries).is_none().then_some(entries)
@@ -121,7 +121,7 @@ struct Scratch(PathBuf);
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What stays is in the way of nobody, and the next build begins by removing it.
+        // If it stays, it is in nobody's way, and the next build begins by removing it.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -156,7 +156,7 @@ fn compile(
     std::os::unix::fs::symlink("usr/lib", scratch.join("lib"))?;
     extract(&scratch, files, time_s)?;
     let sources = sources(interpreter);
-    // One process in a fixed order: the bytes depend on what it has seen before.
+    // One process in a fixed order: the bytes depend on what it has compiled before.
     let mut command = Command::new(scratch.join(LOADER));
     command.arg("--library-path").arg(scratch.join(LIBRARIES));
     command.arg(scratch.join(interpreter));
@@ -167,12 +167,12 @@ fn compile(
     command.env("LC_ALL", "C.UTF-8").current_dir(&scratch).stdin(Stdio::null());
     let output = command.output().context("running the image's Python")?;
     if !output.status.success() {
-        let said = [output.stdout, output.stderr].concat();
-        let said = String::from_utf8_lossy(&said);
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text);
         bail!(
             "the image's Python did not compile its modules ({}): {}",
             output.status,
-            said.trim()
+            text.trim()
         );
     }
     let mut compiled = Vec::new();
@@ -196,7 +196,7 @@ fn compile(
     })
 }
 
-/// Puts files where the interpreter can be run; the tree sees to it that no name leads out.
+/// Writes files where the interpreter can run; the tree ensures that no name leads outside.
 fn extract(scratch: &Path, files: &[(String, &Kind)], time_s: u64) -> Result<()> {
     let mtime = SystemTime::UNIX_EPOCH + Duration::from_secs(time_s);
     let mut reader = ContentReader::new();
@@ -273,11 +273,11 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let list = directory.path().join("list");
         let entries = [&*first.1, &second.1].map(entry);
-        for (kept, missing) in
+        for (present, missing) in
             [(&entries[..], None), (&entries[..1], Some(&*second.0)), (&[], Some(&*first.0))]
         {
-            assert_eq!(without(&modules, kept), missing);
-            let text = serde_json::to_vec(kept).expect("entries");
+            assert_eq!(without(&modules, present), missing);
+            let text = serde_json::to_vec(present).expect("entries");
             std::fs::write(&list, text).expect("a file");
             assert_eq!(known(&list, &modules).is_some(), missing.is_none());
         }
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn an_interpreter_that_fails_or_dies_compiles_nothing() {
-        for (end, said) in [("exit 1", "exit status: 1"), ("kill -9 $$", "signal: 9")] {
+        for (end, reason) in [("exit 1", "exit status: 1"), ("kill -9 $$", "signal: 9")] {
             let directory = tempfile::tempdir().expect("a directory");
             let loader = format!(
                 "#!/bin/sh\nmkdir -p usr/lib/python3.11/__pycache__\n\
@@ -301,7 +301,7 @@ mod tests {
             let error = compile(&scratch, &files, "usr/bin/python3.11", 0, &contents)
                 .expect_err("it failed")
                 .to_string();
-            assert!(error.contains(said) && error.contains("no room"), "{error}");
+            assert!(error.contains(reason) && error.contains("no room"), "{error}");
             assert!(!contents.exists());
         }
     }

@@ -48,7 +48,7 @@ pub(super) fn build(
     if let Some(stray) = set_id.iter().find(|found| !recipe.set_id.contains(&found.path)) {
         bail!("{} is set-id, which the recipe does not allow", stray.path);
     }
-    // All that can be refused is refused before the image has its name.
+    // Everything that can be refused is refused before the image gets its name.
     let agent = site.agent()?;
     let (files, files_sha256) = listing::digest(&tree)?;
     let uuid = uuid_of(files_sha256.0);
@@ -82,7 +82,7 @@ pub(super) fn build(
     Ok(BuildResult { name: name.to_owned(), changed: true, bytes: written.bytes })
 }
 
-/// A UUID of version 8, which is free to be derived from anything, out of a digest.
+/// A UUID of version 8, which may be derived from anything, from a digest.
 fn uuid_of(digest: [u8; 32]) -> [u8; 16] {
     let mut uuid: [u8; 16] = digest[..16].try_into().expect("half of a digest");
     uuid[6] = uuid[6] & 0x0f | 0x80;

@@ -66,7 +66,7 @@ pub(super) fn build(
         size_max_bytes,
         packages: packages(&lock),
     };
-    // All that can be refused was refused before a file has its name.
+    // Everything that can be refused was refused before a file gets its name.
     for (file, bytes) in files {
         site.write(file, |out| Ok(out.write_all(&bytes)?))?;
     }
@@ -122,7 +122,7 @@ fn initramfs(
         paths.filter(|path| path.starts_with(&directory)),
         &String::from_utf8_lossy(&built_in),
     );
-    // `virtio_net@1` is wanted for a virtio device of that number alone.
+    // `virtio_net@1` is wanted only for a virtio device of that number.
     let wanted: Vec<_> = recipe.modules.iter().map(|word| split_module(word)).collect();
     let names: Vec<_> = wanted.iter().map(|(name, _)| (*name).to_owned()).collect();
     let mut files = Vec::new();

@@ -1,6 +1,6 @@
 //! Packages on their way from a mirror to layers: fetched as the lock says, unpacked once, kept.
 //!
-//! `CACHE/SHA256.deb` is a package as it came, `SHA256.contents` and `SHA256.json` what is in it.
+//! `CACHE/SHA256.deb` is a package as downloaded, `SHA256.contents` and `SHA256.json` its content.
 
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -59,7 +59,7 @@ fn layer(cache: &Path, pin: &Pin) -> Result<Layer> {
     Ok(Layer { package: pin.name.clone(), entries, contents: contents.into() })
 }
 
-/// Fetches packages and keeps those that are what the lock says.
+/// Fetches packages and keeps those that match the lock.
 fn fetch(cache: &Path, suite: &str, pins: &[&Pin], say: &mut dyn FnMut(&str)) -> Result<()> {
     let fetcher = Fetcher::find()?;
     let mirrors = Mirrors::find(suite)?;
@@ -70,12 +70,12 @@ fn fetch(cache: &Path, suite: &str, pins: &[&Pin], say: &mut dyn FnMut(&str)) ->
         let address = format!("{}/{}", mirrors.address(pin.archive, suite)?, pin.path);
         wanted.push(Download { address, to: at(cache, pin, "part"), bytes_max: pin.bytes });
     }
-    // What did not come shows below; what the program said then tells why.
+    // Missing files are found below; the program's message then tells why.
     keep(cache, pins, fetcher.fetch_all(&wanted).err())
 }
 
-/// Keeps what has come and is what the lock says; `said` is what the program said that failed.
-fn keep(cache: &Path, pins: &[&Pin], said: Option<String>) -> Result<()> {
+/// Keeps files that match the lock; `reason` is the message of a failed program.
+fn keep(cache: &Path, pins: &[&Pin], recorded: Option<String>) -> Result<()> {
     let mut gone = Vec::new();
     for pin in pins {
         let part = at(cache, pin, "part");
@@ -92,7 +92,7 @@ fn keep(cache: &Path, pins: &[&Pin], said: Option<String>) -> Result<()> {
             continue;
         }
         std::fs::remove_file(part)?;
-        if said.is_some() && bytes < pin.bytes {
+        if recorded.is_some() && bytes < pin.bytes {
             let (name, version) = (&pin.name, &pin.version);
             gone.push(format!("{name} {version} ({bytes} of {} bytes came)", pin.bytes));
             continue;
@@ -112,7 +112,7 @@ fn keep(cache: &Path, pins: &[&Pin], said: Option<String>) -> Result<()> {
         "the mirror did not provide {}: {}\nIf it no longer has them (archives drop old versions), \
          pin what it has now: run `rootfs lock`",
         gone.join(", "),
-        said.unwrap_or_default()
+        recorded.unwrap_or_default()
     ))
 }
 
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_off_did_not_come_and_the_rest_is_kept() {
+    fn truncated_packages_are_dropped_and_others_are_kept() {
         let cache = tempfile::tempdir().expect("a directory");
         let pins = [pin("whole", b"whole"), pin("cut", b"cut short"), pin("none", b"none")];
         let [whole, cut, _] = &pins;
@@ -152,11 +152,11 @@ mod tests {
 
     #[test]
     fn other_bytes_than_the_lock_says_are_never_kept() {
-        for (came, said) in [("other", Some("no matter")), ("oth", None), ("longer", Some("x"))] {
+        for (came, digest) in [("other", Some("no matter")), ("oth", None), ("longer", Some("x"))] {
             let cache = tempfile::tempdir().expect("a directory");
             let pin = pin("other", b"right");
             std::fs::write(at(cache.path(), &pin, "part"), came).expect("a file");
-            let error = keep(cache.path(), &[&pin], said.map(str::to_owned));
+            let error = keep(cache.path(), &[&pin], digest.map(str::to_owned));
             let error = error.expect_err("other bytes").to_string();
             assert!(error.contains("with the digest"), "{error}");
             let left = std::fs::read_dir(cache.path()).expect("ours").count();

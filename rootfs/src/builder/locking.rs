@@ -1,4 +1,5 @@
-//! `rootfs lock`: from the indexes of a mirror, held against what the archive signs, to locks.
+//! `rootfs lock`: makes locks from the indexes of a mirror, after checking these against the
+//! archive's signature.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -16,19 +17,19 @@ use crate::mirror::Mirrors;
 use crate::recipe::{Recipe, Recipes};
 use crate::signature::signed_text;
 
-/// The index of what our machines run, below a release.
+/// The index for our machines' architecture, below a release.
 const INDEX: &str = "main/binary-amd64/Packages.xz";
 
 /// The keys that Debian's archives sign with, where the package of them has put them.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// How much a release may have; Debian's largest has 200 KB.
+/// The size limit of a release; Debian's largest has 200 KB.
 const RELEASE_BYTES_MAX: u64 = 4 << 20;
 
-/// How much an index may unpack to; Debian's has 50 MB.
+/// The size limit of an unpacked index; Debian's has 50 MB.
 const INDEX_BYTES_MAX: u64 = 1 << 30;
 
-/// The suites that are looked into: archive, what their names end with, whether one may be missing.
+/// The suites that are searched: archive, suffix of their names, whether one may be missing.
 const SUITES: [(Archive, &str, bool); 3] = [
     (Archive::Main, "", false),
     (Archive::Main, "-updates", true),
@@ -132,7 +133,7 @@ fn fetch_indexes_into(
     Ok((universe, newest_s))
 }
 
-/// The release in a file that was fetched, as far as anybody here can vouch for it.
+/// The release in a downloaded file, verified as far as possible here.
 fn release(signed: &Path, name: &str, say: &mut dyn FnMut(&str)) -> Result<Release> {
     let vouched = signed_text(Path::new(KEYRING), signed, RELEASE_BYTES_MAX)?;
     let text = if let Some(text) = vouched {
@@ -142,7 +143,7 @@ fn release(signed: &Path, name: &str, say: &mut dyn FnMut(&str)) -> Result<Relea
         std::fs::read_to_string(signed)?
     };
     let release = Release::parse(&text)?;
-    // A mirror that keeps an old state on purpose is asked as of that time.
+    // A mirror that keeps an old state on purpose is asked for that time.
     let now_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
     release.check(name, time_s(now_s)?).with_context(|| {
         format!("a mirror that lags, or one of an old state: {TIME_VARIABLE} says its time")

@@ -1,10 +1,10 @@
-//! What scripts of packages would have done, as rules over the whole tree.
+//! The effects of packages' scripts, as rules over the whole tree.
 
-use super::{owned, said};
+use super::{owned, path_text};
 use crate::recipe::Recipe;
 use crate::tree::{Content, Kind, Tree, TreeError, join};
 
-/// Where the package of certificates keeps them one by one.
+/// Where the package of certificates has them one by one.
 const CERTIFICATES: &str = "usr/share/ca-certificates/mozilla";
 
 /// Where programs look for all of them in one file.
@@ -16,7 +16,7 @@ const OPENSSL_LINKS: [(&str, &str); 2] = [
     ("usr/lib/ssl/certs", "/etc/ssl/certs"),
 ];
 
-/// Where links may lead although nothing is there before the image runs.
+/// Targets of links that exist only when the image runs.
 const MOUNTED: [&[u8]; 5] = [b"proc", b"sys", b"dev", b"run", b"tmp"];
 
 /// One file out of all certificates, in the order of their names.
@@ -61,7 +61,7 @@ fn link(tree: &mut Tree, path: &str, target: &str, mtime_s: u64) -> Result<(), T
     Ok(())
 }
 
-/// Links that lead nowhere, those aside that lead to what is mounted when the image runs.
+/// Dangling links, except those to what is mounted when the image runs.
 pub fn dangling_links(tree: &Tree) -> Vec<Vec<u8>> {
     let is_dangling = |path: &[u8], target: &[u8]| {
         if tree.resolve(path).is_ok() {
@@ -96,7 +96,8 @@ pub fn set_id_files(tree: &Tree) -> Vec<(String, u16)> {
         .filter_map(|(path, id)| {
             let node = tree.node(id);
             let is_file = matches!(node.kind, Kind::File(_));
-            (is_file && node.metadata.mode & 0o6000 != 0).then(|| (said(&path), node.metadata.mode))
+            (is_file && node.metadata.mode & 0o6000 != 0)
+                .then(|| (path_text(&path), node.metadata.mode))
         })
         .collect()
 }

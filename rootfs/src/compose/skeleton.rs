@@ -1,14 +1,15 @@
-//! What every image has, whatever its packages: directories, accounts, a few files, the agent.
+//! The content of every image, whatever its packages: directories, accounts, a few files, the
+//! agent.
 
 use std::collections::BTreeMap;
 
 use super::{MERGED, owned};
 use crate::tree::{Content, Kind, Metadata, Node, Tree, TreeError};
 
-/// Where the agent is.
+/// The agent's path.
 pub const AGENT_PATH: &str = "usr/sbin/guest-agent";
 
-/// What a machine that boots the image runs, unless a package brings an init of its own.
+/// The init of a machine that boots the image, unless a package brings its own.
 pub const INIT_PATH: &str = "usr/sbin/init";
 
 /// The account that programs run as when they need not be root.
@@ -68,7 +69,7 @@ staff:x:50:
 user:x:1000:
 nogroup:x:65534:
 ";
-/// Nobody has a password that would be right.
+/// No password is valid for any account.
 const SHADOW: &str = "\
 root:*:19000:0:99999:7:::
 daemon:*:19000:0:99999:7:::

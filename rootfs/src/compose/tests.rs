@@ -39,7 +39,7 @@ fn the_skeleton_has_the_agent_accounts_and_places_to_mount_on() {
 }
 
 #[test]
-fn what_packages_have_in_bin_and_lib_lands_below_usr() {
+fn bin_and_lib_of_packages_land_below_usr() {
     let contents = Path::new("/nonexistent");
     let entries =
         [("lib", Packed::Directory), ("lib/x/y", file(b"y")), ("bin/sh", symlink("dash"))];

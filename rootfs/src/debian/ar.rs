@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 const MAGIC: &[u8; 8] = b"!<arch>\n";
 const HEADER_BYTES: usize = 60;
 
-/// How many members are looked at; a package has three, a signed one a few more.
+/// How many members are read; a package has three, a signed one a few more.
 const MEMBERS_MAX: usize = 16;
 
 /// One member and where its bytes are.
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_broken_is_refused() {
+    fn truncated_and_broken_archives_are_refused() {
         let whole = archive("data.tar", b"twelve bytes");
         assert!(matches!(members(&mut Cursor::new(&whole[..79])), Err(ArError::Truncated(_))));
         assert!(matches!(members(&mut Cursor::new(&whole[..30])), Err(ArError::Header(8))));

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-/// How much memory an .xz stream may ask for: four times what `xz -9` does.
+/// How much memory an .xz stream may need: four times what `xz -9` does.
 const XZ_MEMORY_KIB_MAX: u32 = 256 * 1024;
 
 /// Why bytes are not decompressed here.
@@ -10,7 +10,7 @@ const XZ_MEMORY_KIB_MAX: u32 = 256 * 1024;
 #[error("the compression of {0} is not supported")]
 pub struct UnknownCompression(String);
 
-/// A reader of what is in `reader`, whose form the end of `name` tells.
+/// A reader that decompresses `reader`, by the suffix of `name`.
 pub fn reader<'a>(
     name: &str,
     reader: impl Read + 'a,
@@ -34,10 +34,10 @@ pub enum WholeError {
     TooLarge(u64),
 }
 
-/// All that a reader gives, which may be so much and no more.
+/// Reads everything, up to a limit.
 pub fn read_whole(reader: impl Read, bytes_max: u64) -> Result<Vec<u8>, WholeError> {
     let mut all = Vec::new();
-    // One byte more tells the end from a cut.
+    // One byte more shows whether it was cut.
     reader.take(bytes_max.saturating_add(1)).read_to_end(&mut all)?;
     if all.len() as u64 > bytes_max { Err(WholeError::TooLarge(bytes_max)) } else { Ok(all) }
 }

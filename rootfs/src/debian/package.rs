@@ -1,8 +1,8 @@
-//! A package unpacked: a list of what is in it, and one file with all contents in a row.
+//! A package unpacked: a list of its content, and one file with all contents in a row.
 //!
-//! The list is what is cached, so that a package is decompressed and hashed once. Nothing is ever
-//! written under a name that a package chose, so a hostile one has nowhere to escape to; paths are
-//! judged all the same, because what they say would land in an image.
+//! The list is cached, so that a package is decompressed and hashed once. No file is ever written
+//! under a name from a package, so a hostile one cannot escape; paths are checked anyway, because
+//! they would end up in an image.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
@@ -18,7 +18,7 @@ use crate::digest::{Hasher, Sha256};
 /// How many entries a package may have; the largest of Debian have a tenth.
 const ENTRIES_MAX: usize = 500_000;
 
-/// How many bytes a package may unpack to, which bounds what a small hostile one costs.
+/// How many bytes a package may unpack to, which limits what a small hostile one costs.
 const UNPACKED_BYTES_MAX: u64 = 4 << 30;
 
 /// How much is decompressed at once.
@@ -36,7 +36,7 @@ pub struct Entry {
     pub kind: Kind,
 }
 
-/// What it is.
+/// The type of the entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Kind {

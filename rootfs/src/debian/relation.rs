@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_relation_is_refused() {
+    fn invalid_relations_are_refused() {
         for text in ["a (1.0)", "a (>= 1", "a b", "(= 1)", "a ("] {
             assert!(parse(text).is_err(), "{text}");
         }

@@ -1,15 +1,15 @@
-//! `InRelease`: what an archive signs, and the digests of its indexes in it.
+//! `InRelease`: an archive's signed file, with the digests of its indexes.
 
 use crate::digest::Sha256;
 
-/// What is taken from a release.
+/// The fields of a release that are used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release {
     /// When it was made, in seconds since 1970.
     pub date_s: u64,
-    /// Until when it is to be believed, if it says so.
+    /// Its expiry, if it has one.
     valid_until_s: Option<u64>,
-    /// What it calls itself: `bookworm-updates`, `oldstable-updates`.
+    /// Its own name: `bookworm-updates`, `oldstable-updates`.
     names: Vec<String>,
     files: Vec<(String, u64, Sha256)>,
 }
@@ -51,8 +51,8 @@ impl Release {
         Ok(Self { date_s, valid_until_s, names, files })
     }
 
-    /// Whether it is what was asked for, and still holds: an old or another signed release is a way to
-    /// keep what has been mended since from whoever locks.
+    /// Whether it is the requested one and still valid: with an old or another signed release, an attacker
+    /// could keep known vulnerabilities in a new lock.
     pub fn check(&self, wanted: &str, now_s: u64) -> Result<(), ReleaseError> {
         if !self.names.iter().any(|name| name == wanted) {
             let found = self.names.join(", ");
@@ -64,7 +64,7 @@ impl Release {
         }
     }
 
-    /// What a file below the release must be.
+    /// The expected digest and size of a file below the release.
     pub fn file(&self, path: &str) -> Result<(u64, Sha256), ReleaseError> {
         let found = self.files.iter().find(|(name, ..)| name == path);
         let (_, bytes, sha256) = found.ok_or_else(|| ReleaseError::NoDigest(path.to_owned()))?;

@@ -1,7 +1,7 @@
 //! Resolves a list of names to packages with all of `Depends` and `Pre-Depends`, without recommendations.
 //!
-//! Of alternatives, one that is there already is taken, else the first that exists. A name that no
-//! package has is sought among what packages provide. The same index and names give the same result.
+//! Of alternatives, one that is selected already is taken, else the first that exists. If no package has a
+//! name, packages that provide it are searched. The same index and names give the same result.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -59,7 +59,7 @@ impl Universe {
         Ok(())
     }
 
-    /// The closure of some names; what is in `without` is taken to be there.
+    /// The closure of some names; `without` counts as installed.
     pub fn closure(
         &self,
         names: &[String],
@@ -132,7 +132,7 @@ fn provides(package: &Candidate, relation: &Relation) -> bool {
         .any(|provided| provided.name == relation.name && admits_provided(relation, provided))
 }
 
-/// A provided name has a version only if it says so, and without one meets no constraint.
+/// A provided name has a version only if it is stated, and without one satisfies no constraint.
 fn admits_provided(relation: &Relation, provided: &Relation) -> bool {
     match &provided.constraint {
         Some((Operator::Exactly, version)) => relation.admits(version),

@@ -1,11 +1,11 @@
-//! Directories: blocks of entries of 12 bytes, each block's names behind its entries.
+//! Directories: blocks of entries of 12 bytes, each block's names after its entries.
 
 use super::{BLOCK_BYTES, number};
 
 const ENTRY_BYTES: usize = 12;
 const BLOCK: usize = BLOCK_BYTES as usize;
 
-/// A name, the inode it leads to and what kind of file that is.
+/// A name, its inode and its file type.
 pub(super) type Entry<'a> = (&'a [u8], u64, u8);
 
 /// Why bytes are no directory.
@@ -19,7 +19,7 @@ pub enum DirectoryError {
     Order,
 }
 
-/// How many bytes a directory with these names takes; they are in order, `.` and `..` included.
+/// The size of a directory with these names; they are sorted, including `.` and `..`.
 pub(super) fn encoded_bytes<'a>(names: impl Iterator<Item = &'a [u8]>) -> u64 {
     let (mut blocks, mut used) = (0, 0);
     for name in names {

@@ -7,15 +7,15 @@ use crate::tree::{Device, Kind};
 pub(super) const COMPACT_BYTES: u64 = 32;
 pub(super) const EXTENDED_BYTES: u64 = 64;
 
-/// The bits of a mode that say what a file is.
+/// The file type bits of a mode.
 const TYPE_MASK: u16 = 0o170_000;
 
-/// How an inode's content lies.
+/// How an inode's content is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
     /// In whole blocks alone.
     Plain,
-    /// In whole blocks, and what is left behind the inode.
+    /// In whole blocks, and the rest after the inode.
     Inline,
 }
 
@@ -23,18 +23,18 @@ pub(super) enum Layout {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Inode {
     pub(super) layout: Layout,
-    /// With the bits of the type.
+    /// With the type bits.
     pub(super) mode: u16,
     pub(super) links: u32,
     pub(super) bytes: u64,
     /// The first whole block of the content, or the numbers of a device.
     pub(super) place: u32,
-    /// What 32-bit programs are told.
+    /// The inode number for 32-bit programs.
     pub(super) serial: u32,
     pub(super) uid: u32,
     pub(super) gid: u32,
     pub(super) mtime_s: u64,
-    /// What the attributes take, as the format counts it.
+    /// The size of the attributes, in the format's unit.
     pub(super) xattr_count: u16,
 }
 
@@ -86,7 +86,7 @@ impl Inode {
         out
     }
 
-    /// How many bytes the inode has whose first two these are.
+    /// The size of the inode that begins with these two bytes.
     pub(super) fn header_bytes(format: u16) -> u64 {
         if format & 1 == 0 { COMPACT_BYTES } else { EXTENDED_BYTES }
     }
@@ -125,7 +125,7 @@ impl Inode {
     }
 }
 
-/// The bits of the type, and the number that directories have for it.
+/// The type bits, and the number that directories use for them.
 pub(super) fn type_of(kind: &Kind) -> (u16, u8) {
     match kind {
         Kind::Fifo => (0o010_000, file_type::FIFO),

@@ -7,14 +7,14 @@ use super::inode::{COMPACT_BYTES, EXTENDED_BYTES, Inode, Layout, pack_device, ty
 use super::{BLOCK_BYTES, INODES_MAX, INODES_START, SLOT_BYTES, directory, xattr};
 use crate::tree::{Kind, NodeId, Tree, shown};
 
-/// A tail that does not fit in what is left of a block starts the next block when it has no more
-/// bytes than this; otherwise it gets a block of its own. Either wastes some room; this wastes less.
+/// A tail that does not fit in the rest of a block starts the next block if it has at most this many bytes;
+/// otherwise it gets a block of its own. Either wastes some room; this wastes less.
 const MOVED_TAIL_BYTES_MAX: u64 = 1024;
 
 /// One inode and where it goes.
 pub(super) struct PlannedInode {
     pub(super) node: NodeId,
-    /// Of a directory, where its `..` leads.
+    /// For a directory, the target of its `..`.
     pub(super) parent: NodeId,
     /// The byte of the image where the inode starts.
     pub(super) offset: u64,
@@ -26,7 +26,7 @@ pub(super) struct PlannedInode {
 /// All inodes in the order of the tree, which is also the order of their contents.
 pub(super) struct Plan {
     pub(super) inodes: Vec<PlannedInode>,
-    /// Where in `inodes` a node is.
+    /// The index of a node in `inodes`.
     index: HashMap<NodeId, usize>,
     pub(super) first_content_block: u64,
     pub(super) blocks: u64,
@@ -137,7 +137,7 @@ impl Plan {
     }
 }
 
-/// How many blocks of a content are not behind its inode.
+/// How many blocks of a content are not after its inode.
 pub(super) fn whole_blocks(inode: &Inode) -> u64 {
     match inode.layout {
         Layout::Inline => inode.bytes / BLOCK_BYTES,

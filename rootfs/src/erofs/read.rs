@@ -1,9 +1,9 @@
 //! The reader: an image becomes a tree again, whose contents point into the image.
 //!
-//! `verify` reads what was built with it. It believes nothing: a place outside of the image, a
-//! directory that is its own parent, a name out of order, or a number that disagrees is an error. What
-//! reading costs is bounded by the image's size and by [`PATHS_BYTES_MAX`]: contents that share bytes,
-//! which would be read as often as they are named, show in a sum larger than the image, and are refused.
+//! `verify` reads what was built with it. It trusts nothing: a position outside the image, a directory that
+//! is its own parent, a name out of order, or a contradicting number is an error. The cost of reading is
+//! limited by the image's size and by [`PATHS_BYTES_MAX`]. Contents that share bytes would be read
+//! repeatedly; their sum is larger than the image, so they are refused.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -53,14 +53,14 @@ pub enum ReadError {
     TooManyPaths,
 }
 
-/// How much more may be read of an image.
+/// How much more of an image may be read.
 struct Budget {
     paths_bytes: usize,
     content_bytes: u64,
 }
 
 impl Budget {
-    /// Takes a name into account; `walked` is what is walked for it in the tree.
+    /// Counts a name; `walked` is its size in the tree.
     fn name(&mut self, path: &[u8], walked: usize) -> Result<(), ReadError> {
         if path.len() > PATH_BYTES_MAX {
             return Err(malformed(path, "a path that is too long"));
@@ -70,7 +70,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Takes what is in a file or in a directory into account.
+    /// Counts the content of a file or of a directory.
     fn content(&mut self, path: &[u8], bytes: u64) -> Result<(), ReadError> {
         let left = self.content_bytes.checked_sub(bytes);
         self.content_bytes =
@@ -84,7 +84,7 @@ pub fn read(path: &Path) -> Result<Tree, ReadError> {
     read_within(path, PATHS_BYTES_MAX)
 }
 
-/// The same with another bound of what its paths may have together.
+/// Changes the limit of all paths together.
 pub(super) fn read_within(path: &Path, paths_bytes_max: usize) -> Result<Tree, ReadError> {
     let file = File::open(path)?;
     let bytes = file.metadata()?.len();
@@ -112,7 +112,7 @@ struct Image {
 struct ReadInode {
     inode: Inode,
     node: Node,
-    /// Of a directory: names, inodes and types.
+    /// A directory's names, inodes and types.
     names: Vec<(Vec<u8>, u64, u8)>,
 }
 
@@ -188,7 +188,7 @@ impl Image {
         let tail = start + header + area_bytes;
         let mut names = Vec::new();
         let type_bits = type_bits(inode.mode);
-        // Of devices the field says something else, or nothing.
+        // For devices the field means something else, or nothing.
         let content_bytes =
             if matches!(type_bits, 0o040_000 | 0o100_000 | 0o120_000) { inode.bytes } else { 0 };
         budget.content(path, area_bytes.saturating_add(content_bytes))?;
@@ -277,7 +277,7 @@ impl Image {
     }
 }
 
-/// The names in a directory without `.` and `..`, which must lead where they should.
+/// The names in a directory without `.` and `..`, which must be correct.
 fn read_names(
     path: &[u8],
     bytes: &[u8],

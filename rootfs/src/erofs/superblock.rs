@@ -13,7 +13,7 @@ const BLOCK_BITS: u8 = BLOCK_BYTES.trailing_zeros() as u8;
 /// The checksum counts, and times are those of modification.
 const COMPATIBLE_FEATURES: u32 = 0x1 | 0x2;
 
-/// What the whole image has in common.
+/// Properties of the whole image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Superblock {
     pub(super) root: u16,

@@ -108,7 +108,7 @@ fn the_tools_of_erofs_find_nothing_wrong_and_extract_the_same() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("image");
     let mut tree = zoo();
-    // What only root may extract.
+    // Files that only root may extract.
     for path in ["dev", "extended", "socket"] {
         tree.remove(path.as_bytes());
     }
@@ -151,7 +151,7 @@ fn images_that_lie_are_refused_and_never_a_panic() {
     assert!(matches!(result, Err(ReadError::Superblock(SuperblockError::Checksum { .. }))));
 }
 
-/// A file behind so many directories with names of `name_bytes` bytes each.
+/// A file behind this many directories with names of `name_bytes` bytes each.
 fn deep(directories: usize, name_bytes: usize) -> Tree {
     let mut tree = Tree::new(Metadata::root(0o755, 5));
     let path = format!("{}/", "d".repeat(name_bytes)).repeat(directories) + "file";

@@ -1,5 +1,5 @@
-//! The writer: a tree becomes an image in one pass from its first byte to its last, so that it can
-//! go anywhere that bytes can, and is hashed on its way. Contents are never held in memory.
+//! Writes a tree as an image in one pass from its first byte to its last, so that it can go to any
+//! writer, and is hashed on the way. Contents are never held in memory.
 
 use std::io::{self, Write};
 
@@ -11,18 +11,18 @@ use super::{BLOCK_BYTES, SLOT_BYTES, directory};
 use crate::digest::{HashingWriter, Sha256};
 use crate::tree::{Content, ContentReader, Kind, NodeId, Tree};
 
-/// What an image has besides its tree.
+/// The options of an image besides its tree.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options<'a> {
     /// Seconds since 1970. Files of this time have smaller inodes.
     pub time_s: u64,
-    /// What the image is known by; derive it from what goes in.
+    /// The image's UUID; derive it from its input.
     pub uuid: [u8; 16],
     /// At most sixteen bytes of it are kept.
     pub label: &'a str,
 }
 
-/// What was written.
+/// The result of writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageSummary {
     pub bytes: u64,
@@ -113,7 +113,7 @@ impl<W: Write> Writer<'_, W> {
         self.pad_to(start + whole * BLOCK_BYTES)
     }
 
-    /// A part of what an inode holds, whatever it is.
+    /// Any part of an inode's content.
     fn put_content(&mut self, planned: &PlannedInode, from: u64, to: u64) -> io::Result<()> {
         let made;
         let content = match &self.tree.node(planned.node).kind {

@@ -7,7 +7,7 @@ use super::number;
 /// The header of the area: a filter, the number of shared attributes, room.
 const HEADER_BYTES: usize = 12;
 
-/// What names begin with, and the numbers that stand for it.
+/// Prefixes of names, and the numbers that stand for them.
 const PREFIXES: [(u8, &[u8]); 4] =
     [(1, b"user."), (4, b"trusted."), (6, b"security."), (2, b"system.posix_acl_access")];
 const DEFAULT_ACL: (u8, &[u8]) = (3, b"system.posix_acl_default");
@@ -46,7 +46,7 @@ pub(super) fn encode(xattrs: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<Vec<u8>, Xat
     Ok(out)
 }
 
-/// What an area of so many bytes is called in its inode.
+/// The encoded size of an area in its inode.
 pub(super) fn count_of(area_bytes: usize) -> u16 {
     if area_bytes == 0 { 0 } else { ((area_bytes - HEADER_BYTES) / 4 + 1) as u16 }
 }

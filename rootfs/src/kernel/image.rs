@@ -1,11 +1,11 @@
-//! The ELF file inside of a `bzImage`: what Firecracker boots, and what QEMU boots sooner.
+//! The ELF file inside a `bzImage`: Firecracker boots it, and QEMU boots it faster.
 
 use std::io::{self, Cursor};
 
 use super::lz4;
 use crate::debian::decompress::{self, WholeError};
 
-/// Where the boot protocol of x86 (2.08 and later) states the place of the compressed kernel.
+/// Where the boot protocol of x86 (2.08 and later) has the position of the compressed kernel.
 const SETUP_SECTORS_AT: usize = 0x1f1;
 const MAGIC_AT: usize = 0x202;
 const VERSION_AT: usize = 0x206;
@@ -14,7 +14,7 @@ const PAYLOAD_BYTES_AT: usize = 0x24c;
 const VERSION_MIN: u16 = 0x0208;
 const SECTOR_BYTES: usize = 512;
 
-/// What a gzip stream begins with.
+/// The first bytes of a gzip stream.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// How many bytes a kernel may unpack to.
@@ -29,8 +29,8 @@ pub enum ImageError {
     Compression(String),
     #[error("cannot decompress the kernel: {0}")]
     Decompress(#[from] io::Error),
-    #[error("the image says that its kernel has {said} bytes; the limit is {max}")]
-    TooLarge { said: u64, max: u64 },
+    #[error("the image says that its kernel has {claimed} bytes; the limit is {max}")]
+    TooLarge { claimed: u64, max: u64 },
     #[error("the image says that its kernel has {0} bytes, but its size differs")]
     OtherSize(u64),
     #[error("the image's content is not an ELF file")]
@@ -58,14 +58,14 @@ pub fn extract(image: &[u8]) -> Result<Vec<u8>, ImageError> {
         payload.split_at_checked(payload.len().wrapping_sub(4)).ok_or(ImageError::NotAnImage)?;
     // Behind the stream stands its unpacked size, for the code that unpacks it when it boots; gzip's
     // own last field is that size.
-    let said = u64::from(u32::from_le_bytes(size.try_into().expect("four bytes")));
-    if said > KERNEL_BYTES_MAX {
-        return Err(ImageError::TooLarge { said, max: KERNEL_BYTES_MAX });
+    let claimed = u64::from(u32::from_le_bytes(size.try_into().expect("four bytes")));
+    if claimed > KERNEL_BYTES_MAX {
+        return Err(ImageError::TooLarge { claimed, max: KERNEL_BYTES_MAX });
     }
     let stream = if payload.starts_with(&GZIP) { payload } else { stream };
-    let kernel = decompressed(stream, said)?;
-    if kernel.len() as u64 != said {
-        return Err(ImageError::OtherSize(said));
+    let kernel = decompressed(stream, claimed)?;
+    if kernel.len() as u64 != claimed {
+        return Err(ImageError::OtherSize(claimed));
     }
     if !kernel.starts_with(b"\x7fELF") {
         return Err(ImageError::NotElf);
@@ -73,7 +73,7 @@ pub fn extract(image: &[u8]) -> Result<Vec<u8>, ImageError> {
     Ok(kernel)
 }
 
-/// What a stream holds, whose form its first bytes tell.
+/// Decompresses a stream, by its first bytes.
 fn decompressed(stream: &[u8], bytes_max: u64) -> Result<Vec<u8>, ImageError> {
     let form = match stream {
         [0xfd, b'7', b'z', ..] => ".xz",
@@ -127,17 +127,17 @@ mod tests {
     #[test]
     fn a_kernel_that_is_larger_or_smaller_than_the_image_says_is_refused() {
         let kernel = b"\x7fELF and the rest of it";
-        // A legacy LZ4 stream of one block of literals, and the size behind it.
+        // A legacy LZ4 stream of one block of literals, followed by the size.
         let block = [&[0xf0, (kernel.len() - 15) as u8][..], kernel].concat();
         let lz4 = [&lz4::MAGIC[..], &(block.len() as u32).to_le_bytes(), &block].concat();
         let of_said =
-            |said: usize| extract(&packed_image([&lz4[..], &(said as u32).to_le_bytes()].concat()));
+            |size: usize| extract(&packed_image([&lz4[..], &(size as u32).to_le_bytes()].concat()));
         assert_eq!(of_said(kernel.len()).expect("a kernel"), kernel);
         assert!(matches!(of_said(kernel.len() + 1), Err(ImageError::OtherSize(_))));
         assert!(of_said(kernel.len() - 1).is_err());
         let huge = KERNEL_BYTES_MAX as usize + 1;
         assert!(matches!(of_said(huge), Err(ImageError::TooLarge { .. })));
-        // gzip holds its own field against what it has unpacked, once all of it is asked for.
+        // gzip checks its own size field when everything was read.
         let mut image = image(kernel);
         let last = image.len() - 4;
         image[last] -= 1;
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_image_or_holds_no_kernel_is_refused() {
+    fn images_without_a_kernel_are_refused() {
         assert!(matches!(extract(b"short"), Err(ImageError::NotAnImage)));
         assert!(matches!(extract(&image(b"not an ELF file")), Err(ImageError::NotElf)));
         let mut unknown = image(b"\x7fELF");

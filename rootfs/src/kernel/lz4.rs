@@ -3,7 +3,7 @@
 
 use std::io;
 
-/// What a stream begins with.
+/// The first bytes of a stream.
 pub(super) const MAGIC: [u8; 4] = [0x02, 0x21, 0x4c, 0x18];
 
 /// How many bytes one block may unpack to.
@@ -46,7 +46,7 @@ fn decompress_block(mut block: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
         if out.len() - start + copied > BLOCK_BYTES_MAX {
             return Err(broken());
         }
-        // What is copied may be what this very copy writes.
+        // The source may overlap the bytes that this copy writes.
         let mut left = copied;
         while left > 0 {
             let step = left.min(out.len() - from);
@@ -56,7 +56,7 @@ fn decompress_block(mut block: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
     }
 }
 
-/// A length of four bits, which goes on in bytes when they are all set.
+/// A length of four bits, which continues in bytes if they are all set.
 fn length(nibble: usize, block: &mut &[u8]) -> io::Result<usize> {
     let mut length = nibble;
     if nibble == 15 {

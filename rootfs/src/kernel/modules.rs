@@ -1,4 +1,4 @@
-//! Kernel modules: which files they are, what they need, and in which order they are loaded.
+//! Kernel modules: their files, their dependencies, and the order in which they are loaded.
 //!
 //! The package has no `modules.dep`, which a script of it would make; the modules say the same of
 //! themselves in their section `.modinfo`.
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::elf::{Elf, ElfError};
 
-/// What a signature ends with, when a module has one behind its end.
+/// The last bytes of a module with a signature.
 const SIGNATURE_END: &[u8] = b"~Module signature appended~\n";
 
 /// Before that end: algorithm, hash, id type, signer and key lengths, padding, signature length.
@@ -30,9 +30,9 @@ pub enum ModuleError {
 /// A module that is packed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Module {
-    /// With underscores, as the kernel has it.
+    /// With underscores, as in the kernel.
     pub name: String,
-    /// Where it is in the package.
+    /// Its path in the package.
     pub path: String,
 }
 
@@ -51,8 +51,8 @@ impl Modules {
         Self { files, built_in }
     }
 
-    /// The wanted modules, each after all that it needs; what is built in is left out. The
-    /// contents of files come from `read`.
+    /// The wanted modules, each after its dependencies; built-in ones are skipped. `read` returns
+    /// the contents of files.
     pub fn in_order<E: From<ModuleError>>(
         &self,
         wanted: &[String],
@@ -93,7 +93,7 @@ impl Modules {
     }
 }
 
-/// What a module says that it needs.
+/// A module's own list of dependencies.
 fn needs(name: &str, bytes: &[u8]) -> Result<Vec<String>, ModuleError> {
     let named = |source| ModuleError::Elf { name: name.to_owned(), source };
     let info = Elf::parse(bytes).and_then(|elf| elf.section(".modinfo")).map_err(named)?;
@@ -117,7 +117,7 @@ fn name_of(path: &str) -> Option<String> {
     extension.starts_with("ko").then(|| canonical(name))
 }
 
-/// A module without its signature: our kernels do not ask for one, and checking costs time.
+/// A module without its signature: our kernels do not require one, and checking costs time.
 pub fn without_signature(module: &[u8]) -> &[u8] {
     let Some(rest) = module.strip_suffix(SIGNATURE_END) else { return module };
     let Some(info_at) = rest.len().checked_sub(SIGNATURE_INFO_BYTES) else { return module };

@@ -15,7 +15,7 @@ use crate::digest::{Hasher, Sha256};
 #[derive(Clone, Debug, Default)]
 pub struct Content {
     pieces: Vec<Piece>,
-    /// What the whole hashes to, where somebody has counted already.
+    /// The digest of the whole, if it is known already.
     sha256: Option<Sha256>,
 }
 
@@ -60,7 +60,7 @@ impl Content {
         &self.pieces
     }
 
-    /// What the whole hashes to, if somebody has counted already.
+    /// The digest of the whole, if it is known already.
     pub fn known_sha256(&self) -> Option<Sha256> {
         self.sha256
     }

@@ -1,5 +1,5 @@
-//! What the agent adds to the boot of a machine: the same kernel, the same modules, the same image
-//! below the same overlay, and off again, with the agent as init and with a shell script of busybox.
+//! What the agent adds to a machine's boot: the same kernel, modules, image and overlay, and off again, with
+//! the agent as init or with a busybox shell script.
 
 use std::fs;
 use std::io;
@@ -15,10 +15,10 @@ use super::{Report, beside, median};
 
 /// Boots of which the median is taken, in turns.
 const BOOTS: usize = 15;
-/// The promise: no more than a tenth on top.
+/// The promise: at most a tenth more.
 const RATIO_MAX: f64 = 1.10;
 
-/// What a bare init does that does the same.
+/// A bare init that does the same.
 const BARE: &str = "#!/bin/busybox sh
 b=/bin/busybox
 $b mount -t proc proc /proc
@@ -59,7 +59,7 @@ pub async fn figures(report: &mut Report) {
     let (ours, floor) = (median(ours), median(floor));
     report.ratio("boot to off, beside a busybox init", ours, floor, RATIO_MAX);
     let sandbox = Sandbox::start_as(|spec| {
-        spec.machine = MachineKind::Qemu;
+        spec.machine = Some(MachineKind::Qemu);
         spec.image = Some("python".to_owned());
     })
     .await;

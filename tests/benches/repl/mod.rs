@@ -9,7 +9,7 @@ use protocol::repl::{OpenContext, RunEnd};
 use tests::sandbox::Sandbox;
 use tests::skip;
 
-use super::{Floor, Report, beside, median};
+use super::{Floor, Report, Target, beside, median};
 
 /// Warm runs of which the median is taken, and those before them that are not counted.
 const WARM_RUNS: usize = 2000;
@@ -18,15 +18,20 @@ const FIRST_RUNS: usize = 50;
 const COLD_RUNS: usize = 30;
 /// Runs in the Jupyter kernel.
 const JUPYTER_RUNS: usize = 300;
-/// More than any of these runs says.
+/// Lines of one run, the code that writes them, and its runs of which the median is taken.
+const PRINTS: usize = 100_000;
+const PRINTING: &str = "for number in range(100_000): print(number)";
+const PRINTING_RUNS: usize = 5;
+/// More than any of the short runs prints.
 const SAID_BYTES_MAX: usize = 1024;
 
 pub async fn figures(report: &mut Report) {
     let sandbox = Sandbox::start().await;
     let mut floor = Floor::start();
     let (python, trip) = warm(&sandbox, &mut floor, "python", "print(1)").await;
-    report.bound("warm `print(1)` in Python, median", micros(python), "us", 150.0);
-    report.ratio("the same beside a socket round trip", python, trip, 5.0);
+    let target = Target::toward(100.0, 150.0);
+    report.bound("warm `print(1)` in Python, median", micros(python), "us", target);
+    report.ratio("the same beside a socket round trip", python, trip, Target::toward(6.0, 12.0));
     for (language, code) in [("node", "console.log(1)"), ("bash", "echo 1")] {
         if tests::have(language) {
             let (time, trip) = warm(&sandbox, &mut floor, language, code).await;
@@ -35,8 +40,13 @@ pub async fn figures(report: &mut Report) {
     }
     let (context, bare) = cold(&sandbox).await;
     beside("a context from nothing, beside `python3 -c pass`", context, bare);
-    if let Some(jupyter) = jupyter() {
+    let runs = JUPYTER_RUNS;
+    if let Some(jupyter) = jupyter("jupyter_server.py", "print(1)", "1\n", runs) {
+        beside("`print(1)` by Jupyter's server, beside ours", jupyter, python);
+    }
+    if let Some(jupyter) = jupyter("jupyter.py", "print(1)", "1\n", runs) {
         beside("`print(1)` in Jupyter, beside ours", jupyter, python);
+        prints(report, &sandbox).await;
     }
     sandbox.end().await;
 }
@@ -50,7 +60,7 @@ async fn warm(
 ) -> (Duration, Duration) {
     let open = context(language, language);
     let (mut runs, mut trips) = (Vec::new(), Vec::new());
-    // Taken in turns, so that whatever else the machine does meets both alike.
+    // In turns, so that other work of the machine affects both alike.
     for number in 0..FIRST_RUNS + WARM_RUNS {
         let begun = Instant::now();
         floor.ask(b'p');
@@ -62,6 +72,23 @@ async fn warm(
         }
     }
     (median(runs), median(trips))
+}
+
+/// Many lines, beside the Jupyter kernel's own way with them.
+async fn prints(report: &mut Report, sandbox: &Sandbox) {
+    let output = lines_to(PRINTS);
+    let Some(jupyter) = jupyter("jupyter.py", PRINTING, &output, PRINTING_RUNS) else { return };
+    let open = context("prints", "python");
+    let mut runs = Vec::new();
+    for _ in 0..PRINTING_RUNS {
+        let begun = Instant::now();
+        let run = sandbox.guest.run_code_now(RunCode::new(open.clone(), PRINTING));
+        let ran = run.expect("asked for").collect(2 * output.len()).await.expect("it ends");
+        runs.push(begun.elapsed());
+        assert_eq!(ran.stdout(), output.as_bytes());
+    }
+    let target = Target::toward(0.3, 1.25);
+    report.ratio("100,000 prints, beside Jupyter", median(runs), jupyter, target);
 }
 
 /// The median from asking for a context that there is not to the end of its first run, and that of
@@ -94,12 +121,17 @@ async fn run(sandbox: &Sandbox, open: &OpenContext, code: &'static str) -> Durat
     time
 }
 
+/// A line for each number.
+fn lines_to(end: usize) -> String {
+    (0..end).fold(String::new(), |lines, number| lines + &number.to_string() + "\n")
+}
+
 fn context(name: &str, language: &str) -> OpenContext {
     contexts::open(name.parse().expect("a name"), language)
 }
 
-/// The median that the kernel takes for the same, by its own client.
-fn jupyter() -> Option<Duration> {
+/// The median of runs of code that prints this in the Jupyter kernel, by this script.
+fn jupyter(script: &str, code: &str, text: &str, runs: usize) -> Option<Duration> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let place = root.with_file_name("target").join("jupyter");
     if !place.join("ready").exists() {
@@ -107,15 +139,15 @@ fn jupyter() -> Option<Duration> {
         return None;
     }
     let output = Command::new(place.join("bin/python"))
-        .arg(root.join("benches/repl/jupyter.py"))
-        .arg(JUPYTER_RUNS.to_string())
+        .arg(root.join("benches/repl").join(script))
+        .args([&runs.to_string(), code, &text.len().to_string()])
         .stderr(Stdio::null())
         .output();
-    let told = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().parse());
-    if let Ok(Ok(micros)) = told {
+    let answer = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().parse());
+    if let Ok(Ok(micros)) = answer {
         return Some(Duration::from_micros(micros));
     }
-    skip("the Jupyter kernel in target/jupyter does not answer");
+    skip(&format!("the Jupyter kernel in target/jupyter does not answer to {script}"));
     None
 }
 

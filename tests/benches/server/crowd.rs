@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 
 use tests::http::Client;
 
-use super::super::{Floor, Report, median, timed};
+use super::super::{Floor, Report, Target, median, timed};
+use super::portal::Portal;
 use super::{RPC, command, result, serving};
 
 const CLIENTS: usize = 16;
 /// Commands of each.
 const COMMANDS: usize = 250;
-/// What an SDK's session may have under way.
+/// How many calls an SDK's session may have in progress.
 const AT_ONCE: usize = 150;
 /// Rounds of them; the first opens the connections.
 const ROUNDS: usize = 5;
@@ -21,13 +22,19 @@ const BARE: usize = 250;
 
 pub fn figures(report: &mut Report) {
     let (server, pool) = serving();
-    // An agent is one process, so what it is held against is one that does the same bare.
+    // An agent is one process, so it is compared with one that does the same without a sandbox.
     let mut floor = Floor::start();
     let mut bare = bare(&mut floor);
     let (all, mut each) = crowd(server.url());
     let rounds = (0..ROUNDS).map(|_| at_once(&pool)).collect();
     bare.extend(self::bare(&mut floor));
+    let portal = Portal::start();
+    let (reference, _) = crowd(&portal.url);
+    let target = Target::toward(1.0 / 1.2, 2.0);
+    report.ratio("16 clients, beside the reference server", all, reference, target);
     let (bare, count) = (median(bare), CLIENTS * COMMANDS);
+    let target = Target::toward(1.1, 2.5);
+    report.ratio("16 clients, beside two bare spawners", all, spawners(count), target);
     report.ratio("16 clients, 250 commands each", all, bare * count as u32, 2.5);
     each.sort_unstable();
     println!(
@@ -44,7 +51,21 @@ fn bare(floor: &mut Floor) -> Vec<Duration> {
     (0..BARE).map(|_| timed(|| floor.ask(b'r'))).collect()
 }
 
-/// What it takes when every client does its share at once, and each single call.
+/// What two bare spawners take for so many commands, at the same time.
+fn spawners(commands: usize) -> Duration {
+    timed(|| {
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let mut floor = Floor::start();
+                    (0..commands / 2).for_each(|_| floor.ask(b'r'));
+                });
+            }
+        });
+    })
+}
+
+/// The total time when every client does its share at once, and the time of each call.
 fn crowd(url: &str) -> (Duration, Vec<Duration>) {
     let ready = Barrier::new(CLIENTS + 1);
     thread::scope(|scope| {
@@ -64,7 +85,7 @@ fn crowd(url: &str) -> (Duration, Vec<Duration>) {
     })
 }
 
-/// What it takes until the last of as many commands is answered.
+/// The time until the last of that many commands is answered.
 fn at_once(pool: &Client) -> Duration {
     timed(|| {
         thread::scope(|scope| {

@@ -1,4 +1,5 @@
-//! A hundred megabytes of output over HTTP, beside a raw copy, and what they cost the bridge.
+//! A hundred megabytes of output over HTTP, compared with a raw copy, and their cost for the
+//! bridge.
 
 use std::io::Read;
 
@@ -11,22 +12,19 @@ use super::{BOX, RPC, command, result, serving};
 
 /// Floods of each kind of which the median is taken.
 const FLOODS: usize = 5;
-/// As much as is read at once.
+/// How much is read at once.
 const READ_BYTES: usize = 128 * 1024;
-/// Where the text is that is shown. Zeros would be six times as long in JSON.
+/// Where the text is that is shown, and as many zeros, which are base64 in JSON.
 const TEXT: &str = "/tmp/text";
+const ZEROS: &str = "/tmp/zeros";
 
 pub fn figures(report: &mut Report) {
-    flood(report, "100 MB of stdout by `exec`, NDJSON", 5.0, 16.0, |client, _| {
-        let headers = [("accept", "application/x-ndjson"), ("content-type", "application/json")];
-        let asked = json!({ "argv": ["cat", TEXT] }).to_string();
-        let incoming = client.open("POST", &format!("{BOX}/exec"), &headers, asked.as_bytes());
-        assert!(drain(incoming) > FLOOD_BYTES);
-    });
+    flood(report, "100 MB of stdout by `exec`, NDJSON", 5.0, 16.0, |client, _| shown(client, TEXT));
+    zeros(report);
     flood(report, "100 MB of a session's stdout, octets", 8.0, 16.0, |client, number| {
         let session = format!("flood-{number}");
-        let asked = json!({ "argv": ["cat", TEXT], "session": session });
-        let _ = client.post(&format!("{BOX}/sessions"), &asked).expect(201);
+        let body = json!({ "argv": ["cat", TEXT], "session": session });
+        let _ = client.post(&format!("{BOX}/sessions"), &body).expect(201);
         let path = format!("{BOX}/sessions/{session}/output?channel=stdout&follow=true");
         let headers = [("accept", "application/octet-stream")];
         assert_eq!(drain(client.open("GET", &path, &headers, &[])), FLOOD_BYTES);
@@ -39,6 +37,36 @@ pub fn figures(report: &mut Report) {
     });
 }
 
+/// Zeros beside text, by lines of JSON.
+fn zeros(report: &mut Report) {
+    let (_server, client) = serving();
+    written(&client);
+    let (mut text, mut zeros) = (Vec::new(), Vec::new());
+    for _ in 0..FLOODS {
+        text.push(timed(|| shown(&client, TEXT)));
+        zeros.push(timed(|| shown(&client, ZEROS)));
+    }
+    report.ratio("100 MB of NULs by NDJSON, beside text", median(zeros), median(text), 2.0);
+}
+
+/// Shows a file of the sandbox by `exec`.
+fn shown(client: &Client, file: &str) {
+    let headers = [("accept", "application/x-ndjson"), ("content-type", "application/json")];
+    let body = json!({ "argv": ["cat", file] }).to_string();
+    let incoming = client.open("POST", &format!("{BOX}/exec"), &headers, body.as_bytes());
+    assert!(drain(incoming) > FLOOD_BYTES);
+}
+
+/// Writes what is shown.
+fn written(client: &Client) {
+    let script = format!(
+        "yes 0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ- | head -c {FLOOD_BYTES} >{TEXT}
+        head -c {FLOOD_BYTES} /dev/zero >{ZEROS}"
+    );
+    let made = client.post(&format!("{BOX}/shell"), &json!({ "script": script })).expect(200);
+    assert_eq!(made.json()["exit_code"], 0, "{}", made.text());
+}
+
 fn flood(
     report: &mut Report,
     name: &str,
@@ -46,13 +74,9 @@ fn flood(
     growth_mib_max: f64,
     one: impl Fn(&Client, usize),
 ) {
-    // A server of its own, because the peak of one is for good.
+    // A new server, because a process's peak memory never falls.
     let (server, client) = serving();
-    let script = format!(
-        "yes 0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ- | head -c {FLOOD_BYTES} >{TEXT}"
-    );
-    let made = client.post(&format!("{BOX}/shell"), &json!({ "script": script })).expect(200);
-    assert_eq!(made.json()["exit_code"], 0, "{}", made.text());
+    written(&client);
     let mut floor = Floor::start();
     let (mut floors, mut floods) = (Vec::new(), Vec::new());
     let before = resident_bytes(server.daemon_pid()).expect("it runs");
@@ -69,7 +93,7 @@ fn flood(
     report.bound("  the bridge's growth", growth, "MiB", growth_mib_max);
 }
 
-/// How much there is of a body.
+/// The size of a body.
 fn drain(mut incoming: Incoming<'_>) -> usize {
     assert_eq!(incoming.status, 200);
     let mut buffer = vec![0; READ_BYTES];

@@ -1,5 +1,4 @@
-//! What sandboxes cost in which nothing happens: a sample a second, and the bridge's looking after
-//! them.
+//! The cost of idle sandboxes: a sample every ten seconds, and the bridge's checks.
 
 use std::fs;
 use std::thread::sleep;
@@ -10,16 +9,19 @@ use nix::unistd::Pid;
 use tests::http::Client;
 use tests::server::Server;
 
-use super::super::Report;
+use super::super::{MIB, Report, beside, median, timed};
 use super::make;
 
-/// How long one sandbox is looked at: as many samples as seconds.
-const ALONE: Duration = Duration::from_secs(20);
-/// The sandboxes beside each other, and how long they are looked at.
-const BOXES: usize = 50;
-const TOGETHER: Duration = Duration::from_secs(10);
-/// What a start leaves to do is over after this.
-const SETTLING: Duration = Duration::from_secs(2);
+/// How long one sandbox is looked at: three samples.
+const ALONE: Duration = Duration::from_secs(30);
+/// The sandboxes beside each other, and how long they are looked at: three samples and two heartbeats.
+const BOXES: usize = 400;
+const TOGETHER: Duration = Duration::from_secs(30);
+/// Scrapes of which the median is taken.
+const SCRAPES: usize = 20;
+/// What a start leaves to do is over after this, and agents are at rest: they look at themselves each second
+/// for a while.
+const SETTLING: Duration = Duration::from_secs(15);
 
 pub fn figures(report: &mut Report) {
     let server = Server::dev();
@@ -27,20 +29,30 @@ pub fn figures(report: &mut Report) {
     let bridge = server.daemon_pid();
     make(&client, "box-0");
     let (agents, _) = spent(bridge, ALONE);
-    let sample = agents.as_secs_f64() / ALONE.as_secs_f64();
-    report.bound("an idle agent's CPU time for each sample", sample * 1e6, "us", 500.0);
+    let second = agents.as_secs_f64() / ALONE.as_secs_f64();
+    report.bound("an idle agent's CPU time for each second", second * 1e6, "us", 50.0);
+    let resident = || tests::resident_bytes(bridge).expect("it runs") as f64 / MIB;
+    let before = resident();
     for number in 1..BOXES {
         make(&client, &format!("box-{number}"));
     }
+    let scrape = || timed(|| drop(client.get("/metrics").expect(200)));
+    // The first asks all agents; from then on they are asked beside the scrapes.
+    let first = scrape();
+    let later = median((0..SCRAPES).map(|_| scrape()).collect());
+    report.bound("`/metrics` with 400 sandboxes", later.as_secs_f64() * 1e3, "ms", 10.0);
+    beside("the same beside the first, which asks all", later, first);
     let (agents, own) = spent(bridge, TOGETHER);
     let percent = |time: Duration| time.as_secs_f64() / TOGETHER.as_secs_f64() * 100.0;
-    report.bound("50 idle sandboxes, their agents, of one CPU", percent(agents), "%", 3.0);
-    report.bound("50 idle sandboxes, the bridge, of one CPU", percent(own), "%", 0.5);
+    report.bound("400 idle sandboxes, their agents, of one CPU", percent(agents), "%", 2.0);
+    report.bound("400 idle sandboxes, the bridge, of one CPU", percent(own), "%", 0.3);
+    let each = (resident() - before) / (BOXES - 1) as f64;
+    report.bound("  what each takes of the bridge's memory", each, "MiB", 0.1);
 }
 
 /// The CPU time that the descendants of the bridge take in this time, and the bridge itself.
 fn spent(bridge: Pid, within: Duration) -> (Duration, Duration) {
-    // What the last starts left to do is done by then.
+    // The work after the last starts is finished by then.
     sleep(SETTLING);
     let agents = descendants(bridge);
     assert!(!agents.is_empty(), "no agent of the bridge is to be seen");
@@ -52,7 +64,7 @@ fn spent(bridge: Pid, within: Duration) -> (Duration, Duration) {
     (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1))
 }
 
-/// All that a process and what it has started have started; each is known to the thread that did.
+/// All descendants of a process; each is recorded under the thread that started it.
 fn descendants(pid: Pid) -> Vec<Pid> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs").flatten();
     let lists =
@@ -62,10 +74,10 @@ fn descendants(pid: Pid) -> Vec<Pid> {
     own.flat_map(|pid| [vec![pid], descendants(pid)].concat()).collect()
 }
 
-/// What a process has taken, threads that are gone included. The clock of a process counts
-/// nanoseconds, where `/proc/PID/stat` knows hundredths of a second.
-fn used(pid: Pid) -> Duration {
+/// The CPU time of a process, ended threads included. A process's clock counts nanoseconds, but
+/// `/proc/PID/stat` only hundredths of a second.
+pub(super) fn used(pid: Pid) -> Duration {
     let clock = clock_getcpuclockid(pid).and_then(ClockId::now);
-    // One that is gone takes no more.
+    // A process that is gone uses no more.
     clock.map_or(Duration::ZERO, Into::into)
 }

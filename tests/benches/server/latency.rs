@@ -1,10 +1,12 @@
-//! One call at a time: what HTTP adds to the agent's own time, and the lives of sandboxes.
+//! One call at a time: what HTTP adds to the agent's own time, and the life of a sandbox.
 
+use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use agent_client::guest::contexts::{self, RunCode};
 use agent_client::program::{Event, Program};
+use nix::unistd::Pid;
 use protocol::Cause;
 use protocol::repl::{OpenContext, RunEnd};
 use protocol::requests::Release;
@@ -13,18 +15,23 @@ use tests::http::{Answer, Client};
 use tests::sandbox::{Sandbox, start};
 use tests::server::Server;
 
-use super::super::{Floor, Report, beside, median, timed};
+use super::super::{Floor, Report, Target, beside, median, timed};
+use super::idle::used;
+use super::portal::Portal;
 use super::{BOX, RPC, command, request, result, serving};
 
 /// Calls of each kind of which the median is taken, and those before them that are not counted.
 const CALLS: usize = 500;
 const FIRST_CALLS: usize = 20;
+/// The request, some words of the agent, and one turn of the threads that gather: no hand-over between
+/// threads.
+const WAITS_PER_COMMAND: f64 = 5.5;
 /// Sandboxes that are made and removed.
 const LIVES: usize = 30;
-/// More than any of these runs says.
+/// More than any of these runs prints.
 const SAID_BYTES_MAX: usize = 1024;
 
-/// The same work in the same turn, by every way to it.
+/// The same work in turns, by every way to it.
 #[derive(Default)]
 struct Times {
     trips: Vec<Duration>,
@@ -34,7 +41,8 @@ struct Times {
 }
 
 pub async fn figures(report: &mut Report) {
-    let (_server, client) = serving();
+    let (server, client) = serving();
+    counts(report, &server, &client);
     let sandbox = Sandbox::start().await;
     let floor = commands(report, &client, &sandbox).await;
     code(report, &client, &sandbox).await;
@@ -42,24 +50,58 @@ pub async fn figures(report: &mut Report) {
     sandbox.end().await;
 }
 
+/// The cost of one `true` for the bridge in counts, which a busy machine affects less than times: how often
+/// one of its threads had to wait, and its CPU time.
+fn counts(report: &mut Report, server: &Server, client: &Client) {
+    let bridge = server.daemon_pid();
+    let line = command("/bin/true", &[]).to_string();
+    let call = || {
+        let headers = [("content-type", "application/json")];
+        let ran = client.send("POST", RPC, &headers, line.as_bytes());
+        assert_eq!(result(&ran)["exit_code"], 0, "{}", ran.text());
+    };
+    (0..FIRST_CALLS * 2).for_each(|_| call());
+    let (switches, cpu) = (waits(bridge), used(bridge));
+    (0..CALLS).for_each(|_| call());
+    let waited = (waits(bridge) - switches) as f64 / CALLS as f64;
+    let cpu = used(bridge).saturating_sub(cpu).as_secs_f64() * 1e6 / CALLS as f64;
+    report.bound("times that the bridge waits, per `true`", waited, "", WAITS_PER_COMMAND);
+    println!("{:<52} {cpu:>9.0} us", "  its CPU time, per `true`");
+}
+
+/// How often the threads of a process have waited so far.
+fn waits(pid: Pid) -> u64 {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs").flatten();
+    let statuses = threads.filter_map(|it| fs::read_to_string(it.path().join("status")).ok());
+    let count = |status: String| {
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.and_then(|count| count.trim().parse::<u64>().ok())
+    };
+    statuses.filter_map(count).sum()
+}
+
 /// `true` by the floor, by the agent's socket, by JSON-RPC and by the native API; the floor's median.
 async fn commands(report: &mut Report, client: &Client, sandbox: &Sandbox) -> Duration {
     let mut floor = Floor::start();
     let (mut floors, mut times) = (Vec::new(), Times::default());
-    let asked = command("/bin/true", &[]).to_string();
+    let line = command("/bin/true", &[]).to_string();
     let native = json!({ "argv": ["/bin/true"] }).to_string();
-    // All of a call but what it is for: nobody knows this method.
+    // Everything about a call except its work: nobody knows this method.
     let nothing = request("sandbox.nothing", json!({})).to_string();
+    let (portal, mut portals) = (Portal::start(), Vec::new());
     let mut nothings = Vec::new();
-    // Taken in turns, so that whatever else the machine does meets all alike.
+    // In turns, so that other work of the machine affects all alike.
     for number in 0..FIRST_CALLS + CALLS {
         floors.push(timed(|| floor.ask(b'r')));
         round_trip(client);
         let direct = direct_command(sandbox, number).await;
         let trip = round_trip_after(direct, client);
         nothings.push(hot(client, RPC, &nothing).0);
-        let (rpc, ran) = hot(client, RPC, &asked);
+        let (rpc, ran) = hot(client, RPC, &line);
         assert_eq!(result(&ran)["exit_code"], 0, "{}", ran.text());
+        let (bare, ran) = hot_of(&portal.client, "/livez", RPC, &line);
+        assert_eq!(result(&ran)["exit_code"], 0, "{}", ran.text());
+        portals.push(bare);
         let (native, ran) = hot(client, &format!("{BOX}/exec"), &native);
         assert_eq!(ran.json()["exit_code"], 0, "{}", ran.text());
         if number >= FIRST_CALLS {
@@ -71,26 +113,35 @@ async fn commands(report: &mut Report, client: &Client, sandbox: &Sandbox) -> Du
     println!("{:<52} {trip:>12.1?}", "one HTTP round trip (`GET /livez`)");
     println!("{:<52} {:>12.1?}", "  of a call of JSON-RPC for nothing", median(nothings));
     println!("{:<52} {direct:>12.1?}", "`true` by the agent's own socket, median");
+    let which = if portal.is_boxed { "boxed" } else { "unboxed: no unshare here" };
+    let portal = median(portals);
+    report.ratio(
+        &format!("`true` by JSON-RPC, reference server ({which})"),
+        rpc,
+        portal,
+        Target::toward(1.0, 1.5),
+    );
     report.ratio("`true` by JSON-RPC, floor + round trip", rpc, floor + trip, 2.0);
     report.ratio("`true` by the native API, floor + round trip", native, floor + trip, 2.0);
-    report.ratio("what JSON-RPC adds to `true`", rpc.saturating_sub(direct), trip, 1.0);
-    report.ratio("what the native API adds to `true`", native.saturating_sub(direct), trip, 1.0);
+    let (rpc, native) = (rpc.saturating_sub(direct), native.saturating_sub(direct));
+    report.ratio("what JSON-RPC adds to `true`", rpc, trip, Target::toward(1.0, 2.5));
+    report.ratio("what the native API adds to `true`", native, trip, Target::toward(0.8, 2.0));
     floor
 }
 
 /// Warm `print(1)` by the same ways.
 async fn code(report: &mut Report, client: &Client, sandbox: &Sandbox) {
     let open = contexts::open("python".parse().expect("a name"), "python");
-    let asked = json!({ "language": "python", "code": "print(1)" });
-    let asked = request("sandbox.repl.run", asked).to_string();
-    // Without its language, a run has to ask what the context is.
+    let body = json!({ "language": "python", "code": "print(1)" });
+    let body = request("sandbox.repl.run", body).to_string();
+    // Without its language, a run has to ask for the context's.
     let native = json!({ "language": "python", "code": "print(1)" }).to_string();
     let mut times = Times::default();
     for number in 0..FIRST_CALLS + CALLS {
         round_trip(client);
         let direct = direct_code(sandbox, &open).await;
         let trip = round_trip_after(direct, client);
-        let (rpc, ran) = hot(client, RPC, &asked);
+        let (rpc, ran) = hot(client, RPC, &body);
         assert_eq!(result(&ran)["output"][0]["text"], "1", "{}", ran.text());
         let path = format!("{BOX}/contexts/python/run");
         let (native, ran) = hot(client, &path, &native);
@@ -102,13 +153,9 @@ async fn code(report: &mut Report, client: &Client, sandbox: &Sandbox) {
     let Medians { trip, direct, rpc, native } = times.medians();
     println!("{:<52} {direct:>12.1?}", "warm `print(1)` by the agent's own socket, median");
     beside("the same by JSON-RPC, beside it", rpc, direct);
-    report.ratio("what JSON-RPC adds to `print(1)`", rpc.saturating_sub(direct), trip, 1.0);
-    report.ratio(
-        "what the native API adds to `print(1)`",
-        native.saturating_sub(direct),
-        trip,
-        1.0,
-    );
+    let (rpc, native) = (rpc.saturating_sub(direct), native.saturating_sub(direct));
+    report.ratio("what JSON-RPC adds to `print(1)`", rpc, trip, Target::toward(1.0, 2.0));
+    report.ratio("what the native API adds to `print(1)`", native, trip, Target::toward(1.0, 2.0));
 }
 
 /// Sandboxes from nothing to their first command done, and to nothing again.
@@ -160,8 +207,8 @@ async fn direct_code(sandbox: &Sandbox, open: &OpenContext) -> Duration {
     time
 }
 
-/// A round trip of HTTP between two that have slept as long as the work takes: so does who waits for
-/// the answer to a call, and to be woken is most of a round trip.
+/// A round trip of HTTP between two processes that slept as long as the work takes. The caller sleeps, too,
+/// and waking up is most of a round trip.
 fn round_trip_after(work: Duration, client: &Client) -> Duration {
     // As long as the work would take.
     sleep(work);
@@ -175,8 +222,13 @@ fn round_trip(client: &Client) -> Duration {
 /// A call whose body is made already, right after another one, and how long it takes until the answer
 /// is there.
 fn hot(client: &Client, path: &str, body: &str) -> (Duration, Answer) {
+    hot_of(client, "/livez", path, body)
+}
+
+/// For a server whose cheapest answer is another one.
+fn hot_of(client: &Client, cheapest: &str, path: &str, body: &str) -> (Duration, Answer) {
     let headers = [("content-type", "application/json")];
-    round_trip(client);
+    assert_eq!(client.get(cheapest).status, 200);
     let begun = Instant::now();
     let answer = client.send("POST", path, &headers, body.as_bytes());
     (begun.elapsed(), answer)

@@ -8,6 +8,7 @@ mod crowd;
 mod flood;
 mod idle;
 mod latency;
+pub mod portal;
 
 use serde_json::{Value, json};
 use tests::http::{Answer, Client};

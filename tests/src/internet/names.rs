@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, TcpListener, UdpSocket};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use super::WEB;
+use super::{CERTIFIED, WEB};
 
 const HEADER_BYTES: usize = 12;
 const TYPE_A: u16 = 1;
@@ -15,22 +15,23 @@ const TYPE_CNAME: u16 = 5;
 const TYPE_AAAA: u16 = 28;
 /// The largest message that is read.
 const MESSAGE_BYTES_MAX: usize = 4096;
-/// Names that are there without anything said of them, with all below them.
-const USUAL: [&str; 4] = ["example.com", "example.org", "example.net", "example.edu"];
+/// A name that exists by default, with all names below it, as those do that the web's
+/// certificate is for.
+const UNCERTIFIED: &str = "example.edu";
 
-/// How a question is answered.
+/// How a query is answered.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// Those of the kind that is asked for.
+    /// Addresses of the requested kind.
     Addresses(Vec<IpAddr>),
-    /// With one name after the other in place of what was asked for, and the last one's address.
+    /// With these aliases in a chain, and the last one's address.
     Aliases(Vec<String>, IpAddr),
     Missing,
     /// The server has failed.
     Failed,
     /// Over UDP it does not fit.
     OverTcp(Vec<IpAddr>),
-    /// These bytes behind the number of the question.
+    /// These bytes after the query's id.
     Bytes(Vec<u8>),
     Silence,
 }
@@ -43,15 +44,15 @@ impl Answer {
     }
 }
 
-/// What is answered. Clones are the same.
+/// The answers. Clones share them.
 #[derive(Clone, Default)]
 pub struct Names(Arc<Mutex<Table>>);
 
 #[derive(Default)]
 struct Table {
-    /// With how many questions there were for each kind of address.
+    /// With the number of queries for each kind of address.
     answers: HashMap<String, (Vec<Answer>, [usize; 2])>,
-    asked: Vec<String>,
+    requests: Vec<String>,
 }
 
 impl Names {
@@ -69,15 +70,15 @@ impl Names {
         names
     }
 
-    /// From now on a name has these answers, one after the other, and the last one for ever. Both kinds of
-    /// addresses have turns of their own, since they are asked for at once.
+    /// From now on a name has these answers, in turn, and then the last one forever. The kinds of addresses
+    /// have separate turns, since they are queried concurrently.
     pub fn set(&self, name: &str, answers: &[Answer]) {
         self.table().answers.insert(name.to_owned(), (answers.to_vec(), [0; 2]));
     }
 
     /// The names that were asked for, in order; each once for all of its kinds of addresses.
-    pub fn asked(&self) -> Vec<String> {
-        self.table().asked.clone()
+    pub fn requests(&self) -> Vec<String> {
+        self.table().requests.clone()
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -113,11 +114,11 @@ impl Names {
     fn answer(&self, question: &[u8], is_tcp: bool) -> Option<Vec<u8>> {
         let (name, end) = read_name(question)?;
         let kind = u16::from_be_bytes([*question.get(end)?, *question.get(end + 1)?]);
-        let asked = question.get(HEADER_BYTES..end + 4)?;
+        let question_name = question.get(HEADER_BYTES..end + 4)?;
         let id = &question[..2];
         let whole = |flags: u16, records: &[Vec<u8>]| {
             let head = [0x8180 | flags, 1, records.len() as u16, 0, 0].map(u16::to_be_bytes);
-            Some([id, &head.concat(), asked, &records.concat()].concat())
+            Some([id, &head.concat(), question_name, &records.concat()].concat())
         };
         match self.look_up(&name, kind) {
             Answer::Missing => whole(3, &[]),
@@ -138,7 +139,7 @@ impl Names {
                     from = alias;
                 }
                 records.extend(data(address, kind).map(|data| record(&from, kind, &data)));
-                // The order is nobody's promise.
+                // The order is not guaranteed.
                 records.reverse();
                 whole(0, &records)
             }
@@ -148,7 +149,7 @@ impl Names {
     fn look_up(&self, name: &str, kind: u16) -> Answer {
         let mut table = self.table();
         if kind == TYPE_A {
-            table.asked.push(name.to_owned());
+            table.requests.push(name.to_owned());
         }
         if let Some((answers, turns)) = table.answers.get_mut(name) {
             let turn = &mut turns[usize::from(kind == TYPE_AAAA)];
@@ -156,7 +157,8 @@ impl Names {
             *turn += 1;
             return answer.unwrap_or(Answer::Missing);
         }
-        let is_usual = USUAL.iter().any(|usual| {
+        let mut usual = CERTIFIED.iter().chain([&UNCERTIFIED]);
+        let is_usual = usual.any(|usual| {
             name.strip_suffix(usual).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
         });
         if is_usual { Answer::Addresses(vec![WEB.into()]) } else { Answer::Missing }

@@ -75,7 +75,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if not os.path.isfile(file):
             return self.answer(b"no such page\n", 404)
         kind = TYPES.get(os.path.splitext(file)[1], "application/octet-stream")
-        self.answer(open(file, "rb").read(), content_type=kind)
+        content = open(file, "rb").read()
+        # What a registry has says itself what it is.
+        self.answer(content, content_type=json.loads(content)["mediaType"] if "/manifests/" in path else kind)
 
     do_HEAD = do_GET
 

@@ -216,7 +216,7 @@ fn a_client_that_asks_and_never_reads_is_cut_off_and_costs_bounded_memory() {
         encode_message(
             Kind::Request,
             id,
-            &RequestBody { done: vec![], request: Request::Sessions { since: 0 } },
+            &RequestBody { done: vec![], request: Request::Sessions { since: 0, lasting: false } },
             &mut frame,
         );
         if link.socket.write_all(&frame).is_err() {

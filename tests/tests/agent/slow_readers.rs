@@ -1,5 +1,5 @@
-//! Slow readers, loud programs, many sessions at once: nobody is in anybody's way, nothing grows,
-//! and nothing is lost that is not named.
+//! Slow readers, loud programs, many sessions at once: nobody delays others, nothing grows, and
+//! nothing is lost without being reported.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-/// Nothing here may take for ever.
+/// Nothing here may take forever.
 async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("not within {PATIENCE:?}: {what}"))
 }
@@ -58,7 +58,7 @@ fn is_flood(offset: u64, bytes: &[u8]) -> bool {
         && tail.iter().zip(tail_at..).all(|(byte, at)| *byte == whole(at))
 }
 
-/// What a reader has seen of a flood.
+/// What a reader has received of a flood.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Seen {
     bytes: u64,
@@ -148,7 +148,7 @@ fn a_viewer_that_stops_reading_delays_neither_the_process_nor_another_viewer() {
         let record = wait(&sandbox, &flood.session).await;
         assert_eq!(record.cause, Cause::Exited { code: 0 });
 
-        // Only now does the first one look, and is told what it has missed.
+        // Only now the first one reads, and learns what it has missed.
         let seen = read_on(&mut asleep, 0, TOTAL).await;
         assert_eq!(seen.bytes + seen.missing, TOTAL, "{seen:?}");
         assert!(seen.gaps >= 1 && seen.bytes > 0, "{seen:?}");
@@ -176,7 +176,7 @@ fn a_spool_that_drops_its_oldest_holds_nobody_up_and_counts_what_it_dropped() {
         assert!(total.dropped > 0);
         let seen = read_on(&mut output, 0, TOTAL).await;
         assert_eq!(seen.bytes + seen.missing, TOTAL, "{seen:?}");
-        // What was on its way when it was dropped arrives all the same.
+        // What was on its way when it was dropped still arrives.
         assert!(seen.missing > 0 && seen.missing <= total.dropped, "{seen:?}, {total:?}");
         assert!(matches!(soon("its end", output.next()).await, Piece::End));
         sandbox.end().await;
@@ -192,7 +192,7 @@ fn a_holder_that_reads_slowly_slows_the_program_and_loses_nothing() {
         flood.holders = vec!["slow".to_owned()];
         sandbox.guest.start(&flood).await.expect("started");
         let mut output = subscribe(&sandbox, &flood.session, holder()).await;
-        // It cannot end as long as most of what it says has nowhere to go.
+        // It cannot end while most of its output has nowhere to go.
         let early = timeout(Duration::from_millis(700), sandbox.guest.wait(&flood.session)).await;
         assert!(early.is_err(), "it did not wait for its reader: {early:?}");
         let half = read_on(&mut output, 0, TOTAL / 2).await;
@@ -266,10 +266,10 @@ fn a_program_that_does_not_read_its_input_stalls_nobody_else() {
             let ran = soon("another program", sandbox.run(&["echo", "hello"])).await;
             assert_eq!(ran.stdout, b"hello\n");
         }
-        let mut heard = start("heard", &["sha1sum"]);
-        heard.stdio = Stdio::Pipes { stdin: true };
+        let mut program = start("heard", &["sha1sum"]);
+        program.stdio = Stdio::Pipes { stdin: true };
         let input = vec![b'y'; 3_000_000];
-        let ran = soon("a program that reads", sandbox.run_start(&heard, &input)).await;
+        let ran = soon("a program that reads", sandbox.run_start(&program, &input)).await;
         assert_eq!(ran.stdout.len(), "40 digits".len() + 35, "{:?}", ran.stdout);
         assert!(!stuck.is_finished(), "the deaf one has taken endless input");
         stuck.abort();

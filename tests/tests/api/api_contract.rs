@@ -39,7 +39,7 @@ fn the_server_does_what_its_document_says() {
     let examples = std::env::var("BURROW_CONTRACT_EXAMPLES");
     let seed = std::env::var("BURROW_CONTRACT_SEED");
     let mut run = Command::new(home.join("bin/schemathesis"));
-    // It looks for its configuration here, and shall leave nothing.
+    // It looks for its configuration here, and must leave nothing.
     run.current_dir(ours())
         .env("HYPOTHESIS_STORAGE_DIRECTORY", server.scratch().join("hypothesis"))
         .env("PYTHONDONTWRITEBYTECODE", "1")
@@ -91,8 +91,11 @@ fn home() -> Option<PathBuf> {
     match made {
         Ok(output) if output.status.success() => Some(home),
         Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            skip(&format!("schemathesis is not to be had: {}", said.lines().last().unwrap_or("")));
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            skip(&format!(
+                "schemathesis is not to be had: {}",
+                stderr.lines().last().unwrap_or("")
+            ));
             None
         }
         Err(error) => {
@@ -107,6 +110,6 @@ fn ours() -> PathBuf {
 }
 
 fn expect_success(output: Output) {
-    let said = [output.stdout, output.stderr].concat();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
+    let stderr = [output.stdout, output.stderr].concat();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&stderr));
 }

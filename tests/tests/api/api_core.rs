@@ -31,7 +31,7 @@ fn create(client: &Client, name: &str) -> Value {
     client.post("/v1/sandboxes", &json!({ "name": name })).expect(201).json()
 }
 
-/// The path of a sandbox in the namespace that is used when none is said.
+/// The path of a sandbox in the namespace that is used by default.
 fn path_of(name: &str) -> String {
     format!("/v1/sandboxes/default/{name}")
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tests::http::{Answer, Client};
 use tests::server::Server;
-use tests::{Burrow, eventually};
+use tests::{Burrow, eventually, written};
 
 /// Within which a change of keys acts.
 const SOON: Duration = Duration::from_secs(2);
@@ -127,24 +127,24 @@ fn keys_end_by_their_time_by_revocation_and_by_rotation_without_a_restart() {
     let server = Server::with_keys();
     let brief = client(&server, &["--expire", "1s"]);
     let made = keygen(&server, &[]);
-    let kept = client(&server, &[]);
+    let session = client(&server, &[]);
     let doomed = Client::new(server.url()).key(made["key"].as_str().unwrap());
     // A new key is known at once or soon.
-    assert!(until(&doomed, 200) < SOON && until(&kept, 200) < SOON);
+    assert!(until(&doomed, 200) < SOON && until(&session, 200) < SOON);
     let took = until(&brief, 401);
     assert!(took < Duration::from_secs(4), "{took:?}");
 
     server.ok(&["keys", "revoke", made["id"].as_str().unwrap()]);
     let took = until(&doomed, 401);
     assert!(took < SOON, "a revocation took {took:?}");
-    kept.get("/v1/sandboxes").expect(200);
+    session.get("/v1/sandboxes").expect(200);
 
     server.ok(&["keys", "rotate"]);
     let newer = client(&server, &[]);
     assert!(until(&newer, 200) < SOON);
-    kept.get("/v1/sandboxes").expect(200);
+    session.get("/v1/sandboxes").expect(200);
     server.ok(&["keys", "rotate", "--finish"]);
-    let took = until(&kept, 401);
+    let took = until(&session, 401);
     assert!(took < SOON, "a rotation took {took:?}");
     newer.get("/v1/sandboxes").expect(200);
 }
@@ -188,7 +188,7 @@ fn search(directory: &Path, look: &mut impl FnMut(&Path, &[u8])) {
         if kind.is_dir() {
             search(&path, look);
         } else if kind.is_file() {
-            look(&path, &fs::read(&path).unwrap_or_default());
+            look(&path, &written(&path).unwrap_or_default());
         }
     }
 }
@@ -223,7 +223,7 @@ fn a_flood_of_bad_keys_is_slowed_and_good_keys_from_the_same_place_are_not() {
         assert!(slowed.header("retry-after").unwrap().parse::<u64>().unwrap() >= 1);
     });
     good.get("/v1/sandboxes").expect(200);
-    // To send none at all is no guess, and is told as ever.
+    // Sending no key is no guess, and is answered as usual.
     Client::new(server.url()).get("/v1/sandboxes").expect(401);
 }
 
@@ -254,9 +254,9 @@ fn without_keys_it_serves_this_machine_alone() {
     let burrow = Burrow::new();
     for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
         let output = burrow.run(&["serve", "--dev", "--listen", address]);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success(), "{address}");
-        assert!(said.contains("dev") && said.contains(address), "{said}");
+        assert!(stderr.contains("dev") && stderr.contains(address), "{stderr}");
     }
 }
 

@@ -7,7 +7,7 @@ use std::process::{Child, Stdio};
 
 use serde_json::{Value, json};
 use tests::door::{BOX, open, open_with};
-use tests::http::{Answer, Client, Said, Socket};
+use tests::http::{Answer, Client, Socket, SocketMessage};
 use tests::server::Server;
 use tests::{PATIENCE, eventually};
 
@@ -59,7 +59,7 @@ fn listen(server: &Server, program: &str) -> Listening {
     let mut stdout = child.stdout.take().expect("piped");
     while !port.ends_with('\n') {
         let mut byte = [0];
-        stdout.read_exact(&mut byte).expect("a port is said");
+        stdout.read_exact(&mut byte).expect("a port is received");
         port.push(char::from(byte[0]));
     }
     Listening { port: port.trim().parse().expect("a port"), child }
@@ -193,7 +193,7 @@ fn a_sandbox_is_idle_while_nobody_is_connected() {
 }
 
 #[test]
-fn what_is_asked_for_twice_under_one_key_is_one_forward() {
+fn a_repeated_idempotency_key_makes_one_forward() {
     let (_server, client) = open();
     let ask = |port: u16| {
         let body = json!({ "port": port }).to_string();
@@ -210,7 +210,7 @@ fn what_is_asked_for_twice_under_one_key_is_one_forward() {
 }
 
 #[test]
-fn what_cannot_be_forwarded_is_refused() {
+fn unforwardable_ports_are_refused() {
     let (_server, client) = open();
     let post = |value: Value| client.post(&format!("{BOX}/ports"), &value);
     for wrong in [
@@ -237,9 +237,9 @@ fn hear_all(socket: &mut Socket) -> (Vec<u8>, Option<u16>) {
     let mut got = Vec::new();
     loop {
         match socket.hear() {
-            Said::Binary(bytes) => got.extend(bytes),
-            Said::Value(value) => panic!("{value}"),
-            Said::Closed(code) => return (got, code),
+            SocketMessage::Binary(bytes) => got.extend(bytes),
+            SocketMessage::Value(value) => panic!("{value}"),
+            SocketMessage::Closed(code) => return (got, code),
         }
     }
 }
@@ -280,15 +280,15 @@ print(server.getsockname()[1], flush=True)
 peer = server.accept()[0]
 try:
     while peer.recv(65536): pass
-    said = 'end'
+    received = 'end'
 except OSError as error:
-    said = 'reset'
-open('/tmp/said', 'w').write(said)
+    received = 'reset'
+open('/tmp/said', 'w').write(received)
 ";
     let one = listen(&server, program);
     let mut socket = client.websocket(&format!("{BOX}/ports/{}/connect", one.port), &[]);
     socket.binary(b"half of it");
     drop(socket);
-    let said = || client.get(&format!("{BOX}/files/content?path=/tmp/said")).text();
-    eventually("the program hears of it", || said() == "reset");
+    let text = || client.get(&format!("{BOX}/files/content?path=/tmp/said")).text();
+    eventually("the program hears of it", || text() == "reset");
 }

@@ -90,11 +90,11 @@ fn code_keeps_its_state_and_shows_its_last_value() {
             { "stream": "stdout", "text": "a" }, { "stream": "stdout", "text": "42" }
         ])
     );
-    let told = rpc.python("x / 0");
-    assert_eq!(told["status"], "error");
-    assert!(lines(&told, "stderr").last().unwrap().starts_with("ZeroDivisionError"), "{told}");
-    let told = rpc.python("print('Hello'); import sys; sys.exit(1)");
-    assert_eq!((&told["status"], lines(&told, "stdout")), (&json!("error"), vec!["Hello"]));
+    let result = rpc.python("x / 0");
+    assert_eq!(result["status"], "error");
+    assert!(lines(&result, "stderr").last().unwrap().starts_with("ZeroDivisionError"), "{result}");
+    let result = rpc.python("print('Hello'); import sys; sys.exit(1)");
+    assert_eq!((&result["status"], lines(&result, "stdout")), (&json!("error"), vec!["Hello"]));
     assert_eq!(lines(&rpc.python("x"), "stdout"), ["41"]);
 }
 
@@ -170,16 +170,21 @@ fn a_deadline_of_the_call_leaves_time_to_tell_what_was_said_until_then() {
             (&error["code"], lines(&error["data"], "stdout")),
             (&json!(-32004), vec!["partial"])
         );
+        let message = error["message"].as_str().expect("text");
+        assert!(message.contains("at its deadline of 2 s"), "{message}");
     }
 }
 
 #[test]
 fn a_command_has_both_shapes_and_no_shell() {
     let rpc = Rpc::with_sandbox();
-    let told = rpc.shell("echo out; echo err >&2; printf end; exit 3");
-    assert_eq!((lines(&told, "stdout"), lines(&told, "stderr")), (vec!["out", "end"], vec!["err"]));
-    assert_eq!((&told["stdout"], &told["stderr"]), (&json!("out\nend"), &json!("err\n")));
-    assert_eq!((&told["exit_code"], &told["success"]), (&json!(3), &json!(false)));
+    let result = rpc.shell("echo out; echo err >&2; printf end; exit 3");
+    assert_eq!(
+        (lines(&result, "stdout"), lines(&result, "stderr")),
+        (vec!["out", "end"], vec!["err"])
+    );
+    assert_eq!((&result["stdout"], &result["stderr"]), (&json!("out\nend"), &json!("err\n")));
+    assert_eq!((&result["exit_code"], &result["success"]), (&json!(3), &json!(false)));
     let args = json!(["$HOME", "*", "a  b", ""]);
     let params = json!({ "command": "printf", "args": ["%s|", args[0], args[1], args[2]] });
     assert_eq!(rpc.result("sandbox.command.run", params)["stdout"], "$HOME|*|a  b|");
@@ -197,10 +202,10 @@ fn a_command_has_both_shapes_and_no_shell() {
 #[test]
 fn more_output_than_an_answer_holds_is_cut_and_said_to_be() {
     let rpc = Rpc::with_sandbox();
-    let told = rpc.shell("yes 0123456789 | head -c 150000000");
-    assert_eq!((&told["truncated"], &told["exit_code"]), (&json!(true), &json!(0)));
-    assert!(lines(&told, "stderr").last().unwrap().contains("cut short"));
-    assert!(told["stdout"].as_str().unwrap().len() > 10_000_000);
+    let result = rpc.shell("yes 0123456789 | head -c 150000000");
+    assert_eq!((&result["truncated"], &result["exit_code"]), (&json!(true), &json!(0)));
+    assert!(lines(&result, "stderr").last().unwrap().contains("cut short"));
+    assert!(result["stdout"].as_str().unwrap().len() > 10_000_000);
     let peak = tests::resident_bytes_peak(rpc.server.daemon_pid()).unwrap();
     assert!(peak < 400 << 20, "{peak}");
     assert_eq!(rpc.shell("echo on")["stdout"], "on\n");
@@ -228,7 +233,7 @@ fn starts_of_one_name_make_one_sandbox_and_stops_are_repeated() {
 }
 
 #[test]
-fn what_a_start_cannot_give_is_refused_and_what_it_can_is_there() {
+fn a_start_refuses_unsupported_options_and_applies_the_others() {
     let scene = Scene::usual();
     let client = Client::new(scene.server.url());
     let start = |config: Value| call(&client, "sandbox.start", json!({ "config": config }));
@@ -241,7 +246,7 @@ fn what_a_start_cannot_give_is_refused_and_what_it_can_is_there() {
         json!({ "ports": { "80": "80" } }),
     ] {
         let answer = start(config.clone());
-        // Whoever serves without keys is an administrator, who may name a directory.
+        // Everybody is an administrator on a server without keys, and may name a directory.
         let may = config["workspace"] == "/" && answer["error"]["message"].is_string();
         assert!(answer.get("result").is_none() || may, "{config}: {answer}");
     }
@@ -311,7 +316,7 @@ fn a_batch_is_answered_in_its_order_without_its_notifications() {
 }
 
 #[test]
-fn what_is_refused_before_any_method_is_an_answer_of_json_rpc_too() {
+fn early_refusals_are_json_rpc_answers_too() {
     let rpc = Rpc::new();
     let form = rpc.client.send("POST", PATH, &[("content-type", "text/plain")], b"{}");
     let late = rpc.client.send("POST", PATH, &[("burrow-deadline-ms", "0")], b"{}");

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tests::door::{BOX, open};
 use tests::eventually;
-use tests::http::{Answer, Client, Said, Socket};
+use tests::http::{Answer, Client, Socket, SocketMessage};
 
 const MIB: usize = 1024 * 1024;
 
@@ -38,9 +38,9 @@ fn screen_until(socket: &mut Socket, word: &str) -> String {
     let mut screen = Vec::new();
     while !String::from_utf8_lossy(&screen).contains(word) {
         match socket.hear() {
-            Said::Binary(bytes) => screen.extend(bytes),
-            Said::Value(_) => {}
-            Said::Closed(code) => panic!("closed with {code:?} after {screen:?}"),
+            SocketMessage::Binary(bytes) => screen.extend(bytes),
+            SocketMessage::Value(_) => {}
+            SocketMessage::Closed(code) => panic!("closed with {code:?} after {screen:?}"),
         }
     }
     String::from_utf8_lossy(&screen).into_owned()
@@ -49,16 +49,16 @@ fn screen_until(socket: &mut Socket, word: &str) -> String {
 #[test]
 fn a_start_that_is_repeated_is_one_session_also_when_it_has_ended() {
     let (_server, client) = open();
-    let asked = json!({ "script": "echo x >> /tmp/runs", "session": "once" });
-    assert_eq!(start(&client, &asked).expect(201).json()["session"], "once");
-    assert_eq!(start(&client, &asked).expect(200).json()["session"], "once");
+    let body = json!({ "script": "echo x >> /tmp/runs", "session": "once" });
+    assert_eq!(start(&client, &body).expect(201).json()["session"], "once");
+    assert_eq!(start(&client, &body).expect(200).json()["session"], "once");
     let waited = client.get(&format!("{BOX}/sessions/once/wait")).expect(200).json();
     assert_eq!(waited["exit"]["success"], true);
     // The agent forgets it now that it is recorded.
     eventually("it is recorded", || {
         client.get(&format!("{BOX}/sessions/once")).json()["live"] == false
     });
-    let again = start(&client, &asked).expect(200).json();
+    let again = start(&client, &body).expect(200).json();
     assert_eq!((&again["running"], &again["live"]), (&json!(false), &json!(false)));
     let other = start(&client, &json!({ "argv": ["true"], "session": "once" })).expect(409);
     assert_eq!(other.json()["details"]["reason"], "session_exists");
@@ -67,7 +67,7 @@ fn a_start_that_is_repeated_is_one_session_also_when_it_has_ended() {
 }
 
 #[test]
-fn what_is_no_session_is_refused() {
+fn invalid_sessions_are_refused() {
     let (_server, client) = open();
     for body in [
         json!({}),
@@ -108,8 +108,8 @@ fn what_is_no_session_is_refused() {
 fn a_reader_that_loses_its_connection_misses_nothing_and_hears_nothing_twice() {
     let (_server, client) = open();
     let lines = 20 * MIB / 64;
-    let asked = json!({ "script": numbered(lines), "session": "big" });
-    let _ = start(&client, &asked).expect(201);
+    let body = json!({ "script": numbered(lines), "session": "big" });
+    let _ = start(&client, &body).expect(201);
     let mut got: Vec<u8> = Vec::new();
     let mut connections = 0;
     let mut over = false;
@@ -144,15 +144,15 @@ fn a_slow_reader_holds_up_neither_the_program_nor_a_quick_one() {
     let slow = client.websocket(&path, &[]);
     let mut quick = client.lines(&path, None);
     let _ = input(&client, "big/input", b"go\n").expect(200);
-    let mut heard = 0;
+    let mut count = 0;
     let last = loop {
         let event = quick.next().expect("an event");
         match event["text"].as_str() {
-            Some(text) => heard += text.len(),
+            Some(text) => count += text.len(),
             None => break event,
         }
     };
-    assert_eq!((heard, &last["type"]), (lines * 64, &json!("exited")));
+    assert_eq!((count, &last["type"]), (lines * 64, &json!("exited")));
     // Only now the slow one reads, and has it all.
     let mut slow = slow;
     let mut got: Vec<u8> = Vec::new();
@@ -167,7 +167,7 @@ fn a_slow_reader_holds_up_neither_the_program_nor_a_quick_one() {
         }
     }
     assert!(got == numbered_output(lines), "the output differs");
-    assert_eq!(slow.hear(), Said::Closed(Some(1000)));
+    assert_eq!(slow.hear(), SocketMessage::Closed(Some(1000)));
 }
 
 #[test]
@@ -194,6 +194,18 @@ fn output_is_read_as_bytes_from_any_place_and_from_the_end() {
 }
 
 #[test]
+fn reading_goes_on_behind_the_last_byte_where_another_output_is_shorter() {
+    let (_server, client) = open();
+    let body = json!({ "script": "printf 12345", "session": "one" });
+    let _ = start(&client, &body).expect(201);
+    let _ = client.get(&format!("{BOX}/sessions/one/wait")).expect(200);
+    let read = |from: u64| client.get(&format!("{BOX}/sessions/one/output?from={from}"));
+    assert!(read(3).expect(200).text().contains("45"));
+    assert!(!read(5).expect(200).text().contains("\"output\""), "nothing is said again");
+    assert_eq!(read(6).status, 416);
+}
+
+#[test]
 fn input_is_typed_once_however_often_it_is_sent() {
     let (_server, client) = open();
     let _ =
@@ -210,11 +222,37 @@ fn input_is_typed_once_however_often_it_is_sent() {
     assert_eq!(input(&client, "cat/input", b"x").code(), "gone");
 }
 
+/// A regression: the answer was 404 when the input made the program end.
+#[test]
+fn input_that_ends_its_program_is_answered_as_taken() {
+    let (_server, client) = open();
+    for (number, script) in
+        ["read line", "read line; kill -9 $$"].iter().cycle().take(20).enumerate()
+    {
+        let session = format!("last{number}");
+        let body = json!({ "script": script, "session": session, "stdin": true });
+        let _ = start(&client, &body).expect(201);
+        let taken =
+            input(&client, &format!("{session}/input?offset=0"), b"one\n").expect(200).json();
+        assert_eq!(taken, json!({ "offset": 4, "complete": true }));
+        let _ = client.get(&format!("{BOX}/sessions/{session}/wait")).expect(200);
+        assert_eq!(input(&client, &format!("{session}/input"), b"x").code(), "gone");
+    }
+    // Of what the program did not wait for, the answer says how much it was given.
+    let body = json!({ "script": "read line", "session": "early", "stdin": true });
+    let _ = start(&client, &body).expect(201);
+    let mut bytes = vec![b'x'; 3 * MIB];
+    bytes[0] = b'\n';
+    let refused = input(&client, "early/input", &bytes).expect(410).json();
+    let given = refused["details"]["offset"].as_u64().expect("an offset") as usize;
+    assert!(0 < given && given < bytes.len(), "{refused}");
+}
+
 #[test]
 fn input_that_is_not_taken_is_told_of_and_can_be_sent_again() {
     let (_server, client) = open();
-    let asked = json!({ "script": "sleep 1; wc -c", "session": "slow", "stdin": true });
-    let _ = start(&client, &asked).expect(201);
+    let body = json!({ "script": "sleep 1; wc -c", "session": "slow", "stdin": true });
+    let _ = start(&client, &body).expect(201);
     let bytes = vec![b'x'; 3 * MIB];
     let taken = input(&client, "slow/input?offset=0&timeout_ms=200", &bytes).expect(200).json();
     assert_eq!(taken["complete"], false);
@@ -249,13 +287,13 @@ fn a_browser_terminal_needs_one_url() {
     socket.binary(b"exit 7\n");
     let exited = loop {
         match socket.hear() {
-            Said::Value(value) if value["type"] == "exited" => break value,
-            Said::Closed(code) => panic!("{code:?}"),
+            SocketMessage::Value(value) if value["type"] == "exited" => break value,
+            SocketMessage::Closed(code) => panic!("{code:?}"),
             _ => {}
         }
     };
     assert_eq!(exited["exit"]["exit_code"], 7);
-    assert_eq!(socket.hear(), Said::Closed(Some(1000)));
+    assert_eq!(socket.hear(), SocketMessage::Closed(Some(1000)));
 }
 
 #[test]
@@ -268,7 +306,7 @@ fn xterms_attach_addon_types_text_and_gets_bytes_alone() {
     let mut screen = String::new();
     while !screen.contains("end") {
         match socket.hear() {
-            Said::Binary(bytes) => screen.push_str(&String::from_utf8_lossy(&bytes)),
+            SocketMessage::Binary(bytes) => screen.push_str(&String::from_utf8_lossy(&bytes)),
             other => panic!("{other:?}"),
         }
     }
@@ -304,8 +342,10 @@ fn a_terminal_that_is_left_ends_or_goes_on_as_was_asked() {
         socket.tell(&json!({ "type": "take" }));
         loop {
             match socket.hear() {
-                Said::Value(value) if value["type"] == "keyboard" => break value["held"] == true,
-                Said::Closed(code) => panic!("{code:?}"),
+                SocketMessage::Value(value) if value["type"] == "keyboard" => {
+                    break value["held"] == true;
+                }
+                SocketMessage::Closed(code) => panic!("{code:?}"),
                 _ => {}
             }
         }
@@ -320,10 +360,10 @@ fn a_terminal_that_is_left_ends_or_goes_on_as_was_asked() {
 #[test]
 fn a_keyboard_is_one_clients_until_another_takes_it() {
     let (_server, client) = open();
-    let asked = json!({
+    let body = json!({
         "argv": ["cat"], "session": "tty", "terminal": { "rows": 24, "columns": 80 },
     });
-    let _ = start(&client, &asked).expect(201);
+    let _ = start(&client, &body).expect(201);
     let attach = |query: &str| {
         let path = format!("{BOX}/sessions/tty/attach?{query}");
         let mut socket = client.websocket(&path, &[]);
@@ -361,18 +401,55 @@ fn a_keyboard_is_one_clients_until_another_takes_it() {
 }
 
 #[test]
+fn a_viewers_terminal_is_asked_live_with_the_keyboard_alone() {
+    let (_server, client) = open();
+    let script = "stty -echo; printf 'old-\\033[6n\\033[c-old'; while read word; do printf \
+                  'live-\\033[6n\\033]11;?\\007-live'; done";
+    let body = json!({
+        "argv": ["sh", "-c", script], "session": "asks", "terminal": { "rows": 24, "columns": 80 },
+    });
+    let _ = start(&client, &body).expect(201);
+    let output = || raw(&client, "asks/output?channel=terminal").body;
+    eventually("it has asked", || output().ends_with(b"-old"));
+    let attach = |query: &str| {
+        let mut socket =
+            client.websocket(&format!("{BOX}/sessions/asks/attach?from=0{query}"), &[]);
+        let attached = socket.hear_value();
+        assert_eq!(attached["offset"], json!(0));
+        socket
+    };
+    let (mut typist, mut looking) = (attach(""), attach("&read_only=true"));
+    // As many NULs: who counts bytes resumes at the right one.
+    let old = "old-\0\0\0\0\0\0\0-old";
+    for socket in [&mut typist, &mut looking] {
+        assert_eq!(screen_until(socket, "-old"), old);
+    }
+    typist.binary(b"go\n");
+    assert_eq!(screen_until(&mut typist, "-live"), "live-\u{1b}[6n\u{1b}]11;?\u{7}-live");
+    assert_eq!(screen_until(&mut looking, "-live"), format!("live-{}-live", "\0".repeat(11)));
+    let all = output();
+    assert!(String::from_utf8_lossy(&all).contains("live-\u{1b}[6n"), "the record is unchanged");
+    // A client that gives an offset gets the output from there on.
+    let mut resumed =
+        client.websocket(&format!("{BOX}/sessions/asks/attach?from={}", all.len()), &[]);
+    assert_eq!(resumed.hear_value()["offset"], json!(all.len()));
+    typist.binary(b"go\n");
+    assert_eq!(screen_until(&mut resumed, "-live"), format!("live-{}-live", "\0".repeat(11)));
+}
+
+#[test]
 fn a_session_is_read_from_the_log_when_its_sandbox_has_stopped() {
     let (_server, client) = open();
     let lines = 3 * MIB / 64;
     let _ = start(&client, &json!({ "script": numbered(lines), "session": "done" })).expect(201);
     let _ = client.get(&format!("{BOX}/sessions/done/wait")).expect(200);
-    let asked = json!({ "script": "echo first; exec sleep 60", "session": "cut" });
-    let _ = start(&client, &asked).expect(201);
+    let body = json!({ "script": "echo first; exec sleep 60", "session": "cut" });
+    let _ = start(&client, &body).expect(201);
     let path = format!("{BOX}/sessions/cut/output?channel=stdout&follow=true");
     let mut following = client.lines(&path, None);
     assert_eq!(following.next().expect("an event")["text"], "first\n");
     let _ = client.post(&format!("{BOX}/stop"), &json!({ "grace_ms": 1000 })).expect(200);
-    // Whoever was listening is told of the end.
+    // A listener is informed of the end.
     let begun = Instant::now();
     let last = following.next().expect("an event");
     assert!(last["type"] == "exited" || last["type"] == "over", "{last}");

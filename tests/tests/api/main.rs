@@ -10,3 +10,5 @@ mod api_logs;
 mod api_ports;
 mod api_rpc;
 mod api_sessions;
+mod generators;
+mod refusals;

@@ -16,15 +16,21 @@ use tests::{Burrow, eventually, skip};
 
 /// All that is in the log, whole lines alone.
 fn records(burrow: &Burrow) -> Vec<Value> {
-    let said = burrow.ok(&["audit", "--json", "-n", "100000"]);
-    said.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let output = burrow.ok(&["audit", "--json", "-n", "100000"]);
+    output.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Waits for the record of this operation, which may still be on its way, and returns the last one.
-fn record(burrow: &Burrow, operation: &str) -> Value {
+/// Waits for a record of this operation, and returns the last one. Records are written behind the answers.
+pub fn record(burrow: &Burrow, operation: &str) -> Value {
+    record_that(burrow, operation, |_| true)
+}
+
+/// The same, for an operation that has been recorded before: the last one that is like this.
+pub fn record_that(burrow: &Burrow, operation: &str, is_meant: impl Fn(&Value) -> bool) -> Value {
     let mut found = None;
     eventually(&format!("{operation} is recorded"), || {
-        found = records(burrow).into_iter().rfind(|record| record["operation"] == operation);
+        let is_meant = |record: &Value| record["operation"] == operation && is_meant(record);
+        found = records(burrow).into_iter().rfind(is_meant);
         found.is_some()
     });
     found.unwrap()
@@ -82,7 +88,7 @@ fn every_door_leaves_a_record_of_who_did_what() {
     );
 
     server.ok(&["start", "--name", "b"]);
-    let started = record(&server, "create_sandbox");
+    let started = record_that(&server, "create_sandbox", |record| record["sandbox"] == "b");
     assert_eq!((&started["door"], &started["sandbox"]), (&json!("cli"), &json!("b")), "{started}");
     assert_eq!(started["who"]["uid"], nix::unistd::geteuid().as_raw(), "{started}");
     server.ok(&["exec", "b", "--", "true"]);
@@ -104,7 +110,7 @@ fn every_door_leaves_a_record_of_who_did_what() {
 }
 
 #[test]
-fn what_needs_no_daemon_is_in_the_same_log_in_turns() {
+fn commands_without_a_daemon_share_the_audit_log() {
     let server = Server::start(&["--set", "audit.chain=true"]);
     let (id, client) = key(&server, &["--name", "ci"]);
     let made = record(&server, "issue_key");
@@ -148,10 +154,10 @@ fn a_session_that_began_before_the_daemon_keeps_the_log_as_the_daemon_says() {
     let first = record(&burrow, "sandbox_stop");
     assert_eq!(first["prev"], Value::Null, "nobody wants a chain yet: {first}");
     burrow.serve_with(&["--set", "audit.chain=true", "--set", "audit.file_bytes_max=256KiB"]);
-    let said = || -> Value {
+    let output = || -> Value {
         serde_json::from_slice(&fs::read(burrow.state().join("audit/lock")).unwrap()).unwrap()
     };
-    let wanted = said()["options"].clone();
+    let wanted = output()["options"].clone();
     assert_eq!((&wanted["chain"], &wanted["file_bytes_max"]), (&json!(true), &json!(256 * 1024)));
     // More than one file of them, while others write as well.
     let files = || {
@@ -173,7 +179,7 @@ fn a_session_that_began_before_the_daemon_keeps_the_log_as_the_daemon_says() {
     assert_eq!((count("sandbox_stop"), count("issue_key")), (called, 5));
     let mut after = all.iter().skip_while(|record| record["operation"] != "audit.chain").peekable();
     assert!(after.peek().is_some() && after.all(|record| record["prev"].is_string()));
-    assert_eq!(said()["options"], wanted, "what the daemon has said still stands");
+    assert_eq!(output()["options"], wanted, "what the daemon has said still stands");
     assert_eq!(verified(&burrow)["fault"], Value::Null);
 }
 
@@ -184,13 +190,13 @@ fn a_log_that_another_holds_is_said_to_be_and_waited_for_no_longer() {
     let lock = fs::File::open(burrow.state().join("audit/lock")).unwrap();
     let held = nix::fcntl::Flock::lock(lock, nix::fcntl::FlockArg::LockExclusive).unwrap();
     let made = burrow.run(&["keygen"]);
-    let said = String::from_utf8(made.stderr).unwrap();
-    assert!(made.status.success() && said.contains("another process has held it"), "{said}");
+    let stderr = String::from_utf8(made.stderr).unwrap();
+    assert!(made.status.success() && stderr.contains("another process has held it"), "{stderr}");
     let mut refusing = burrow.command(&["keygen"]);
     let refused = refusing.env("BURROW_AUDIT_ON_FAILURE", "refuse").output().unwrap();
-    let said = String::from_utf8(refused.stderr).unwrap();
-    assert!(!refused.status.success() && refused.stdout.is_empty(), "{said}");
-    assert!(said.contains("cannot write the audit log"), "{said}");
+    let stderr = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && refused.stdout.is_empty(), "{stderr}");
+    assert!(stderr.contains("cannot write the audit log"), "{stderr}");
     drop(held);
     burrow.ok(&["keygen"]);
     let issued = records(&burrow).into_iter().filter(|record| record["operation"] == "issue_key");
@@ -240,7 +246,7 @@ fn tools_of_agents_are_recorded_by_their_names() {
 }
 
 #[test]
-fn what_is_refused_says_by_which_policy() {
+fn refusals_name_their_policy() {
     let server = Server::with_keys();
     let (_, reads) = key(&server, &["--scope", "read"]);
     let stranger = Client::new(server.url());
@@ -259,7 +265,7 @@ fn what_is_refused_says_by_which_policy() {
     });
     assert_eq!(refused["policy"], "secret");
     assert_eq!(refused["secrets"], json!(["none"]));
-    // Those who only knock do not push out the others.
+    // Failed logins do not push out other records.
     for _ in 0..200 {
         stranger.get("/v1/sandboxes").expect(401);
     }
@@ -329,8 +335,8 @@ fn follow_shows_what_comes() {
     let client = Client::new(server.url());
     for name in ["a", "b"] {
         client.post("/v1/sandboxes", &json!({ "name": name })).expect(201);
-        let said: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
-        assert_eq!(said["sandbox"], name);
+        let answer: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        assert_eq!(answer["sandbox"], name);
     }
     child.kill().unwrap();
     child.wait().unwrap();

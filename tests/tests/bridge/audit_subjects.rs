@@ -1,4 +1,4 @@
-//! What records of the audit log are about: images that the command line changes, sandboxes that can be told
+//! What records of the audit log are about: images that the command line changes, sandboxes that can be distinguished
 //! from others of their name, and what a sandbox was granted.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics, with the line")]
@@ -10,10 +10,12 @@ use tests::http::Client;
 use tests::server::Server;
 use tests::{Burrow, eventually};
 
+use crate::audit::{record, record_that};
+
 /// The records of a query.
 fn records(burrow: &Burrow, query: &[&str]) -> Vec<Value> {
-    let said = burrow.ok(&[&["audit", "--json", "-n", "100000"], query].concat());
-    said.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let output = burrow.ok(&[&["audit", "--json", "-n", "100000"], query].concat());
+    output.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// The records of this operation, in their order.
@@ -23,18 +25,8 @@ fn of(burrow: &Burrow, operation: &str) -> Vec<Value> {
     all
 }
 
-/// Waits for the record of this operation, which may still be on its way, and returns the last one.
-fn last(burrow: &Burrow, operation: &str) -> Value {
-    let mut found = None;
-    eventually(&format!("{operation} is recorded"), || {
-        found = of(burrow, operation).pop();
-        found.is_some()
-    });
-    found.unwrap()
-}
-
 #[test]
-fn what_the_command_line_does_to_images_is_recorded_with_their_digests() {
+fn image_commands_are_recorded_with_digests() {
     let burrow = Burrow::new();
     let me = json!(nix::unistd::geteuid().as_raw());
     let is_ours = |record: &Value, outcome: &str| {
@@ -47,7 +39,7 @@ fn what_the_command_line_does_to_images_is_recorded_with_their_digests() {
     fs::write(root.join("etc/motd"), "hello\n").unwrap();
     let path = root.to_str().unwrap();
     let digest = burrow.ok(&["image", "import", path, "--name", "base:1"]).trim().to_owned();
-    let imported = last(&burrow, "import_image");
+    let imported = record(&burrow, "import_image");
     is_ours(&imported, "ok");
     assert_eq!(imported["digest"], digest, "{imported}");
     assert!(imported["image"].as_str().unwrap().contains("base:1"), "{imported}");
@@ -59,9 +51,9 @@ fn what_the_command_line_does_to_images_is_recorded_with_their_digests() {
     fs::write(context.join("more"), "more\n").unwrap();
     let context = context.to_str().unwrap();
     let built = burrow.ok(&["image", "build", "-q", "-t", "made:1", context]).trim().to_owned();
-    let record = last(&burrow, "build_image");
-    is_ours(&record, "ok");
-    assert_eq!(record["digest"], built, "{record}");
+    let recorded = record(&burrow, "build_image");
+    is_ours(&recorded, "ok");
+    assert_eq!(recorded["digest"], built, "{recorded}");
 
     let archive = burrow.scratch().join("made.tar");
     let archive = archive.to_str().unwrap();
@@ -73,23 +65,23 @@ fn what_the_command_line_does_to_images_is_recorded_with_their_digests() {
     assert_eq!(saved[0]["facts"]["to"], archive);
 
     burrow.ok(&["image", "rm", "base:1"]);
-    let removed = last(&burrow, "remove_image");
+    let removed = record(&burrow, "remove_image");
     is_ours(&removed, "ok");
     assert_eq!((&removed["digest"], &removed["image"]), (&json!(digest), &json!("base:1")));
     burrow.ok(&["image", "prune"]);
-    let pruned = last(&burrow, "prune_images");
+    let pruned = record(&burrow, "prune_images");
     is_ours(&pruned, "ok");
     assert!(pruned["facts"]["images"].is_u64() && pruned["facts"]["bytes"].is_u64(), "{pruned}");
 
     // What is not there cannot be removed, and a registry that is not there gives nothing.
     assert!(!burrow.run(&["image", "rm", "none:1"]).status.success());
-    is_ours(&last(&burrow, "remove_image"), "refused");
+    is_ours(&record(&burrow, "remove_image"), "refused");
     assert!(!burrow.run(&["image", "save", "none:1", "-o", archive]).status.success());
-    is_ours(&last(&burrow, "save_image"), "refused");
+    is_ours(&record(&burrow, "save_image"), "refused");
     assert!(!burrow.run(&["image", "import", "/nowhere/at/all"]).status.success());
-    is_ours(&last(&burrow, "import_image"), "failed");
+    is_ours(&record(&burrow, "import_image"), "failed");
     assert!(!burrow.run(&["image", "pull", "-q", "127.0.0.1:1/none:1"]).status.success());
-    let pulled = last(&burrow, "pull_image");
+    let pulled = record(&burrow, "pull_image");
     is_ours(&pulled, "failed");
     assert!(pulled["image"].as_str().unwrap().contains("none:1"), "{pulled}");
     assert!(pulled["facts"]["why"].is_string(), "{pulled}");
@@ -117,8 +109,7 @@ fn nothing_is_done_to_images_that_could_not_be_recorded_where_that_is_wanted() {
 }
 
 #[test]
-fn what_the_bridge_does_by_itself_is_found_by_the_id_and_names_that_are_used_again_are_told_apart()
-{
+fn automatic_actions_are_recorded_by_id_and_reused_names_are_distinguished() {
     let server = Server::start(&[]);
     let made: Value =
         serde_json::from_str(&server.ok(&["keygen", "--json", "--name", "ci"])).unwrap();
@@ -153,9 +144,9 @@ fn what_the_bridge_does_by_itself_is_found_by_the_id_and_names_that_are_used_aga
     server.ok(&["start", "--name", "w", "--workspace", path]);
     server.ok(&["exec", "w", "--", "sh", "-c", "echo 1 > /workspace/new"]);
     server.ok(&["stop", "w"]);
-    let created = last(&server, "create_sandbox");
+    let created = record(&server, "create_sandbox");
     assert_eq!(created["facts"]["workspace"], path, "{created}");
-    let synced = last(&server, "workspace.sync");
+    let synced = record(&server, "workspace.sync");
     assert_eq!(synced["id"], created["id"], "{synced}");
 }
 
@@ -168,7 +159,7 @@ fn the_record_of_a_sandbox_that_was_made_says_what_it_was_granted() {
     let body = json!({ "name": "a", "egress": rules, "user": "7:8", "cpus": 0.5,
         "env": { "TOKEN": "hunter2" }, "labels": { "job": "7" } });
     client.post("/v1/sandboxes", &body).expect(201);
-    let made = last(&server, "create_sandbox");
+    let made = record(&server, "create_sandbox");
     let facts = &made["facts"];
     // What was asked for, and what the operator has set for those who do not say.
     for (name, expected) in [
@@ -188,14 +179,13 @@ fn the_record_of_a_sandbox_that_was_made_says_what_it_was_granted() {
     let arguments =
         ["start", "--name", "b", "--memory", "256", "--egress", "example.org", "--ttl", "1h"];
     server.ok(&arguments);
-    let made = last(&server, "create_sandbox");
+    let made = record_that(&server, "create_sandbox", |record| record["sandbox"] == "b");
     let facts = &made["facts"];
     assert_eq!((&made["door"], &facts["memory_mib"]), (&json!("cli"), &json!(256)), "{made}");
     assert_eq!(facts["egress"], json!(["example.org"]), "{made}");
     assert_eq!(facts["ttl_ms"], json!(3_600_000), "{made}");
     // One that was refused is recorded with what was asked for.
     client.post("/v1/sandboxes", &json!({ "name": "a", "egress": ["other.org"] })).expect(409);
-    let refused = last(&server, "create_sandbox");
-    assert_eq!(refused["outcome"], "refused", "{refused}");
+    let refused = record_that(&server, "create_sandbox", |record| record["outcome"] == "refused");
     assert_eq!(refused["facts"]["egress"], json!(["other.org"]), "{refused}");
 }

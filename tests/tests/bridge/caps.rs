@@ -41,7 +41,7 @@ fn key(server: &Server, namespace: &str) -> Client {
     made_key(server, namespace).1
 }
 
-fn asked(namespace: &str, name: &str, mib: u64) -> Value {
+fn body_of(namespace: &str, name: &str, mib: u64) -> Value {
     json!({ "namespace": namespace, "name": name, "memory_mib": mib })
 }
 
@@ -69,38 +69,39 @@ fn exceeded(answer: Answer) -> Value {
 fn a_key_and_a_namespace_each_have_their_own_over_restarts() {
     let mut server = serving(CAPS, &[]);
     let (first, second) = (key(&server, "*"), key(&server, "*"));
-    first.post("/v1/sandboxes", &asked("small", "a", 300)).expect(201);
-    let refused = exceeded(first.post("/v1/sandboxes", &asked("small", "b", 213)));
+    first.post("/v1/sandboxes", &body_of("small", "a", 300)).expect(201);
+    let refused = exceeded(first.post("/v1/sandboxes", &body_of("small", "b", 213)));
     let expected = json!({ "scope": "namespace", "name": "small", "cap": "memory_mib",
         "used": 300, "asked": 213, "allowed": 512 });
     assert_eq!(refused, expected);
     // The other key is of the same namespace, and another namespace has its own.
-    second.post("/v1/sandboxes", &asked("small", "b", 213)).expect(429);
+    second.post("/v1/sandboxes", &body_of("small", "b", 213)).expect(429);
     for name in ["b", "c"] {
-        first.post("/v1/sandboxes", &asked("large", name, 600)).expect(201);
+        first.post("/v1/sandboxes", &body_of("large", name, 600)).expect(201);
     }
-    let refused = exceeded(first.post("/v1/sandboxes", &asked("large", "d", 16)));
+    let refused = exceeded(first.post("/v1/sandboxes", &body_of("large", "d", 16)));
     assert_eq!((&refused["scope"], &refused["used"]), (&json!("key"), &json!(3)));
-    second.post("/v1/sandboxes", &asked("large", "d", 16)).expect(201);
+    second.post("/v1/sandboxes", &body_of("large", "d", 16)).expect(201);
     let rpc = json!({ "jsonrpc": "2.0", "id": 1, "method": "sandbox.start", "params": {
         "namespace": "large", "sandbox": "e", "config": { "memory": 16 } } });
     let refused = first.post("/api/v1/rpc", &rpc).expect(429).json();
     assert_eq!(refused["error"]["data"]["reason"], "cap_exceeded");
     assert_eq!(refused["error"]["data"]["details"]["cap"], "sandboxes");
-    let said = server.run(&["start", "--name", "small/z", "--memory", "300", "--cpus", "1"]);
-    let said = String::from_utf8(said.stderr).unwrap();
+    let output = server.run(&["start", "--name", "small/z", "--memory", "300", "--cpus", "1"]);
+    let output = String::from_utf8(output.stderr).unwrap();
     assert!(
-        said.contains("may use 512 of memory_mib: 300 are in use, and this call asks for 300 more"),
-        "{said}"
+        output
+            .contains("may use 512 of memory_mib: 300 are in use, and this call asks for 300 more"),
+        "{output}"
     );
-    let said = server.run(&["start", "--name", "small/z"]);
-    let said = String::from_utf8(said.stderr).unwrap();
-    assert!(said.contains("must set a limit"), "{said}");
+    let output = server.run(&["start", "--name", "small/z"]);
+    let output = String::from_utf8(output.stderr).unwrap();
+    assert!(output.contains("must set a limit"), "{output}");
 
     // The next bridge counts what this one has made.
     server.kill_and_serve_again();
     let first = Client::new(server.url()).key(first.sent_key());
-    first.post("/v1/sandboxes", &asked("large", "e", 16)).expect(429);
+    first.post("/v1/sandboxes", &body_of("large", "e", 16)).expect(429);
     assert_eq!(used(&first, "small", "namespace", "memory_mib"), (300, Some(512)));
     assert_eq!(used(&first, "small", "key", "sandboxes"), (3, Some(3)));
     let shown = server.ok(&["caps", "--namespace", "small", "--json"]);
@@ -111,7 +112,7 @@ fn a_key_and_a_namespace_each_have_their_own_over_restarts() {
 
     // What has stopped gives back what it had, though its name is still taken.
     first.post("/v1/sandboxes/small/a/kill", &json!({})).expect(200);
-    first.post("/v1/sandboxes", &asked("small", "b", 512)).expect(201);
+    first.post("/v1/sandboxes", &body_of("small", "b", 512)).expect(201);
 
     let log = server.ok(&["audit", "--json", "-n", "1000"]);
     let mut records = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -134,7 +135,8 @@ fn no_race_of_several_keys_exceeds_a_cap() {
     let clients = [key(&server, "small"), key(&server, "small")];
     let statuses = thread::scope(|scope| {
         let create = |number: usize| {
-            let (client, body) = (&clients[number % 2], asked("small", &format!("s{number}"), 100));
+            let (client, body) =
+                (&clients[number % 2], body_of("small", &format!("s{number}"), 100));
             scope.spawn(move || client.post("/v1/sandboxes", &body).status)
         };
         let asking: Vec<_> = (0..24).map(create).collect();
@@ -155,7 +157,7 @@ fn a_creation_that_fails_gives_everything_back() {
         serving("[caps.per_namespace]\nsandboxes = 1\n[caps.per_key]\nmemory_mib = 100\n", &[]);
     let client = key(&server, "small");
     for _ in 0..3 {
-        let mut body = asked("small", "a", 100);
+        let mut body = body_of("small", "a", 100);
         body["workspace"] = json!("nowhere");
         client.post("/v1/sandboxes", &body).expect(422);
         let body =
@@ -163,7 +165,7 @@ fn a_creation_that_fails_gives_everything_back() {
         client.post("/v1/sandboxes", &body).expect(422);
     }
     assert_eq!(used(&client, "small", "namespace", "sandboxes"), (0, Some(1)));
-    client.post("/v1/sandboxes", &asked("small", "a", 100)).expect(201);
+    client.post("/v1/sandboxes", &body_of("small", "a", 100)).expect(201);
     client.delete("/v1/sandboxes/small/a?force=true").expect(200);
     assert_eq!(used(&client, "small", "namespace", "sandboxes"), (0, Some(1)));
     assert_eq!(used(&client, "small", "namespace", "disk_bytes").0, 0, "nothing is kept of it");
@@ -200,9 +202,9 @@ fn every_door_and_what_it_makes_by_itself_counts() {
     let call = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {
         "name": "execute", "arguments": { "code": "1" } } });
     let headers = [accept, kind, ("mcp-session-id", session.as_str())];
-    let told =
+    let answer =
         client.send("POST", "/mcp", &headers, call.to_string().as_bytes()).expect(200).text();
-    assert!(told.contains("may use 1 of sandboxes: 1 are in use"), "{told}");
+    assert!(answer.contains("may use 1 of sandboxes: 1 are in use"), "{answer}");
 
     client.delete("/v1/sandboxes/default/a?force=true").expect(200);
     client.post("/v1/notebooks/default/work/run", &run).expect(200);
@@ -211,16 +213,16 @@ fn every_door_and_what_it_makes_by_itself_counts() {
 }
 
 #[test]
-fn what_has_stopped_keeps_its_log_on_the_disk() {
+fn a_stopped_sandbox_keeps_its_log_on_the_disk() {
     let server = serving("[caps.per_namespace]\ndisk = \"1GiB\"\n", &[]);
     let client = key(&server, "small");
-    let mut body = asked("small", "a", 256);
+    let mut body = body_of("small", "a", 256);
     body["scratch_bytes"] = json!(100 << 20);
     client.post("/v1/sandboxes", &body).expect(201);
     let log_bytes = 64 << 20;
     let disk = || used(&client, "small", "namespace", "disk_bytes");
     assert_eq!(disk(), ((100 << 20) + log_bytes, Some(1 << 30)));
-    let mut large = asked("small", "b", 2048);
+    let mut large = body_of("small", "b", 2048);
     large["scratch_bytes"] = json!(900 << 20);
     assert_eq!(exceeded(client.post("/v1/sandboxes", &large))["cap"], "disk_bytes");
     client.post("/v1/sandboxes/small/a/stop", &json!({})).expect(200);
@@ -230,7 +232,7 @@ fn what_has_stopped_keeps_its_log_on_the_disk() {
 }
 
 #[test]
-fn what_is_paused_written_down_or_cloned_holds_what_it_has() {
+fn paused_saved_and_cloned_sandboxes_keep_their_usage() {
     if !machines_or_skip() {
         return;
     }
@@ -249,10 +251,10 @@ fn what_is_paused_written_down_or_cloned_holds_what_it_has() {
     let disk = || used(&client, "small", "key", "disk_bytes").0;
     let alone = disk();
     assert_eq!(has(), (1, 256));
-    // What stands still has what it has; so it may always go on.
+    // A paused sandbox keeps its usage, so it may always resume.
     client.post("/v1/sandboxes/small/a/pause", &json!({})).expect(200);
     assert_eq!(has(), (1, 256));
-    let mut other = asked("small", "b", 545);
+    let mut other = body_of("small", "b", 545);
     assert_eq!(exceeded(client.post("/v1/sandboxes", &other))["used"], 256);
     client.post("/v1/sandboxes/small/a/resume", &json!({})).expect(200);
     client.post("/v1/sandboxes/small/a/snapshots", &json!({ "name": "base" })).expect(201);
@@ -298,7 +300,7 @@ fn of_a_day_that_is_over_nothing_goes_on_from_a_pause() {
     client.post("/v1/sandboxes/small/a/pause", &json!({})).expect(200);
     let spent = || used(&client, "small", "namespace", "run_ms_per_day").0;
     let paused = spent();
-    client.post("/v1/sandboxes", &asked("small", "b", 16)).expect(201);
+    client.post("/v1/sandboxes", &body_of("small", "b", 16)).expect(201);
     eventually("the day is over", || state(&client, "small/b")["state"] == "stopped");
     assert!(spent() > paused);
     let refused = exceeded(client.post("/v1/sandboxes/small/a/resume", &json!({})));
@@ -309,9 +311,9 @@ fn of_a_day_that_is_over_nothing_goes_on_from_a_pause() {
 fn nothing_outlives_the_time_that_it_may() {
     let server = serving(CAPS, &[]);
     let client = key(&server, "small");
-    let made = client.post("/v1/sandboxes", &asked("small", "a", 16)).expect(201).json();
+    let made = client.post("/v1/sandboxes", &body_of("small", "a", 16)).expect(201).json();
     assert_eq!(made["ttl_ms"], 3_600_000, "it is given what it may have");
-    let mut long = asked("small", "b", 16);
+    let mut long = body_of("small", "b", 16);
     long["ttl_ms"] = json!(3_600_001);
     assert_eq!(exceeded(client.post("/v1/sandboxes", &long))["cap"], "ttl_ms");
     for ttl_ms in [0, 3_600_000] {
@@ -323,26 +325,26 @@ fn nothing_outlives_the_time_that_it_may() {
 }
 
 #[test]
-fn when_the_time_of_a_day_is_over_what_runs_is_ended_and_nothing_begins_over_restarts() {
+fn a_used_up_day_ends_running_sandboxes_and_survives_restarts() {
     let mut server = serving("[caps.per_namespace]\nrun_time_per_day = \"2s\"\n", &[]);
     let client = key(&server, "*");
     for name in ["a", "b"] {
-        client.post("/v1/sandboxes", &asked("small", name, 16)).expect(201);
+        client.post("/v1/sandboxes", &body_of("small", name, 16)).expect(201);
     }
-    client.post("/v1/sandboxes", &asked("other", "a", 16)).expect(201);
+    client.post("/v1/sandboxes", &body_of("other", "a", 16)).expect(201);
     eventually("what runs is ended", || {
         ["small/a", "small/b"].iter().all(|which| state(&client, which)["state"] == "stopped")
     });
     let why = state(&client, "small/a")["reason"].to_string();
     assert!(why.contains("used all of its run time for today"), "{why}");
-    let answer = client.post("/v1/sandboxes", &asked("small", "c", 16)).expect(429);
+    let answer = client.post("/v1/sandboxes", &body_of("small", "c", 16)).expect(429);
     // When it can be asked again, which no other sandbox changes.
     let pause: u64 = answer.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=86_400).contains(&pause), "{pause}");
-    let said = answer.json();
-    let hint = said["hint"].as_str().unwrap();
-    assert!(hint.contains("T00:00:00.000Z") && !hint.contains("remove"), "{said}");
-    assert!(!said["message"].as_str().unwrap().contains("0 more"), "{said}");
+    let json = answer.json();
+    let hint = json["hint"].as_str().unwrap();
+    assert!(hint.contains("T00:00:00.000Z") && !hint.contains("remove"), "{json}");
+    assert!(!json["message"].as_str().unwrap().contains("0 more"), "{json}");
     assert_eq!(exceeded(answer)["cap"], "run_ms_per_day");
     let by_hand = server.run(&["start", "--name", "small/d", "--memory", "16", "--cpus", "0.1"]);
     let by_hand = String::from_utf8(by_hand.stderr).unwrap();
@@ -352,7 +354,7 @@ fn when_the_time_of_a_day_is_over_what_runs_is_ended_and_nothing_begins_over_res
     server.end_and_serve_again();
     let client = Client::new(server.url()).key(client.sent_key());
     assert_eq!(used(&client, "small", "namespace", "run_ms_per_day").0, before);
-    exceeded(client.post("/v1/sandboxes", &asked("small", "c", 16)));
+    exceeded(client.post("/v1/sandboxes", &body_of("small", "c", 16)));
 }
 
 #[test]
@@ -360,27 +362,27 @@ fn output_of_programs_and_of_code_is_counted_once_and_has_an_end() {
     let caps = "[caps.namespace.small]\noutput_per_day = \"1MiB\"\n";
     let mut server = serving(caps, &[]);
     let client = key(&server, "*");
-    client.post("/v1/sandboxes", &asked("small", "a", 256)).expect(201);
-    let said = || used(&client, "small", "namespace", "output_bytes_per_day").0;
+    client.post("/v1/sandboxes", &body_of("small", "a", 256)).expect(201);
+    let output = || used(&client, "small", "namespace", "output_bytes_per_day").0;
     let exec = |bytes: u32, more: Value| {
         let mut body = json!({ "argv": ["head", "-c", bytes.to_string(), "/dev/zero"] });
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         client.post("/v1/sandboxes/small/a/exec", &body)
     };
     exec(10_000, json!({})).expect(200);
-    assert_eq!(said(), 10_000);
+    assert_eq!(output(), 10_000);
     // One that is recorded beside its client is counted by the log alone.
     exec(10_000, json!({ "on_disconnect": "detach" })).expect(200);
-    eventually("the log has it", || said() == 20_000);
+    eventually("the log has it", || output() == 20_000);
     let code = json!({ "language": "python", "code": "print('x' * 10_000)" });
     client.post("/v1/sandboxes/small/a/run", &code).expect(200);
-    let after = said();
+    let after = output();
     assert!((30_000..40_000).contains(&after), "{after}");
 
     server.end_and_serve_again();
     let client = Client::new(server.url()).key(client.sent_key());
-    let said = || used(&client, "small", "namespace", "output_bytes_per_day");
-    assert_eq!(said(), (after, Some(1 << 20)), "the next bridge goes on from there");
+    let output = || used(&client, "small", "namespace", "output_bytes_per_day");
+    assert_eq!(output(), (after, Some(1 << 20)), "the next bridge goes on from there");
     let flood =
         json!({ "argv": ["head", "-c", "3000000", "/dev/zero"], "on_disconnect": "detach" });
     client.post("/v1/sandboxes/small/a/exec", &flood);
@@ -388,8 +390,8 @@ fn output_of_programs_and_of_code_is_counted_once_and_has_an_end() {
     let why = state(&client, "small/a")["reason"].to_string();
     assert!(why.contains("wrote all of its output for today"), "{why}");
     assert_eq!(
-        exceeded(client.post("/v1/sandboxes", &asked("small", "b", 16)))["scope"],
+        exceeded(client.post("/v1/sandboxes", &body_of("small", "b", 16)))["scope"],
         "namespace"
     );
-    client.post("/v1/sandboxes", &asked("large", "b", 16)).expect(201);
+    client.post("/v1/sandboxes", &body_of("large", "b", 16)).expect(201);
 }

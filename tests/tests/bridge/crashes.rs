@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use nix::unistd::Pid;
 use serde_json::Value;
 use tests::deaths::{self, Watched};
-use tests::{Burrow, PATIENCE, buckets, eventually, registry, skip};
+use tests::{Burrow, PATIENCE, buckets, eventually, images, registry, skip};
 
 /// Steps of an operation at which it dies, unless somebody wants more.
 const SEEDS_DEFAULT: u64 = 8;
@@ -28,12 +28,7 @@ fn busybox() -> Option<PathBuf> {
         skip("no process can be watched here");
         return None;
     }
-    let found = ["/bin/busybox", "/usr/bin/busybox"].map(PathBuf::from);
-    let found = found.into_iter().find(|path| path.exists());
-    if found.is_none() {
-        skip("there is no static busybox here");
-    }
-    found
+    images::busybox()
 }
 
 /// The directory of a root, with a file that says which.
@@ -161,8 +156,8 @@ fn die_in_store(what: &str, prepare: &dyn Fn(&Burrow), operation: &[&str]) {
         look_at_store(&burrow, &when);
         // It may have done all that there was to do; then there is nothing to do it to.
         let again = burrow.run(operation);
-        let said = String::from_utf8_lossy(&again.stderr);
-        assert!(again.status.success() || said.contains("there is no image"), "{when}: {said}");
+        let stderr = String::from_utf8_lossy(&again.stderr);
+        assert!(again.status.success() || stderr.contains("there is no image"), "{when}: {stderr}");
         assert_eq!(look_at_store(&burrow, &when), names, "{when}");
         burrow.ok(&["image", "prune"]);
         assert_eq!(content(&burrow), content_whole, "{when}");
@@ -273,8 +268,8 @@ fn settled_boxes(
     let ids: BTreeSet<_> = records.keys().cloned().collect();
     let half_made = half_made(burrow);
     agree(half_made.is_empty(), &|| format!("{half_made:?} is left"))?;
-    let kept = file_names(&burrow.state().join("boxes"));
-    agree(kept == ids, &|| format!("records of {ids:?}, directories of {kept:?}"))?;
+    let files = file_names(&burrow.state().join("boxes"));
+    agree(files == ids, &|| format!("records of {ids:?}, directories of {files:?}"))?;
     let living: BTreeSet<_> =
         records.iter().filter(|(_, one)| !one["pid"].is_null()).map(|(id, _)| id.clone()).collect();
     let running = file_names(&burrow.runtime().join("boxes"));

@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-use tests::{Burrow, PATIENCE, children, eventually, resident_bytes};
+use tests::{Burrow, PATIENCE, children, eventually, resident_bytes, written};
 
 fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("UTF-8")
@@ -87,7 +88,7 @@ fn await_recorded(burrow: &Burrow, name: &str, session: &str) {
 
 fn logged(burrow: &Burrow, name: &str, session: &str) -> Vec<u8> {
     let output = burrow.run(&["logs", "--stdout", "--session", session, name]);
-    // A gap would be told there.
+    // A gap would be reported there.
     assert_eq!(text(&output.stderr), "", "logs of {session}");
     output.stdout
 }
@@ -154,10 +155,10 @@ fn a_sandbox_is_started_listed_inspected_stopped_and_removed() {
     assert_eq!(inspected["env_names"][0], "SECRET");
     assert_eq!(burrow.ok(&["exec", "work", "--", "sh", "-c", "echo $SECRET"]), "hush\n");
     for (path, _) in files(&burrow.state()) {
-        let content = std::fs::read(&path).expect("a file of ours");
-        let kept = path.extension().is_some_and(|extension| extension == "json")
+        let content = written(&path).expect("a file of ours");
+        let stored = path.extension().is_some_and(|extension| extension == "json")
             && String::from_utf8_lossy(&content).contains("hush");
-        assert!(!kept, "{} keeps a value of the environment", path.display());
+        assert!(!stored, "{} keeps a value of the environment", path.display());
     }
 
     assert_eq!(burrow.ok(&["stop", "work"]), "work\n");
@@ -338,7 +339,7 @@ fn a_followed_log_shows_what_comes_and_ends_with_its_sandbox() {
 }
 
 #[test]
-fn whoever_sits_in_a_sandbox_that_ends_is_told_so() {
+fn attached_users_learn_that_the_sandbox_ended() {
     let burrow = Burrow::serving();
     for (verb, code, word) in [
         (&["stop", "work"][..], 137, "because the sandbox was stopped"),
@@ -354,10 +355,10 @@ fn whoever_sits_in_a_sandbox_that_ends_is_told_so() {
         let mut up = [0; 3];
         exec.0.stdout.take().expect("piped").read_exact(&mut up).expect("output");
         burrow.ok(verb);
-        let mut told = String::new();
-        exec.0.stderr.take().expect("piped").read_to_string(&mut told).expect("UTF-8");
-        assert_eq!(exec.0.wait().expect("it is ours").code(), Some(code), "{verb:?}: {told}");
-        assert!(told.contains(word), "{verb:?}: {told}");
+        let mut text = String::new();
+        exec.0.stderr.take().expect("piped").read_to_string(&mut text).expect("UTF-8");
+        assert_eq!(exec.0.wait().expect("it is ours").code(), Some(code), "{verb:?}: {text}");
+        assert!(text.contains(word), "{verb:?}: {text}");
         burrow.ok(&["rm", "work"]);
     }
 }
@@ -476,10 +477,10 @@ fn a_bridge_killed_at_seeded_moments_always_comes_back_to_its_sandboxes() {
     assert_eq!(supervisor(&burrow, "first"), one, "it is the same box still");
     assert_eq!(burrow.ok(&["exec", "first", "--", "echo", "here"]), "here\n");
     // Of those that were cut off nothing is left: as many directories as sandboxes.
-    let kept = burrow.ok(&["ps", "--all", "--quiet"]).lines().count();
+    let count = burrow.ok(&["ps", "--all", "--quiet"]).lines().count();
     for parent in [burrow.runtime(), burrow.state()] {
         let boxes = std::fs::read_dir(parent.join("boxes")).expect("a directory").count();
-        assert_eq!(boxes, kept, "in {}", parent.display());
+        assert_eq!(boxes, count, "in {}", parent.display());
     }
 }
 
@@ -492,7 +493,7 @@ fn a_bridge_killed_while_idle_adopts_and_goes_on() {
     for _ in 0..3 {
         burrow.kill_daemon();
         let refused = burrow.run(&["ps"]);
-        assert_refused(&refused, 125, &["no bridge serves", "host-bridge serve"]);
+        assert_refused(&refused, 125, &["no bridge serves", "omit --no-daemon"]);
         burrow.serve();
         assert_eq!(supervisor(&burrow, "work"), before);
         assert_eq!(burrow.ok(&["exec", "work", "--", "cat", "/file"]), "kept\n");
@@ -553,7 +554,7 @@ fn a_daemon_that_is_asked_to_end_leaves_its_sandboxes_to_the_next() {
 
 #[test]
 fn a_daemon_that_is_told_to_stop_its_sandboxes_does() {
-    let mut burrow = Burrow::serving_with(&["--stop-boxes"]);
+    let mut burrow = Burrow::serving_with(&["--stop-sandboxes"]);
     burrow.ok(&["start", "--name", "work"]);
     let pid = supervisor(&burrow, "work");
     assert_eq!(burrow.end_daemon(), Some(0));
@@ -698,6 +699,35 @@ fn a_stop_grants_its_grace_and_no_more() {
     burrow.ok(&["stop", "--grace", "300ms", "deaf"]);
     assert!(before.elapsed() < PATIENCE / 2, "{:?}", before.elapsed());
     assert_eq!(inspect(&burrow, "deaf")["state"], "stopped");
+}
+
+#[test]
+fn a_sparse_file_stays_sparse_both_ways() {
+    const BYTES: u64 = 64 * 1024 * 1024;
+    let burrow = Burrow::serving();
+    burrow.ok(&["start", "--name", "work"]);
+    let tree = burrow.scratch().join("tree");
+    std::fs::create_dir(&tree).expect("a directory");
+    let file = std::fs::File::create(tree.join("image")).expect("a file");
+    file.write_all_at(b"middle", BYTES / 2).expect("there is room");
+    file.set_len(BYTES).expect("there is room");
+    let path = |name: &str| burrow.scratch().join(name).display().to_string();
+    burrow.ok(&["cp", &path("tree/image"), "work:/tmp/alone"]);
+    burrow.ok(&["cp", &path("tree"), "work:/tmp/tree"]);
+    for name in ["alone", "tree/image"] {
+        let script = format!("stat -c '%s %b' /tmp/{name}");
+        let answer = burrow.ok(&["exec", "work", "sh", "-c", &script]);
+        let (bytes, blocks) = answer.trim().split_once(' ').expect("two numbers");
+        assert_eq!(bytes.parse(), Ok(BYTES), "{name}");
+        let stored = blocks.parse::<u64>().expect("a number") * 512;
+        assert!(stored < 1024 * 1024, "{name}: {stored} bytes are stored");
+    }
+    burrow.ok(&["cp", "work:/tmp/tree", &path("back")]);
+    let back = std::fs::metadata(burrow.scratch().join("back/image")).expect("it is back");
+    assert!(back.blocks() * 512 < 1024 * 1024, "{} blocks", back.blocks());
+    let mut same = std::process::Command::new("cmp");
+    same.arg(tree.join("image")).arg(path("back/image"));
+    assert!(same.status().expect("cmp runs").success());
 }
 
 #[test]

@@ -3,6 +3,10 @@
 mod audit;
 mod audit_subjects;
 mod caps;
+mod claims;
 mod crashes;
 mod daemon;
+mod damage;
+mod full_disks;
+mod layers;
 mod metrics;

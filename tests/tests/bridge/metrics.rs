@@ -9,7 +9,7 @@ use agent_client::guest::metrics::{Consumer, Samples};
 use agent_client::guest::{Address, Guest, Options};
 use protocol::FaultCode;
 use protocol::metrics::{Sample, Scope};
-use protocol::requests::{Signal, Start, Target};
+use protocol::requests::{Release, Signal, Start, Target};
 use tempfile::TempDir;
 use tests::contexts::{context, run};
 use tests::sandbox::{Sandbox, start};
@@ -39,7 +39,7 @@ async fn next(guest: &Guest, count: usize) -> Vec<Sample> {
     all
 }
 
-/// Waits for a sample that is as it shall be.
+/// Waits for a sample with the expected values.
 async fn until(guest: &Guest, what: &str, is_it: impl Fn(&Sample) -> bool) -> Sample {
     let deadline = Instant::now() + PATIENCE;
     let mut seen = newest(guest).await;
@@ -58,8 +58,8 @@ async fn percent(guest: &Guest) -> f64 {
     let used_us = (last.cpu_us - first.cpu_us) as f64;
     let percent = used_us / (last.uptime_ms - first.uptime_ms) as f64 / 10.0;
     // The samples say of each interval what they say of all together.
-    let told: f64 = samples[1..].iter().filter_map(Sample::cpu_percent).sum::<f64>() / 3.0;
-    assert!((told - percent).abs() < 15.0, "{told} and {percent}");
+    let answer: f64 = samples[1..].iter().filter_map(Sample::cpu_percent).sum::<f64>() / 3.0;
+    assert!((answer - percent).abs() < 15.0, "{answer} and {percent}");
     percent
 }
 
@@ -73,13 +73,13 @@ async fn assert_busy(guest: &Guest, busy: &Start) {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let (began, before_us) = (Instant::now(), used_us().await);
-        let told = percent(guest).await;
+        let answer = percent(guest).await;
         let really = (used_us().await - before_us) / began.elapsed().as_secs_f64() / 10_000.0;
-        assert!(told < ONE_CPU_PERCENT, "{told} %");
-        if really > 10.0 && (0.7 * really..1.3 * really + 10.0).contains(&told) {
+        assert!(answer < ONE_CPU_PERCENT, "{answer} %");
+        if really > 10.0 && (0.7 * really..1.3 * really + 10.0).contains(&answer) {
             return;
         }
-        assert!(Instant::now() < deadline, "{told} % are told of {really} %");
+        assert!(Instant::now() < deadline, "{answer} % are told of {really} %");
     }
 }
 
@@ -143,7 +143,7 @@ async fn memory_files_and_processes_show_and_go_away_again() {
     let full = until(guest, "50 MiB are written", written).await;
     assert!(disk(&full) < disk(&idle) + 55 * MIB, "{full:?}");
     assert!(disk(&full) <= full.disk_bytes_max.expect("it has a bound"));
-    // What is written in a process machine is in memory, and that is said.
+    // What is written in a process machine is in memory, and the record says so.
     assert!(full.memory_bytes >= idle.memory_bytes + 50 * MIB, "{full:?}");
 
     let script = "for i in 1 2 3 4 5 6; do sleep 1000 & done; wait";
@@ -187,6 +187,77 @@ async fn samples_are_read_on_and_what_is_of_another_guest_is_refused() {
     let refused = guest.metrics(1_000_000, true).await.expect_err("it never took so many");
     assert_eq!(refused.fault_code(), Some(FaultCode::Invalid));
     sandbox.end().await;
+}
+
+/// The agent uses the control groups of ended sessions again, where it may.
+#[tokio::test]
+async fn the_usage_of_a_session_begins_at_nothing_whoever_ran_before() {
+    let sandbox = Sandbox::start().await;
+    let guest = &sandbox.guest;
+    for number in 0..20 {
+        let name = format!("spent-{number}");
+        let script = "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done";
+        let spent = begin(guest, &name, &["sh", "-c", script]).await;
+        guest.wait(&spent.session).await.expect("it ends");
+        // A group whose survivors must be killed differs from one that is left alone.
+        let kill_survivors = number % 2 == 0;
+        let done = Release { session: spent.session, holder: None, kill_survivors };
+        guest.release(done).await.expect("released");
+    }
+    let fresh = begin(guest, "fresh", &["sleep", "1000"]).await;
+    let usage = guest.usage(Consumer::Session(fresh.session.clone())).await.expect("its usage");
+    assert!(usage.cpu_us < 20_000, "it has only begun to sleep: {usage:?}");
+    assert_eq!(usage.processes, 1, "nobody else is in its group: {usage:?}");
+    sandbox.end().await;
+}
+
+/// An agent at rest takes a sample each ten seconds. What happens in between must not be missing,
+/// and what begins must show as soon as ever.
+#[tokio::test]
+async fn a_sandbox_at_rest_is_looked_at_seldom_and_at_once_when_something_begins() {
+    let sandbox = Sandbox::start().await;
+    let guest = &sandbox.guest;
+    let look = async || *guest.newest_metrics(false).await.expect("samples").newest().expect("one");
+    guest.newest_metrics(true).await.expect("the first sample");
+    let deadline = Instant::now() + PATIENCE;
+    let (mut before, mut at_rest) = (look().await, look().await);
+    while at_rest.uptime_ms < before.uptime_ms + 4000 {
+        assert!(Instant::now() < deadline, "it never comes to rest: {before:?}, {at_rest:?}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let newest = look().await;
+        if newest.number != at_rest.number {
+            (before, at_rest) = (at_rest, newest);
+        }
+    }
+    assert!(at_rest.cpu_percent().expect("not the first") < 5.0, "{at_rest:?}");
+
+    let began = Instant::now();
+    let busy = begin(guest, "busy", BUSY).await;
+    eventually_new(guest, at_rest.number, began).await;
+    // The load has a sample or two of its own by then.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let working = look().await;
+    let usage = guest.usage(Consumer::Session(busy.session.clone())).await.expect("its usage");
+    let counted_us = working.cpu_us - at_rest.cpu_us;
+    assert!(counted_us > 0 && counted_us < usage.cpu_us + 500_000, "{working:?}, {usage:?}");
+    kill(guest, &busy).await;
+    let ended = look().await.number;
+    let last = eventually_new(guest, ended, Instant::now()).await;
+    let counted_us = last.cpu_us - at_rest.cpu_us;
+    assert!(counted_us + 100_000 > usage.cpu_us, "nothing is missing: {last:?}, {usage:?}");
+    sandbox.end().await;
+}
+
+/// The next sample, which comes within two seconds without anybody's waiting for it.
+async fn eventually_new(guest: &Guest, number: u64, began: Instant) -> Sample {
+    loop {
+        let newest = *guest.newest_metrics(false).await.expect("samples").newest().expect("one");
+        if newest.number > number {
+            return newest;
+        }
+        assert!(began.elapsed() < Duration::from_secs(2), "still {newest:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 #[tokio::test]
@@ -236,7 +307,7 @@ async fn a_context_says_that_its_limits_are_not_enforced() {
         let listed = guest.contexts().await.expect("the contexts");
         assert!(listed.iter().any(|info| info.warnings == limited.warnings), "{listed:?}");
     }
-    // Whoever asked for nothing lacks nothing, unless groups cannot be made at all.
+    // A sandbox that requested nothing lacks nothing, unless groups cannot be made at all.
     assert!(plain.warnings.is_empty(), "{:?}", plain.warnings);
     sandbox.end().await;
 }
@@ -291,7 +362,7 @@ async fn an_agent_among_others_counts_what_it_has_started() {
     let agent = Agent::start();
     let guest = agent.connect(&agent.socket).await;
     assert_eq!(guest.newest_metrics(true).await.expect("samples").scope, Scope::Agent);
-    assert_eq!(newest(&guest).await.processes, 1, "the agent alone, whoever else lives here");
+    assert_eq!(newest(&guest).await.processes, 1, "only the agent, whatever else runs here");
     // Names are the programs' own to choose, as is how they leave: by a second fork.
     let script = "printf ') R 1 1 (\\n' >/proc/self/comm; (while :; do :; done) & exit 0";
     let busy = begin(&guest, "busy", &["sh", "-c", script]).await;
@@ -325,7 +396,7 @@ async fn an_init_without_a_group_of_its_own_counts_its_namespace_alone() {
     let busy = begin(&guest, "busy", BUSY).await;
     assert_busy(&guest, &busy).await;
     kill(&guest, &busy).await;
-    // More than a sample looks into are counted all the same, and nobody waits for it.
+    // More than a sample looks into are counted anyway, and nobody waits for it.
     let script =
         "import os, signal\nfor _ in range(1100):\n if os.fork() == 0: break\nsignal.pause()";
     let crowd = begin(&guest, "crowd", &["python3", "-c", script]).await;
@@ -337,15 +408,33 @@ async fn an_init_without_a_group_of_its_own_counts_its_namespace_alone() {
     guest.close().await;
 }
 
+/// The CPU time of one process without its children, from its `stat`.
+fn own_cpu_us(pid: &str) -> u64 {
+    const TICK_US: u64 = 10_000;
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+    let behind_the_name = stat.rsplit_once(") ").expect("a name").1;
+    let ticks = behind_the_name.split(' ').skip(11).take(2).map(str::parse::<u64>);
+    ticks.map(|ticks| ticks.expect("a number")).sum::<u64>() * TICK_US
+}
+
 #[tokio::test]
 async fn children_that_nobody_waits_for_hide_no_load() {
+    /// What the parent must have used between two samples for these to be judged: on a busy machine
+    /// it may not run for a second.
+    const AT_WORK_US: u64 = 200_000;
+    /// How far apart two samples must be. The parent's time is read behind a sample, and on a busy machine
+    /// long behind it, while the next sample is already there.
+    const APART_MS: u64 = 800;
     if !have_or_skip("python3") {
         return;
     }
     let agent = Agent::start();
     let guest = agent.connect(&agent.socket).await;
+    let output = agent.dir.path().join("pid");
     let script = "
-import os, signal, time
+import os, signal, sys, time
+with open(sys.argv[1] + '.new', 'w') as output: output.write(str(os.getpid()))
+os.rename(output.name, sys.argv[1])
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 while True:
     if os.fork() == 0:
@@ -355,17 +444,34 @@ while True:
     end = time.process_time() + 1.5
     while time.process_time() < end: pass
 ";
-    begin(&guest, "careless", &["python3", "-c", script]).await;
-    let samples = next(&guest, 8).await;
-    assert!(samples.windows(2).all(|pair| pair[0].cpu_us <= pair[1].cpu_us), "{samples:?}");
-    let told = samples[2..].iter().filter_map(Sample::cpu_percent);
-    let least = told.fold(f64::INFINITY, f64::min);
-    assert!(least > 5.0, "the parent is at work all the time: {samples:?}");
+    let path = output.to_str().expect("UTF-8");
+    begin(&guest, "careless", &["python3", "-c", script, path]).await;
+    eventually("the parent is at work", || output.exists());
+    let parent = std::fs::read_to_string(&output).expect("its number");
+    let deadline = Instant::now() + PATIENCE;
+    let mut before = (newest(&guest).await, own_cpu_us(&parent));
+    let mut judged = 0;
+    while judged < 6 {
+        assert!(Instant::now() < deadline, "the parent stalls: {judged} samples judged");
+        let page = guest.metrics(before.0.number, true).await.expect("samples");
+        let now = (*page.newest().expect("it was waited for"), own_cpu_us(&parent));
+        let told_us =
+            now.0.cpu_us.checked_sub(before.0.cpu_us).expect("time that was used stays used");
+        if now.0.uptime_ms - before.0.uptime_ms < APART_MS {
+            continue;
+        }
+        let used_us = now.1 - before.1;
+        if used_us > AT_WORK_US {
+            assert!(told_us > used_us / 10, "{told_us} µs are told, the parent used {used_us}");
+            judged += 1;
+        }
+        before = now;
+    }
     guest.close().await;
 }
 
 #[tokio::test]
-async fn what_was_sampled_while_the_link_was_cut_comes_later() {
+async fn samples_taken_during_a_cut_arrive_later() {
     let agent = Agent::start();
     let front = agent.dir.path().join("front.sock");
     let listener = tokio::net::UnixListener::bind(&front).expect("a socket");

@@ -1,5 +1,5 @@
-//! `serve --check-config`: whatever keeps a server from starting is said before it is restarted, and what is
-//! set and does nothing is said by name.
+//! `serve --check-config`: what keeps a server from starting is reported before it is restarted, and what is
+//! set and does nothing is listed by name.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics, with the line")]
 
@@ -11,7 +11,7 @@ use tests::Burrow;
 /// A digest as one is written.
 const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
-fn said(output: &Output) -> String {
+fn text_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -23,7 +23,7 @@ fn check(burrow: &Burrow, text: &str) -> Output {
 }
 
 #[test]
-fn what_serve_would_not_start_with_is_said_with_the_line_and_the_option() {
+fn invalid_configuration_is_reported_with_its_line_and_option() {
     let burrow = Burrow::new();
     let none = "/no/such/file.pem";
     for (text, words) in [
@@ -39,7 +39,8 @@ fn what_serve_would_not_start_with_is_said_with_the_line_and_the_option() {
             "[server]\ntls_certificate = \"NONE\"\ntls_key = \"NONE\"\n",
             vec!["tls_certificate", none],
         ),
-        ("[egress]\nauthorities = \"NONE\"\n", vec![":2:", "egress.authorities", none]),
+        ("[egress]\nca = [\"NONE\"]\n", vec![":2:", "egress.ca", none]),
+        ("[images]\nca = [\"NONE\"]\n", vec![":2:", "images.ca", none]),
         ("[registries.\"r.example\"]\nca = \"NONE\"\n", vec!["registries.r.example.ca", none]),
         (
             "[secrets.z]\nenv = \"Z\"\nfile = \"/z\"\nnamespaces = \"*\"\n",
@@ -47,7 +48,7 @@ fn what_serve_would_not_start_with_is_said_with_the_line_and_the_option() {
         ),
     ] {
         let output = check(&burrow, &text.replace("NONE", none));
-        let message = said(&output);
+        let message = text_of(&output);
         assert!(!output.status.success(), "{text}: {message}");
         for word in words {
             assert!(message.contains(word), "{text} is told without {word}: {message}");
@@ -56,11 +57,26 @@ fn what_serve_would_not_start_with_is_said_with_the_line_and_the_option() {
         let file = burrow.scratch().join("burrow.toml");
         let served = burrow.run(&["serve", "--listen", "off", "--config", file.to_str().unwrap()]);
         assert!(!served.status.success(), "{text}");
-        assert_eq!(said(&served), message, "{text}");
+        assert_eq!(text_of(&served), message, "{text}");
     }
     let good = format!("[image_policy]\nallow = [\"a@{DIGEST}\"]\n");
     let output = check(&burrow, &good);
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", text_of(&output));
+}
+
+#[test]
+fn a_valid_configuration_is_said_to_be_one_with_the_file() {
+    let burrow = Burrow::new();
+    let output = check(&burrow, "[defaults]\nmemory_mib = 256\n");
+    let file = burrow.scratch().join("burrow.toml");
+    assert!(output.status.success(), "{}", text_of(&output));
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(shown, format!("the configuration is valid in {}\n", file.display()));
+    let without = burrow.run(&["serve", "--check-config"]);
+    assert_eq!(
+        String::from_utf8(without.stdout).unwrap(),
+        "the configuration is valid, without a file\n"
+    );
 }
 
 #[test]
@@ -70,7 +86,7 @@ fn directories_that_are_not_there_are_named() {
     fs::create_dir_all(&there).unwrap();
     let there = there.to_str().unwrap();
     let output = check(&burrow, &format!("[images]\na = \"/no/such/root\"\nb = \"{there}\"\n"));
-    let message = said(&output);
+    let message = text_of(&output);
     assert!(output.status.success(), "it may come: {message}");
     assert!(message.contains("/no/such/root") && !message.contains(there), "{message}");
 }
@@ -81,7 +97,7 @@ fn variables_that_nobody_reads_are_named_with_what_they_were_meant_as_and_not_th
     let mut command = burrow.command(&["serve", "--check-config"]);
     command.env("BURROW_EGRES_DNS", "hunter2").env("BURROW_AUDIT_CHAIN", "true");
     let output = command.output().unwrap();
-    let message = said(&output);
+    let message = text_of(&output);
     assert!(output.status.success(), "{message}");
     assert!(message.contains("BURROW_EGRES_DNS"), "{message}");
     assert!(message.contains("did you mean BURROW_EGRESS_DNS?"), "{message}");
@@ -91,6 +107,6 @@ fn variables_that_nobody_reads_are_named_with_what_they_were_meant_as_and_not_th
     fs::write(&file, own).unwrap();
     let mut command =
         burrow.command(&["serve", "--check-config", "--config", file.to_str().unwrap()]);
-    let message = said(&command.env("BURROW_OWN_Z", "hunter2").output().unwrap());
+    let message = text_of(&command.env("BURROW_OWN_Z", "hunter2").output().unwrap());
     assert!(!message.contains("BURROW_OWN_Z"), "a secret is read from it: {message}");
 }

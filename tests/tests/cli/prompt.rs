@@ -91,7 +91,28 @@ fn the_state_is_shared_and_outlives_the_prompt() {
 }
 
 #[test]
-fn what_was_typed_is_there_again() {
+fn attaching_during_a_run_explains_it_and_gives_a_prompt() {
+    let Some(stage) = Stage::open() else { return };
+    stage.tmux.keys(&["C-d"]);
+    stage.leaves_with(0);
+    let gate = "import os, time\nopen('/tmp/running', 'w')\nwhile not os.path.exists('/tmp/go'): time.sleep(0.05)\nx = 7";
+    let mut beside = stage.burrow.command(&["repl", "work", "-c", gate]);
+    let mut beside = beside.stdin(Stdio::null()).spawn().expect("starts");
+    eventually("the code runs", || {
+        stage.burrow.run(&["exec", "work", "--", "test", "-e", "/tmp/running"]).status.success()
+    });
+    stage.attach();
+    stage.tmux.wait_for("of another client is running");
+    // Input meanwhile waits for its turn, and the prompt says so.
+    stage.tmux.line("x * 6");
+    stage.tmux.wait_for("waiting for run");
+    stage.burrow.ok(&["exec", "work", "--", "touch", "/tmp/go"]);
+    stage.tmux.wait_for("\n42\n");
+    assert!(beside.wait().expect("it is ours").success());
+}
+
+#[test]
+fn typed_input_is_in_the_history() {
     let Some(stage) = Stage::open() else { return };
     stage.says("'first' + '!'", "\n'first!'\n");
     stage.says("'second' + '!'", "\n'second!'\n");
@@ -100,8 +121,8 @@ fn what_was_typed_is_there_again() {
     stage.leaves_with(0);
     let metadata = std::fs::metadata(stage.history()).expect("a history");
     assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
-    let kept = std::fs::read_to_string(stage.history()).expect("read");
-    assert!(!kept.contains("never"), "a line that begins with a blank was kept: {kept}");
+    let text = std::fs::read_to_string(stage.history()).expect("read");
+    assert!(!text.contains("never"), "a line that begins with a blank was kept: {text}");
     stage.attach();
     stage.tmux.keys(&["Up", "Up", "Enter"]);
     stage.tmux.wait_for("\n'first!'\n");
@@ -135,7 +156,7 @@ fn several_lines_are_one_input() {
 }
 
 #[test]
-fn what_is_pasted_is_one_input() {
+fn a_paste_is_one_input() {
     let Some(stage) = Stage::open() else { return };
     let code = "def g():\n    a = 1\n\n    return a + 7\n\ng() * 2\n";
     stage.tmux.paste(&format!("\x1b[200~{code}\x1b[201~"));
@@ -175,8 +196,8 @@ fn a_tab_never_waits_for_a_busy_interpreter() {
     let code = "import time; print('on', flush=True); time.sleep(4)";
     let mut other = stage.burrow.command(&["repl", "work", "-c", code]);
     let mut other = other.stdout(Stdio::piped()).spawn().expect("started");
-    let mut said = [0; 2];
-    other.stdout.as_mut().expect("piped").read_exact(&mut said).expect("it runs");
+    let mut bytes = [0; 2];
+    other.stdout.as_mut().expect("piped").read_exact(&mut bytes).expect("it runs");
     stage.tmux.text("y");
     stage.tmux.keys(&["Tab"]);
     stage.tmux.text("es");
@@ -301,7 +322,7 @@ fn a_lost_interpreter_is_told_and_replaced() {
     stage.says("x = 1", "x = 1\n");
     stage.says("import os; os.kill(os.getpid(), 11)", "its state is lost");
     stage.says("x", "NameError");
-    // Between two lines, it is told before the next prompt.
+    // Between two lines, it is shown before the next prompt.
     let kill = "import os, threading; threading.Timer(0.5, os._exit, [7]).start()";
     stage.says(kill, "start()\n");
     eventually("it is told", || {

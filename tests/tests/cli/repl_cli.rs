@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use tests::contexts::notebook;
 use tests::http::Client;
 use tests::server::Server;
 use tests::tmux::Tmux;
@@ -30,8 +31,8 @@ fn last_line(bytes: &[u8]) -> String {
     text.lines().rfind(|line| !line.starts_with("host-bridge:")).unwrap_or("").into()
 }
 
-/// The beginning of what a program has said, for an error.
-fn said(output: &Output) -> String {
+/// The beginning of a program's output, for an error.
+fn text_of(output: &Output) -> String {
     format!("{output:?}").chars().take(600).collect()
 }
 
@@ -50,7 +51,7 @@ fn check_same(interpreter: &[&str], language: &str, codes: &[(&str, &str)]) {
             && exit == ours.status.code()
             && last_line(&own.stderr) == last_line(&ours.stderr);
         if !same {
-            let (own, ours) = (said(&own), said(&ours));
+            let (own, ours) = (text_of(&own), text_of(&ours));
             wrong.push(format!("{code:?}\n  own:  {exit:?} {own}\n  ours: {ours}"));
         }
     }
@@ -287,7 +288,7 @@ fn ctrl_c_again_leaves_no_choice() {
 }
 
 #[test]
-fn whoever_stops_reading_ends_the_code() {
+fn a_closed_output_ends_the_code() {
     let burrow = Burrow::new();
     let code = "print('begun', flush=True)\nwhile True: print('x' * 1000)";
     let (child, stdout) = begun(&burrow, &["repl", "-c", code]);
@@ -326,7 +327,7 @@ fn a_context_of_a_sandbox_keeps_what_runs_leave() {
     let stderr = String::from_utf8_lossy(&after.stderr);
     assert!(stderr.contains("has a new interpreter") && stderr.contains("NameError"), "{stderr}");
 
-    // The end of one is said, and the next is told.
+    // The end of one is reported, and the next one learns of it.
     let died = python("import os; os.kill(os.getpid(), 11)");
     let stderr = String::from_utf8_lossy(&died.stderr);
     assert_eq!(died.status.code(), Some(139));
@@ -354,8 +355,8 @@ fn a_run_of_somebody_else_is_interrupted_by_name() {
     let (child, _) = begun(&burrow, &["repl", "work", "-c", code]);
     let table = burrow.ok(&["context", "ls", "work"]);
     assert!(table.contains("running 1"), "{table}");
-    let told = burrow.run(&["context", "interrupt", "work"]);
-    assert!(String::from_utf8_lossy(&told.stderr).contains("interrupting run 1 of python"));
+    let result = burrow.run(&["context", "interrupt", "work"]);
+    assert!(String::from_utf8_lossy(&result.stderr).contains("interrupting run 1 of python"));
     let (exit, stderr) = ended(child);
     assert_eq!(exit, Some(130));
     assert!(stderr.contains("the code was interrupted by burrow"), "{stderr}");
@@ -395,18 +396,18 @@ fn all_that_happens_can_be_had_as_json() {
 }
 
 #[test]
-fn what_is_displayed_becomes_files() {
+fn displays_become_files() {
     let burrow = Burrow::new();
     let code = "class Picture:\n    def _repr_png_(self): return b'\\x89PNG\\r\\n\\x1a\\n\\xff'\n    \
                 def __repr__(self): return 'a picture'\ndisplay(Picture())";
-    let told = burrow.run(&["repl", "-c", code]);
-    let stderr = String::from_utf8_lossy(&told.stderr);
-    assert_eq!(told.stdout, b"a picture\n", "{stderr}");
+    let result = burrow.run(&["repl", "-c", code]);
+    let stderr = String::from_utf8_lossy(&result.stderr);
+    assert_eq!(result.stdout, b"a picture\n", "{stderr}");
     assert!(stderr.contains("image/png; --save-displays DIR"), "{stderr}");
     let dir = burrow.scratch().join("shown");
     let dir = dir.to_str().expect("UTF-8");
-    let told = burrow.run(&["repl", "--save-displays", dir, "-c", code]);
-    let stderr = String::from_utf8_lossy(&told.stderr);
+    let result = burrow.run(&["repl", "--save-displays", dir, "-c", code]);
+    let stderr = String::from_utf8_lossy(&result.stderr);
     assert!(stderr.contains(&format!("displayed: {dir}/001.png")), "{stderr}");
     let png = std::fs::read(format!("{dir}/001.png")).expect("a file");
     assert_eq!(png, b"\x89PNG\r\n\x1a\n\xff");
@@ -419,31 +420,31 @@ fn a_slip_is_met_with_what_to_do() {
         let output = burrow.run(arguments);
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
-    let (exit, said) = stderr(&["repl", "nobox", "-c", "1"]);
-    assert!(exit == Some(125) && said.contains("there is no sandbox nobox"), "{said}");
-    let (exit, said) = stderr(&["repl", "no box"]);
-    assert!(exit == Some(125) && said.contains("./no box"), "{said}");
-    let (exit, said) = stderr(&["repl", "a.py", "-c", "1"]);
-    assert!(exit == Some(125) && said.contains("by -c and by a.py"), "{said}");
-    let (exit, said) = stderr(&["repl", "--program", "/no/python", "-c", "1"]);
+    let (exit, message) = stderr(&["repl", "nobox", "-c", "1"]);
+    assert!(exit == Some(125) && message.contains("there is no sandbox nobox"), "{message}");
+    let (exit, message) = stderr(&["repl", "no box"]);
+    assert!(exit == Some(125) && message.contains("./no box"), "{message}");
+    let (exit, message) = stderr(&["repl", "a.py", "-c", "1"]);
+    assert!(exit == Some(125) && message.contains("by -c and by a.py"), "{message}");
+    let (exit, message) = stderr(&["repl", "--program", "/no/python", "-c", "1"]);
     assert!(
-        exit == Some(127) && said.contains("/no/python") && said.contains("--program"),
-        "{said}"
+        exit == Some(127) && message.contains("/no/python") && message.contains("--program"),
+        "{message}"
     );
-    let (exit, said) = stderr(&["repl", "--lang", "cobol", "-c", "1"]);
-    assert!(exit == Some(125) && said.contains("python, node, bash"), "{said}");
+    let (exit, message) = stderr(&["repl", "--lang", "cobol", "-c", "1"]);
+    assert!(exit == Some(125) && message.contains("python, node, bash"), "{message}");
     // A file that reads like a sandbox.
     let mut command = burrow.command(&["repl", "script"]);
     std::fs::write(burrow.scratch().join("script"), "print(1)").expect("a file");
     let output = command.current_dir(burrow.scratch()).output().expect("the bridge runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("./script"), "{said}");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(message.contains("./script"), "{message}");
     burrow.ok(&["start", "--name", "work"]);
-    let (_, said) = stderr(&["repl", "work", "--scratch", "64M", "-c", "1"]);
-    assert!(said.contains("exists already"), "{said}");
+    let (_, message) = stderr(&["repl", "work", "--scratch", "64M", "-c", "1"]);
+    assert!(message.contains("exists already"), "{message}");
     burrow.ok(&["repl", "work", "-c", "1"]);
-    let (exit, said) = stderr(&["repl", "work", "-e", "A=1", "-c", "1"]);
-    assert!(exit == Some(125) && said.contains("another environment"), "{said}");
+    let (exit, message) = stderr(&["repl", "work", "-e", "A=1", "-c", "1"]);
+    assert!(exit == Some(125) && message.contains("another environment"), "{message}");
     burrow.ok(&["rm", "--force", "work"]);
 }
 
@@ -454,6 +455,9 @@ fn without_code_a_person_gets_a_prompt() {
     let mode = terminal.mode();
     terminal.line("hb repl; echo left with $?");
     terminal.wait_for(">>>");
+    let screen = terminal.screen();
+    assert!(screen.contains("in a new sandbox: ctrl-d ends it"), "{screen}");
+    assert!(!screen.contains("lives on"), "{screen}");
     terminal.line("6 * 7");
     terminal.wait_for("42");
     terminal.keys(&["C-d"]);
@@ -484,11 +488,80 @@ fn a_secret_is_not_shown_while_it_is_typed() {
 }
 
 #[test]
+fn a_context_has_the_python_of_a_virtual_environment() {
+    let burrow = Burrow::serving();
+    burrow.ok(&["start", "--name", "work"]);
+    burrow.ok(&["exec", "work", "--", "python3", "-m", "venv", "--without-pip", "/sandbox/own"]);
+    let prefix = ["-c", "import sys; print(sys.prefix)"];
+    let line = [&["repl", "work", "--context", "one", "--venv", "/sandbox/own/"], &prefix[..]];
+    assert_eq!(burrow.ok(&line.concat()), "/sandbox/own\n");
+    burrow.ok(&["context", "open", "work", "two", "--lang", "python", "--venv", "/sandbox/own"]);
+    let line = [&["repl", "work", "--context", "two"], &prefix[..]].concat();
+    assert_eq!(burrow.ok(&line), "/sandbox/own\n");
+    let both = burrow.run(&["repl", "--venv", "/sandbox/own", "--program", "python3", "-c", "1"]);
+    assert!(text_of(&both).contains("--program"), "{}", text_of(&both));
+}
+
+#[test]
+fn the_command_line_has_the_options_of_a_context_that_the_api_has() {
+    let server = Server::dev();
+    let document = Client::new(server.url()).get("/openapi.json").expect(200).json();
+    let fields = document["components"]["schemas"]["OpenRequest"]["properties"].clone();
+    let limits = document["components"]["schemas"]["ContextLimits"]["properties"].clone();
+    let help = server.ok(&["context", "open", "--help"]);
+    let fields = fields.as_object().expect("fields").keys();
+    for field in fields.chain(limits.as_object().expect("fields").keys()) {
+        let flag = match field.as_str() {
+            "context" => "<NAME>",
+            "language" => "--lang ",
+            "limits" => continue,
+            "memory_bytes" => "--memory ",
+            "cpu_millis" => "--cpus ",
+            field => &format!("--{field} "),
+        };
+        assert!(help.contains(flag), "no {flag} in {help}");
+    }
+}
+
+/// A limit that this host cannot enforce is named in a warning.
+#[test]
+fn a_program_and_a_context_have_limits_of_their_own() {
+    let burrow = Burrow::serving();
+    burrow.ok(&["start", "--name", "work"]);
+    let said = |line: &[&str]| {
+        let output = burrow.run(line);
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (is_open, warned) = said(&["context", "open", "work", "small", "--processes", "20"]);
+    assert!(is_open, "{warned}");
+    let is_without_groups = warned.contains("has no control group");
+    let forks = "for i in $(seq 40); do sleep 1 & done; wait";
+    let (_, stderr) = said(&["exec", "--processes", "20", "work", "--", "sh", "-c", forks]);
+    let word = if is_without_groups { "has no control group" } else { "fork" };
+    assert!(stderr.contains(word), "{stderr}");
+    let code = "import threading, time\n\
+                for _ in range(40): threading.Thread(target=time.sleep, args=[1]).start()";
+    let (is_done, stderr) = said(&["repl", "work", "--context", "small", "-c", code]);
+    let is_limited = stderr.contains("can't start new thread");
+    assert!(is_limited || (is_done && is_without_groups), "{stderr}");
+    burrow.ok(&["rm", "--force", "work"]);
+}
+
+#[test]
+fn a_file_of_a_notebook_runs_cell_by_cell() {
+    let burrow = Burrow::new();
+    let file = burrow.scratch().join("study.ipynb");
+    std::fs::write(&file, notebook()).expect("a directory");
+    let output = burrow.ok(&["repl", file.to_str().expect("UTF-8")]);
+    assert!(output.starts_with("first\n"), "{output}");
+}
+
+#[test]
 fn programs_and_interpreters_begin_where_their_sandbox_says() {
     let server = Server::dev();
     let client = Client::new(server.url());
-    let asked = serde_json::json!({ "name": "work", "workdir": "/usr" });
-    client.post("/v1/sandboxes", &asked).expect(201);
+    let body = serde_json::json!({ "name": "work", "workdir": "/usr" });
+    client.post("/v1/sandboxes", &body).expect(201);
     let code = "import os; print(os.getcwd())";
     assert_eq!(server.ok(&["exec", "work", "--", "pwd"]), "/usr\n");
     assert_eq!(server.ok(&["repl", "work", "-c", code]), "/usr\n");

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use tests::Burrow;
+use tests::{Burrow, have, skip};
 
 fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("UTF-8")
@@ -45,6 +45,62 @@ fn failures_to_start_have_the_codes_of_a_shell_and_say_why() {
         assert!(stderr.contains(named), "{arguments:?} does not name it: {stderr}");
         assert!(output.stdout.is_empty());
     }
+}
+
+#[test]
+fn a_program_that_runs_out_of_memory_is_said_to_with_the_limit() {
+    if !have("python3") {
+        return skip("python3 is not installed");
+    }
+    let burrow = Burrow::new();
+    let hungry = "python3 -c \"x = bytearray(300 << 20); print('had it')\"";
+    let run = |script: &str| {
+        let output = burrow.run(&["run", "--memory", "96M", "--", "sh", "-c", script]);
+        (output.status.code(), text(&output.stderr).to_owned())
+    };
+    let (code, shown) = run(&format!("exec {hungry}"));
+    if shown.contains("is not enforced") {
+        return skip("the control groups of this host cannot bound memory");
+    }
+    assert_eq!(code, Some(137), "{shown}");
+    assert!(shown.contains("sh: out of memory, with a limit of 96.0 MiB"), "{shown}");
+    // A shell survives its command, and returns what would be a silent number.
+    let (code, shown) = run(&format!("{hungry}; exit $?"));
+    assert_eq!(code, Some(137), "{shown}");
+    assert!(shown.contains("sh: out of memory, with a limit of 96.0 MiB"), "{shown}");
+    // A process that continues after it has not ended because of it, and neither has one that is
+    // killed otherwise.
+    assert_eq!(run(&format!("{hungry} 2>/dev/null; exit 3")).0, Some(3));
+    let (code, shown) = run("kill -9 $$");
+    assert_eq!((code, shown.contains("out of memory")), (Some(137), false), "{shown}");
+}
+
+#[test]
+fn a_name_that_is_refused_is_said_at_the_end_and_recorded() {
+    if !have("python3") {
+        return skip("python3 is not installed");
+    }
+    let burrow = Burrow::new();
+    let code = "import socket\nfor name in ['evil.example'] * 3 + ['worse.example']:\n  \
+                try: socket.getaddrinfo(name, 443)\n  except OSError: pass\nprint('went on')";
+    let output = burrow.run(&["run", "--egress", "good.example", "--", "python3", "-c", code]);
+    let stderr = text(&output.stderr);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), "went on\n"), "{stderr}");
+    for name in ["evil.example", "worse.example"] {
+        let line = format!("host-bridge: egress to {name} was refused: no rule allows it\n");
+        assert_eq!(stderr.matches(&line).count(), 1, "{stderr}");
+    }
+    let records = burrow.ok(&["audit", "--json", "-n", "1000"]);
+    let records =
+        records.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
+    let refused = records.filter(|record| {
+        record["operation"] == "egress.name"
+            && record["outcome"] == "refused"
+            && record["policy"] == "egress"
+            && record["facts"]["host"] == "evil.example"
+            && record["sandbox"].is_string()
+    });
+    assert!(refused.count() >= 1, "nothing is recorded");
 }
 
 #[test]
@@ -92,7 +148,7 @@ fn arguments_are_not_read_by_any_shell() {
 }
 
 #[test]
-fn what_is_written_inside_stays_inside() {
+fn files_written_inside_stay_inside() {
     let burrow = Burrow::new();
     let marker = format!("/etc/burrow-test-{}", std::process::id());
     let script = format!("echo x > {marker} && cat {marker}");

@@ -1,5 +1,8 @@
-//! Clients that others wrote or that users install: MCP's, the published SDKs, the Python client.
+//! Clients that others wrote or that users install: MCP's, the published SDKs, our own clients.
 
+mod e2b;
+mod environment;
 mod mcp;
 mod python_client;
 mod sdk;
+mod typescript_client;

@@ -5,6 +5,7 @@ mod apps;
 mod clients;
 mod lines;
 mod notebooks;
+mod official;
 mod resources;
 mod tools;
 mod web;

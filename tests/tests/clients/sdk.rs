@@ -3,14 +3,16 @@
 //! own.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
+
+use crate::environment::{installed, workspace};
 
 use tests::server::Server;
 
 /// More than any test takes on a busy machine; one that hangs says where.
 const SECONDS_MAX: u32 = 150;
-/// The same of a test that was told to do more than usual.
+/// For a test that does more than usual.
 const SOAK_SECONDS_MAX: u32 = 7200;
 
 /// Makes of each name a test that runs the function of that name in a module of Python.
@@ -236,7 +238,7 @@ python! {
 }
 
 fn run(start: fn() -> Server, module: &str, test: &str) {
-    let python = match installed() {
+    let python = match installed("sdk", &sources().join("install")) {
         Ok(home) => home.join("bin/python"),
         Err(reason) => return tests::skip(&format!("no clients to test with: {reason}")),
     };
@@ -248,36 +250,21 @@ fn run(start: fn() -> Server, module: &str, test: &str) {
         .args([module, test])
         .current_dir(server.scratch())
         .envs(server.environment())
-        // Said to be empty, it is looked for nowhere else.
+        // SocketMessage to be empty, it is looked for nowhere else.
         .env("MSB_API_KEY", "")
         .env("BURROW_TEST_SECONDS_MAX", seconds.to_string())
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .output()
         .expect("Python runs");
     if !ran.status.success() {
-        let said = [ran.stdout, ran.stderr].concat();
+        let stderr = [ran.stdout, ran.stderr].concat();
         let log = fs::read_to_string(server.log()).unwrap_or_default();
-        panic!("{}\nthe server said:\n{log}", String::from_utf8_lossy(&said));
+        panic!("{}\nthe server said:\n{log}", String::from_utf8_lossy(&stderr));
     }
-}
-
-/// The environment with the packages; why there is none, when they cannot be had.
-fn installed() -> Result<PathBuf, String> {
-    let home = workspace().join("target/sdk");
-    let made = Command::new(sources().join("install")).arg(&home).output().expect("sh runs");
-    if made.status.success() {
-        return Ok(home);
-    }
-    let said = String::from_utf8_lossy(&made.stderr).into_owned();
-    Err(said.lines().last().unwrap_or("it is not said why").to_owned())
 }
 
 fn sources() -> PathBuf {
     workspace().join("tests/sdk")
-}
-
-fn workspace() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a member of a workspace")
 }
 
 #[test]

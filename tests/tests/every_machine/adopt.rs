@@ -21,7 +21,7 @@ fn adoption(env: &[(&str, &str)]) -> Adoption {
     Adoption { env: variables(env), ..Adoption::default() }
 }
 
-/// Prints numbers, some before it is told to go on and some after.
+/// Prints some numbers before it may continue and some after.
 const NUMBERS: &str = "i=0; while [ $i -lt 5000 ]; do echo $i; i=$((i+1)); done; read go; \
      while [ $i -lt 10000 ]; do echo $i; i=$((i+1)); done";
 
@@ -34,19 +34,19 @@ async fn an_adopted_sandbox_has_another_identity_and_its_sessions_live_on() {
     numbers.tied = true;
     let mut execution = Program::from(numbers.clone()).begin(&sandbox.guest).expect("a session");
     let mut input = execution.take_input().expect("its input");
-    let mut said = Vec::new();
-    while said.len() < 1000 {
+    let mut output = Vec::new();
+    while output.len() < 1000 {
         if let Event::Output { bytes, .. } = execution.next().await.expect("output").expect("more")
         {
-            said.extend_from_slice(&bytes);
+            output.extend_from_slice(&bytes);
         }
     }
 
-    let asked = Adoption {
+    let order = Adoption {
         hostname: Some("another".to_owned()),
         ..adoption(&[("NEW", "new"), ("OLD", "newer")])
     };
-    let adopted = sandbox.guest.adopt(asked).await.expect("it is adopted");
+    let adopted = sandbox.guest.adopt(order).await.expect("it is adopted");
     assert!(!adopted.stepped, "the clock is the host's own");
     assert!(adopted.drift_us.abs() < 10_000_000, "{} us", adopted.drift_us);
     assert_eq!((adopted.frozen_ms, &adopted.warnings[..]), (0, &[][..]));
@@ -58,19 +58,24 @@ async fn an_adopted_sandbox_has_another_identity_and_its_sessions_live_on() {
     input.finish().await.expect("the end of the input");
     let exited = loop {
         match execution.next().await.expect("events").expect("its end") {
-            Event::Output { channel: Channel::Stdout, bytes, .. } => said.extend_from_slice(&bytes),
+            Event::Output { channel: Channel::Stdout, bytes, .. } => {
+                output.extend_from_slice(&bytes);
+            }
             Event::Ended(ended) => break ended.record,
             _ => {}
         }
     };
     while let Some(event) = execution.next().await.expect("the rest") {
         if let Event::Output { bytes, .. } = event {
-            said.extend_from_slice(&bytes);
+            output.extend_from_slice(&bytes);
         }
     }
     assert_eq!(exited.cause, Cause::Exited { code: 0 });
     let expected = tests::lines("", 0..10_000);
-    assert!(String::from_utf8(said).expect("UTF-8") == expected, "nothing was lost or said twice");
+    assert!(
+        String::from_utf8(output).expect("UTF-8") == expected,
+        "nothing was lost or said twice"
+    );
 
     let words =
         "echo $OLD $NEW; cat /proc/sys/kernel/hostname /etc/hostname; grep -c another /etc/hosts";

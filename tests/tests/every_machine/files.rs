@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use agent_client::guest::{FileTarget, GuestError, Output, Piece, Written};
+use protocol::exit::SpawnStage;
 use protocol::message::{Change, FileKind};
-use protocol::requests::{MakeDirectory, Move, Remove, WriteMode};
+use protocol::requests::{MakeDirectory, Move, Remove, Start, WriteMode};
 use protocol::{Cause, FaultCode};
 use tests::PATIENCE;
 use tests::sandbox::Sandbox;
@@ -219,8 +220,8 @@ fn a_tree_goes_out_as_an_archive_and_in_again_unchanged() {
         let compare = "diff -r --no-dereference /srv/tree /copy/here/tree \
                        && stat -c '%a %Y' /copy/here/tree/numbers && readlink /copy/here/tree/deep/link";
         let ran = sandbox.run(&["sh", "-c", compare]).await;
-        let said = String::from_utf8_lossy(&ran.stdout).into_owned();
-        assert_eq!(said, "4751 1000000000\n../numbers\n", "{:?}", String::from_utf8(ran.stderr));
+        let stdout = String::from_utf8_lossy(&ran.stdout).into_owned();
+        assert_eq!(stdout, "4751 1000000000\n../numbers\n", "{:?}", String::from_utf8(ran.stderr));
         sandbox.end().await;
     });
 }
@@ -257,10 +258,72 @@ fn a_watch_tells_what_happens_below_it() {
             let event = soon("the next change", watcher.next()).await.expect("a watch");
             below = event.is_some_and(|event| event.path.to_string() == "dir/below");
         }
-        // Nobody is told of what is not watched, and dropping the watch ends it.
+        // Unwatched changes are not reported, and dropping the watch ends it.
         drop(watcher);
         let ran = timeout(Duration::from_secs(10), sandbox.run(&["true"])).await;
         assert!(ran.is_ok());
+        sandbox.end().await;
+    });
+}
+
+/// A short form of `security::paths`, for machines too: there the agent has a kernel of its own to protect.
+#[test]
+fn no_path_leads_to_what_a_process_has_open_or_to_files_of_the_kernel() {
+    runtime().block_on(async {
+        let mut sandbox = Sandbox::start().await;
+        let plant = "mkdir -p /srv/own && cd /srv/own && echo ours > file && cp /bin/true program && \
+                     ln -s /proc/1/root/srv/own link && ln -s /proc/1/mem memory && ln -s link again";
+        let planted = sandbox.run(&["sh", "-c", plant]).await;
+        assert!(planted.stderr.is_empty(), "{}", String::from_utf8_lossy(&planted.stderr));
+        // What is sound goes on.
+        assert_eq!(read(&sandbox, "/srv/own/file", 0, None).await, b"ours\n");
+        let here = Start { cwd: Some("/srv/own".into()), ..sandbox.command(&["./program"]) };
+        assert_eq!(sandbox.run_start(&here, &[]).await.finished.shell_code(), 0);
+        let directories = ["/proc/1/root/srv/own", "/srv/own/link", "/srv/own/again", "/proc/1/cwd"];
+        let others = [
+            "/proc/1/mem",
+            "/srv/own/memory",
+            "/proc/1/maps",
+            "/proc/self/exe",
+            "/proc/1/fd/0",
+            "/proc/1/fd/3",
+            "/proc/1/fd/4/..",
+            "/sys/kernel",
+        ];
+        for path in directories.iter().chain(&others) {
+            let (file, guest) = (format!("{path}/file"), &sandbox.guest);
+            let mode = WriteMode::At { offset: 4096 };
+            let at = FileTarget { mode, ..FileTarget::replace(*path) };
+            let refused = [
+                ("list", guest.list(*path).await.map(drop)),
+                ("stat", guest.stat(*path, true).await.map(drop)),
+                ("read", guest.read_file(*path, 0, None).await.map(drop)),
+                ("read below", guest.read_file(file.as_str(), 0, None).await.map(drop)),
+                ("archive", guest.tar_get(*path, true).await.map(drop)),
+                ("watch", guest.watch(*path, false).await.map(drop)),
+                ("write", write(&sandbox, at, b"attack").await.map(drop)),
+                ("write below", write(&sandbox, FileTarget::replace(file.as_str()), b"x").await.map(drop)),
+            ];
+            for (request, answer) in refused {
+                assert!(matches!(answer, Err(GuestError::Fault(_))), "{request} {path}: {answer:?}");
+            }
+            let cwd = Some((*path).into());
+            let within = Start { cwd, ..sandbox.command(&["true"]) };
+            let program = format!("{path}/program");
+            for (stage, start) in [
+                (SpawnStage::WorkingDirectory, within),
+                (SpawnStage::Exec, sandbox.command(&[path])),
+                (SpawnStage::Exec, sandbox.command(&[&program])),
+            ] {
+                match sandbox.guest.start(&start).await {
+                    Err(GuestError::Fault(fault)) => {
+                        assert_eq!(fault.spawn.as_ref().map(|spawn| spawn.stage), Some(stage), "{path}");
+                    }
+                    other => panic!("{path}, {stage:?}: {other:?}"),
+                }
+            }
+        }
+        assert_eq!(read(&sandbox, "/srv/own/file", 0, None).await, b"ours\n");
         sandbox.end().await;
     });
 }

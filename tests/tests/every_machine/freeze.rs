@@ -1,4 +1,4 @@
-//! A workload that stands still for a snapshot, and goes on.
+//! A workload that is frozen for a snapshot, and thawed.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -81,7 +81,7 @@ async fn a_frozen_program_stands_still_and_goes_on_after_the_thaw() {
     assert_eq!(again.fault_code(), Some(FaultCode::Conflict), "{again}");
     assert_eq!(sandbox.guest.sessions(0).await.expect("a list").sessions.len(), 1);
 
-    // Files stand still too.
+    // Files are frozen, too.
     let at = |name: &str| Text::from(name);
     let made = sandbox.guest.make_directory(MakeDirectory {
         path: at("/tmp/new"),
@@ -233,7 +233,7 @@ async fn an_adoption_and_a_stop_thaw() {
     assert!(adopted.frozen_ms >= WHILE.as_millis() as u64, "{adopted:?}");
     let stands_at = count(&sandbox).await;
     until_counting(&sandbox, stands_at).await;
-    // What is frozen does not hear TERM; the end of the sandbox is not held up by it.
+    // A frozen process does not receive TERM; this does not delay the end of the sandbox.
     sandbox.guest.freeze(LONG).await.expect("it freezes");
     let began = Instant::now();
     sandbox.end().await;

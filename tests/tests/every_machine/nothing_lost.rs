@@ -73,7 +73,7 @@ fn every_deadly_signal_arrives_as_itself() {
             let ran = sandbox.run(&["sh", "-c", &format!("kill -{signal} $$")]).await;
             let cause = ran.finished.record.cause;
             assert!(
-                matches!(cause, Cause::Signaled { signal: told, .. } if told == signal),
+                matches!(cause, Cause::Signaled { signal: answer, .. } if answer == signal),
                 "signal {signal} was told as {cause:?}"
             );
         }

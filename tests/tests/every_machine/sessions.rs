@@ -143,7 +143,7 @@ fn limits_that_cannot_be_held_are_said() {
         let sandbox = Sandbox::start().await;
         let mut ask = start("limited", &["true"]);
         ask.limits = GroupLimits { memory_bytes: Some(1 << 30), ..GroupLimits::default() };
-        let started = sandbox.guest.start(&ask).await.expect("it starts all the same");
+        let started = sandbox.guest.start(&ask).await.expect("it starts anyway");
         let controllers = sandbox.guest.info().controllers;
         let held = controllers.iter().any(|controller| controller == "memory");
         assert_eq!(started.warnings.is_empty(), held, "{:?}", started.warnings);
@@ -177,6 +177,51 @@ fn a_start_cannot_name_more_holders_than_there_is_room_for() {
         ask.holders = (0..9).map(|number| format!("holder-{number}")).collect();
         let refused = sandbox.guest.start(&ask).await.expect_err("too many");
         assert_eq!(code_of(&refused), Some(FaultCode::Invalid));
+        sandbox.end().await;
+    });
+}
+
+#[test]
+fn a_list_of_lasting_sessions_is_not_about_those_that_die_with_their_client() {
+    runtime().block_on(async {
+        let sandbox = Sandbox::start().await;
+        let guest = sandbox.guest.clone();
+        let lasting = start("lasting", &["sleep", "1000"]);
+        guest.start(&lasting).await.expect("it starts");
+        let held = Start { holders: vec!["somebody".to_owned()], ..start("held", &["true"]) };
+        guest.start(&Start { tied: true, ..held }).await.expect("it starts");
+        guest.wait(&"held".parse().expect("an id")).await.expect("it ends");
+        let list = guest.lasting_sessions(0).await.expect("a list");
+        let named = |list: &[protocol::message::SessionInfo]| {
+            list.iter().map(|info| info.session.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(named(&list.sessions), ["held", "lasting"]);
+
+        let next = guest.lasting_sessions(list.version);
+        tokio::pin!(next);
+        let tied = Start { tied: true, ..start("tied", &["true"]) };
+        let run = async {
+            guest.start(&tied).await.expect("it starts");
+            guest.wait(&tied.session).await.expect("it ends");
+            let done =
+                Release { session: tied.session.clone(), holder: None, kill_survivors: false };
+            guest.release(done).await.expect("released");
+            // The list of all contains it by now.
+            assert!(guest.sessions(0).await.expect("a list").version > list.version);
+        };
+        tokio::select! {
+            biased;
+            list = &mut next => panic!("a tied session is no news: {list:?}"),
+            () = run => {}
+        }
+        let release =
+            Release { session: lasting.session.clone(), holder: None, kill_survivors: true };
+        let signal = Signal { session: lasting.session.clone(), signal: 9, target: Target::Tree };
+        guest.signal(signal).await.expect("it is killed");
+        let list = next.await.expect("its end is news");
+        assert_eq!(named(&list.sessions), ["held", "lasting"]);
+        assert!(list.sessions[1].exit.is_some());
+        guest.release(release).await.expect("released");
         sandbox.end().await;
     });
 }

@@ -28,7 +28,7 @@ fn within_deadline(test: impl Future<Output = ()>) {
 /// What a program's terminal must say before it may be typed into: its mode is set.
 const READY: &[u8] = b"ready";
 
-/// A script on a raw terminal that has said that it is ready.
+/// A script on a raw terminal that has reported that it is ready.
 struct Raw {
     execution: Running,
     keyboard: Writer,
@@ -174,7 +174,7 @@ fn megabytes_typed_to_a_program_that_does_not_read_yet_arrive_and_stall_nobody_e
 }
 
 #[test]
-fn what_a_program_says_last_on_a_terminal_is_not_lost() {
+fn the_last_output_on_a_terminal_is_not_lost() {
     within_deadline(async {
         let mut sandbox = Sandbox::start().await;
         for run in 0..200 {
@@ -210,7 +210,7 @@ fn leave(tmux: &Tmux) {
 fn ctrl_c_reaches_the_program_and_leaves_its_shell_alone() {
     let burrow = Burrow::new();
     let Some(tmux) = in_a_box(&burrow) else { return };
-    // Said by what has the terminal: its shell is between two programs after each.
+    // SocketMessage by what has the terminal: its shell is between two programs after each.
     tmux.line("sh -c 'echo sleeping=$((1+1)); exec sleep 1000'");
     tmux.wait_for("sleeping=2");
     tmux.keys(&["C-c"]);
@@ -250,11 +250,11 @@ fn the_window_size_is_the_programs_and_its_changes_reach_it() {
     tmux.wait_for("armed=2");
     for (columns, rows) in [(100, 30), (60, 10), (81, 25)] {
         tmux.resize(columns, rows);
-        let told = format!("window is {rows} {columns}");
+        let line = format!("window is {rows} {columns}");
         // A shell runs its traps between commands.
-        tmux.wait_until(&told, |screen| {
+        tmux.wait_until(&line, |screen| {
             tmux.keys(&["Enter"]);
-            screen.contains(&told)
+            screen.contains(&line)
         });
     }
     leave(&tmux);

@@ -3,12 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics, with the line")]
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
+use tests::images::{busybox, write_root};
 use tests::{Burrow, skip};
 
 const TOOLS: [&str; 14] = [
@@ -17,24 +18,16 @@ const TOOLS: [&str; 14] = [
 ];
 
 /// A bridge whose store has the image `base`, and a context to build from.
-struct Place {
+struct BuildDirectory {
     burrow: Burrow,
     context: PathBuf,
 }
 
-fn place() -> Option<Place> {
-    let found = ["/bin/busybox", "/usr/bin/busybox"].map(PathBuf::from);
-    let Some(busybox) = found.into_iter().find(|path| path.exists()) else {
-        skip("there is no static busybox here");
-        return None;
-    };
+fn place() -> Option<BuildDirectory> {
+    let busybox = busybox()?;
     let burrow = Burrow::new();
     let root = burrow.scratch().join("base");
-    fs::create_dir_all(root.join("bin")).unwrap();
-    fs::copy(busybox, root.join("bin/busybox")).unwrap();
-    for tool in TOOLS {
-        symlink("busybox", root.join("bin").join(tool)).unwrap();
-    }
+    write_root(&root, &busybox, &TOOLS);
     fs::create_dir_all(root.join("usr/lib")).unwrap();
     symlink("usr/lib", root.join("lib")).unwrap();
     fs::create_dir_all(root.join("etc")).unwrap();
@@ -43,10 +36,10 @@ fn place() -> Option<Place> {
     burrow.ok(&["image", "import", root.to_str().unwrap(), "--name", "base"]);
     let context = burrow.scratch().join("context");
     fs::create_dir(&context).unwrap();
-    Some(Place { burrow, context })
+    Some(BuildDirectory { burrow, context })
 }
 
-impl Place {
+impl BuildDirectory {
     fn write(&self, name: &str, text: &str) {
         let path = self.context.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -62,17 +55,17 @@ impl Place {
     /// What a build that works says of itself, and the image's digest.
     fn built(&self, recipe: &str, more: &[&str]) -> (String, String) {
         let output = self.build(recipe, more);
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.success(), "{recipe}\n{said}");
-        (said, String::from_utf8(output.stdout).unwrap().trim().to_owned())
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{recipe}\n{stderr}");
+        (stderr, String::from_utf8(output.stdout).unwrap().trim().to_owned())
     }
 
     fn refused(&self, recipe: &str, more: &[&str]) -> String {
         let output = self.build(recipe, more);
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(!output.status.success(), "{recipe}\n{said}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success(), "{recipe}\n{stderr}");
         assert!(half_made(&self.burrow).is_empty(), "{recipe}: something is left");
-        said
+        stderr
     }
 
     fn run(&self, command: &[&str]) -> String {
@@ -102,7 +95,7 @@ fn half_made(burrow: &Burrow) -> Vec<PathBuf> {
 }
 
 #[test]
-fn what_is_copied_to_places_that_come_and_go_is_there_for_commands() {
+fn files_copied_to_mount_points_are_visible_to_commands() {
     let Some(place) = place() else { return };
     place.write("list", "one\n");
     let recipe = "FROM base\n\
@@ -147,14 +140,14 @@ fn files_that_are_one_elsewhere_come_with_the_content_that_they_have() {
 }
 
 #[test]
-fn what_is_said_to_a_stage_goes_on_and_what_a_user_begins_in_is_that_users() {
+fn stage_settings_are_inherited_and_a_users_workdir_belongs_to_that_user() {
     let Some(place) = place() else { return };
     let recipe = "FROM base AS one\nARG V=1\nFROM one\nUSER app\nWORKDIR /work/deep\n\
         RUN echo $V > here && id -u >> here\n";
     place.built(recipe, &[]);
     let user = if nix::unistd::geteuid().is_root() { "1\n7\n" } else { "1\n0\n" };
     assert_eq!(place.sh("cat /work/deep/here"), user);
-    // What a command may reach is a part of what it is.
+    // What a command may reach is part of its key.
     let recipe = "FROM base\nRUN test -s /etc/resolv.conf && cat /etc/resolv.conf > /seen\n";
     place.built(recipe, &[]);
     let alone = place.sh("cat /seen");
@@ -176,10 +169,10 @@ fn a_recipe_is_a_file_of_its_context() {
     assert!(build().contains("regular file"));
     fs::remove_file(&path).unwrap();
     symlink("/etc/passwd", &path).unwrap();
-    let said = build();
+    let text = build();
     assert!(
-        said.contains("a symlink points outside of the context") && !said.contains("root:"),
-        "{said}"
+        text.contains("a symlink points outside of the context") && !text.contains("root:"),
+        "{text}"
     );
     fs::remove_file(&path).unwrap();
     place.write("docker/recipe", "FROM base\n");
@@ -200,7 +193,9 @@ fn a_recipe_may_come_from_stdin_and_an_image_have_several_names() {
         command.env("BUILD_WORD", "of the host").env_remove("BUILD_NOBODYS");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        child.stdin.take().unwrap().write_all(recipe.as_bytes()).unwrap();
+        let sent = child.stdin.take().unwrap().write_all(recipe.as_bytes());
+        // A build whose words are refused does not wait for its recipe.
+        assert!(sent.map_or_else(|error| error.kind() == ErrorKind::BrokenPipe, |()| true));
         child.wait_with_output().unwrap()
     };
     let recipe = "FROM base\nARG BUILD_WORD=none\nARG BUILD_NOBODYS=own\nARG GIVEN\n\
@@ -210,17 +205,17 @@ fn a_recipe_may_come_from_stdin_and_an_image_have_several_names() {
     let output = build(recipe, &[&["-t", "made", "-t", "team/made:2"], &given[..]].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(place.sh("echo $SAID; ls /in"), "of the host/own/a=b\nDockerfile\n");
-    let said = place.burrow.ok(&["run", "--image", "team/made:2", "--", "sh", "-c", "echo $SAID"]);
-    assert_eq!(said, "of the host/own/a=b\n");
+    let text = place.burrow.ok(&["run", "--image", "team/made:2", "--", "sh", "-c", "echo $SAID"]);
+    assert_eq!(text, "of the host/own/a=b\n");
     let output = build("FROM base\nFLY\n", &["-t", "made"]);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(!output.status.success() && said.contains("-:2"), "{said}");
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && text.contains("-:2"), "{text}");
     let output = build("FROM base\n", &["--build-arg", "=x"]);
     assert_eq!(output.status.code(), Some(125));
 }
 
 #[test]
-fn what_an_image_wants_of_builds_is_told_and_not_passed_on() {
+fn onbuild_instructions_run_once_and_are_not_passed_on() {
     let Some(place) = place() else { return };
     let saved = place.burrow.scratch().join("saved");
     fs::create_dir(&saved).unwrap();
@@ -240,16 +235,16 @@ fn what_an_image_wants_of_builds_is_told_and_not_passed_on() {
         json!([{ "Config": "config.json", "RepoTags": ["wanting:1"], "Layers": ["layer.tar"] }]);
     fs::write(saved.join("manifest.json"), list.to_string()).unwrap();
     place.burrow.ok(&["image", "import", saved.to_str().unwrap()]);
-    let (said, _) = place.built("FROM wanting:1\nENV X=1\n", &[]);
-    assert!(said.contains("wanting:1") && said.contains("COPY . /app"), "{said}");
-    assert!(said.contains("RUN make"), "{said}");
+    let (output, _) = place.built("FROM wanting:1\nENV X=1\n", &[]);
+    assert!(output.contains("wanting:1") && output.contains("COPY . /app"), "{output}");
+    assert!(output.contains("RUN make"), "{output}");
     let config = place.config();
     assert!(config["config"]["OnBuild"].is_null(), "{config}");
     assert_eq!(config["config"]["Env"], json!(["X=1"]));
 }
 
 #[test]
-fn what_a_recipe_says_is_what_runs() {
+fn a_recipes_instructions_are_executed() {
     let Some(place) = place() else { return };
     place.write("app/main.sh", "echo main $0 $1; id -u; pwd; echo $GREETING\n");
     let recipe = "# syntax=anything\n\
@@ -268,8 +263,9 @@ fn what_a_recipe_says_is_what_runs() {
         USER app\n\
         ENTRYPOINT [\"sh\", \"/srv/app/main.sh\"]\n\
         CMD [\"usual\"]\n";
-    let (said, digest) = place.built(recipe, &["--build-arg", "GREETING_OF=you", "--label", "z=1"]);
-    assert!(said.contains("[1/14] FROM ${WHICH} AS made"), "{said}");
+    let (output, digest) =
+        place.built(recipe, &["--build-arg", "GREETING_OF=you", "--label", "z=1"]);
+    assert!(output.contains("[1/14] FROM ${WHICH} AS made"), "{output}");
     let is_root = nix::unistd::geteuid().is_root();
     if is_root {
         assert_eq!(place.run(&[]), "main /srv/app/main.sh usual\n7\n/srv/app\nhello you\n");
@@ -302,28 +298,35 @@ fn a_stage_gives_its_files_to_another_and_what_nobody_needs_is_not_built() {
     let listed = place.sh("cat /there/file /there/link /followed; ls /");
     assert!(listed.starts_with("built\nbuilt\nbuilt\n"), "{listed}");
     assert!(!listed.contains("etc/passwd"), "{listed}");
-    let said = place.refused(recipe, &["--target", "unneeded"]);
-    assert!(said.contains("Dockerfile:4:") && said.contains("exit code 1"), "{said}");
+    let message = place.refused(recipe, &["--target", "unneeded"]);
+    assert!(message.contains("Dockerfile:4:") && message.contains("exit code 1"), "{message}");
     place.built(recipe, &["--target", "tools"]);
-    let said = place.refused("FROM base\nCOPY --from=scratch /x /y\n", &["--pull", "missing"]);
-    assert!(said.contains("Dockerfile:2:") && said.contains("cannot copy \"/x\""), "{said}");
+    let message = place.refused("FROM base\nCOPY --from=scratch /x /y\n", &["--pull", "missing"]);
+    assert!(
+        message.contains("Dockerfile:2:") && message.contains("cannot copy \"/x\""),
+        "{message}"
+    );
     assert!(place.refused(recipe, &["--target", "nobody"]).contains("tools, unneeded"));
 }
 
 #[test]
-fn what_was_done_before_is_not_done_again() {
+fn cached_steps_are_not_repeated() {
     let Some(place) = place() else { return };
     place.write("a", "one");
-    // What a command says twice was done twice: no two sandboxes have the same random numbers.
+    // Different output proves two runs: no two sandboxes have the same random numbers.
     let recipe = "FROM base\nCOPY a /a\nRUN cat /proc/sys/kernel/random/uuid > /drawn\nENV X=1\n";
     let (_, first) = place.built(recipe, &[]);
     let drawn = place.sh("cat /drawn");
-    let (said, second) = place.built(recipe, &[]);
-    assert_eq!((first.as_str(), said.matches("  cached").count()), (second.as_str(), 2), "{said}");
-    // Times of files are none of it.
+    let (output, second) = place.built(recipe, &[]);
+    assert_eq!(
+        (first.as_str(), output.matches("  cached").count()),
+        (second.as_str(), 2),
+        "{output}"
+    );
+    // Times of files do not count.
     fs::File::open(place.context.join("a")).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
     assert_eq!(place.built(recipe, &[]).1, first);
-    // What follows a change is done again, and what comes before it is not.
+    // Steps after a change are repeated, and those before it are not.
     let (_, other) = place.built(&recipe.replace("X=1", "X=2"), &[]);
     assert_ne!(other, first);
     assert_eq!(place.sh("cat /drawn"), drawn);
@@ -399,8 +402,8 @@ fn files_come_as_the_recipe_says() {
         ("ADD bad.tar /x", "cannot be unpacked"),
         ("COPY <<END /new/\nx", "<<END is not closed"),
     ] {
-        let said = place.refused(&format!("FROM base\n{line}\n"), &[]);
-        assert!(said.contains("Dockerfile:2:") && said.contains(wanted), "{line}: {said}");
+        let message = place.refused(&format!("FROM base\n{line}\n"), &[]);
+        assert!(message.contains("Dockerfile:2:") && message.contains(wanted), "{line}: {message}");
     }
 }
 
@@ -440,8 +443,8 @@ fn archives_are_unpacked_by_add_and_files_of_the_recipe_are_written() {
     assert_eq!(place.sh("test -f /opt/copied && echo file"), "file\n");
     // What is the same is not done again, and what a text says is part of its step.
     assert_eq!(place.built(recipe, &[]).1, digest);
-    let (said, other) = place.built(&recipe.replace("hello", "bye"), &[]);
-    assert!(said.contains("ADD text.tar.gz /opt/\n  cached") && other != digest, "{said}");
+    let (output, other) = place.built(&recipe.replace("hello", "bye"), &[]);
+    assert!(output.contains("ADD text.tar.gz /opt/\n  cached") && other != digest, "{output}");
     // Nothing is below it, as of most images that begin so.
     place.built("FROM scratch\nADD packed /\nCOPY --from=base /bin /bin/\n", &[]);
     assert_eq!(place.sh("cat /own /lib/inner"), "own\ninner\n");
@@ -489,20 +492,20 @@ fn nothing_outside_of_a_context_or_an_image_gets_into_an_image() {
 #[test]
 fn a_command_that_fails_says_where_and_how_and_leaves_nothing() {
     let Some(place) = place() else { return };
-    let said = place.refused("FROM base\n\nRUN echo before; \\\n  exit 7\n", &[]);
-    assert!(said.contains("before\n") && said.contains("Dockerfile:3:"), "{said}");
-    assert!(said.contains("exit code 7"), "{said}");
+    let message = place.refused("FROM base\n\nRUN echo before; \\\n  exit 7\n", &[]);
+    assert!(message.contains("before\n") && message.contains("Dockerfile:3:"), "{message}");
+    assert!(message.contains("exit code 7"), "{message}");
     assert!(!place.burrow.run(&["image", "inspect", "made"]).status.success());
-    let said = place.refused("FROM base\nRUN [\"/no/such\"]\n", &[]);
-    assert!(said.contains("Dockerfile:2:"), "{said}");
+    let message = place.refused("FROM base\nRUN [\"/no/such\"]\n", &[]);
+    assert!(message.contains("Dockerfile:2:"), "{message}");
     assert!(place.refused("FROM scratch\nRUN true\n", &[]).contains("empty image"));
     assert!(place.refused("FROM not/here:1\n", &[]).contains("--pull missing"));
-    let said = place.refused("FROM --platform=plan9/mips base\n", &[]);
-    assert!(said.contains("plan9/mips"), "{said}");
+    let message = place.refused("FROM --platform=plan9/mips base\n", &[]);
+    assert!(message.contains("plan9/mips"), "{message}");
     // A sandbox that builds has no network.
-    let said =
+    let message =
         place.refused("FROM base\nRUN test $(ls /sys/class/net | busybox wc -l) -gt 1\n", &[]);
-    assert!(said.contains("exit code 1"), "{said}");
+    assert!(message.contains("exit code 1"), "{message}");
 }
 
 #[test]
@@ -531,17 +534,34 @@ fn a_build_that_is_ended_takes_its_command_along_and_the_next_goes_on() {
         assert!(!ended.success(), "{signal}");
         tests::eventually("the command is gone", || !sleeps());
         if signal == Signal::SIGKILL {
-            // Nobody was left to take it away but whoever opens the store next.
+            // Only the next opening of the store could remove it.
             tests::eventually("nothing is left", || {
                 place.burrow.ok(&["image", "ls"]);
                 half_made(&place.burrow).is_empty()
             });
         }
         assert!(half_made(&place.burrow).is_empty(), "{signal}");
-        let (said, _) = place.built(&recipe.replace("busybox sleep", "echo"), &[]);
-        assert!(said.contains("COPY a /a\n  cached"), "{said}");
+        let (output, _) = place.built(&recipe.replace("busybox sleep", "echo"), &[]);
+        assert!(output.contains("COPY a /a\n  cached"), "{output}");
         assert!(half_made(&place.burrow).is_empty(), "{signal}");
     }
+}
+
+#[test]
+fn what_single_steps_have_made_is_listed_where_all_is_asked_for() {
+    let Some(place) = place() else { return };
+    place.built("FROM base\nRUN touch /a\nRUN touch /b\n", &[]);
+    let rows = |options: &[&str]| -> Vec<String> {
+        let listed = place.burrow.ok(&[&["image", "ls"], options].concat());
+        listed.lines().skip(1).map(str::to_owned).collect()
+    };
+    let (usual, all) = (rows(&[]), rows(&["-a"]));
+    assert_eq!(usual.len(), 2, "base and what is made of it: {usual:?}");
+    assert!(
+        usual.iter().all(|row| all.contains(row) && !row.starts_with('-')),
+        "{usual:?} {all:?}"
+    );
+    assert!(all.iter().any(|row| row.starts_with('-')), "{all:?}");
 }
 
 #[test]
@@ -569,11 +589,11 @@ for path in sys.argv[2:]:
             print(name, value == capability or value)
 ";
     let output = Command::new("python3").args(["-c", SCRIPT]).args(arguments).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    if said.contains("Not supported") || said.contains("not permitted") {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    if stderr.contains("Not supported") || stderr.contains("not permitted") {
         return String::new();
     }
-    assert!(output.status.success(), "{said}");
+    assert!(output.status.success(), "{stderr}");
     format!("{}.", String::from_utf8(output.stdout).unwrap())
 }
 

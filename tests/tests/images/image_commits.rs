@@ -1,30 +1,22 @@
-//! Images of what sandboxes have become.
+//! Images of sandboxes' files.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics, with the line")]
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
 use tests::http::Client;
+use tests::images::busybox;
 use tests::machines::process_of;
 use tests::server::Server;
-use tests::{Burrow, eventually, skip};
+use tests::{Burrow, eventually};
 
 const TOOLS: [&str; 11] =
     ["sh", "cat", "ls", "rm", "mkdir", "ln", "chmod", "chown", "stat", "sleep", "touch"];
-
-fn busybox() -> Option<PathBuf> {
-    let found = ["/bin/busybox", "/usr/bin/busybox"].map(PathBuf::from);
-    let found = found.into_iter().find(|path| path.exists());
-    if found.is_none() {
-        skip("there is no static busybox here");
-    }
-    found
-}
 
 /// The image `base`, with some files to change.
 fn import_base(burrow: &Burrow, busybox: &Path) -> String {
@@ -44,7 +36,7 @@ fn import_base(burrow: &Burrow, busybox: &Path) -> String {
     burrow.ok(&["image", "import", root.to_str().unwrap(), "--name", "base"]).trim().to_owned()
 }
 
-/// Whatever a program may do to files.
+/// Everything that a program may do to files.
 const CHANGES: &str = "cd /data && echo new > changed && rm removed && rm -r whole && \
     mkdir -p added/below && echo more > added/below/file && ln added/below/file added/twin && \
     ln -s ../kept added/link && chmod 751 deep && echo x > /tmp/kept-too && \
@@ -63,7 +55,7 @@ fn run(burrow: &Burrow, image: &str, script: &str) -> String {
 }
 
 #[test]
-fn what_a_sandbox_has_become_is_an_image_with_one_layer_more() {
+fn a_commit_makes_an_image_with_one_more_layer() {
     let Some(busybox) = busybox() else { return };
     let burrow = Burrow::serving();
     let base = import_base(&burrow, &busybox);
@@ -80,14 +72,14 @@ fn what_a_sandbox_has_become_is_an_image_with_one_layer_more() {
     };
     let (below, own) = (layers(&base), layers(&digest));
     assert_eq!((own.len(), &own[..1]), (2, &below[..]));
-    // Only what differs is in it.
+    // Only the difference is in it.
     let hex = own[1]["digest"].as_str().unwrap().trim_start_matches("sha256:").to_owned();
     let blob = burrow.state().join("images/sha256").join(hex);
     let inside = Command::new("tar").arg("-tf").arg(blob).output().unwrap();
     let inside = String::from_utf8(inside.stdout).unwrap();
     assert!(inside.contains("data/.wh.removed") && !inside.contains("busybox"), "{inside}");
     assert!(!inside.contains("resolv.conf") && !inside.contains("not-kept"), "{inside}");
-    // It goes on, and a second commit is of the second moment.
+    // It continues, and a second commit has the second moment.
     burrow.ok(&["exec", "work", "--", "sh", "-c", "echo newer > /data/changed"]);
     burrow.ok(&["image", "commit", "work", "team/ready:2"]);
     assert_eq!(run(&burrow, "team/ready:2", "cat /data/changed"), "newer\n");
@@ -151,8 +143,8 @@ fn a_sandbox_cannot_have_the_hosts_files_touched_or_taken_by_becoming_an_image()
     burrow.ok(&["exec", "odd", "--", "touch", "/data/.wh.kept"]);
     let refused = || {
         let output = burrow.run(&["image", "commit", "odd", "odd"]);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && said.contains(".wh."), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && stderr.contains(".wh."), "{stderr}");
     };
     refused();
     // Nor can one that union file systems once had for themselves, and not only what is empty.
@@ -170,8 +162,8 @@ fn one_sandbox_becomes_one_image_at_a_time() {
     let burrow = Burrow::serving();
     import_base(&burrow, &busybox);
     burrow.ok(&["start", "--name", "work", "--image", "base"]);
-    // The table of names is changed by one at a time: the first commit waits for it, for as long as
-    // this holds its lock.
+    // The table of names is changed under a lock: the first commit waits for it while this test
+    // holds it.
     let names = fs::File::open(burrow.state().join("images/locks/names")).unwrap();
     names.lock().unwrap();
     let commit = |name: &str| {
@@ -180,7 +172,7 @@ fn one_sandbox_becomes_one_image_at_a_time() {
         command.spawn().unwrap()
     };
     let running = [commit("one"), commit("two")];
-    // Whoever comes second is told at once, and the first goes on when it may.
+    // The second commit is refused at once, and the first continues when it may.
     let mut running: Vec<_> = running.into_iter().map(|child| (child, false)).collect();
     eventually("one of both is refused", || {
         running.iter_mut().any(|(child, refused)| {
@@ -191,11 +183,12 @@ fn one_sandbox_becomes_one_image_at_a_time() {
     drop(names);
     for (child, refused) in running {
         let output = child.wait_with_output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.success(), !refused, "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.success(), !refused, "{stderr}");
         assert!(
-            !refused || said.contains("is already being paused, resumed, snapshotted or committed"),
-            "{said}"
+            !refused
+                || stderr.contains("is already being paused, resumed, snapshotted or committed"),
+            "{stderr}"
         );
     }
 }
@@ -214,7 +207,7 @@ fn a_virtual_machine_becomes_an_image_too() {
     assert_eq!(run(&burrow, "ready", SHOWN), EXPECTED);
 }
 
-/// Counts for as long as it does not stand still.
+/// Counts while it is not paused.
 const COUNT: &str = "n=0; while true; do n=$((n+1)); echo $n > /data/n; sleep 0.01; done";
 
 /// A machine of the base that counts, and the process id of its supervisor.
@@ -235,8 +228,8 @@ fn counts_on(burrow: &Burrow) {
 #[track_caller]
 fn is_refused(burrow: &Burrow, arguments: &[&str], why: &str) {
     let ran = burrow.run(arguments);
-    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
-    assert!(!ran.status.success() && said.contains(why), "{arguments:?}: {said}");
+    let stderr = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert!(!ran.status.success() && stderr.contains(why), "{arguments:?}: {stderr}");
 }
 
 #[test]
@@ -248,8 +241,8 @@ fn a_machine_that_becomes_an_image_is_neither_paused_nor_written_down_meanwhile(
     let burrow = Burrow::serving();
     let base = import_base(&burrow, &busybox);
     counting_machine(&burrow);
-    // What a commit compares with has to be made anew, one at a time: it does not come to read, and the
-    // machine stands still, for as long as this holds that lock.
+    // The base of a commit has to be made again under a lock: reading does not begin, and the machine stays
+    // paused, while this test holds that lock.
     let image = base.strip_prefix("sha256:").unwrap();
     let lock = fs::File::open(burrow.state().join("images/locks").join(image)).unwrap();
     lock.lock().unwrap();
@@ -260,7 +253,7 @@ fn a_machine_that_becomes_an_image_is_neither_paused_nor_written_down_meanwhile(
         let ran = burrow.run(&["exec", "vm", "--", "true"]);
         String::from_utf8_lossy(&ran.stderr).contains("frozen")
     };
-    eventually("it stands still", stands_still);
+    eventually("it is stopped", stands_still);
     for other in
         [&["pause", "vm"][..], &["snapshot", "vm", "kept"], &["image", "commit", "vm", "two"]]
     {
@@ -294,7 +287,7 @@ fn a_machine_that_is_paused_or_written_down_does_not_become_an_image_meanwhile()
     }
     burrow.ok(&["resume", "vm"]);
     counts_on(&burrow);
-    // Nobody carries to the agent what it is to do: whichever comes first does not get on.
+    // Nobody passes orders to the agent, so whichever comes first does not proceed.
     let relay = process_of(supervisor, "vhost-device-vsock");
     kill(relay, Signal::SIGSTOP).unwrap();
     let begin = |arguments: &[&str]| {
@@ -310,12 +303,12 @@ fn a_machine_that_is_paused_or_written_down_does_not_become_an_image_meanwhile()
     kill(relay, Signal::SIGCONT).unwrap();
     let ended = [snapshot, commit].map(|child| child.wait_with_output().unwrap());
     let refused: Vec<_> = ended.iter().filter(|output| !output.status.success()).collect();
-    let said = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(refused.len(), 1, "{:?}", ended.each_ref().map(said));
+    let stderr = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(refused.len(), 1, "{:?}", ended.each_ref().map(stderr));
     assert!(
-        said(refused[0]).contains("is already being paused, resumed, snapshotted or committed"),
+        stderr(refused[0]).contains("is already being paused, resumed, snapshotted or committed"),
         "{}",
-        said(refused[0])
+        stderr(refused[0])
     );
     counts_on(&burrow);
     burrow.ok(&["rm", "-f", "vm"]);

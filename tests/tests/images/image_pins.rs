@@ -38,7 +38,7 @@ fn a_pinned_tag_is_refused_once_it_means_another_image() {
         let refused = create("b", image).expect(422);
         assert!(refused.text().contains("image_policy.pins names another digest"), "{image}");
     }
-    // Whoever asks for a content by its digest gets that.
+    // A content that is requested by its digest is returned.
     create("c", &pinned).expect(201);
     create("d", &format!("team/app:1@{moved}")).expect(201);
 }
@@ -47,6 +47,6 @@ fn a_pinned_tag_is_refused_once_it_means_another_image() {
 fn a_pin_without_a_digest_is_no_configuration() {
     let burrow = Burrow::new();
     let ran = burrow.run(&["serve", "--dev", "--set", "image_policy.pins=team/app:1"]);
-    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
-    assert!(!ran.status.success() && said.contains("with its tag and its digest"), "{said}");
+    let stderr = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert!(!ran.status.success() && stderr.contains("with its tag and its digest"), "{stderr}");
 }

@@ -1,10 +1,10 @@
-//! Images out of the store: what others make of the archives, and what is left when one is not made.
+//! Saved images: how other tools read the archives, and what an interrupted save leaves.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics, with the line")]
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -12,8 +12,9 @@ use std::process::{Command, Output, Stdio};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
+use tests::images::{busybox, write_root};
 use tests::registry::{self, Registry};
-use tests::{Burrow, bridge_path, eventually, have, have_or_skip, skip};
+use tests::{Burrow, bridge_path, eventually, have, have_or_skip};
 
 const TOOLS: [&str; 9] = ["sh", "cat", "ls", "rm", "ln", "chmod", "mkdir", "echo", "chown"];
 /// What a recipe does to files: everything that a layer can say.
@@ -25,8 +26,8 @@ const RECIPE: &str = "FROM base\n\
 
 fn ran(command: &mut Command) -> Output {
     let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {stderr}");
     output
 }
 
@@ -37,26 +38,19 @@ fn place() -> Option<Burrow> {
 }
 
 fn fill(burrow: &Burrow) -> bool {
-    let found = ["/bin/busybox", "/usr/bin/busybox"].map(PathBuf::from);
-    let Some(busybox) = found.into_iter().find(|path| path.exists()) else {
-        skip("there is no static busybox here");
-        return false;
-    };
+    let Some(busybox) = busybox() else { return false };
     let root = burrow.scratch().join("base");
-    fs::create_dir_all(root.join("bin")).unwrap();
-    fs::copy(busybox, root.join("bin/busybox")).unwrap();
-    for tool in TOOLS {
-        symlink("busybox", root.join("bin").join(tool)).unwrap();
-    }
+    write_root(&root, &busybox, &TOOLS);
     fs::create_dir_all(root.join("data/whole/below")).unwrap();
     for file in ["gone", "kept", "whole/below/x"] {
         fs::write(root.join("data").join(file), format!("old {file}\n")).unwrap();
     }
     if have("python3") {
         let set = "import os, sys; os.setxattr(sys.argv[1], 'user.note', b'said\\0so')";
-        let kept = root.join("data/kept");
+        let stored = root.join("data/kept");
         // Not every file system has any.
-        let _ = Command::new("python3").args(["-c", set]).arg(kept).stderr(Stdio::null()).status();
+        let _ =
+            Command::new("python3").args(["-c", set]).arg(stored).stderr(Stdio::null()).status();
     }
     // An archive has attributes, which a directory that is imported does not keep.
     let archive = burrow.scratch().join("base.tar");
@@ -102,14 +96,14 @@ fn save(burrow: &Burrow, images: &[&str], file: &str, more: &[&str]) -> PathBuf 
     path
 }
 
-/// What is in the directory of a file that is to be made, but that file.
+/// Other files in the directory of a file that will be made.
 fn beside(path: &Path) -> Vec<PathBuf> {
     let listed = fs::read_dir(path.parent().unwrap()).unwrap().flatten();
     listed.map(|entry| entry.path()).filter(|one| one != path).collect()
 }
 
 #[test]
-fn what_is_saved_is_the_same_image_in_another_store() {
+fn a_saved_image_is_the_same_in_another_store() {
     let Some(burrow) = place() else { return };
     let archive = save(&burrow, &["made", "base"], "both.tar", &[]);
     let mode = fs::metadata(&archive).unwrap().permissions().mode();
@@ -136,12 +130,12 @@ fn what_is_saved_is_the_same_image_in_another_store() {
 fn two_archives_of_the_same_images_are_the_same_bytes() {
     let Some(burrow) = place() else { return };
     for form in ["oci", "docker"] {
-        let asked = ["base", "made", "made:latest"];
-        let one = save(&burrow, &asked, "one.tar", &["--format", form]);
-        let other = burrow.run(&[&["image", "save", "--format", form], &asked[..]].concat());
+        let names = ["base", "made", "made:latest"];
+        let one = save(&burrow, &names, "one.tar", &["--format", form]);
+        let other = burrow.run(&[&["image", "save", "--format", form], &names[..]].concat());
         assert!(other.status.success(), "{other:?}");
         assert!(fs::read(&one).unwrap() == other.stdout, "{form}");
-        // What was there is replaced by all of the new, and nothing lies beside it.
+        // The old file is replaced by the complete new one, and nothing lies beside it.
         let before = beside(&one);
         save(&burrow, &["base"], "one.tar", &["--format", form]);
         assert!(fs::read(&one).unwrap().len() < other.stdout.len());
@@ -179,7 +173,7 @@ fn programs_of_others_take_what_was_built_committed_and_pulled() {
     let archive = save(&burrow, &["made"], "pushed.tar", &[]);
     let registry = Registry::start("");
     let pulled = format!("{}/team/made:2", registry.host());
-    // What arrives there has compressed layers.
+    // The archive has compressed layers.
     ran(Command::new("skopeo")
         .args(["--insecure-policy", "copy", "-q", "--dest-tls-verify=false"])
         .arg(format!("oci-archive:{}", archive.display()))
@@ -242,11 +236,11 @@ fn a_layer_that_came_compressed_is_called_so() {
 fn refused(burrow: &Burrow, command: &mut Command) -> String {
     let path = burrow.scratch().join("out/made.tar");
     let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success(), "{said}");
-    assert_eq!(fs::read_to_string(&path).unwrap(), "before", "{said}");
-    assert!(beside(&path).is_empty(), "{said}");
-    said
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{stderr}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "before", "{stderr}");
+    assert!(beside(&path).is_empty(), "{stderr}");
+    stderr
 }
 
 #[test]
@@ -257,8 +251,8 @@ fn an_archive_that_is_not_made_leaves_nothing_and_takes_nothing_away() {
     fs::write(&path, "before").unwrap();
     let path = path.to_str().unwrap();
     let line = ["image", "save", "-o", path];
-    let said = refused(&burrow, &mut burrow.command(&[&line[..], &["made", "nobody"]].concat()));
-    assert!(said.contains("nobody"), "{said}");
+    let message = refused(&burrow, &mut burrow.command(&[&line[..], &["made", "nobody"]].concat()));
+    assert!(message.contains("nobody"), "{message}");
     // A disk is full where files may not grow.
     let mut full = burrow.command(&[]);
     full = {
@@ -269,11 +263,11 @@ fn an_archive_that_is_not_made_leaves_nothing_and_takes_nothing_away() {
         shell.envs(set.map(|(name, value)| (name.to_owned(), value.to_owned())));
         shell
     };
-    let said = refused(&burrow, &mut full);
-    assert!(said.contains("cannot write") && said.contains("made.tar"), "{said}");
+    let message = refused(&burrow, &mut full);
+    assert!(message.contains("cannot write") && message.contains("made.tar"), "{message}");
     let full = burrow.run(&["image", "save", "made", "-o", "/dev/full"]);
-    let said = String::from_utf8_lossy(&full.stderr);
-    assert!(!full.status.success() && said.contains("No space left"), "{said}");
+    let message = String::from_utf8_lossy(&full.stderr);
+    assert!(!full.status.success() && message.contains("No space left"), "{message}");
     // A disk has forgotten something of a layer.
     let layer = hex(&inspect(&burrow, "made")["layers"][0]["digest"]);
     let blob = burrow.state().join("images/sha256").join(&layer);
@@ -283,16 +277,16 @@ fn an_archive_that_is_not_made_leaves_nothing_and_takes_nothing_away() {
     fs::write(&blob, &broken).unwrap();
     for form in ["oci", "docker"] {
         let line = [&line[..], &["made", "--format", form]].concat();
-        let said = refused(&burrow, &mut burrow.command(&line));
-        assert!(said.contains(&layer), "{form}: {said}");
+        let message = refused(&burrow, &mut burrow.command(&line));
+        assert!(message.contains(&layer), "{form}: {message}");
     }
     fs::write(&blob, &whole[..whole.len() - 1]).unwrap();
-    let said = refused(&burrow, &mut burrow.command(&[&line[..], &["made"]].concat()));
-    assert!(said.contains(&layer), "{said}");
+    let message = refused(&burrow, &mut burrow.command(&[&line[..], &["made"]].concat()));
+    assert!(message.contains(&layer), "{message}");
 }
 
 #[test]
-fn who_is_ended_in_the_midst_leaves_nothing() {
+fn an_interrupted_save_leaves_nothing() {
     let Some(burrow) = place() else { return };
     let path = burrow.scratch().join("out/made.tar");
     fs::create_dir(path.parent().unwrap()).unwrap();
@@ -307,7 +301,7 @@ fn who_is_ended_in_the_midst_leaves_nothing() {
         let mut feed = None;
         eventually("the layer is asked for", || {
             let mut options = fs::File::options();
-            options.write(true).custom_flags(nix::libc::O_NONBLOCK);
+            options.write(true).custom_flags(libc::O_NONBLOCK);
             feed = options.open(&blob).ok();
             feed.is_some()
         });
@@ -316,7 +310,7 @@ fn who_is_ended_in_the_midst_leaves_nothing() {
         kill(Pid::from_raw(child.id() as i32), signal).unwrap();
         let mut ended = None;
         eventually("it ends", || {
-            // It looks at what it was told between two pieces.
+            // It checks for signals between two pieces.
             let _ = feed.write(&[0; 512]);
             ended = child.try_wait().unwrap();
             ended.is_some()
@@ -345,6 +339,6 @@ fn a_terminal_gets_no_archive_and_a_reader_may_go() {
     script.args(["-q", "-e", "-c", &line, "/dev/null"]).stdin(Stdio::null());
     let set = bridge.get_envs().filter_map(|(name, value)| Some((name, value?)));
     let output = script.envs(set).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(!output.status.success() && said.contains("name a file with -o"), "{said}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(!output.status.success() && stdout.contains("name a file with -o"), "{stdout}");
 }

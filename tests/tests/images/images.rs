@@ -3,11 +3,12 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
 use tests::http::Client;
+use tests::images::{busybox, tar, write_root, write_saved};
 use tests::server::Server;
 use tests::{Burrow, registry, skip};
 
@@ -16,7 +17,7 @@ fn text(bytes: &[u8]) -> &str {
 }
 
 /// What a command that works prints.
-fn said(burrow: &Burrow, arguments: &[&str]) -> String {
+fn output_of(burrow: &Burrow, arguments: &[&str]) -> String {
     let output = burrow.run(arguments);
     assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
     text(&output.stdout).trim_end().to_owned()
@@ -29,67 +30,8 @@ fn refused(burrow: &Burrow, arguments: &[&str]) -> String {
     text(&output.stderr).to_owned()
 }
 
-/// A program that needs nothing else, with the tools of a small system in it.
-fn busybox() -> Option<PathBuf> {
-    let found = ["/bin/busybox", "/usr/bin/busybox"].map(PathBuf::from);
-    let found = found.into_iter().find(|path| path.exists());
-    if found.is_none() {
-        skip("there is no static busybox here");
-    }
-    found
-}
-
 fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
-}
-
-/// A root with busybox, and nothing else that is not named.
-fn write_root(root: &Path, busybox: &Path, links: &[&str]) {
-    fs::create_dir_all(root.join("bin")).expect("a root");
-    fs::copy(busybox, root.join("bin/busybox")).expect("busybox");
-    for link in links {
-        symlink("busybox", root.join("bin").join(link)).expect("a link");
-    }
-}
-
-/// The archive of a directory.
-fn tar(directory: &Path, to: &Path, more: &[&str]) {
-    let mut command = Command::new("tar");
-    command.args(["--numeric-owner", "--owner=0", "--group=0"]).args(more);
-    command.arg("-C").arg(directory).arg("-cf").arg(to).arg(".");
-    assert!(command.status().expect("tar runs").success());
-}
-
-fn sha256(path: &Path) -> String {
-    let output = Command::new("sha256sum").arg(path).output().expect("sha256sum runs");
-    text(&output.stdout).split(' ').next().expect("a digest").to_owned()
-}
-
-/// What docker would save of one image: layers, the lowest first, and what it says of programs.
-fn write_saved(to: &Path, name: &str, layers: &[PathBuf], config: &Value) -> PathBuf {
-    let directory = to.join("saved");
-    fs::create_dir_all(&directory).expect("a directory");
-    let mut names = Vec::new();
-    let mut diff_ids = Vec::new();
-    for (number, layer) in layers.iter().enumerate() {
-        let name = format!("{number}.tar");
-        fs::copy(layer, directory.join(&name)).expect("a layer");
-        diff_ids.push(format!("sha256:{}", sha256(layer)));
-        names.push(name);
-    }
-    let architecture = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
-    let document = serde_json::json!({
-        "architecture": architecture, "os": "linux", "config": config,
-        "rootfs": {"type": "layers", "diff_ids": diff_ids},
-    });
-    fs::write(directory.join("config.json"), document.to_string()).expect("a configuration");
-    let list = serde_json::json!([
-        {"Config": "config.json", "RepoTags": [name], "Layers": names}
-    ]);
-    fs::write(directory.join("manifest.json"), list.to_string()).expect("a list");
-    let archive = to.join("saved.tar");
-    tar(&directory, &archive, &[]);
-    archive
 }
 
 /// An image of busybox under `small:1`.
@@ -99,7 +41,7 @@ fn small(burrow: &Burrow, busybox: &Path) -> String {
     fs::create_dir_all(root.join("etc")).expect("etc");
     fs::write(root.join("etc/motd"), "from the image\n").expect("a file");
     let root = root.display().to_string();
-    said(burrow, &["image", "import", &root, "--name", "small:1"])
+    output_of(burrow, &["image", "import", &root, "--name", "small:1"])
 }
 
 #[test]
@@ -109,12 +51,12 @@ fn a_directory_becomes_an_image_and_the_root_of_a_sandbox() {
     let digest = small(&burrow, &busybox);
     for image in ["small:1", "docker.io/library/small:1", &digest, &digest[7..19]] {
         let script = "cat /etc/motd; touch /etc/new && ls /etc";
-        let output = said(&burrow, &["run", "--image", image, "--", "sh", "-c", script]);
+        let output = output_of(&burrow, &["run", "--image", image, "--", "sh", "-c", script]);
         assert!(output.starts_with("from the image\n"), "{image}: {output}");
         assert!(output.contains("new"), "{image}: {output}");
     }
-    // What one sandbox wrote is not in the next.
-    let again = said(&burrow, &["run", "--image", "small:1", "--", "ls", "/etc"]);
+    // Files of one sandbox are not in the next.
+    let again = output_of(&burrow, &["run", "--image", "small:1", "--", "ls", "/etc"]);
     assert!(!again.contains("new"), "{again}");
 }
 
@@ -126,11 +68,13 @@ fn an_image_may_have_no_shell_no_users_and_no_directories() {
     fs::create_dir_all(&root).expect("a root");
     fs::copy(&busybox, root.join("cat")).expect("one program");
     let root = root.display().to_string();
-    said(&burrow, &["image", "import", &root, "--name", "bare"]);
-    let output = said(&burrow, &["run", "--image", "bare", "--", "/cat", "/proc/self/comm"]);
+    output_of(&burrow, &["image", "import", &root, "--name", "bare"]);
+    let output = output_of(&burrow, &["run", "--image", "bare", "--", "/cat", "/proc/self/comm"]);
     assert_eq!(output, "cat");
-    let output =
-        said(&burrow, &["run", "--image", "bare", "-u", "7:8", "--", "/cat", "/proc/self/status"]);
+    let output = output_of(
+        &burrow,
+        &["run", "--image", "bare", "-u", "7:8", "--", "/cat", "/proc/self/status"],
+    );
     if is_root() {
         assert!(output.contains("Uid:\t7\t7\t7\t7"), "{output}");
     }
@@ -171,9 +115,9 @@ fn links_where_something_is_mounted_lead_nobody_out_of_a_sandbox() {
         fs::create_dir(root.join("p")).expect("a directory");
         symlink(leads_to, root.join(place)).expect("a link");
         let name = root.display().to_string();
-        said(&burrow, &["image", "import", &name, "--name", "linked"]);
+        output_of(&burrow, &["image", "import", &name, "--name", "linked"]);
         for image in ["linked", &name] {
-            let output = said(&burrow, &["run", "--image", image, "--", "sh", "-c", &look]);
+            let output = output_of(&burrow, &["run", "--image", image, "--", "sh", "-c", &look]);
             assert_eq!(output, "cat\ndevice", "{place} -> {leads_to}, {image}");
         }
         fs::remove_dir_all(root).expect("it goes");
@@ -183,7 +127,7 @@ fn links_where_something_is_mounted_lead_nobody_out_of_a_sandbox() {
 }
 
 #[test]
-fn what_an_image_has_in_run_and_tmp_is_there_and_nothing_of_the_hosts() {
+fn an_images_run_and_tmp_are_visible_and_the_hosts_are_not() {
     let Some(busybox) = busybox() else { return };
     let burrow = Burrow::new();
     let root = burrow.scratch().join("pages");
@@ -193,18 +137,18 @@ fn what_an_image_has_in_run_and_tmp_is_there_and_nothing_of_the_hosts() {
     fs::write(root.join("var/tmp/page"), "page\n").expect("a file");
     symlink("/var/tmp", root.join("tmp")).expect("a link");
     let root = root.display().to_string();
-    said(&burrow, &["image", "import", &root, "--name", "pages"]);
+    output_of(&burrow, &["image", "import", &root, "--name", "pages"]);
     let look = "ls /run; cat /tmp/page; readlink /tmp; echo x > /tmp/new && ls /var/tmp";
-    let output = said(&burrow, &["run", "--image", "pages", "--", "sh", "-c", look]);
+    let output = output_of(&burrow, &["run", "--image", "pages", "--", "sh", "-c", look]);
     assert_eq!(output, "server\npage\n/var/tmp\nnew\npage");
-    // What an image does not have is made as programs expect it.
+    // Missing parts of an image are made as programs expect them.
     small(&burrow, &busybox);
     let look = ["run", "--image", "small:1", "--", "stat", "-c", "%n %a", "/tmp", "/run"];
-    assert_eq!(said(&burrow, &look), "/tmp 1777\n/run 755");
+    assert_eq!(output_of(&burrow, &look), "/tmp 1777\n/run 755");
 }
 
 #[test]
-fn what_an_image_says_of_programs_holds_unless_the_person_says_otherwise() {
+fn an_images_program_settings_apply_unless_overridden() {
     let Some(busybox) = busybox() else { return };
     if !is_root() {
         return skip("other users can be had by root alone");
@@ -220,8 +164,8 @@ fn what_an_image_says_of_programs_holds_unless_the_person_says_otherwise() {
         "Entrypoint": ["sh", "-c"], "Cmd": ["echo $FROM_IMAGE $BOTH $(pwd) $(id -u):$(id -g)"],
     });
     let archive = write_saved(&place, "app:2", &[layer], &config).display().to_string();
-    said(&burrow, &["image", "import", &archive]);
-    assert_eq!(said(&burrow, &["run", "--image", "app:2"]), "yes image /srv/app 1000:1001");
+    output_of(&burrow, &["image", "import", &archive]);
+    assert_eq!(output_of(&burrow, &["run", "--image", "app:2"]), "yes image /srv/app 1000:1001");
     let own = [
         "run",
         "--image",
@@ -237,11 +181,11 @@ fn what_an_image_says_of_programs_holds_unless_the_person_says_otherwise() {
         "-c",
         "echo $BOTH $(pwd) $(id -u)",
     ];
-    assert_eq!(said(&burrow, &own), "mine / 0");
+    assert_eq!(output_of(&burrow, &own), "mine / 0");
     burrow.serve();
-    said(&burrow, &["start", "--name", "kept", "--image", "app:2"]);
-    assert_eq!(said(&burrow, &["exec", "kept", "--", "pwd"]), "/srv/app");
-    assert_eq!(said(&burrow, &["exec", "-w", "/srv", "kept", "--", "pwd"]), "/srv");
+    output_of(&burrow, &["start", "--name", "kept", "--image", "app:2"]);
+    assert_eq!(output_of(&burrow, &["exec", "kept", "--", "pwd"]), "/srv/app");
+    assert_eq!(output_of(&burrow, &["exec", "-w", "/srv", "kept", "--", "pwd"]), "/srv");
 }
 
 #[test]
@@ -269,9 +213,9 @@ fn layers_take_away_replace_and_keep_what_is_below() {
     // The layers of such archives are named by what is in them.
     fs::rename(&plain, &upper).expect("a name");
     let archive = write_saved(place, "layers", &[lower, upper], &Value::Null).display().to_string();
-    said(&burrow, &["image", "import", &archive]);
+    output_of(&burrow, &["image", "import", &archive]);
     let script = "cat /data/a; echo; ls /data /data/sub";
-    let output = said(&burrow, &["run", "--image", "layers", "--", "sh", "-c", script]);
+    let output = output_of(&burrow, &["run", "--image", "layers", "--", "sh", "-c", script]);
     assert_eq!(output, "new\n/data:\na\nsub\n\n/data/sub:\nd");
 }
 
@@ -280,20 +224,20 @@ fn a_sandbox_that_stays_holds_its_image_and_says_which() {
     let Some(busybox) = busybox() else { return };
     let burrow = Burrow::serving();
     let digest = small(&burrow, &busybox);
-    said(&burrow, &["start", "--name", "web", "--image", "small:1"]);
-    assert_eq!(said(&burrow, &["exec", "web", "--", "cat", "/etc/motd"]), "from the image");
+    output_of(&burrow, &["start", "--name", "web", "--image", "small:1"]);
+    assert_eq!(output_of(&burrow, &["exec", "web", "--", "cat", "/etc/motd"]), "from the image");
     let record: Value =
-        serde_json::from_str(&said(&burrow, &["inspect", "web", "--json"])).expect("JSON");
+        serde_json::from_str(&output_of(&burrow, &["inspect", "web", "--json"])).expect("JSON");
     let found = record.to_string();
     assert!(found.contains(&digest) && found.contains("small:1"), "{found}");
 
     let message = refused(&burrow, &["image", "rm", "small:1"]);
     assert!(message.contains("in use by web"), "{message}");
-    said(&burrow, &["image", "prune"]);
-    assert_eq!(said(&burrow, &["exec", "web", "--", "cat", "/etc/motd"]), "from the image");
+    output_of(&burrow, &["image", "prune"]);
+    assert_eq!(output_of(&burrow, &["exec", "web", "--", "cat", "/etc/motd"]), "from the image");
 
-    said(&burrow, &["stop", "web"]);
-    assert!(said(&burrow, &["image", "rm", "small:1"]).contains(&digest));
+    output_of(&burrow, &["stop", "web"]);
+    assert!(output_of(&burrow, &["image", "rm", "small:1"]).contains(&digest));
     let left = fs::read_dir(burrow.state().join("images/layers")).expect("the store").count();
     assert_eq!(left, 0);
     let message = refused(&burrow, &["start", "--image", "small:1"]);
@@ -312,7 +256,7 @@ fn write_app(burrow: &Burrow, busybox: &Path) {
     tar(&root, &layer, &[]);
     let config = serde_json::json!({"User": "app", "WorkingDir": "bin", "Env": ["PATH=/bin"]});
     let archive = write_saved(burrow.scratch(), "app", &[layer], &config).display().to_string();
-    said(burrow, &["image", "import", &archive]);
+    output_of(burrow, &["image", "import", &archive]);
 }
 
 #[test]
@@ -324,13 +268,13 @@ fn programs_of_a_sandbox_run_as_its_images_user_unless_the_caller_says_otherwise
     let server = Server::dev();
     write_app(&server, &busybox);
     let start = ["start", "--name", "web", "--image", "app", "--json"];
-    let record: Value = serde_json::from_str(&said(&server, &start)).expect("JSON");
+    let record: Value = serde_json::from_str(&output_of(&server, &start)).expect("JSON");
     assert_eq!((&record["workdir"], &record["user"]), (&"/bin".into(), &"app".into()), "{record}");
     assert!(!record["warnings"].to_string().contains("root"), "{record}");
-    assert_eq!(said(&server, &["exec", "web", "--", "id", "-u"]), "7");
-    assert_eq!(said(&server, &["exec", "web", "--", "id", "-G"]), "8 9");
-    assert_eq!(said(&server, &["exec", "-u", "0", "web", "--", "id", "-u"]), "0");
-    assert_eq!(said(&server, &["run", "--image", "app", "--", "id", "-u"]), "7");
+    assert_eq!(output_of(&server, &["exec", "web", "--", "id", "-u"]), "7");
+    assert_eq!(output_of(&server, &["exec", "web", "--", "id", "-G"]), "8 9");
+    assert_eq!(output_of(&server, &["exec", "-u", "0", "web", "--", "id", "-u"]), "0");
+    assert_eq!(output_of(&server, &["run", "--image", "app", "--", "id", "-u"]), "7");
     let client = Client::new(server.url());
     let exec = |body: Value| {
         let ran = client.post("/v1/sandboxes/default/web/exec", &body).expect(200).json();
@@ -340,7 +284,7 @@ fn programs_of_a_sandbox_run_as_its_images_user_unless_the_caller_says_otherwise
     assert_eq!(exec(serde_json::json!({"argv": ["id", "-u"], "user": "root"})), "0");
     let shown = client.get("/v1/sandboxes/default/web").expect(200).json();
     assert_eq!(shown["user"], "app");
-    // Where artifacts belong it may write, and what others have put there it cannot take away.
+    // It may write where artifacts belong, and cannot remove others' files there.
     let leave = |script: &str, user: Option<&str>| {
         let mut body = serde_json::json!({"argv": ["sh", "-c", script], "artifacts": true});
         body["user"] = user.into();
@@ -350,9 +294,9 @@ fn programs_of_a_sandbox_run_as_its_images_user_unless_the_caller_says_otherwise
     assert_eq!(leave("id -u > /artifacts/own", None), 1);
     assert_eq!(leave("id -u > /artifacts/other", Some("5:6")), 1);
     assert_eq!(leave("echo > /artifacts/other", None), 0);
-    // Whoever starts the sandbox has the word before its image.
-    said(&server, &["start", "--name", "other", "--image", "app", "--user", "5:6"]);
-    assert_eq!(said(&server, &["exec", "other", "--", "id", "-u"]), "5");
+    // The creator's setting takes precedence over the image's.
+    output_of(&server, &["start", "--name", "other", "--image", "app", "--user", "5:6"]);
+    assert_eq!(output_of(&server, &["exec", "other", "--", "id", "-u"]), "5");
 }
 
 #[test]
@@ -371,7 +315,7 @@ fn interpreters_run_as_the_user_of_their_sandbox() {
     };
     let code = serde_json::json!({"code": "id -u"});
     assert_eq!(run("", serde_json::json!({"language": "bash", "code": "id -u"})), "65534");
-    // One that somebody has opened otherwise is used as it is.
+    // A context that was opened differently is used as it is.
     let open = serde_json::json!({"context": "own", "language": "bash", "user": "0"});
     client.post("/v1/sandboxes/default/web/contexts", &open).expect(201);
     assert_eq!(run("/contexts/own", code.clone()), "0");
@@ -379,7 +323,7 @@ fn interpreters_run_as_the_user_of_their_sandbox() {
     client.post("/v1/sandboxes/default/web/contexts", &open).expect(201);
     assert_eq!(run("/contexts/usual", code), "65534");
     let repl = ["repl", "--lang", "bash", "-c", "id -u", "web"];
-    assert_eq!(said(&server, &repl), "65534");
+    assert_eq!(output_of(&server, &repl), "65534");
     let refused = client.post("/v1/sandboxes", &serde_json::json!({"name": "b", "user": ""}));
     assert_eq!(refused.expect(400).code(), "invalid");
 }
@@ -390,18 +334,18 @@ fn names_are_listed_moved_and_removed() {
     let burrow = Burrow::new();
     let digest = small(&burrow, &busybox);
     let root = burrow.scratch().join("small").display().to_string();
-    said(&burrow, &["image", "import", &root, "--name", "registry.example:5000/team/x:v1"]);
-    let listed = said(&burrow, &["image", "ls"]);
+    output_of(&burrow, &["image", "import", &root, "--name", "registry.example:5000/team/x:v1"]);
+    let listed = output_of(&burrow, &["image", "ls"]);
     assert!(
         listed.contains("small:1") && listed.contains("registry.example:5000/team/x:v1"),
         "{listed}"
     );
     let listed: Value =
-        serde_json::from_str(&said(&burrow, &["image", "ls", "--json"])).expect("JSON");
+        serde_json::from_str(&output_of(&burrow, &["image", "ls", "--json"])).expect("JSON");
     assert_eq!(listed.as_array().map(Vec::len), Some(1), "{listed}");
     assert_eq!(listed[0]["digest"], digest.as_str());
-    assert_eq!(said(&burrow, &["image", "rm", "small:1"]), "docker.io/library/small:1");
-    let inspected = said(&burrow, &["image", "inspect", &digest]);
+    assert_eq!(output_of(&burrow, &["image", "rm", "small:1"]), "docker.io/library/small:1");
+    let inspected = output_of(&burrow, &["image", "inspect", &digest]);
     assert!(!inspected.contains("small:1"), "{inspected}");
     assert!(refused(&burrow, &["image", "inspect", "small:1"]).contains("small:1"));
 }
@@ -534,9 +478,9 @@ fn layouts_and_archives_of_others_are_taken() {
     ran(Command::new("skopeo").args(insecure).arg(&archive));
     for (file, name) in [("layout", "first"), ("docker.tar", "other:1"), ("oci.tar", "third")] {
         let path = burrow.scratch().join(file).display().to_string();
-        said(&burrow, &["image", "import", &path, "--name", name]);
-        assert_eq!(said(&burrow, &["run", "--image", name]), "here", "{name}");
-        let listed = said(&burrow, &["run", "--image", name, "--", "ls", "/"]);
+        output_of(&burrow, &["image", "import", &path, "--name", name]);
+        assert_eq!(output_of(&burrow, &["run", "--image", name]), "here", "{name}");
+        let listed = output_of(&burrow, &["run", "--image", name, "--", "ls", "/"]);
         assert!(!listed.contains("gone"), "{listed}");
     }
 }
@@ -560,16 +504,16 @@ fn an_image_of_a_registry_is_pulled_and_runs() {
         .arg(format!("docker-archive:{}", saved.display()))
         .arg(format!("docker://{name}:1")));
 
-    let digest = said(&burrow, &["image", "pull", "--quiet", &format!("{name}:1")]);
-    assert_eq!(said(&burrow, &["run", "--image", &format!("{name}:1")]), "pulled");
+    let digest = output_of(&burrow, &["image", "pull", "--quiet", &format!("{name}:1")]);
+    assert_eq!(output_of(&burrow, &["run", "--image", &format!("{name}:1")]), "pulled");
     let pinned = format!("{name}@{digest}");
-    assert_eq!(said(&burrow, &["image", "pull", "--quiet", &pinned]), digest);
-    assert_eq!(said(&burrow, &["run", "--image", &pinned]), "pulled");
+    assert_eq!(output_of(&burrow, &["image", "pull", "--quiet", &pinned]), digest);
+    assert_eq!(output_of(&burrow, &["run", "--image", &pinned]), "pulled");
     let unknown = refused(&burrow, &["image", "pull", &format!("{name}:2")]);
     assert!(unknown.contains("no manifest \"2\" of team/app"), "{unknown}");
-    // What is here needs no registry.
+    // An image that is here needs no registry.
     drop(registry);
-    assert_eq!(said(&burrow, &["run", "--image", &format!("{name}:1")]), "pulled");
+    assert_eq!(output_of(&burrow, &["run", "--image", &format!("{name}:1")]), "pulled");
     let away = refused(&burrow, &["image", "pull", &format!("{name}:1")]);
     assert!(away.contains("localhost"), "{away}");
 }
@@ -584,7 +528,7 @@ fn an_image_becomes_the_disk_of_a_virtual_machine() {
     small(&burrow, &busybox);
     let line = ["run", "--machine", "qemu", "--image", "small:1", "--", "sh", "-c"];
     let script = "cat /etc/motd; id -u; touch /etc/new && ls -l /bin/sh";
-    let output = said(&burrow, &[&line[..], &[script]].concat());
+    let output = output_of(&burrow, &[&line[..], &[script]].concat());
     assert!(output.starts_with("from the image\n0\n") && output.contains("busybox"), "{output}");
     // The second machine has the same disk.
     let disks = || {
@@ -592,7 +536,7 @@ fn an_image_becomes_the_disk_of_a_virtual_machine() {
         listed.flatten().map(|one| fs::metadata(one.path()).expect("a disk").ino()).collect()
     };
     let before: Vec<u64> = disks();
-    said(&burrow, &[&line[..], &["true"]].concat());
+    output_of(&burrow, &[&line[..], &["true"]].concat());
     assert_eq!((before.len(), disks()), (1, before));
 }
 
@@ -609,14 +553,14 @@ fn the_api_lists_images_and_makes_sandboxes_of_them() {
     let one = format!("/v1/images/{digest}");
     assert_eq!(client.get(&one).expect(200).json(), listed["images"][0]);
 
-    let asked = serde_json::json!({"name": "web", "image": "small:1"});
-    let made = client.post("/v1/sandboxes", &asked).expect(201).json();
+    let body = serde_json::json!({"name": "web", "image": "small:1"});
+    let made = client.post("/v1/sandboxes", &body).expect(201).json();
     assert_eq!(
         (made["image"].as_str(), made["image_digest"].as_str()),
         (Some("small:1"), Some(&*digest))
     );
-    let asked = serde_json::json!({"argv": ["cat", "/etc/motd"]});
-    let ran = client.post("/v1/sandboxes/default/web/exec", &asked).expect(200).text();
+    let body = serde_json::json!({"argv": ["cat", "/etc/motd"]});
+    let ran = client.post("/v1/sandboxes/default/web/exec", &body).expect(200).text();
     assert!(ran.contains("from the image"), "{ran}");
     assert!(client.delete(&one).expect(409).text().contains("in use by web"));
     client.post("/v1/sandboxes/default/web/kill", &serde_json::json!({})).expect(200);
@@ -653,13 +597,13 @@ fn an_operator_decides_which_images_there_may_be() {
         assert!(answer.status >= 400, "{name}: {}", answer.text());
     }
     let root = server.scratch().join("small").display().to_string();
-    said(&server, &["image", "import", &root, "--name", "registry.example/team/x"]);
+    output_of(&server, &["image", "import", &root, "--name", "registry.example/team/x"]);
     let _ = create("pinned", &format!("registry.example/team/x@{digest}")).expect(201);
     let _ = create("allowed", "registry.example/team/x").expect(201);
 }
 
 #[test]
-fn what_names_stand_for_is_looked_at_before_a_server_starts() {
+fn configured_image_names_are_checked_before_a_server_starts() {
     let Some(busybox) = busybox() else { return };
     let burrow = Burrow::new();
     let check = |target: &str| {

@@ -6,4 +6,5 @@ mod image_pins;
 mod image_pulls;
 mod image_save;
 mod images;
+mod packages;
 mod registry;

@@ -166,8 +166,8 @@ class Forms:
     def __repr__(self): return 'Forms()'
 Forms()
 ";
-    let told = show(guest, &ask, code).await;
-    let [value] = shown(&told)[..] else { panic!("{:?}", told.events) };
+    let answer = show(guest, &ask, code).await;
+    let [value] = shown(&answer)[..] else { panic!("{:?}", answer.events) };
     for (mime, expected) in [
         ("text/html", b"<b>html</b>".as_slice()),
         ("text/markdown", b"# markdown"),
@@ -184,8 +184,8 @@ Forms()
     let code = "class Bundle:\n    def _repr_mimebundle_(self, include=None, exclude=None):\n        \
                 return {'text/plain': 'p', 'text/html': 'h', 'x/y': {'z': 1}}, {'text/html': {'wide': True}}\n\
                 Bundle()";
-    let told = show(guest, &ask, code).await;
-    let bundle = shown(&told)[0];
+    let answer = show(guest, &ask, code).await;
+    let bundle = shown(&answer)[0];
     assert_eq!(text(bundle, "x/y"), r#"{"z": 1}"#);
     let metadata: serde_json::Value =
         serde_json::from_str(bundle.metadata.as_ref().expect("metadata")).expect("JSON");
@@ -204,10 +204,10 @@ async fn a_form_that_fails_leaves_the_others() {
     let sandbox = Sandbox::start().await;
     let guest = &sandbox.guest;
     let code = "class Half:\n    def _repr_html_(self): return 1/0\n    def __repr__(self): return 'Half()'\nHalf()";
-    let told = run(guest, "python", code).await;
-    assert_eq!(told.finished.end, RunEnd::Ok {});
-    assert_eq!(text(shown(&told)[0], "text/plain"), "Half()");
-    assert!(stderr(&told).contains("ZeroDivisionError"), "{}", stderr(&told));
+    let result = run(guest, "python", code).await;
+    assert_eq!(result.finished.end, RunEnd::Ok {});
+    assert_eq!(text(shown(&result)[0], "text/plain"), "Half()");
+    assert!(stderr(&result).contains("ZeroDivisionError"), "{}", stderr(&result));
     sandbox.end().await;
 }
 
@@ -233,33 +233,33 @@ async fn a_display_is_updated_by_later_code() {
 }
 
 #[tokio::test]
-async fn what_is_too_large_to_show_is_said_and_the_rest_is_shown() {
+async fn oversized_displays_are_reported_and_the_rest_is_shown() {
     let sandbox = Sandbox::start().await;
     let guest = &sandbox.guest;
     let code = "class Large:\n    def _repr_html_(self): return 'x' * (17 << 20)\n    \
                 def __repr__(self): return 'Large()'\nLarge()";
-    let told = run(guest, "python", code).await;
-    let [value] = shown(&told)[..] else { panic!("{:?}", told.finished) };
+    let result = run(guest, "python", code).await;
+    let [value] = shown(&result)[..] else { panic!("{:?}", result.finished) };
     let mimes: Vec<_> = value.data.iter().map(|datum| datum.mime.as_str()).collect();
     assert_eq!(mimes, ["text/plain"]);
     assert!(
-        stderr(&told).contains("text/html of 17825792 bytes is too large"),
+        stderr(&result).contains("text/html of 17825792 bytes is too large"),
         "{}",
-        stderr(&told)
+        stderr(&result)
     );
     // A text is cut instead.
-    let told = run(guest, "python", "'y' * (20 << 20)").await;
-    let plain = text(shown(&told)[0], "text/plain");
+    let result = run(guest, "python", "'y' * (20 << 20)").await;
+    let plain = text(shown(&result)[0], "text/plain");
     assert!(plain.len() < 2 << 20 && plain.contains("left out"), "{}", plain.len());
     // What just fits comes as a whole.
     let code = "class Fits:\n    def _repr_html_(self): return 'z' * (14 << 20)\nfor n in range(2):\n    \
                 print(n)\n    display(Fits())";
-    let told = run(guest, "python", code).await;
-    assert_eq!(stdout(&told), "0\n1\n");
-    for fits in shown(&told) {
+    let result = run(guest, "python", code).await;
+    assert_eq!(stdout(&result), "0\n1\n");
+    for fits in shown(&result) {
         assert_eq!(form(fits, "text/html").len(), 14 << 20);
     }
-    assert_eq!(shown(&told).len(), 2);
+    assert_eq!(shown(&result).len(), 2);
     assert_eq!(stdout(&run(guest, "python", "print('next')").await), "next\n");
     sandbox.end().await;
 }
@@ -271,11 +271,11 @@ async fn code_for_notebooks_runs_without_one() {
     let code = "from IPython.display import display, HTML, Markdown, Latex, SVG, JSON, clear_output\n\
                 from IPython import get_ipython\nclear_output(wait=True)\nassert get_ipython() is None\n\
                 for form in HTML('<b>'), Markdown('# m'), Latex('$l$'), SVG('<svg/>'), JSON({'a': 1}): display(form)";
-    let told = show(guest, &context("python"), code).await;
+    let answer = show(guest, &context("python"), code).await;
     let expected =
         ["text/html", "text/markdown", "text/latex", "image/svg+xml", "application/json"];
-    assert_eq!(shown(&told).len(), expected.len());
-    for (display, mime) in shown(&told).into_iter().zip(expected) {
+    assert_eq!(shown(&answer).len(), expected.len());
+    for (display, mime) in shown(&answer).into_iter().zip(expected) {
         form(display, mime);
     }
     sandbox.end().await;

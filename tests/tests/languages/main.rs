@@ -2,7 +2,9 @@
 
 mod displays;
 mod keeper;
+mod notation;
 mod repl_nothing_lost;
+mod science;
 mod torture_bash;
 mod torture_node;
 mod torture_python;

@@ -79,19 +79,19 @@ fn bash() -> Vec<Case> {
 fn verdict(case: &Case, ran: &Ran, count: u64) -> Result<(), String> {
     let finished = &ran.finished;
     let (stdout, stderr) = (ran.stdout(), ran.stderr());
-    let said = |what: &str, bytes: &[u8]| {
+    let output = |what: &str, bytes: &[u8]| {
         let text = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(300)..]);
         Err(format!("{what}: {} bytes, ending with {text:?}", bytes.len()))
     };
     if stdout != case.stdout.as_bytes() || finished.stdout_bytes != stdout.len() as u64 {
-        return said("stdout", &stdout);
+        return output("stdout", &stdout);
     }
     let is_expected = match case.stderr {
         "" => stderr.is_empty(),
         end => stderr.ends_with(end.as_bytes()),
     };
     if !is_expected || finished.stderr_bytes != stderr.len() as u64 {
-        return said("stderr", &stderr);
+        return output("stderr", &stderr);
     }
     let kind = ran.error().map(|report| report.kind.as_str());
     if kind != case.error {

@@ -47,7 +47,7 @@ async fn endless_code() {
 }
 
 #[tokio::test]
-async fn what_outlives_its_run_speaks_late() {
+async fn survivors_of_a_run_print_late_output() {
     if !tests::have_or_skip("bash") {
         return;
     }
@@ -56,14 +56,14 @@ async fn what_outlives_its_run_speaks_late() {
     let code = "(sleep 0.2; echo late; echo late e >&2) & echo now";
     assert_eq!(stdout(&run(guest, "bash", code).await), "now\n");
     let deadline = Instant::now() + tests::PATIENCE;
-    let mut told = String::new();
-    while !(told.contains("late\n") && told.contains("late e\n")) {
-        assert!(Instant::now() < deadline, "{told:?}");
+    let mut text = String::new();
+    while !(text.contains("late\n") && text.contains("late e\n")) {
+        assert!(Instant::now() < deadline, "{text:?}");
         let next = run(guest, "bash", "sleep 0.05; echo own").await;
         assert_eq!((stdout(&next).as_str(), stderr(&next).as_str()), ("own\n", ""));
-        told += &late(&next);
+        text += &late(&next);
     }
-    // What prints for ever costs the others nothing but its turn of the processor.
+    // Code that prints forever costs the others only CPU time.
     run(guest, "bash", "(while :; do echo flood; done) & flood=$!").await;
     for number in 0..10 {
         assert_eq!(
@@ -113,7 +113,7 @@ async fn the_end_of_a_context_runs_its_exit_trap() {
 }
 
 #[tokio::test]
-async fn what_a_shell_does_about_signals_is_not_in_the_way_of_its_exit_trap() {
+async fn a_shells_signal_handling_does_not_prevent_its_exit_trap() {
     if !tests::have_or_skip("bash") {
         return;
     }
@@ -143,19 +143,19 @@ async fn last_words_into_the_pipe_of_an_earlier_run_are_told() {
 /// How often a context is ended, because ends race with what they end.
 const ENDS: usize = 20;
 
-/// What watchers are told when a context ends in which this was run.
+/// What watches get when a context ends in which this was run.
 async fn last_words(guest: &Guest, code: &str) -> String {
     run(guest, "bash", code).await;
     let name = "bash".parse().expect("a name");
     let mut watch = guest.watch_context(&name).await.expect("a watch");
     guest.close_context(&name).await.expect("closed");
-    let mut told = String::new();
+    let mut text = String::new();
     while let Some(event) = watch.next().await.expect("an event") {
         if let Happening::Late(late) = event.what {
-            told.push_str(&late.bytes.to_string());
+            text.push_str(&late.bytes.to_string());
         }
     }
-    told
+    text
 }
 
 #[tokio::test]
@@ -168,7 +168,7 @@ async fn a_removed_directory_costs_no_more_than_the_shell() {
     let code =
         "x=1; rm -rf /run/burrow-repl-* /dev/shm/burrow-repl-* /tmp/burrow-repl-*; echo removed";
     assert_eq!(stdout(&run(guest, "bash", code).await), "removed\n");
-    // Whether the next one is told of a loss or is itself refused, the one after it has a shell.
+    // Whether the next one learns of a loss or is itself refused, the one after it has a shell.
     run(guest, "bash", "echo again").await;
     assert_eq!(stdout(&run(guest, "bash", "echo $((1 + 1))").await), "2\n");
     sandbox.end().await;

@@ -129,7 +129,7 @@ async fn a_ruined_interpreter_goes_on() {
 }
 
 #[tokio::test]
-async fn what_node_itself_does_not_stand_costs_no_more_than_the_interpreter() {
+async fn a_crash_of_node_costs_only_the_interpreter() {
     if !tests::have_or_skip("node") {
         return;
     }
@@ -237,12 +237,12 @@ async fn stacks_have_the_runs_own_lines_and_none_of_the_drivers() {
     sandbox.end().await;
 }
 
-/// Waits until a run, asked again and again, is told `expected` as late output.
+/// Waits until a repeated run gets `expected` as late output.
 async fn told_late(guest: &Guest, expected: &[&str]) -> String {
     let deadline = Instant::now() + tests::PATIENCE;
-    let mut told = String::new();
-    while !expected.iter().all(|part| told.contains(part)) {
-        assert!(Instant::now() < deadline, "{told:?} instead of {expected:?}");
+    let mut text = String::new();
+    while !expected.iter().all(|part| text.contains(part)) {
+        assert!(Instant::now() < deadline, "{text:?} instead of {expected:?}");
         let next =
             run(guest, "node", "await new Promise(done => setTimeout(done, 20)); 'own'").await;
         assert_eq!(
@@ -250,13 +250,13 @@ async fn told_late(guest: &Guest, expected: &[&str]) -> String {
             (RunEnd::Ok {}, Some("'own'"))
         );
         assert_eq!((stdout(&next), stderr(&next)), (String::new(), String::new()));
-        told += &late(&next);
+        text += &late(&next);
     }
-    told
+    text
 }
 
 #[tokio::test]
-async fn what_outlives_its_run_speaks_late_and_hurts_no_other() {
+async fn survivors_of_a_run_print_late_output_and_harm_no_other_run() {
     if !tests::have_or_skip("node") {
         return;
     }
@@ -296,8 +296,8 @@ async fn what_outlives_its_run_speaks_late_and_hurts_no_other() {
             (RunEnd::Ok {}, ""),
             "{code}"
         );
-        let told = told_late(guest, &[expected]).await;
-        assert!(!told.contains("never"), "{told}");
+        let answer = told_late(guest, &[expected]).await;
+        assert!(!answer.contains("never"), "{answer}");
     }
     // An interval goes on through runs of its own right, errors and interrupts included.
     run(guest, "node", "globalThis.beat = setInterval(() => console.log('beat'), 5); 0").await;
@@ -312,7 +312,7 @@ async fn what_outlives_its_run_speaks_late_and_hurts_no_other() {
 }
 
 #[tokio::test]
-async fn what_an_earlier_run_left_spinning_is_interrupted_with_the_next() {
+async fn a_busy_leftover_is_interrupted_with_the_next_run() {
     if !tests::have_or_skip("node") {
         return;
     }
@@ -387,12 +387,15 @@ async fn input_is_asked_for_or_at_its_end() {
     let (read, prompts) = answered(guest, reads, &["a", "b\n", "ü"]).await;
     assert_eq!(value(&read).as_deref(), Some("[ 'a', 'b', 'ü' ]"), "{:?}", read.error());
     assert_eq!(prompts.len(), 4);
-    let (asked, prompts) = answered(guest, asks, &["bob", "too much"]).await;
-    assert_eq!((value(&asked).as_deref(), stdout(&asked).as_str()), (Some("'bob'"), "name? "));
+    let (questions, prompts) = answered(guest, asks, &["bob", "too much"]).await;
+    assert_eq!(
+        (value(&questions).as_deref(), stdout(&questions).as_str()),
+        (Some("'bob'"), "name? ")
+    );
     assert_eq!(prompts.len(), 1);
     let both = "[await burrow.input('who? '), await burrow.input('word? ', { secret: true }), await burrow.input()]";
-    let (asked, prompts) = answered(guest, both, &["al", "b\n"]).await;
-    assert_eq!(value(&asked).as_deref(), Some("[ 'al', 'b', null ]"));
+    let (questions, prompts) = answered(guest, both, &["al", "b\n"]).await;
+    assert_eq!(value(&questions).as_deref(), Some("[ 'al', 'b', null ]"));
     let expected =
         [("who? ".to_owned(), false), ("word? ".to_owned(), true), (String::new(), false)];
     assert_eq!(prompts, expected);
@@ -481,13 +484,13 @@ async fn the_end_of_a_context_is_the_end_of_a_script() {
     let name = "node".parse().expect("a name");
     let mut watch = guest.watch_context(&name).await.expect("a watch");
     guest.close_context(&name).await.expect("closed");
-    let mut told = String::new();
+    let mut text = String::new();
     while let Some(event) = watch.next().await.expect("an event") {
         if let Happening::Late(late) = event.what {
-            told.push_str(&late.bytes.to_string());
+            text.push_str(&late.bytes.to_string());
         }
     }
-    assert_eq!(told, "timer\nimmediate\nbefore\nexit 3\n");
+    assert_eq!(text, "timer\nimmediate\nbefore\nexit 3\n");
     // What never ends is ended.
     run(guest, "node", "setInterval(() => {}, 10); 0").await;
     let began = Instant::now();

@@ -1,4 +1,4 @@
-//! Difficult Python: tables of code, each row judged by what it said, how it ended, what is left, and
+//! Difficult Python: tables of code, each row judged by its output, how it ended, what is left, and
 //! what the next run says; and what no row can say, of tracebacks, order and forgery. The tables run
 //! with the system's Python, and what is quick of them with every other one that is found.
 
@@ -151,14 +151,14 @@ async fn ruin(
 }
 
 #[tokio::test]
-async fn what_ends_an_interpreter_ends_nothing_else() {
+async fn the_death_of_an_interpreter_ends_nothing_else() {
     let sandbox = Sandbox::start().await;
     let guest = &sandbox.guest;
     for (name, code) in hostile::FATAL {
         run(guest, "python", "x = 1").await;
         let ended = run_within(guest, "python", code, Duration::from_secs(20)).await;
         assert_eq!(stdout(&ended), "before\n", "{name}");
-        // It dies in the run, or when the next begins, which is told of it then.
+        // It dies in the run, or when the next begins, which gets an event then.
         let next = run(guest, "python", "print('next')").await;
         let died = |ran: &Ran| matches!(ran.finished.end, RunEnd::Died { .. });
         let next = if died(&next) { run(guest, "python", "print('next')").await } else { next };
@@ -320,9 +320,9 @@ async fn outputs_displays_and_artifacts_come_in_the_order_of_the_code() {
     let code = "import os, subprocess\nfrom burrow import artifact\nprint('1')\ndisplay('two')\n\
                 subprocess.run(['echo', '3'])\nopen('/tmp/four.txt', 'w').write('4444')\n\
                 artifact('/tmp/four.txt', mime='text/plain')\nos.write(1, b'5\\n')\ndisplay('six')\nprint('7')\n8";
-    let told = run(guest, "python", code).await;
+    let result = run(guest, "python", code).await;
     let mut order = Vec::new();
-    for event in &told.events {
+    for event in &result.events {
         match &event.what {
             Happening::Stdout { bytes } => order.push(bytes.to_string()),
             Happening::Display(shown) => {
@@ -397,8 +397,8 @@ async fn a_fresh_interpreter_has_no_names_but_its_own() {
         "__package__",
         "__spec__",
     ];
-    let said = stdout(&names);
-    let rest: Vec<_> = said
+    let output = stdout(&names);
+    let rest: Vec<_> = output
         .trim_matches(['[', ']', '\n'])
         .split(", ")
         .map(|name| name.trim_matches('\''))
@@ -409,7 +409,7 @@ async fn a_fresh_interpreter_has_no_names_but_its_own() {
 }
 
 #[tokio::test]
-async fn what_a_run_cost_is_told() {
+async fn a_run_reports_its_usage() {
     let sandbox = Sandbox::start().await;
     let guest = &sandbox.guest;
     let worked =
@@ -428,8 +428,8 @@ async fn what_a_run_cost_is_told() {
 #[tokio::test]
 async fn only_the_last_expression_is_the_value() {
     let sandbox = Sandbox::start().await;
-    let told = run(&sandbox.guest, "python", "1\n2\nfor i in range(2): i\n3").await;
-    let shown: Vec<_> = told
+    let result = run(&sandbox.guest, "python", "1\n2\nfor i in range(2): i\n3").await;
+    let shown: Vec<_> = result
         .events
         .iter()
         .filter_map(|event| match &event.what {
@@ -447,8 +447,8 @@ fn pythons() -> Vec<(String, PathBuf)> {
     for name in (8..=30).map(|minor| format!("python3.{minor}")) {
         programs.push(Path::new("/usr/bin").join(name));
     }
-    let asked = Command::new("pyenv").arg("root").output().ok().filter(|it| it.status.success());
-    let root = asked.map_or_else(
+    let pyenv = Command::new("pyenv").arg("root").output().ok().filter(|it| it.status.success());
+    let root = pyenv.map_or_else(
         || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".pyenv"),
         |it| PathBuf::from(String::from_utf8_lossy(&it.stdout).trim()),
     );
@@ -458,8 +458,8 @@ fn pythons() -> Vec<(String, PathBuf)> {
     for program in programs {
         let ask = "import sys; print('%d.%d' % sys.version_info[:2], sys.version_info >= (3, 8))";
         let Ok(output) = Command::new(&program).args(["-c", ask]).output() else { continue };
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        let Some(version) = said.trim().strip_suffix(" True") else { continue };
+        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+        let Some(version) = stdout.trim().strip_suffix(" True") else { continue };
         if !found.iter().any(|(known, _)| known == version) {
             found.push((version.to_owned(), program));
         }

@@ -1,5 +1,5 @@
-//! Machines that are started by hand, as other servers do: a link over a serial port, what is added
-//! while they run, a configuration drive, an init of their own.
+//! Machines that are started by hand, as other servers do: a link over a serial port, hot-plugged
+//! parts, a configuration drive, an init.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -151,12 +151,12 @@ impl Vm {
 
 /// What a shell in the machine says.
 async fn say(guest: &Guest, session: &str, script: &str) -> String {
-    let mut said = Vec::new();
+    let mut output = Vec::new();
     let start = start(session, &["sh", "-c", script]);
-    let hear = |bytes: &[u8]| said.extend_from_slice(bytes);
+    let hear = |bytes: &[u8]| output.extend_from_slice(bytes);
     let finished = collect(guest, &start, &[], hear, |_| {}).await.expect("the script is run");
     assert!(matches!(finished.record.cause, Cause::Exited { code: 0 }), "{script}: {finished:?}");
-    String::from_utf8(said).expect("text").trim().to_owned()
+    String::from_utf8(output).expect("text").trim().to_owned()
 }
 
 fn directory() -> TempDir {
@@ -242,11 +242,11 @@ async fn until(what: &str, guest: &Guest, script: &str, holds: impl Fn(u64) -> b
     let deadline = Instant::now() + NOTICED_MAX;
     for turn in 0_u32.. {
         let session = format!("look-{}-{turn}", what.replace(' ', "-"));
-        let said = say(guest, &session, script).await;
-        if holds(said.parse().expect("a number")) {
+        let output = say(guest, &session, script).await;
+        if holds(output.parse().expect("a number")) {
             return;
         }
-        assert!(Instant::now() < deadline, "{what}: still {said}");
+        assert!(Instant::now() < deadline, "{what}: still {output}");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Machines that stand still, are written down, and go on from what was written, more than once.
+//! Machines that are paused, saved, and restored from a snapshot, more than once.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use tests::completion::offered;
 use tests::machines::machines_or_skip;
 use tests::{Burrow, eventually};
 
-/// A sandbox that is a machine with a disk of its own.
+/// A sandbox that is a machine with its own disk.
 const SOURCE: [&str; 12] = [
     "start",
     "--name",
@@ -25,11 +26,11 @@ const SOURCE: [&str; 12] = [
     "--json",
 ];
 
-/// Counts until it is told to end, and is quick enough to be in the midst of it at any time.
+/// Counts until it is stopped, so fast that it is always in the middle of it.
 const COUNT: &str = "i=0; while [ ! -e /var/enough ]; do echo $i; echo $i > /var/count; i=$((i+1)); \
                      sleep 0.02; done";
 
-/// How far a clock may be off that has just been stepped, with the time that asking takes.
+/// How far off a clock may be that was just set, including the time to ask.
 const CLOCK_SECONDS_OFF_MAX: u64 = 3;
 
 fn exec(burrow: &Burrow, name: &str, script: &str) -> String {
@@ -54,14 +55,14 @@ fn begin(burrow: &Burrow, arguments: &[&str]) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts")
 }
 
-/// What it has said, when it has ended well.
+/// Its output, when it has succeeded.
 fn end(mut child: Child) -> String {
-    let mut said = String::new();
-    child.stdout.take().expect("piped").read_to_string(&mut said).expect("UTF-8");
+    let mut text = String::new();
+    child.stdout.take().expect("piped").read_to_string(&mut text).expect("UTF-8");
     let mut complaint = String::new();
     child.stderr.take().expect("piped").read_to_string(&mut complaint).expect("UTF-8");
     assert!(child.wait().expect("it is ours").success(), "{complaint}");
-    said
+    text
 }
 
 /// Whether something counts there.
@@ -78,8 +79,8 @@ fn draft(burrow: &Burrow) -> Option<PathBuf> {
     memories.into_iter().find(|memory| memory.exists())
 }
 
-fn counted(said: &str) -> usize {
-    let numbers: Vec<usize> = said.lines().map(|line| line.parse().expect("a number")).collect();
+fn counted(text: &str) -> usize {
+    let numbers: Vec<usize> = text.lines().map(|line| line.parse().expect("a number")).collect();
     assert!(numbers.iter().enumerate().all(|(at, number)| at == *number), "{numbers:?}");
     numbers.len()
 }
@@ -98,7 +99,7 @@ fn a_machine_is_paused_written_down_and_cloned_and_loses_nothing() {
         burrow.run(&["exec", "source", "--", "test", "-s", "/var/count"]).status.success()
     });
 
-    // A pause: whoever asks is told, and what stood still goes on with the clock set right.
+    // A pause: callers get an error, and afterwards everything continues with the clock set.
     burrow.ok(&["pause", "source"]);
     burrow.ok(&["pause", "source"]);
     assert!(burrow.ok(&["ps"]).contains("paused"));
@@ -112,15 +113,16 @@ fn a_machine_is_paused_written_down_and_cloned_and_loses_nothing() {
     burrow.ok(&["resume", "source"]);
     assert_clock_is_right(&burrow, "source");
 
-    // A snapshot: the machine goes on, and so does the counter.
+    // A snapshot: the machine continues, and so does the counter.
     burrow.ok(&["snapshot", "source", "base"]);
     assert_clock_is_right(&burrow, "source");
     let taken = burrow.run(&["snapshot", "source", "base"]);
     assert!(String::from_utf8_lossy(&taken.stderr).contains("base already exists"));
     assert!(burrow.ok(&["snapshot", "ls"]).contains("source"));
+    assert_eq!(offered(&burrow, &["start", "--snapshot", "b"]), ["base"]);
     assert_eq!(python(&burrow, "source", "print(kept)"), "41");
 
-    // Two clones at once. Each has what the source had, and is nobody but itself.
+    // Two clones at once. Each has the source's state, and its own identity.
     let clones = ["one", "two"];
     let starts = clones.map(|name| {
         begin(
@@ -184,7 +186,7 @@ fn a_bridge_that_dies_in_the_midst_of_a_snapshot_leaves_a_machine_that_goes_on()
     assert_eq!(python(&burrow, "source", "print(kept)"), "41");
     assert_counts(&burrow, "source");
 
-    // One that stands still does so for the next bridge too, until it is asked for.
+    // A paused machine stays paused for the next bridge, until it is resumed.
     burrow.ok(&["pause", "source"]);
     burrow.kill_daemon();
     burrow.serve();
@@ -223,7 +225,7 @@ fn nothing_stands_still_for_a_snapshot_that_nobody_waits_for_any_more() {
     let id = record["id"].as_str().expect("an id").to_owned();
     exec(&burrow, "source", &format!("({COUNT}) > /dev/null 2>&1 &"));
 
-    // A bridge that is told to end leaves it running, before anybody comes back for it.
+    // A bridge that is stopped leaves it running, before any client comes back for it.
     let mut snapshot = begin(&burrow, &["snapshot", "source", "base"]);
     eventually("the memory is being written", || draft(&burrow).is_some());
     assert_eq!(burrow.end_daemon(), Some(0));
@@ -232,13 +234,13 @@ fn nothing_stands_still_for_a_snapshot_that_nobody_waits_for_any_more() {
     burrow.serve();
     assert_counts(&burrow, "source");
 
-    // A stop is a stop in order, of a machine that goes on for it.
+    // A stop is graceful: the machine is resumed for it.
     let mut snapshot = begin(&burrow, &["snapshot", "source", "base"]);
     eventually("the memory is being written", || draft(&burrow).is_some());
     burrow.ok(&["stop", "source"]);
     assert!(!snapshot.wait().expect("it is ours").success());
-    let told = burrow.ok(&["inspect", "source"]);
-    assert!(told.contains("stopped") && !told.contains("killed"), "{told}");
+    let inspected = burrow.ok(&["inspect", "source"]);
+    assert!(inspected.contains("stopped") && !inspected.contains("killed"), "{inspected}");
     assert!(draft(&burrow).is_none());
     burrow.ok(&["rm", "source"]);
 }

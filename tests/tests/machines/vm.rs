@@ -1,6 +1,6 @@
-//! Sandboxes that are machines: a real kernel with the agent as its init, in QEMU. What behaves as on the
-//! process machine is tested by the suites of those things, which `just test-vm` runs in machines;
-//! here is what only a machine has.
+//! Sandboxes that are machines: a real kernel with the agent as its init, in QEMU. Behaviour that is shared
+//! with the process machine is tested by the suites for it, which `just test-vm` runs in machines; here is
+//! what only a machine has.
 
 mod ends;
 mod inside;
@@ -19,7 +19,7 @@ const IMAGE: &str = "python";
 
 /// Makes of a sandbox a machine.
 fn machine(spec: &mut Spec) {
-    spec.machine = MachineKind::Qemu;
+    spec.machine = Some(MachineKind::Qemu);
     spec.image = Some(IMAGE.to_owned());
 }
 
@@ -41,7 +41,7 @@ fn start(burrow: &Burrow, name: &str, more: &[&str]) -> serde_json::Value {
     serde_json::from_str(&burrow.ok(&arguments)).expect("a record")
 }
 
-/// What of machines is still there: processes of this bridge's, and directories.
+/// The remains of machines: processes of this bridge, and directories.
 fn leftovers(burrow: &Burrow) -> Vec<String> {
     let mut found = Vec::new();
     let ours = burrow.scratch().display().to_string();

@@ -7,6 +7,7 @@
 mod bounds;
 mod defaults;
 mod flow;
+mod host_packages;
 mod life;
 mod lookups;
 
@@ -15,6 +16,7 @@ mod packages;
 mod programs;
 mod requests;
 mod secrets;
+mod trust;
 mod unreached;
 
 use std::process::Output;
@@ -25,7 +27,7 @@ use tests::http::Client;
 use tests::internet::Internet;
 use tests::server::Server;
 
-/// Where the sandbox keeps the certificate of whoever certifies the web.
+/// Where the sandbox has the certificate of the web's authority.
 const AUTHORITY: &str = "/var/authority.pem";
 /// What programs call the place of that.
 const ITS_VARIABLES: [&str; 7] = [
@@ -45,7 +47,7 @@ struct Scene {
     internet: Internet,
 }
 
-/// What a program has said, and how it ended.
+/// A program's output, and how it ended.
 #[derive(Debug)]
 struct Ran {
     code: Option<i32>,
@@ -98,11 +100,11 @@ impl Scene {
         self.keep_authority(name);
     }
 
-    /// Gives a sandbox the certificate of whoever certifies the web.
+    /// Gives a sandbox the certificate of the web's authority.
     fn keep_authority(&self, name: &str) {
         let keep = ["exec", "-i", name, "--", "sh", "-c", &format!("cat > {AUTHORITY}")];
-        let kept = self.server.feed(&keep, &self.internet.authority());
-        assert!(kept.status.success(), "{kept:?}");
+        let stored = self.server.feed(&keep, &self.internet.authority());
+        assert!(stored.status.success(), "{stored:?}");
     }
 
     /// Runs a script in a sandbox.
@@ -130,8 +132,9 @@ impl Scene {
 
     /// The records of what was decided.
     fn audited(&self) -> Vec<Value> {
-        let said = self.server.ok(&["audit", "--json", "-n", "100000"]);
-        said.lines()
+        let output = self.server.ok(&["audit", "--json", "-n", "100000"]);
+        output
+            .lines()
             .map(|line| serde_json::from_str::<Value>(line).unwrap())
             .filter(|record| {
                 record["operation"].as_str().is_some_and(|what| what.starts_with("egress."))
@@ -151,7 +154,7 @@ impl Scene {
         self.is_audited(&format!("{host} is refused: {why}"), |record| {
             record["outcome"] == "refused"
                 && record["facts"]["host"] == host
-                && record["facts"]["why"].as_str().is_some_and(|said| said.contains(why))
+                && record["facts"]["why"].as_str().is_some_and(|output| output.contains(why))
         });
     }
 
@@ -162,7 +165,7 @@ impl Scene {
             assert!(
                 address.starts_with("93.184.216.") || address.starts_with("2606:2800:"),
                 "{address} was reached: {:?}",
-                self.internet.asked()
+                self.internet.requests()
             );
         }
     }
@@ -179,11 +182,11 @@ fn arguments(name: &str, script: &str, variables: &[(&str, &str)]) -> Vec<String
     arguments
 }
 
-/// The variables by which programs are told of the proxy.
+/// The variables that name the proxy to programs.
 const PROXY: [(&str, &str); 4] = [
     ("http_proxy", "http://198.18.0.1:3128"),
     ("https_proxy", "http://198.18.0.1:3128"),
-    // Node's own client looks for it when it is told to.
+    // Node's own client looks for it only on request.
     ("NODE_USE_ENV_PROXY", "1"),
     ("npm_config_proxy", "http://198.18.0.1:3128"),
 ];

@@ -1,7 +1,7 @@
 //! Secrets by name: each arrives in its sandbox, and its value is nowhere else.
 //!
 //! The canary: random values, one through each provider. A sandbox prints their digests, so that they
-//! have arrived; then every file of the bridge, every word that it has said or answered, and the
+//! have arrived; then every file of the bridge, every word that it has printed or answered, and the
 //! arguments and environments of all processes of the host are looked through for them.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics, with the line")]
@@ -15,10 +15,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tests::http::{Answer, Client};
 use tests::server::Server;
-use tests::{Burrow, eventually, sha256};
+use tests::{Burrow, eventually, sha256, written};
 
-/// A file that is larger is none of the bridge's.
-const FILE_BYTES_MAX: u64 = 256 << 20;
+/// A larger file is not the bridge's.
+const FILE_BYTES_MAX: usize = 256 << 20;
 
 /// Words that nobody else says.
 struct Canaries(Vec<String>);
@@ -86,15 +86,14 @@ fn files_below(place: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Looks through what is kept and what was said.
+/// Looks through the files and the answers.
 fn nowhere_on_disk(burrow: &Burrow, log: &Path, canaries: &Canaries) {
     let forms = canaries.forms();
-    let kept =
+    let stored =
         [burrow.state(), burrow.runtime()].iter().flat_map(|place| files_below(place)).collect();
-    for path in [kept, vec![log.to_owned()]].concat() as Vec<PathBuf> {
-        let Ok(file) = fs::File::open(&path) else { continue };
-        let mut bytes = Vec::new();
-        file.take(FILE_BYTES_MAX).read_to_end(&mut bytes).unwrap();
+    for path in [stored, vec![log.to_owned()]].concat() as Vec<PathBuf> {
+        let Ok(mut bytes) = written(&path) else { continue };
+        bytes.truncate(FILE_BYTES_MAX);
         let found = holds(&bytes, &forms);
         assert_eq!(found, None, "{} holds {}", path.display(), forms[found.unwrap_or(0)]);
     }
@@ -145,7 +144,7 @@ fn holders(canaries: &Canaries) -> Vec<i32> {
 struct Scene {
     server: Server,
     canaries: Canaries,
-    said: Vec<Answer>,
+    answers: Vec<Answer>,
 }
 
 const NAMES: [&str; 4] = ["from-env", "from-file", "from-credential", "from-command"];
@@ -178,7 +177,7 @@ impl Scene {
             .variable("BURROW_CANARY", &canaries.0[0])
             .variable("CREDENTIALS_DIRECTORY", place.join("credentials").to_str().unwrap());
         let options = ["--dev", "--set", "log.level=trace", "--config", config.to_str().unwrap()];
-        Self { server: Server::start_in(burrow, &options), canaries, said: Vec::new() }
+        Self { server: Server::start_in(burrow, &options), canaries, answers: Vec::new() }
     }
 
     fn client(&self) -> Client {
@@ -191,7 +190,7 @@ impl Scene {
             "GET" | "DELETE" => client.send(method, path, &[], &[]),
             _ => client.send_json(method, path, value),
         };
-        self.said.push(answer.clone());
+        self.answers.push(answer.clone());
         answer
     }
 
@@ -209,18 +208,18 @@ impl Scene {
     fn look_everywhere(&self) {
         nowhere_on_disk(&self.server, &self.server.log(), &self.canaries);
         let forms = self.canaries.forms();
-        for answer in &self.said {
+        for answer in &self.answers {
             assert_eq!(holds(&answer.body, &forms), None, "{}", answer.text());
         }
         let listed = self.server.ok(&["ps", "--all", "--quiet"]);
         for name in listed.lines() {
             for verb in [&["inspect", "--json", name][..], &["inspect", name], &["logs", name]] {
-                let said = self.server.run(verb);
-                let said = [said.stdout, said.stderr].concat();
-                assert_eq!(holds(&said, &forms), None, "{verb:?}");
+                let output = self.server.run(verb);
+                let output = [output.stdout, output.stderr].concat();
+                assert_eq!(holds(&output, &forms), None, "{verb:?}");
             }
         }
-        // What is in a sandbox may hold what it was given. The operator has given one to the daemon.
+        // The sandbox itself may contain what it was given. The operator has given one to the daemon.
         let daemon = self.server.daemon_pid().as_raw();
         let within = self.in_boxes();
         let strangers: Vec<_> = holders(&self.canaries)
@@ -285,7 +284,7 @@ fn every_provider_reaches_the_sandbox_and_nobody_else() {
         scene.ask("GET", path, &Value::Null);
     }
     scene.look_everywhere();
-    // The next bridge knows of the sandbox what this one wrote down.
+    // The next bridge knows the sandbox by what this one recorded.
     scene.server.kill_and_serve_again();
     let again = scene.ask("GET", "/v1/sandboxes/default/a", &Value::Null).expect(200).json();
     assert_eq!(again["secrets"], json!(NAMES));
@@ -296,7 +295,7 @@ fn every_provider_reaches_the_sandbox_and_nobody_else() {
 }
 
 #[test]
-fn what_is_unknown_or_not_for_the_namespace_is_refused_alike() {
+fn unknown_and_foreign_secrets_are_refused_alike() {
     let mut scene = Scene::new();
     let other = json!({ "name": "a", "namespace": "other", "secrets": ["from-file"] });
     let foreign = scene.create(&other).expect(422);
@@ -312,8 +311,8 @@ fn what_is_unknown_or_not_for_the_namespace_is_refused_alike() {
         (json!(["from-file"]), json!({ "FROM_FILE": "plain" })),
         (json!(vec!["from-file"; 33]), json!({})),
     ] {
-        let asked = json!({ "name": "a", "secrets": secrets, "env": env });
-        assert_eq!(scene.create(&asked).expect(400).code(), "invalid");
+        let body = json!({ "name": "a", "secrets": secrets, "env": env });
+        assert_eq!(scene.create(&body).expect(400).code(), "invalid");
     }
     // Nothing is left of any of them.
     assert_eq!(scene.ask("GET", "/v1/sandboxes", &Value::Null).json()["sandboxes"], json!([]));
@@ -322,11 +321,11 @@ fn what_is_unknown_or_not_for_the_namespace_is_refused_alike() {
     let refused = scene.ask("POST", "/api/v1/rpc", &rpc).json();
     assert_eq!(refused["error"]["data"]["reason"], "unknown_secret", "{refused}");
     let refused = scene.server.run(&["start", "--name", "other/a", "--secret", "from-file"]);
-    let said = String::from_utf8(refused.stderr).unwrap();
-    assert!(!refused.status.success() && said.contains("there is no secret"), "{said}");
+    let stderr = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && stderr.contains("there is no secret"), "{stderr}");
     let elsewhere = ["start", "--secret", "from-file", "--address", "unix:/nowhere"];
-    let said = String::from_utf8(scene.server.run(&elsewhere).stderr).unwrap();
-    assert!(said.contains("whoever runs an external machine"), "{said}");
+    let stderr = String::from_utf8(scene.server.run(&elsewhere).stderr).unwrap();
+    assert!(stderr.contains("the operator of an external machine"), "{stderr}");
 }
 
 #[test]
@@ -334,34 +333,34 @@ fn a_provider_that_fails_fails_the_creation_without_a_word_of_its_own() {
     let mut scene = Scene::new();
     for name in ["broken", "absent"] {
         // The values before it were read already, and go nowhere.
-        let asked =
+        let request =
             json!({ "name": "a", "secrets": ["from-env", "from-file", "from-command", name] });
-        let refused = scene.create(&asked).expect(502);
+        let refused = scene.create(&request).expect(502);
         assert_eq!(refused.code(), "secret_failed");
         assert_eq!(refused.json()["details"]["secret"], name);
         assert!(!refused.text().contains("no-such") && !refused.text().contains("/bin"));
     }
-    for told in [
+    for answer in [
         "the secret \"broken\" could not be read: \"/bin/sh\" ended with",
         "no-such\": No such file",
     ] {
         eventually("the operator is told what was wrong", || {
-            fs::read_to_string(scene.server.log()).unwrap().contains(told)
+            fs::read_to_string(scene.server.log()).unwrap().contains(answer)
         });
     }
     assert_eq!(scene.ask("GET", "/v1/sandboxes", &Value::Null).json()["sandboxes"], json!([]));
     // Creations that fail behind the provider, and those whose bridge dies.
-    let asked = json!({ "name": "b", "secrets": NAMES, "image": "/no/such/root" });
-    scene.create(&asked);
-    let asked = json!({ "name": "c", "secrets": NAMES, "workdir": "/no/such" });
-    scene.create(&asked);
+    let request = json!({ "name": "b", "secrets": NAMES, "image": "/no/such/root" });
+    scene.create(&request);
+    let request = json!({ "name": "c", "secrets": NAMES, "workdir": "/no/such" });
+    scene.create(&request);
     for pause_ms in [0, 3, 10, 30] {
         // Connected first: whichever thread comes first then, the bridge has a caller to die under.
         let mut stream = scene.client().raw();
         std::thread::scope(|scope| {
-            let asked = json!({ "name": format!("d{pause_ms}"), "secrets": NAMES });
+            let request = json!({ "name": format!("d{pause_ms}"), "secrets": NAMES });
             let asking = scope.spawn(move || {
-                let body = asked.to_string();
+                let body = request.to_string();
                 let head = format!(
                     "POST /v1/sandboxes HTTP/1.1\r\nhost: localhost\r\n\
                      content-type: application/json\r\ncontent-length: {}\r\n\r\n",
@@ -397,7 +396,7 @@ fn a_command_in_a_sandbox_of_its_own_has_them_without_a_daemon() {
     let line =
         ["run", "--secret", "from-file", "--", "sh", "-c", "printf %s $FROM_FILE | sha256sum"];
     let ran = scene.server.command(&line).env("BURROW_CONFIG", config).output().unwrap();
-    let said = String::from_utf8(ran.stdout).unwrap();
-    assert!(said.starts_with(&sha256(&scene.canaries.0[1])), "{said}");
+    let stdout = String::from_utf8(ran.stdout).unwrap();
+    assert!(stdout.starts_with(&sha256(&scene.canaries.0[1])), "{stdout}");
     scene.look_everywhere();
 }

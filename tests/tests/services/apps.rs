@@ -1,5 +1,5 @@
-//! Web apps through the server's door: how they come to be reached, how they fail to, and that
-//! nothing of them is left.
+//! Web apps through the server: how they become reachable, how they fail, and that nothing of them
+//! is left.
 
 mod ends;
 mod frameworks;
@@ -18,7 +18,7 @@ use tests::server::Server;
 /// A command that serves the directory that it begins in.
 const SERVE: &str = "exec python3 -m http.server $PORT --bind 127.0.0.1";
 
-/// Names what lives in the sandbox and has `MARK` in its command line.
+/// Lists the sandbox's processes with `MARK` in their command line.
 const LIVING: &str = "
 import os, sys
 for pid in filter(str.isdigit, os.listdir('/proc')):
@@ -33,8 +33,8 @@ for pid in filter(str.isdigit, os.listdir('/proc')):
 /// A comment of the shell by which a process is found again.
 const MARK: &str = "MARK-HERE";
 
-fn start(client: &Client, asked: &Value) -> Answer {
-    client.post(&format!("{BOX}/apps"), asked)
+fn start(client: &Client, body: &Value) -> Answer {
+    client.post(&format!("{BOX}/apps"), body)
 }
 
 fn command(line: &str) -> Value {
@@ -46,7 +46,7 @@ fn apps(client: &Client) -> Vec<Value> {
     listed["apps"].as_array().expect("a list").clone()
 }
 
-/// What the app answers at a path.
+/// The app's answer at a path.
 fn fetch(app: &Value, path: &str) -> Answer {
     Client::new(app["url"].as_str().expect("a URL")).get(path)
 }
@@ -76,10 +76,10 @@ fn nothing_is_left(server: &Server, client: &Client) {
 #[test]
 fn a_command_is_reached_at_its_url_until_it_is_stopped() {
     let (server, client) = open();
-    let asked = json!({
+    let body = json!({
         "type": "command", "command": format!("{SERVE} # {MARK}"), "workdir": "/etc", "name": "web"
     });
-    let app = start(&client, &asked).expect(201).json();
+    let app = start(&client, &body).expect(201).json();
     assert_eq!((&app["app"], &app["type"]), (&json!("web"), &json!("command")));
     assert_eq!((&app["state"], &app["sandbox"]), (&json!("running"), &json!("box")));
     assert_eq!(app["url"], format!("http://127.0.0.1:{}/", app["host_port"]));
@@ -109,7 +109,7 @@ fn a_command_is_reached_at_its_url_until_it_is_stopped() {
         client.get(&format!("{BOX}/{path}")).expect(404);
     }
     assert_eq!(client.delete(&format!("{BOX}/apps/web")).expect(404).code(), "not_found");
-    // What it has said is still there to read.
+    // Its output can still be read.
     let output = client.get(&format!("{BOX}/sessions/{session}/output")).expect(200).text();
     assert!(output.contains("GET /hostname"), "{output}");
 }
@@ -128,16 +128,16 @@ print('begun')
 http.server.HTTPServer(('127.0.0.1', int(os.environ['PORT'])), Tell).serve_forever()
 ";
     let env = json!({ "WORD": "hello", "PORT": "1" });
-    let asked = json!({
+    let body = json!({
         "type": "command", "command": ["python3", "-c", program], "env": env, "port": 7171,
         "workdir": "/usr", "ready_path": "/ready?now=1"
     });
     // Any status is an answer.
-    let app = start(&client, &asked).expect(201).json();
+    let app = start(&client, &body).expect(201).json();
     assert_eq!((&app["app"], &app["guest_port"]), (&json!("command"), &json!(7171)));
     assert_eq!(fetch(&app, "/").expect(418).text(), "hello 7171 /usr");
-    let asked = json!({ "type": "command", "code": program, "env": env, "name": "script" });
-    let script = start(&client, &asked).expect(201).json();
+    let body = json!({ "type": "command", "code": program, "env": env, "name": "script" });
+    let script = start(&client, &body).expect(201).json();
     assert!(fetch(&script, "/").expect(418).text().starts_with("hello 8000 /"));
     // Nothing waits in a buffer for more.
     let log = client.get(&format!("{BOX}/apps/script/log")).expect(200).json();
@@ -210,7 +210,7 @@ fn there_are_so_many_apps_in_a_sandbox_and_no_more() {
 }
 
 #[test]
-fn what_cannot_be_started_is_refused() {
+fn unstartable_apps_are_refused() {
     let (server, client) = open();
     let code = "app = 1";
     for wrong in [
@@ -242,8 +242,8 @@ fn what_cannot_be_started_is_refused() {
 }
 
 /// Asks for an app, and does not wait for the answer.
-fn send(server: &Server, asked: &Value) -> TcpStream {
-    let body = asked.to_string();
+fn send(server: &Server, app: &Value) -> TcpStream {
+    let body = app.to_string();
     let address = server.url().strip_prefix("http://").expect("http");
     let mut stream = TcpStream::connect(address).expect("it listens");
     let head = format!(
@@ -274,9 +274,9 @@ fn a_request_that_is_dropped_takes_its_app_with_it() {
 fn a_request_may_be_dropped_at_any_moment() {
     let (server, client) = open();
     let code = format!("import time\n# {MARK}\ntime.sleep(600)\n");
-    let asked = json!({ "type": "command", "code": code });
+    let body = json!({ "type": "command", "code": code });
     for wait_ms in [1, 2, 4, 8, 16, 32, 64, 128, 256] {
-        let mut stream = send(&server, &asked);
+        let mut stream = send(&server, &body);
         // No answer comes, so that is how long it is read for.
         stream.set_read_timeout(Some(Duration::from_millis(wait_ms))).expect("not zero");
         stream.read(&mut [0]).expect_err("no answer");

@@ -1,5 +1,5 @@
-//! What runs leave: kept on the host, named in their results, fetched, listed and removed, whatever
-//! the guest makes of it.
+//! Artifacts: kept on the host, named in results, fetched, listed and removed, whatever the guest
+//! does.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics, with the line")]
 

@@ -13,11 +13,11 @@ use tests::{eventually, have_or_skip};
 const ONE: &str = "/v1/notebooks/default/a";
 
 /// A server without sandboxes.
-struct Place {
+struct NotebookServer {
     server: Server,
 }
 
-impl Place {
+impl NotebookServer {
     fn new() -> Self {
         Self { server: Server::dev() }
     }
@@ -41,7 +41,7 @@ impl Place {
         self.post("/run", &json!({ "code": code })).expect(200).json()
     }
 
-    fn said(&self, code: &str) -> String {
+    fn output_of(&self, code: &str) -> String {
         self.run(code)["stdout"].as_str().expect("text").to_owned()
     }
 
@@ -49,7 +49,7 @@ impl Place {
         self.client().get(ONE).expect(200).json()
     }
 
-    /// Saves, and says what is kept.
+    /// Saves, and returns what is kept.
     fn save(&self) -> Value {
         self.post("/save", &json!({})).expect(200).json()["saved"].clone()
     }
@@ -67,8 +67,8 @@ impl Place {
     }
 }
 
-fn place_or_skip() -> Option<Place> {
-    have_or_skip("python3").then(Place::new)
+fn place_or_skip() -> Option<NotebookServer> {
+    have_or_skip("python3").then(NotebookServer::new)
 }
 
 fn names(list: &Value) -> Vec<&str> {
@@ -120,7 +120,7 @@ fn variables_survive_the_interpreter_the_sandbox_and_the_bridge() {
     let Some(mut place) = place_or_skip() else { return };
     place.run(DEFINE);
     place.await_saved();
-    assert_eq!(place.said(CHECK), "whole\n");
+    assert_eq!(place.output_of(CHECK), "whole\n");
 
     place.await_saved();
     let died = place.try_run("import os; os.kill(os.getpid(), 9)");
@@ -143,7 +143,72 @@ fn variables_survive_the_interpreter_the_sandbox_and_the_bridge() {
     place.await_saved();
     place.remove_sandbox();
     place.server.kill_and_serve_again();
-    assert_eq!(place.said(CHECK), "whole\n");
+    assert_eq!(place.output_of(CHECK), "whole\n");
+}
+
+#[test]
+fn a_removal_or_stop_of_its_sandbox_saves_a_notebook_first() {
+    let Some(place) = place_or_skip() else { return };
+    place.run("x = 1");
+    place.remove_sandbox();
+    let ran = place.run("print(x); x = 2");
+    assert_eq!(ran["stdout"], "1\n", "{ran}");
+    assert_eq!(ran["notebook"]["reopened"]["unsaved_runs"], 0, "{ran}");
+    place.client().post("/v1/sandboxes/default/notebook-a/stop", &json!({})).expect(200);
+    let ran = place.run("print(x)");
+    assert_eq!(
+        (&ran["stdout"], &ran["notebook"]["reopened"]["unsaved_runs"]),
+        (&json!("2\n"), &json!(0))
+    );
+}
+
+#[test]
+fn the_end_of_a_time_to_live_saves_a_notebook_first() {
+    let Some(place) = place_or_skip() else { return };
+    let sandbox = "/v1/sandboxes/default/notebook-a";
+    for (number, lives) in [json!({ "ttl_ms": 1 }), json!({ "idle_ttl_ms": 1 })].iter().enumerate()
+    {
+        place.run(&format!("x = {number}"));
+        place.client().send_json("PATCH", sandbox, lives).expect(200);
+        eventually("it has expired", || {
+            place.client().get(sandbox).expect(200).json()["state"] == "stopped"
+        });
+        let ran = place.run("print(x)");
+        assert_eq!(
+            (&ran["stdout"], &ran["notebook"]["reopened"]["unsaved_runs"]),
+            (&json!(format!("{number}\n")), &json!(0)),
+            "{lives}: {ran}"
+        );
+    }
+}
+
+#[test]
+fn a_removal_is_refused_while_a_notebook_has_unsaved_runs_and_a_kill_drops_them() {
+    let Some(place) = place_or_skip() else { return };
+    place.run("x = 1");
+    place.await_saved();
+    thread::scope(|scope| {
+        let long = scope.spawn(|| {
+            place.post("/run", &json!({ "code": "x = 2; import time; time.sleep(300)" }))
+        });
+        eventually("it runs", || place.get()["unsaved_runs"] == 1);
+        let sandbox = "/v1/sandboxes/default/notebook-a";
+        let refused = place.client().delete(&format!("{sandbox}?force=true")).expect(409).json();
+        assert_eq!(refused["details"]["reason"], "unsaved_notebooks", "{refused}");
+        let message = refused["message"].as_str().expect("text");
+        assert!(message.contains("a, 1 run (it was busy"), "{message}");
+        let result = place.server.run(&["rm", "--force", "notebook-a"]);
+        let stderr = String::from_utf8_lossy(&result.stderr);
+        assert!(stderr.contains("`host-bridge kill notebook-a` drops them"), "{stderr}");
+        place.client().post(&format!("{sandbox}/kill"), &json!({})).expect(200);
+        place.remove_sandbox();
+        let _ = long.join().expect("an answer");
+    });
+    let ran = place.run("print(x)");
+    assert_eq!(
+        (&ran["stdout"], &ran["notebook"]["reopened"]["unsaved_runs"]),
+        (&json!("1\n"), &json!(1))
+    );
 }
 
 #[test]
@@ -159,7 +224,7 @@ fn a_run_that_died_is_unsaved_until_a_reopening_has_told_it() {
         refused.status >= 400 && refused.text().contains("interpreter that held them has ended")
     );
 
-    // The second one brings the news of the first, and has its own end to be told.
+    // The second one reports the first one's end, and then its own.
     let died = place.try_run(die);
     let reopened = &died["notebook"]["reopened"];
     assert_eq!(
@@ -186,8 +251,8 @@ fn a_run_that_was_cancelled_before_it_began_has_left_nothing_unsaved() {
     let Some(place) = place_or_skip() else { return };
     place.run("x = 1");
     place.save();
-    // Somebody else keeps the interpreter busy, twice: before the notebook asks it whose it is, and
-    // behind that.
+    // Somebody else keeps the interpreter busy, twice: before the notebook checks its token, and
+    // after that.
     let context = "/v1/sandboxes/default/notebook-a/contexts/notebook-a";
     let wait = |file: &str| json!({ "code": format!("import os, time\nwhile not os.path.exists('{file}'): time.sleep(0.01)") });
     let info = || place.client().get(context).expect(200).json();
@@ -234,11 +299,11 @@ fn a_bridge_that_ends_in_order_saves_what_is_not_saved() {
     place.server.end_and_serve_again();
     assert_eq!(place.get()["unsaved_runs"], 0);
     place.remove_sandbox();
-    assert_eq!(place.said("print(x)"), "2\n");
+    assert_eq!(place.output_of("print(x)"), "2\n");
 }
 
 #[test]
-fn what_cannot_be_kept_is_told_by_name_with_the_reason_and_so_is_what_depends_on_it() {
+fn unsavable_variables_and_their_dependents_are_listed_with_reasons() {
     let Some(place) = place_or_skip() else { return };
     place.run(
         "import threading\nfile = open('/etc/hostname')\nlock = threading.Lock()\n\
@@ -246,9 +311,9 @@ fn what_cannot_be_kept_is_told_by_name_with_the_reason_and_so_is_what_depends_on
          def read(): return file.read()\n_private = 3",
     );
     let saved = place.save();
-    let (kept, lost) = (names(&saved["kept"]), names(&saved["lost"]));
+    let (stored, lost) = (names(&saved["kept"]), names(&saved["lost"]));
     assert_eq!(lost, ["deep", "file", "lock", "steps"], "{saved}");
-    assert_eq!(kept, ["_private", "kept", "read", "threading"], "{saved}");
+    assert_eq!(stored, ["_private", "kept", "read", "threading"], "{saved}");
     let reason = |name: &str| {
         let all = saved["lost"].as_array().expect("a list");
         let one = all.iter().find(|one| one["name"] == name).expect("the name");
@@ -265,7 +330,7 @@ fn what_cannot_be_kept_is_told_by_name_with_the_reason_and_so_is_what_depends_on
     let reopened = &ran["notebook"]["reopened"];
     assert_eq!(names(&reopened["lost"]), lost);
     assert_eq!(reopened["depends"], saved["depends"]);
-    assert_eq!(strings(&reopened["restored"]), kept);
+    assert_eq!(strings(&reopened["restored"]), stored);
 }
 
 #[test]
@@ -310,13 +375,13 @@ fn the_report_is_exact_wherever_it_is_killed() {
             assert_eq!(there, expected, "{ran}");
             continue;
         }
-        // What is there is what the report says, of what it says was saved.
+        // The directory contains exactly what the report lists as saved.
         let as_of = reopened["as_of_run"].as_u64().expect("a run");
         let number = ran["notebook"]["number"].as_u64().expect("a run");
         assert_eq!(reopened["unsaved_runs"].as_u64(), Some(number - 1 - as_of), "{ran}");
         let restored: Vec<_> = strings(&reopened["restored"]);
-        let told: Vec<_> = there.iter().filter(|name| !restored.contains(*name)).collect();
-        assert!(told.is_empty(), "{told:?} is there and was not told: {ran}");
+        let answer: Vec<_> = there.iter().filter(|name| !restored.contains(*name)).collect();
+        assert!(answer.is_empty(), "{answer:?} is there and was not told: {ran}");
         let history = place.client().get(&format!("{ONE}/history?limit=100")).expect(200).json();
         let runs = history["runs"].as_array().expect("runs");
         let lost = names(&reopened["lost"]);
@@ -331,7 +396,7 @@ fn the_report_is_exact_wherever_it_is_killed() {
             let is_there = there.contains(name);
             assert_eq!(is_there, was_saved && !lost.contains(name), "{name}: {ran}");
         }
-        // What was lost is defined again, so that the next steps find it.
+        // Lost variables are defined again for the next steps.
         for name in expected.clone() {
             if !there.contains(&name) {
                 let at = ["a", "b", "C", "d", "e", "f", "g", "h"]
@@ -348,8 +413,8 @@ fn the_report_is_exact_wherever_it_is_killed() {
 fn code_is_compiled_once_and_an_old_key_never_runs_old_code() {
     let Some(place) = place_or_skip() else { return };
     let run = |code: &str, key: &str| {
-        let asked = json!({ "code": code, "cache_key": key });
-        place.post("/run", &asked).expect(200).json()
+        let body = json!({ "code": code, "cache_key": key });
+        place.post("/run", &body).expect(200).json()
     };
     let code = "def f(): return 1\nprint(f())";
     assert_eq!(run(code, "k")["cached"], false);
@@ -383,22 +448,25 @@ fn history_says_what_ran_the_newest_first_and_survives_the_bridge() {
     place.server.kill_and_serve_again();
     let history = place.client().get(&format!("{ONE}/history")).expect(200).json();
     let runs = history["runs"].as_array().expect("runs");
-    let told: Vec<_> =
+    let answer: Vec<_> =
         runs.iter().map(|run| (run["number"].as_u64(), run["status"].as_str())).collect();
-    assert_eq!(told, [(Some(3), Some("timeout")), (Some(2), Some("error")), (Some(1), Some("ok"))]);
+    assert_eq!(
+        answer,
+        [(Some(3), Some("timeout")), (Some(2), Some("error")), (Some(1), Some("ok"))]
+    );
     assert_eq!(runs[1]["error_type"], "ZeroDivisionError");
     assert_eq!(runs[2]["stdout"], "one\n");
     let failed = place.client().get("/v1/history?failed=true&limit=1").expect(200).json();
     assert_eq!(failed["runs"][0]["number"], 3);
-    let told = place.server.ok(&["history", "a"]);
-    assert!(told.contains("ZeroDivisionError") && told.contains("print('one')"), "{told}");
+    let answer = place.server.ok(&["history", "a"]);
+    assert!(answer.contains("ZeroDivisionError") && answer.contains("print('one')"), "{answer}");
     let lines = place.server.ok(&["history", "--json", "--failed"]);
     let first: Value = serde_json::from_str(lines.lines().next().expect("a line")).expect("JSON");
     assert_eq!(first["number"], 3);
 }
 
 #[test]
-fn what_cannot_be_loaded_is_carried_on_until_it_is_forgotten() {
+fn unloadable_variables_stay_saved_until_they_are_forgotten() {
     const MADE_OF_A_FILE: &str = "\
 import os, sys
 os.makedirs('/tmp/own')
@@ -417,7 +485,7 @@ plain = 1";
     }
     place.save();
     place.remove_sandbox();
-    // Nobody has opened it since: it is opened for this, and the next run is told so.
+    // Nobody has opened it since: this opens it, and the next run is informed.
     place.post("/forget", &json!({ "names": ["odd", "value"] })).expect(204);
     let reopened = &place.run("plain = 2")["notebook"]["reopened"];
     assert_eq!(names(&reopened["unavailable"]), ["odd", "value"], "{reopened}");
@@ -428,7 +496,7 @@ plain = 1";
 }
 
 #[test]
-fn what_is_changed_on_disk_is_found_out() {
+fn changes_on_disk_are_detected() {
     let Some(place) = place_or_skip() else { return };
     place.run("big = 'x' * 100000\nsmall = [1]\nother = {'k': 2}");
     place.save();
@@ -456,7 +524,7 @@ fn what_is_changed_on_disk_is_found_out() {
     assert_eq!(away["name"], "big", "{ran}");
     assert!(away["reason"].as_str().expect("text").contains("changed on the host's disk"), "{ran}");
 
-    // An older state in the place of a newer one is none.
+    // An older state in the place of a newer one does not count.
     place.await_saved();
     let old = fs::read(place.vault().join("manifest")).expect("a manifest");
     place.run("small.append(2)");
@@ -466,7 +534,7 @@ fn what_is_changed_on_disk_is_found_out() {
     let refused = place.post("/run", &json!({ "code": "1" })).expect(410).json();
     assert_eq!(refused["details"]["reason"], "state_damaged", "{refused}");
     place.post("/reset", &json!({})).expect(204);
-    assert_eq!(place.said("print('small' in globals())"), "False\n");
+    assert_eq!(place.output_of("print('small' in globals())"), "False\n");
 }
 
 #[test]
@@ -477,7 +545,7 @@ fn arrays_and_data_frames_come_back() {
     let Some(home) = tests::libraries::python_with("displays", &tests::libraries::SCIENCE) else {
         return;
     };
-    let mut place = Place::new();
+    let mut place = NotebookServer::new();
     place.run(&format!(
         "import sys, glob\nsys.path[:0] = glob.glob({:?} + '/lib/python3*/site-packages')",
         home.to_string_lossy()
@@ -504,7 +572,7 @@ fn only_what_has_changed_is_written_again() {
     place.run("big = list(range(200000))\nn = 0");
     place.save();
     let stamp = |path: &PathBuf| fs::metadata(path).expect("a file").modified().expect("a time");
-    let largest = |place: &Place| {
+    let largest = |place: &NotebookServer| {
         let files = fs::read_dir(place.vault()).expect("a vault").flatten();
         files.map(|entry| entry.path()).max_by_key(|path| fs::metadata(path).expect("a file").len())
     };
@@ -533,7 +601,7 @@ fn runs_that_follow_each_other_do_not_wait_for_saves() {
     let burst = began.elapsed();
     place.await_saved();
     place.remove_sandbox();
-    assert_eq!(place.said("print(sum(v == 'changed' for v in data.values()))"), "50\n");
+    assert_eq!(place.output_of("print(sum(v == 'changed' for v in data.values()))"), "50\n");
     // One save of this takes longer than what is allowed here for each run.
     assert!(burst < Duration::from_secs(10), "{burst:?}");
 }
@@ -552,7 +620,7 @@ fn two_clients_take_turns_and_an_interrupt_ends_the_run_that_is_on() {
             });
         }
     });
-    assert_eq!(place.said("print(len(seen))"), "10\n");
+    assert_eq!(place.output_of("print(len(seen))"), "10\n");
     thread::scope(|scope| {
         let running = scope.spawn(|| place.try_run("kept = 1\nimport time\ntime.sleep(60)"));
         eventually("it is interrupted", || {
@@ -560,7 +628,7 @@ fn two_clients_take_turns_and_an_interrupt_ends_the_run_that_is_on() {
         });
         assert_eq!(running.join().expect("no panic")["status"], "interrupted");
     });
-    assert_eq!(place.said("print(kept)"), "1\n");
+    assert_eq!(place.output_of("print(kept)"), "1\n");
 }
 
 #[test]
@@ -577,12 +645,12 @@ fn a_notebook_moves_from_one_sandbox_to_another_with_its_variables() {
     place.run("x = 5\nimport socket\nhost = socket.gethostname()");
     let opened = open("second");
     assert_eq!((&opened["sandbox"], &opened["unsaved_runs"]), (&json!("second"), &json!(0)));
-    assert_eq!(place.said("print(x, host, socket.gethostname())"), "5 first second\n");
+    assert_eq!(place.output_of("print(x, host, socket.gethostname())"), "5 first second\n");
     client.delete("/v1/sandboxes/default/second?force=true").expect(200);
     let refused = place.post("/run", &json!({ "code": "1" })).expect(409).json();
     assert_eq!(refused["details"]["reason"], "sandbox_gone");
     open("first");
-    assert_eq!(place.said("print(x)"), "5\n");
+    assert_eq!(place.output_of("print(x)"), "5\n");
     place.client().delete(ONE).expect(204);
     assert_eq!(client.get("/v1/sandboxes/default/first").expect(200).json()["state"], "running");
 }
@@ -596,15 +664,20 @@ fn a_stream_of_events_says_what_was_brought_back() {
     let client = place.client();
     let lines = client.lines(&format!("{ONE}/run"), Some(&json!({ "code": "print(x)" })));
     let events: Vec<Value> = lines.collect();
-    let told = events.iter().find(|event| event["type"] == "notebook").expect("the event");
-    assert_eq!(told["notebook"]["reopened"]["restored"], json!(["x"]), "{told}");
+    let events_of_kind =
+        events.iter().find(|event| event["type"] == "notebook").expect("the event");
+    assert_eq!(
+        events_of_kind["notebook"]["reopened"]["restored"],
+        json!(["x"]),
+        "{events_of_kind}"
+    );
     assert_eq!(events.last().expect("an end")["type"], "finished");
-    // A client that goes away leaves a run that is ended, and a notebook that goes on.
+    // A client that disconnects leaves an ended run, and a notebook that continues.
     let mut lines =
         client.lines(&format!("{ONE}/run"), Some(&json!({ "code": "while True: pass" })));
     assert!(lines.any(|event| event["type"] == "started"));
     drop(lines);
-    assert_eq!(place.said("print(x)"), "1\n");
+    assert_eq!(place.output_of("print(x)"), "1\n");
     let history = client.get(&format!("{ONE}/history")).expect(200).json();
     assert_eq!(history["runs"][1]["status"], "abandoned", "{history}");
 }
@@ -614,7 +687,7 @@ fn node_keeps_its_variables_too_and_says_what_it_does_not() {
     if !have_or_skip("node") {
         return;
     }
-    let mut place = Place::new();
+    let mut place = NotebookServer::new();
     place.client().post("/v1/notebooks", &json!({ "name": "a", "language": "node" })).expect(200);
     place.run(
         "const path = require('path');\nlet n = 41;\nclass A { constructor() { this.v = n } \
@@ -634,12 +707,12 @@ fn node_keeps_its_variables_too_and_says_what_it_does_not() {
     assert_eq!(ran.get("cached"), None, "{ran}");
     let died = place.try_run("process.kill(process.pid, 'SIGKILL')");
     assert_eq!(died["status"], "died", "{died}");
-    assert_eq!(place.said("console.log(++n)"), "42\n");
+    assert_eq!(place.output_of("console.log(++n)"), "42\n");
 }
 
 #[test]
-fn what_a_notebook_cannot_be_is_refused_in_words() {
-    let place = Place::new();
+fn invalid_notebooks_are_refused_with_a_reason() {
+    let place = NotebookServer::new();
     let client = place.client();
     let refused = |body: Value| {
         let answer = client.post("/v1/notebooks", &body);
@@ -663,16 +736,16 @@ fn what_a_notebook_cannot_be_is_refused_in_words() {
 }
 
 #[test]
-fn what_a_run_leaves_is_kept_with_it() {
+fn artifacts_are_kept_with_their_run() {
     let Some(place) = place_or_skip() else { return };
     let code = "import os; os.makedirs('/artifacts', exist_ok=True)";
     place.run(code);
     let ran = place.run("open('/artifacts/table.csv', 'w').write('a,b\\n1,2\\n'); 0");
-    let kept = &ran["captured"]["artifacts"];
-    assert_eq!(names(kept), ["table.csv"], "{ran}");
-    assert_eq!((&kept[0]["notebook"], &kept[0]["run"]), (&json!("a"), &json!(2)), "{ran}");
+    let captured = &ran["captured"]["artifacts"];
+    assert_eq!(names(captured), ["table.csv"], "{ran}");
+    assert_eq!((&captured[0]["notebook"], &captured[0]["run"]), (&json!("a"), &json!(2)), "{ran}");
     place.remove_sandbox();
-    let id = kept[0]["id"].as_str().expect("an id");
+    let id = captured[0]["id"].as_str().expect("an id");
     let content = place.client().get(&format!("/v1/artifacts/{id}/content")).expect(200);
     assert_eq!(content.text(), "a,b\n1,2\n");
     let stats = place.client().get(&format!("{ONE}/stats")).expect(200).json();
@@ -691,5 +764,5 @@ fn a_removed_notebook_leaves_nothing() {
     let all = place.client().get("/v1/sandboxes").expect(200).json();
     assert_eq!(all["sandboxes"], json!([]));
     assert_eq!(place.client().get(ONE).status, 404);
-    assert_eq!(place.said("print('x' in globals())"), "False\n");
+    assert_eq!(place.output_of("print('x' in globals())"), "False\n");
 }

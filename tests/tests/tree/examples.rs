@@ -1,4 +1,4 @@
-//! Runs the programs of `examples/` as they are, and looks at what they print and leave.
+//! Runs the programs of `examples/` unchanged, and checks what they print and leave.
 //!
 //! The Rust one is run where it is built: `host-bridge/tests/integration/library.rs`.
 
@@ -30,10 +30,10 @@ fn example(name: &str) -> PathBuf {
 /// Runs a program, which must succeed, and returns what it prints.
 fn run(command: &mut Command) -> String {
     let output = command.env("PYTHONDONTWRITEBYTECODE", "1").output().expect("it starts");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     let failed = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {}\n{said}{failed}", output.status);
-    said
+    assert!(output.status.success(), "{command:?}: {}\n{stdout}{failed}", output.status);
+    stdout
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn the_curl_example_shows_each_call_of_a_sandbox_and_leaves_none() {
     let mut command = Command::new("sh");
     command.arg(example("curl/sandbox.sh"));
     command.env("BURROW_URL", server.url()).env("BURROW_API_KEY", key);
-    let said = run(&mut command);
+    let output = run(&mut command);
     for part in [
         r#""stdout":"hello\n""#,
         r#""exit_code":3"#,
@@ -76,7 +76,7 @@ fn the_curl_example_shows_each_call_of_a_sandbox_and_leaves_none() {
         "\nbytes\n",
         r#""stdout":"42\n""#,
     ] {
-        assert!(said.contains(part), "{part} is not in {said}");
+        assert!(output.contains(part), "{part} is not in {output}");
     }
     assert_eq!(server.ok(&["ps", "--all", "--quiet"]), "");
 }
@@ -91,8 +91,8 @@ fn the_python_example_prints_what_its_sandbox_said() {
     command.arg(example("python/sandbox.py"));
     command.env("PYTHONPATH", root().join("clients/python/src"));
     command.env("BURROW_URL", server.url()).env("BURROW_API_KEY", "");
-    let said = run(&mut command);
-    let rest = said.split_once('\n').expect("lines").1;
+    let output = run(&mut command);
+    let rest = output.split_once('\n').expect("lines").1;
     assert_eq!(rest, "output: 1\noutput: 2\noutput: 3\nexit code: 3\nsum: 42\n");
     assert_eq!(server.ok(&["ps", "--all", "--quiet"]), "");
 }
@@ -125,11 +125,11 @@ fn the_agent_of_the_mcp_example_brings_home_a_figure() {
         command.env(name, value.unwrap_or_default());
     }
     command.env("PATH", path_with_bridge(burrow.scratch()));
-    let said = run(&mut command);
-    assert!(said.contains("variables live on between calls: 42\n"), "{said}");
+    let output = run(&mut command);
+    assert!(output.contains("variables live on between calls: 42\n"), "{output}");
     let left: Vec<_> = fs::read_dir(&figures).expect("a directory").flatten().collect();
-    assert_eq!(left.len(), 1, "{said}");
-    assert!(is_figure(&fs::read(left[0].path()).expect("a file")), "{said}");
+    assert_eq!(left.len(), 1, "{output}");
+    assert!(is_figure(&fs::read(left[0].path()).expect("a file")), "{output}");
 }
 
 #[test]
@@ -141,9 +141,9 @@ fn the_figure_is_displayed_at_a_terminal_too() {
     let figures = burrow.scratch().join("figures");
     let dir = figures.to_str().expect("UTF-8");
     let program = example("mcp/figure.py");
-    let said = burrow.ok(&["repl", "--save-displays", dir, program.to_str().expect("UTF-8")]);
-    assert!(said.contains("drawn with"), "{said}");
+    let output = burrow.ok(&["repl", "--save-displays", dir, program.to_str().expect("UTF-8")]);
+    assert!(output.contains("drawn with"), "{output}");
     let left: Vec<_> = fs::read_dir(&figures).expect("a directory").flatten().collect();
-    assert_eq!(left.len(), 1, "{said}");
-    assert!(is_figure(&fs::read(left[0].path()).expect("a file")), "{said}");
+    assert_eq!(left.len(), 1, "{output}");
+    assert!(is_figure(&fs::read(left[0].path()).expect("a file")), "{output}");
 }

@@ -2,4 +2,7 @@
 
 mod documents;
 mod examples;
+mod held;
+mod options;
+mod pages;
 mod tidy;

@@ -1,13 +1,15 @@
-//! The rules of the tree that no compiler holds: who imports whom, where `unsafe` may be, how files
-//! begin.
+//! The rules of the tree that no compiler checks: imports, `unsafe`, the openings of files.
 
 mod circles;
+mod doors;
+mod openings;
+mod phrases;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A part and the parts of its own crate that it may use. What is not listed may be used by nobody
-/// else than itself.
+/// A part and the parts of its own crate that it may use. Parts that are not listed may only be
+/// used by themselves.
 type Imports = (&'static str, &'static [&'static str]);
 
 /// The agent. A row may use only rows above it, so that there is no circle.
@@ -18,20 +20,24 @@ const AGENT: &[Imports] = &[
     ("task", &[]),
     ("cgroup", &["sys"]),
     ("flow", &[]),
-    ("process", &["sys", "cgroup"]),
+    ("lookup", &["sys"]),
+    ("process", &["sys", "cgroup", "lookup"]),
     ("host", &["sys", "limits"]),
-    ("pid1", &["sys", "config", "process"]),
-    ("boot", &["sys", "config", "cgroup", "host"]),
+    ("pid1", &["sys", "config", "limits", "process"]),
+    ("boot", &["sys", "config", "cgroup", "lookup", "host"]),
     ("ground", &["sys", "config", "cgroup", "pid1"]),
     ("hotplug", &["sys", "task", "ground"]),
     ("freeze", &["sys", "limits", "task", "cgroup", "ground"]),
-    ("file", &["sys", "task", "flow"]),
+    ("file", &["sys", "task", "flow", "lookup"]),
     ("port", &["sys", "task", "flow"]),
     ("metrics", &["sys", "cgroup", "process", "ground"]),
-    ("repl", &["sys", "task", "cgroup", "flow", "process", "pid1", "ground", "metrics"]),
+    ("repl", &["sys", "task", "cgroup", "flow", "lookup", "process", "pid1", "ground", "metrics"]),
     (
         "session",
-        &["sys", "limits", "task", "cgroup", "flow", "process", "pid1", "ground", "metrics"],
+        &[
+            "sys", "limits", "task", "cgroup", "flow", "lookup", "process", "pid1", "ground",
+            "metrics",
+        ],
     ),
     ("peer", &["flow", "session"]),
     (
@@ -54,8 +60,8 @@ const AGENT: &[Imports] = &[
     (
         "run",
         &[
-            "config", "limits", "task", "cgroup", "pid1", "hotplug", "metrics", "session", "agent",
-            "doors",
+            "sys", "config", "limits", "task", "cgroup", "boot", "pid1", "hotplug", "metrics",
+            "session", "agent", "doors",
         ],
     ),
 ];
@@ -219,7 +225,7 @@ fn a_crate_uses_every_crate_that_it_imports() {
 const CIRCLES: &[(&str, &str)] = &[
     // A message names its answers and an answer its requests: they are one vocabulary.
     ("protocol", "exit fault hello message repl requests"),
-    // A gate leads to the resolver, and what the resolver finds opens gates.
+    // A gate leads to the resolver, and the resolver's answers open gates.
     ("crates/egress", "gates resolver"),
 ];
 
@@ -258,9 +264,11 @@ fn unsafe_stays_where_it_is_reviewed() {
             let text = fs::read_to_string(&path).expect("a source");
             let has_unsafe = text.lines().any(|line| {
                 let line = line.trim_start();
-                !line.starts_with("//") && (line.contains("unsafe {") || line.contains("unsafe fn"))
+                let marks = ["unsafe {", "unsafe fn", "unsafe extern"];
+                !line.starts_with("//") && marks.iter().any(|mark| line.contains(mark))
             });
-            let may = path.starts_with(root().join("guest-agent/src/sys"));
+            let reviewed = ["guest-agent/src/sys", "host-bridge/src/memory.rs"];
+            let may = reviewed.iter().any(|place| path.starts_with(root().join(place)));
             assert!(may || !has_unsafe, "{} has unsafe", path.display());
         }
     }
@@ -354,8 +362,10 @@ type Exception = (&'static str, &'static str);
 const NAME_LANGUAGES: &[Exception] = &[
     ("crates/agent-client/src/guest/contexts/language.rs", "it is the table"),
     ("crates/api/src/a2a.rs", "a call of that protocol runs Python; these are its programs"),
-    ("crates/api/src/v1/apps/refusal.rs", "a field of an answer, with the path of an interpreter"),
     ("crates/sandbox/src/image.rs", "names of images of the kit"),
+    ("crates/sandbox/src/host_packages.rs", "directories of packages"),
+    ("crates/services/src/build/packages.rs", "the interpreter of each package manager"),
+    ("crates/services/src/refusal.rs", "a detail of a refusal, with the path of an interpreter"),
     ("crates/settings/src/defaults.rs", "names of images"),
 ];
 

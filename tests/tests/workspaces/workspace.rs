@@ -1,8 +1,8 @@
-//! Workspaces: a directory of the host is at `/workspace`, what is changed there comes back, and nothing
-//! that a sandbox does makes the host lose or write anything else.
+//! Workspaces: a directory of the host is at `/workspace`, changes there come back, and nothing that a
+//! sandbox does makes the host lose or write anything else.
 //!
-//! Changes come back by themselves some time after a program has ended, so tests ask what the host has and
-//! what the record says, and not which of the exchanges it was.
+//! Changes come back automatically some time after a program has ended, so tests check the host's files and
+//! the record, and not which of the exchanges it was.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics, with the line")]
 
@@ -48,13 +48,13 @@ fn a_directory_of_the_host_is_there_and_changes_come_back_by_themselves() {
     );
     scene.sync("a");
     assert_eq!((scene.read("out"), scene.read("src/renamed/f")), ("file\n".into(), "1\n".into()));
-    let told = scene.server.ok(&["inspect", "a"]);
-    assert!(told.contains("workspace"), "{told}");
+    let record = scene.server.ok(&["inspect", "a"]);
+    assert!(record.contains("workspace"), "{record}");
     assert!(scene.server.ok(&["audit"]).contains("workspace.sync"));
 }
 
 #[test]
-fn what_both_have_changed_stays_on_the_host_and_the_sandboxes_is_beside_it() {
+fn conflicts_keep_the_hosts_file_and_put_the_sandboxs_beside_it() {
     let scene = Scene::usual();
     scene.start("a", "p");
     fs::write(scene.project.join("readme"), "the host's").unwrap();
@@ -79,7 +79,7 @@ fn what_both_have_changed_stays_on_the_host_and_the_sandboxes_is_beside_it() {
         assert!(warnings.contains(word), "{warnings}");
     }
     assert!(!warnings.contains("same"), "{warnings}");
-    // The sandbox goes on with its own, and that does not come over the host's either.
+    // The sandbox keeps its own version, and does not overwrite the host's either.
     scene.sh("a", "echo again > readme");
     scene.sync("a");
     assert_eq!(scene.read("readme"), "the host's");
@@ -112,11 +112,11 @@ fn only_what_may_be_written_comes_back_and_the_rest_is_said() {
     scene.sync("a");
     assert!(scene.has("outputs/1") && scene.has("outputs/2") && !scene.has("outputs/3"));
     assert!(scene.warnings("a").contains("131072 bytes"));
-    // With more entries than are looked at nothing is known, and so nothing is done.
+    // With more entries than the limit nothing is known, so nothing is changed.
     scene.sh("a", "for i in $(seq 60); do : > outputs/e$i; done; rm outputs/z");
     let refused = scene.server.run(&["sync", "a"]);
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && said.contains("40 entries"), "{said}");
+    let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && stderr.contains("40 entries"), "{stderr}");
     assert!(scene.has("outputs/z"));
 
     let before = scene.tree();
@@ -136,8 +136,8 @@ fn a_directory_that_is_larger_than_its_limits_starts_nothing() {
     ] {
         let scene = Scene::with(keys);
         let client = Client::new(scene.server.url());
-        let asked = json!({ "name": "a", "workspace": "p" });
-        let refused = client.post("/v1/sandboxes", &asked).expect(422);
+        let body = json!({ "name": "a", "workspace": "p" });
+        let refused = client.post("/v1/sandboxes", &body).expect(422);
         assert_eq!(refused.code(), "workspace_failed");
         assert!(refused.text().contains(word), "{}", refused.text());
         assert_eq!(scene.server.ok(&["ps", "--all", "--quiet"]), "");
@@ -145,16 +145,16 @@ fn a_directory_that_is_larger_than_its_limits_starts_nothing() {
 }
 
 #[test]
-fn what_may_not_be_had_is_refused_and_nothing_is_started() {
+fn forbidden_workspaces_are_refused_and_nothing_is_started() {
     let scene = Scene::usual();
     let client = Client::new(scene.server.url());
     let create = |namespace: &str, workspace: &str| {
-        let asked = json!({ "name": "a", "namespace": namespace, "workspace": workspace });
-        client.post("/v1/sandboxes", &asked).expect(422)
+        let body = json!({ "name": "a", "namespace": namespace, "workspace": workspace });
+        client.post("/v1/sandboxes", &body).expect(422)
     };
     let unknown = create("default", "nonesuch");
     assert_eq!(unknown.code(), "unknown_workspace");
-    // Whoever asks learns nothing of what others have.
+    // The caller learns nothing about others' workspaces.
     let others = create("other", "p");
     let alike = |text: String, name: &str| text.replace(&format!("\\\"{name}\\\""), "_");
     assert_eq!(others.code(), "unknown_workspace");
@@ -254,7 +254,7 @@ fn a_bridge_that_is_killed_in_the_midst_of_it_leaves_whole_files_and_the_next_go
              echo changed > src/deep/code; rm readme"
         );
         scene.sh("a", &script);
-        // As many are there, or all: then it was quicker than we are, and has to be whole all the same.
+        // As many are there, or all: then it was quicker than we are, and must be complete anyway.
         let count =
             |scene: &Scene| scene.tree().keys().filter(|name| name.starts_with("new")).count();
         eventually("some have come", || count(&scene) >= seed);
@@ -327,7 +327,7 @@ fn a_virtual_machine_has_a_workspace_too() {
 }
 
 #[test]
-fn what_is_carried_is_counted_in_both_ways() {
+fn transfers_are_counted_in_both_directions() {
     let scene = Scene::usual();
     let carried = |way: &str| -> u64 {
         let text = Client::new(scene.server.url()).get("/metrics").expect(200).text();

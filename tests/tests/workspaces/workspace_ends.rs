@@ -1,5 +1,5 @@
-//! Whoever ends a sandbox waits for no workspace: neither for one that is being filled, nor for changes
-//! that are on their way back. And what comes back, however it is called, stays within the limits.
+//! Ending a sandbox waits for no workspace: neither for one that is being filled, nor for changes that are
+//! being copied back. And what comes back stays within the limits, whatever its name.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics, with the line")]
 
@@ -17,8 +17,8 @@ use tests::{children, eventually};
 const FILES_AT_FIRST: usize = 1000;
 const FILES_AT_LAST: usize = 64_000;
 
-/// Has a sandbox made whose agent stands still in the midst of being filled, and then does something to
-/// it. What came of its creation.
+/// Creates a sandbox whose agent is stopped while its workspace is filled, and then runs an action. Returns
+/// the result of its creation.
 fn in_the_midst_of_filling(scene: &Scene, act: impl Fn(&Client)) -> Answer {
     let client = Client::new(scene.server.url());
     let mut files = FILES_AT_FIRST;
@@ -27,8 +27,8 @@ fn in_the_midst_of_filling(scene: &Scene, act: impl Fn(&Client)) -> Answer {
         for number in 0..files {
             fs::write(scene.project.join(format!("many/{number}")), "x").unwrap();
         }
-        let asked = json!({ "name": "a", "workspace": "p" });
-        let create = || Client::new(scene.server.url()).post("/v1/sandboxes", &asked);
+        let body = json!({ "name": "a", "workspace": "p" });
+        let create = || Client::new(scene.server.url()).post("/v1/sandboxes", &body);
         let answer = thread::scope(|scope| {
             let creating = scope.spawn(create);
             let agent = freeze(scene, files, &creating)?;
@@ -58,7 +58,7 @@ fn freeze(scene: &Scene, files: usize, creating: &ScopedJoinHandle<'_, Answer>) 
     let agent = agent?;
     kill(agent, Signal::SIGSTOP).ok()?;
     let stat = || fs::read_to_string(format!("/proc/{agent}/stat")).unwrap_or_default();
-    eventually("it stands still", || stat().contains(") T"));
+    eventually("it is stopped", || stat().contains(") T"));
     let is_full = fs::read_dir(many(agent)).ok()?.count() >= files;
     if is_full {
         kill(agent, Signal::SIGCONT).ok()?;
@@ -100,7 +100,7 @@ fn the_time_of_filling_counts_for_the_cap_of_a_day_and_ends_with_it() {
 }
 
 #[test]
-fn what_was_just_written_is_on_the_host_when_a_sandbox_is_removed() {
+fn recent_writes_are_on_the_host_when_a_sandbox_is_removed() {
     let scene = Scene::usual();
     let client = Client::new(scene.server.url());
     let one = "/v1/sandboxes/default/a";
@@ -111,22 +111,22 @@ fn what_was_just_written_is_on_the_host_when_a_sandbox_is_removed() {
     ];
     for (way, remove) in ways {
         scene.start("a", "p");
-        let asked =
+        let body =
             json!({ "script": format!("echo {way} > /workspace/{way}; rm -f /workspace/link") });
-        client.post(&format!("{one}/shell"), &asked).expect(200);
+        client.post(&format!("{one}/shell"), &body).expect(200);
         remove();
         assert_eq!(scene.read(way), format!("{way}\n"));
         assert!(!scene.has("link"), "{way}");
     }
     // A sandbox that is gone with its only answer, too.
     let script = "echo x > /workspace/fleeting";
-    let asked = json!({ "script": script, "bucket": "p" });
-    let ran = client.post("/a2a/v1/run_shell", &asked).expect(200).json();
+    let body = json!({ "script": script, "bucket": "p" });
+    let ran = client.post("/a2a/v1/run_shell", &body).expect(200).json();
     assert_eq!((&ran["exit_code"], scene.read("fleeting").as_str()), (&json!(0), "x\n"));
 }
 
 #[test]
-fn what_ends_beside_something_that_goes_on_has_its_changes_brought_back() {
+fn changes_of_an_ended_program_come_back_while_others_run() {
     let scene = Scene::usual();
     scene.start("a", "p");
     scene.server.ok(&["exec", "-d", "a", "--", "sleep", "1000"]);
@@ -147,7 +147,7 @@ fn nothing_comes_back_behind_the_answer_to_a_kill() {
         scene.server.ok(&["kill", "a"]);
         let after = scene.tree();
         assert!(!after.keys().any(|name| name.contains(".part")), "{:?}", after.keys());
-        // As much time as another sandbox takes for all of it.
+        // As long as another sandbox needs for everything.
         scene.start("b", "p");
         scene.sh("b", "echo b > src/tool");
         scene.sync("b");
@@ -170,8 +170,8 @@ fn names_are_bounded_by_their_bytes_on_the_way_in_and_back() {
         format!("p=.; for i in 1 2 3 4; do p=$p/{long}; mkdir $p; done; cd $p; touch $(seq 30)");
     scene.sh("a", &format!("{deep}; echo lost > /workspace/src/tool"));
     let refused = scene.server.run(&["sync", "a"]);
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && said.contains("25600 bytes"), "{said}");
+    let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && stderr.contains("25600 bytes"), "{stderr}");
     // Of a tree that is not known nothing is carried.
     assert_eq!(scene.read("src/tool"), "kept\n");
     scene.server.ok(&["kill", "a"]);

@@ -28,7 +28,7 @@ fn fails(scene: &Scene, script: &str) -> String {
 }
 
 #[test]
-fn what_either_side_writes_the_other_sees_at_once() {
+fn each_side_sees_the_others_writes_at_once() {
     let mut scene = Scene::with("mount = true");
     scene.start("a", "p");
     let seen = scene.sh("a", "cat readme src/deep/code; readlink link; ./src/tool; ls -A");
@@ -48,7 +48,7 @@ fn what_either_side_writes_the_other_sees_at_once() {
     // There is nothing to bring back.
     assert_eq!(scene.sync("a")["written"], json!([]));
     assert!(scene.server.ok(&["inspect", "a"]).contains("mounted"));
-    // It stays with the sandbox, whatever becomes of the bridge.
+    // The directory stays with the sandbox, whatever happens to the bridge.
     scene.server.kill_and_serve_again();
     scene.sh("a", "echo later > later");
     assert_eq!((scene.read("later"), scene.warnings("a")), ("later\n".into(), "[]".into()));
@@ -68,8 +68,8 @@ fn what_either_side_writes_the_other_sees_at_once() {
 #[test]
 fn only_what_may_be_written_can_be_written() {
     let scene = Scene::with("mount = true\nwrite = [\"out/\", \"src/deep\"]");
-    let asked = json!({ "name": "a", "workspace": "p" });
-    scene.wants_its_directory(&asked, "out");
+    let body = json!({ "name": "a", "workspace": "p" });
+    scene.wants_its_directory(&body, "out");
     scene.start("a", "p");
     scene.sh("a", "echo x > out/x; echo two >> src/deep/code");
     assert_eq!(
@@ -77,8 +77,8 @@ fn only_what_may_be_written_can_be_written() {
         ("x\n".into(), "one\ntwo\n".into())
     );
     for script in ["echo x > readme", "rm readme", "mkdir new", "mv out old", "echo x > src/tool"] {
-        let said = fails(&scene, script);
-        assert!(said.contains("ead-only") || said.contains("busy"), "{script}: {said}");
+        let message = fails(&scene, script);
+        assert!(message.contains("ead-only") || message.contains("busy"), "{script}: {message}");
     }
     for script in ["mount -o remount,rw /workspace", "umount /workspace/out", "umount /workspace"] {
         fails(&scene, script);
@@ -102,7 +102,7 @@ fn links_in_it_lead_nobody_out_of_the_sandbox() {
         "a",
         &format!("ln -s {lure} lure; ln -s / way; echo own > /tmp/own; ln -s /tmp/own own"),
     );
-    // Whoever follows them is the guest, in its own root.
+    // The guest follows them, in its own root.
     assert!(fails(&scene, "cat lure").contains("No such file"));
     assert_eq!(scene.sh("a", "cat own; cat way/tmp/own"), "own\nown\n");
     let copied = scene.server.scratch().join("copied");
@@ -115,44 +115,44 @@ fn links_in_it_lead_nobody_out_of_the_sandbox() {
     assert_ne!(copy("a:/workspace/way/../../outside"), "the host's");
     // An image would have the host's files in it.
     let refused = scene.server.run(&["image", "commit", "a", "made:1"]);
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && said.contains("workspace"), "{said}");
+    let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && stderr.contains("workspace"), "{stderr}");
     // Device nodes on it are void.
     fails(&scene, "mknod null c 1 3 && echo x > null");
 }
 
 #[test]
-fn where_nothing_can_be_mounted_nothing_is_started() {
+fn nothing_is_started_if_nothing_can_be_mounted() {
     let scene = Scene::with("mount = true");
     let client = Client::new(scene.server.url());
     for machine in ["firecracker", "cloud-hypervisor"] {
-        let asked = json!({ "name": "a", "workspace": "p", "machine": machine });
-        let refused = client.post("/v1/sandboxes", &asked);
+        let body = json!({ "name": "a", "workspace": "p", "machine": machine });
+        let refused = client.post("/v1/sandboxes", &body);
         assert!((400..500).contains(&refused.status), "{}", refused.text());
         assert!(refused.text().contains("virtiofs"), "{machine}: {}", refused.text());
     }
-    // What commands the sandboxes is none's to see.
+    // Nobody may see the files that control the sandboxes.
     for own in [scene.server.state(), scene.server.state().parent().unwrap().to_owned()] {
         let own = own.to_str().unwrap();
         let refused = scene.server.run(&["start", "--name", "a", "--workspace", own, "--mount"]);
-        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(!refused.status.success() && said.contains("this bridge's"), "{said}");
+        let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && stderr.contains("this bridge's"), "{stderr}");
     }
     let refused = scene.server.run(&["start", "--name", "a", "--workspace", "closed", "--mount"]);
     assert!(String::from_utf8_lossy(&refused.stderr).contains("configuration"));
     assert_eq!(scene.server.ok(&["ps", "--all", "--quiet"]), "");
-    // A limit that nobody would hold is none.
+    // A limit that nobody enforces is no limit.
     let config = scene.server.scratch().join("limits.toml");
     let text =
         "[workspaces.p]\npath = \"/srv\"\nnamespaces = \"*\"\nmount = true\nentries_max = 5\n";
     fs::write(&config, text).unwrap();
     let refused = scene.server.run(&["serve", "--config", config.to_str().unwrap()]);
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && said.contains("entries_max"), "{said}");
+    let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && stderr.contains("entries_max"), "{stderr}");
 }
 
 #[test]
-fn what_is_put_in_its_place_while_it_is_mounted_is_not_mounted() {
+fn a_directory_that_is_exchanged_while_it_is_mounted_is_not_mounted() {
     const STARTS: usize = 40;
     let scene = Scene::with("mount = true\nwrite = [\"outputs/\"]");
     let (real, link) = (scene.project.join("outputs"), scene.project.join("lure"));
@@ -171,8 +171,12 @@ fn what_is_put_in_its_place_while_it_is_mounted_is_not_mounted() {
         for _ in 0..STARTS {
             let begun = scene.server.run(&["start", "--name", "a", "--workspace", "p"]);
             if !begun.status.success() {
-                let said = String::from_utf8_lossy(&begun.stderr).into_owned();
-                assert!(said.contains("outputs"), "{said}");
+                let stderr = String::from_utf8_lossy(&begun.stderr).into_owned();
+                assert!(
+                    stderr.contains("outputs"),
+                    "{stderr}{}",
+                    fs::read_to_string(scene.server.log()).unwrap()
+                );
                 continue;
             }
             started += 1;
@@ -208,19 +212,19 @@ fn links_on_the_way_and_the_kernels_own_files_are_refused() {
     let start = |path: &str, more: &[&str]| {
         let words = [&["start", "--name", "b", "--workspace", path][..], more].concat();
         let refused = scene.server.run(&words);
-        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(!refused.status.success(), "{path}");
-        said
+        stderr
     };
     let below = |name: &str| scene.project.join(name).display().to_string();
     for more in [&[][..], &["--mount"]] {
         for path in ["sub", "sub/default", "real/../sub"] {
-            let said = start(&below(path), more);
-            assert!(said.contains("symbolic link"), "{said}");
+            let stderr = start(&below(path), more);
+            assert!(stderr.contains("symbolic link"), "{stderr}");
         }
         for path in ["/proc", "/proc/sys", "/sys", "/dev"] {
-            let said = start(path, more);
-            assert!(said.contains("kernel file system"), "{said}");
+            let stderr = start(path, more);
+            assert!(stderr.contains("kernel file system"), "{stderr}");
         }
     }
     // Another name of the configuration that leads the same way, as it does when it is asked for.
@@ -233,8 +237,8 @@ fn links_on_the_way_and_the_kernels_own_files_are_refused() {
     let config = scene.server.scratch().join("burrow.toml");
     assert!(config.exists());
     for path in [config.parent().unwrap(), bridge_path().parent().unwrap()] {
-        let said = start(path.to_str().unwrap(), &["--mount"]);
-        assert!(said.contains("this bridge's"), "{said}");
+        let stderr = start(path.to_str().unwrap(), &["--mount"]);
+        assert!(stderr.contains("this bridge's"), "{stderr}");
     }
 }
 
@@ -277,8 +281,9 @@ fn an_ordinary_users_sandbox_has_it_with_that_users_rights() {
         command.env("BURROW_STATE_DIR", home.path().join("state"));
         command.uid(USER).gid(USER).current_dir("/").output().unwrap()
     };
-    let told = run("id -u; echo x > /workspace/x; cat /workspace/roots");
-    let (out, err) = (String::from_utf8_lossy(&told.stdout), String::from_utf8_lossy(&told.stderr));
+    let result = run("id -u; echo x > /workspace/x; cat /workspace/roots");
+    let (out, err) =
+        (String::from_utf8_lossy(&result.stdout), String::from_utf8_lossy(&result.stderr));
     if err.contains("user namespace") {
         skip("ordinary users have no user namespaces here");
         return;

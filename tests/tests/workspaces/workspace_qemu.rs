@@ -1,5 +1,5 @@
-//! Workspaces that are mounted in machines of QEMU: what the guest sees is the directory itself, and what
-//! it may do there is the host's to say, whatever its kernel does. Where there are no machines, nothing.
+//! Workspaces that are mounted in machines of QEMU: the guest sees the directory itself, and the host decides
+//! what it may do there, whatever its kernel does. Skipped without machines.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics, with the line")]
 
@@ -7,7 +7,7 @@ use std::fs::{self, File, Permissions};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -48,6 +48,11 @@ fn fails(scene: &Scene, script: &str) -> String {
     let output = scene.server.run(&["exec", "a", "--", "sh", "-ec", &script]);
     assert!(!output.status.success(), "{script}");
     String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Begins a command whose words are not looked at.
+fn quiet(mut command: Command) -> Child {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
 /// The daemon, and the process that it has shut in.
@@ -96,7 +101,7 @@ fn assert_gone(scene: &Scene, processes: &[Pid]) {
 }
 
 #[test]
-fn what_either_side_writes_the_other_sees_at_once() {
+fn each_side_sees_the_others_writes_at_once() {
     if !mounts_or_skip() {
         return;
     }
@@ -152,7 +157,7 @@ fn what_either_side_writes_the_other_sees_at_once() {
     // There is nothing to bring back.
     assert_eq!(scene.sync("a")["written"], json!([]));
     assert!(scene.server.ok(&["inspect", "a"]).contains("mounted"));
-    // It stays with the sandbox, whatever becomes of the bridge.
+    // The directory stays with the sandbox, whatever happens to the bridge.
     let processes = daemons(supervisor);
     assert_eq!(processes.len(), 2);
     scene.server.kill_and_serve_again();
@@ -173,8 +178,8 @@ fn only_what_may_be_written_can_be_written_also_by_a_root_that_mounts_again() {
         return;
     }
     let scene = Scene::with("mount = true\nwrite = [\"out/\", \"src/deep\"]");
-    let asked = json!({ "name": "a", "workspace": "p", "machine": "qemu", "image": IMAGE });
-    scene.wants_its_directory(&asked, "out");
+    let body = json!({ "name": "a", "workspace": "p", "machine": "qemu", "image": IMAGE });
+    scene.wants_its_directory(&body, "out");
     start(&scene, "a", &["--workspace", "p"]);
     // The guest's own mount is of no weight: its root changes it, and makes others.
     scene
@@ -197,10 +202,10 @@ fn only_what_may_be_written_can_be_written_also_by_a_root_that_mounts_again() {
         "mv src/tool out/tool",
         "python3 -c \"import os; os.truncate('readme', 0)\"",
     ] {
-        let said = fails(&scene, script);
+        let message = fails(&scene, script);
         let is_refused =
-            ["ead-only", "busy", "cross-device"].iter().any(|word| said.contains(word));
-        assert!(is_refused, "{script}: {said}");
+            ["ead-only", "busy", "cross-device"].iter().any(|word| message.contains(word));
+        assert!(is_refused, "{script}: {message}");
     }
     assert_eq!(scene.read("readme"), "hello");
 
@@ -296,7 +301,8 @@ fn a_machine_whose_daemon_has_ended_ends_and_says_so_and_nobody_hangs() {
         eventually("the daemon has ended", || !processes.iter().copied().any(is_alive));
     });
     assert_ended_with_its_daemon(&scene, &processes);
-    // Nor is it said of a machine that was switched off from within, which lets go of it first.
+    // A machine that was switched off from within disconnects first, so no reason is reported for
+    // it.
     for script in ["echo o > /proc/sysrq-trigger", "sync; kill 1"] {
         start(&scene, "a", &["--workspace", "p"]);
         let script = format!("echo x > /workspace/x; {script}; sleep 100");
@@ -305,13 +311,36 @@ fn a_machine_whose_daemon_has_ended_ends_and_says_so_and_nobody_hangs() {
         assert!(!shown.contains("virtiofsd"), "{shown}");
         scene.server.ok(&["rm", "a"]);
     }
-    // One that answers no more, so that whoever asks waits: the sandbox is ended all the same.
+    // A daemon that no longer answers, so that callers wait: the sandbox is ended anyway.
     for verb in ["kill", "rm"] {
         let supervisor = start(&scene, "a", &["--workspace", "p"]);
         let processes = daemons(supervisor);
+        scene.server.ok(&["repl", "a", "-w", "/", "-c", "x = 1"]);
         kill(processes[1], Signal::SIGSTOP).unwrap();
-        let waiting = ["exec", "--detach", "a", "--", "sh", "-c", "ls -R /workspace"];
+        // They begin in the workspace, as by default, and are more than the agent has threads for.
+        let hanging: [&[&str]; 4] = [
+            &["exec", "a", "--", "true"],
+            &["exec", "a", "--", "true"],
+            &["exec", "a", "--", "true"],
+            &["repl", "a", "--context", "other", "-c", "1"],
+        ];
+        let mut hanging = hanging.map(|words| quiet(scene.server.command(words)));
+        let waiting = ["exec", "--detach", "-w", "/", "a", "--", "sh", "-c", "ls -R /workspace"];
         scene.server.ok(&waiting);
+        // Everything else goes on meanwhile.
+        eventually("the interpreter is being started", || {
+            let listed: Value =
+                serde_json::from_str(&scene.server.ok(&["context", "ls", "--json", "a"])).unwrap();
+            listed.as_array().unwrap().iter().any(|context| context["state"] == "starting")
+        });
+        for word in ["one", "two", "three"] {
+            let said = scene.server.ok(&["exec", "-w", "/", "a", "--", "echo", word]);
+            assert_eq!(said.trim_end(), word);
+        }
+        assert_eq!(scene.server.ok(&["repl", "a", "-c", "print(x)"]), "1\n");
+        scene.server.ok(&["context", "close", "a", "other"]);
+        let ended = hanging.each_mut().map(|child| child.try_wait().unwrap().is_some());
+        assert_eq!(ended[..3], [false; 3], "they wait");
         let force: &[&str] = if verb == "rm" { &["--force"] } else { &[] };
         scene.server.ok(&[&[verb], force, &["a"]].concat());
         if verb == "kill" {
@@ -320,11 +349,14 @@ fn a_machine_whose_daemon_has_ended_ends_and_says_so_and_nobody_hangs() {
         // A process that was stopped from outside cannot follow the others until it goes on.
         let _ = kill(processes[1], Signal::SIGCONT);
         assert_gone(&scene, &processes);
+        for mut child in hanging {
+            assert!(!child.wait().unwrap().success(), "its sandbox was ended");
+        }
     }
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_the_reason_and_the_pool_is_left_alone() {
+fn impossible_mounts_are_refused_with_a_reason_and_the_pool_is_untouched() {
     if !mounts_or_skip() {
         return;
     }
@@ -340,8 +372,8 @@ fn what_cannot_be_is_refused_with_the_reason_and_the_pool_is_left_alone() {
     assert_eq!((&shelf()["ready"], &shelf()["claimed"]), (&json!(1), &json!(0)));
     scene.sh("a", "echo a > a");
     let refused = scene.server.run(&["snapshot", "a", "s"]);
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && said.contains("mounted"), "{said}");
+    let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && stderr.contains("mounted"), "{stderr}");
     // It has lost nothing by that.
     assert_eq!(scene.sh("a", "cat a"), "a\n");
     let refused = scene.server.run(&["image", "commit", "a", "made:1"]);
@@ -406,8 +438,8 @@ fn one_command_has_it_and_its_end_is_that_of_the_daemon() {
     let words =
         ["run", "--machine", "qemu", "--image", IMAGE, "--workspace", path, "--mount", "--"];
     let script = "cat /workspace/readme; echo ran > /workspace/ran";
-    let said = scene.server.ok(&[&words[..], &["sh", "-c", script]].concat());
-    assert_eq!((said, scene.read("ran")), ("hello".into(), "ran\n".into()));
+    let output = scene.server.ok(&[&words[..], &["sh", "-c", script]].concat());
+    assert_eq!((output, scene.read("ran")), ("hello".into(), "ran\n".into()));
     // Its bridge is killed.
     let mut command = scene.server.command(&words);
     command.args(["sh", "-c", "echo up; sleep 1000"]).stdout(Stdio::piped());
@@ -443,9 +475,9 @@ fn without_its_daemon_or_its_driver_nothing_is_started_and_it_is_said() {
         command.env(name, value.unwrap_or_default());
     }
     let refused = command.output().unwrap();
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && said.contains("virtiofsd is missing"), "{said}");
-    assert!(said.contains("apt-get install"), "{said}");
+    let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && stderr.contains("virtiofsd is missing"), "{stderr}");
+    assert!(stderr.contains("apt-get install"), "{stderr}");
 
     // A kernel without the driver: its list of modules names another device for that.
     let other = scene.server.scratch().join("kit");
@@ -460,9 +492,9 @@ fn without_its_daemon_or_its_driver_nothing_is_started_and_it_is_said() {
     fs::remove_file(other.join("initramfs.cpio")).unwrap();
     fs::write(other.join("initramfs.cpio"), initramfs).unwrap();
     let refused = scene.server.command(&words).env("BURROW_IMAGES", &other).output().unwrap();
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && said.contains("/workspace"), "{said}");
-    assert!(!said.contains("hello"), "{said}");
+    let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && stderr.contains("/workspace"), "{stderr}");
+    assert!(!stderr.contains("hello"), "{stderr}");
 }
 
 #[test]
@@ -500,8 +532,9 @@ fn an_ordinary_users_machine_has_it_with_that_users_rights() {
     command.env("BURROW_RUNTIME_DIR", home.path().join("run"));
     command.env("BURROW_STATE_DIR", home.path().join("state"));
     command.env("BURROW_IMAGES", home.path().join("kit"));
-    let told = command.current_dir("/").output().unwrap();
-    let (out, err) = (String::from_utf8_lossy(&told.stdout), String::from_utf8_lossy(&told.stderr));
+    let answer = command.current_dir("/").output().unwrap();
+    let (out, err) =
+        (String::from_utf8_lossy(&answer.stdout), String::from_utf8_lossy(&answer.stderr));
     if err.contains("user namespace") {
         skip("ordinary users have no user namespaces here");
         return;

@@ -1,5 +1,5 @@
-//! Buckets as workspaces, against a real server of S3's: what is in one is at `/workspace`, what is changed
-//! there is in it, and neither a server nor a bridge that dies makes anything lost or written twice.
+//! Buckets as workspaces, against a real S3 server: a bucket's files are at `/workspace`, changes there are
+//! pushed, and nothing is lost or written twice when a server or a bridge dies.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics, with the line")]
 
@@ -14,7 +14,7 @@ use tests::buckets::{SECRET_KEY, Scene, Store, is_here};
 use tests::machines::machines_or_skip;
 use tests::registry::Line;
 use tests::server::Server;
-use tests::{Burrow, eventually, slowed};
+use tests::{Burrow, eventually, slowed, written};
 
 /// Files that a sandbox makes while its bridge is killed.
 const FILES: usize = 60;
@@ -29,7 +29,7 @@ macro_rules! or_skip {
 }
 
 #[test]
-fn what_a_bucket_has_is_there_and_changes_come_back_by_themselves() {
+fn a_buckets_files_are_there_and_changes_are_pushed_automatically() {
     or_skip!();
     let store = Store::start();
     store.put("readme", "hello");
@@ -121,20 +121,20 @@ fn only_what_may_be_written_goes_up_and_the_rest_is_said() {
 }
 
 #[test]
-fn what_is_too_much_is_not_fetched_and_no_sandbox_is_made_of_it() {
+fn an_oversized_bucket_is_not_fetched_and_no_sandbox_is_made() {
     or_skip!();
     let store = Store::start();
     store.put("one", &"x".repeat(40_000));
     store.put("two", &"x".repeat(40_000));
     let scene = Scene::with(store, "total_bytes_max = \"64KiB\"");
     let refused = scene.server.run(&["start", "--name", "a", "--workspace", "b"]);
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && said.contains("65536 bytes"), "{said}");
+    let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && stderr.contains("65536 bytes"), "{stderr}");
     assert_eq!(scene.server.ok(&["ps", "--all", "--quiet"]), "");
 }
 
 #[test]
-fn what_others_have_changed_in_the_bucket_is_never_written_over_nor_removed() {
+fn others_changes_in_the_bucket_are_never_overwritten_or_removed() {
     or_skip!();
     let store = Store::start();
     for key in ["both", "removed", "same", "gone"] {
@@ -178,14 +178,14 @@ fn keys_that_do_not_fit_and_buckets_that_are_not_there_make_no_sandbox() {
         assert_eq!(scene.server.ok(&["ps", "--all", "--quiet"]), "", "{workspace}");
         String::from_utf8_lossy(&refused.stderr).into_owned()
     };
-    let said = refused(&scene, "wrong");
-    assert!(said.contains("SignatureDoesNotMatch"), "{said}");
-    let said = refused(&scene, "none");
-    assert!(said.contains("NoSuchBucket"), "{said}");
+    let message = refused(&scene, "wrong");
+    assert!(message.contains("SignatureDoesNotMatch"), "{message}");
+    let message = refused(&scene, "none");
+    assert!(message.contains("NoSuchBucket"), "{message}");
     scene.store.kill();
-    let said = refused(&scene, "b");
-    assert!(said.contains("cannot reach the bucket's server"), "{said}");
-    assert!(!said.contains(&scene.store.port().to_string()), "{said}");
+    let message = refused(&scene, "b");
+    assert!(message.contains("cannot reach the bucket's server"), "{message}");
+    assert!(!message.contains(&scene.store.port().to_string()), "{message}");
     // The name of the bucket's own secret is no name for sandboxes.
     let refused = scene.server.run(&["start", "--name", "a", "--secret", "key"]);
     assert!(!refused.status.success());
@@ -204,7 +204,7 @@ fn a_server_that_dies_in_the_midst_of_an_upload_gets_all_of_it_when_it_is_back()
         scene.store.parts() > 2 || scene.store.read("big").is_some()
     });
     scene.store.kill();
-    // Somebody who asks meanwhile hears of it.
+    // A caller meanwhile gets the reason.
     let report = scene.sync("a");
     let was_whole = scene.store.read("big").is_some();
     let refused = report["refused"].to_string();
@@ -239,14 +239,14 @@ fn an_object_that_breaks_off_on_its_way_is_gone_on_with() {
         starting.join().unwrap();
         line.came()
     });
-    // What had come was not fetched again.
+    // Files that had arrived were not fetched again.
     assert!(mended < content.len() as u64 * 5 / 4, "{mended} bytes for {}", content.len());
     let counted = server.ok(&["exec", "a", "--", "sh", "-c", "wc -c < /workspace/big"]);
     assert_eq!(counted.trim(), content.len().to_string());
 }
 
 #[test]
-fn what_a_stopped_sandbox_has_left_comes_to_the_bucket_when_that_is_back() {
+fn a_stopped_sandboxs_changes_are_pushed_when_the_bucket_is_back() {
     or_skip!();
     let mut scene = Scene::usual();
     for name in ["a", "b"] {
@@ -260,7 +260,7 @@ fn what_a_stopped_sandbox_has_left_comes_to_the_bucket_when_that_is_back() {
         let warnings = scene.warnings(name);
         assert!(warnings.contains("the bucket did not accept it"), "{warnings}");
     }
-    // By word of somebody, by itself, and by a bridge that has known neither sandbox.
+    // On request, automatically, and by a bridge that has known neither sandbox.
     let refused = scene.sync("a")["refused"].to_string();
     assert!(refused.contains("cannot reach the bucket's server"), "{refused}");
     scene.server.kill_and_serve_again();
@@ -303,12 +303,12 @@ fn a_bridge_that_is_killed_in_the_midst_of_it_writes_nothing_twice() {
 }
 
 #[test]
-fn what_a_killed_bridge_had_begun_to_upload_is_given_up_by_the_next() {
+fn the_next_bridge_aborts_uploads_of_a_killed_bridge() {
     or_skip!();
     let mut scene = Scene::usual();
     scene.start("a");
     scene.sh("a", "head -c 80000000 /dev/zero > big");
-    // Its id is put down before the first part.
+    // Its id is recorded before the first part.
     eventually("a part is there", || scene.store.parts() > 0 || scene.store.read("big").is_some());
     scene.server.kill_and_serve_again();
     scene.sync("a");
@@ -370,8 +370,8 @@ fn a_command_of_its_own_works_on_a_bucket_and_keeps_what_that_does_not_take() {
         command.env("BURROW_CONFIG", &config).env("TMPDIR", &temp).output().unwrap()
     };
     let output = run(&scene, "cat /workspace/in; echo ran > /workspace/ran; exit 3");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!((output.status.code(), &output.stdout[..]), (Some(3), &b"hello"[..]), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!((output.status.code(), &output.stdout[..]), (Some(3), &b"hello"[..]), "{stderr}");
     assert_eq!(scene.store.read("ran").unwrap(), "ran\n");
     let left =
         || fs::read_dir(&temp).unwrap().flatten().map(|entry| entry.path()).collect::<Vec<_>>();
@@ -384,16 +384,16 @@ fn a_command_of_its_own_works_on_a_bucket_and_keeps_what_that_does_not_take() {
     command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
     command.stderr(std::process::Stdio::piped());
     let mut child = command.spawn().unwrap();
-    let mut said = [0; 6];
-    child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+    let mut stderr = [0; 6];
+    child.stdout.as_mut().unwrap().read_exact(&mut stderr).unwrap();
     scene.store.kill();
     drop(child.stdin.take());
     let output = child.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("its content is saved as"), "{said}");
-    let kept =
-        said.split("its content is saved as ").nth(1).unwrap().lines().next().unwrap().trim();
-    assert_eq!(fs::read_to_string(kept).unwrap(), "unsent\n");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(stderr.contains("its content is saved as"), "{stderr}");
+    let stored =
+        stderr.split("its content is saved as ").nth(1).unwrap().lines().next().unwrap().trim();
+    assert_eq!(fs::read_to_string(stored).unwrap(), "unsent\n");
 }
 
 #[test]
@@ -411,7 +411,7 @@ fn the_keys_of_a_bucket_are_nowhere_but_in_the_bridge() {
         if path.is_dir() {
             waiting.extend(fs::read_dir(&path).unwrap().flatten().map(|entry| entry.path()));
         } else if path.is_file() {
-            let bytes = fs::read(&path).unwrap();
+            let bytes = written(&path).unwrap();
             looked += 1;
             let holds = bytes.windows(SECRET_KEY.len()).any(|part| part == SECRET_KEY.as_bytes());
             assert!(!holds, "{} has it", path.display());
@@ -449,9 +449,9 @@ fn hostile() -> u16 {
             let Ok(mut stream) = stream else { return };
             let list = list.clone();
             thread::spawn(move || {
-                let mut asked = vec![0; 16 * 1024];
-                let count = stream.read(&mut asked).unwrap_or(0);
-                let is_list = String::from_utf8_lossy(&asked[..count]).contains("list-type=2");
+                let mut request = vec![0; 16 * 1024];
+                let count = stream.read(&mut request).unwrap_or(0);
+                let is_list = String::from_utf8_lossy(&request[..count]).contains("list-type=2");
                 let body = if is_list { list.as_str() } else { "evil" };
                 let head = format!(
                     "HTTP/1.1 200 OK\r\nETag: \"e\"\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",

@@ -1,4 +1,4 @@
-"""Run code that nobody trusts, in Burrow's sandboxes. `burrow.sync` is the same without `await`."""
+"""Run untrusted code in Burrow's sandboxes. `burrow.sync` is the same without `await`."""
 
 from .archive import Transfer
 from .client import BurrowClient, Sandbox
@@ -13,6 +13,7 @@ from .errors import (
     ExecutionError,
     FileError,
     Gone,
+    InsufficientStorage,
     InvalidRequest,
     LimitReached,
     NameTaken,
@@ -70,6 +71,7 @@ __all__ = [
     "Files",
     "Gap",
     "Gone",
+    "InsufficientStorage",
     "InvalidRequest",
     "LimitReached",
     "Metrics",

@@ -1,5 +1,5 @@
-"""Calls of the native API: JSON both ways, refusals as exceptions, attempts that are made again where
-that cannot do anything twice, streams of events. It knows no resource."""
+"""Calls of the native API: JSON both ways, refusals as exceptions, retries of calls that are safe to
+repeat, streams of events. It knows no resource."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from .limits import (
 from .settings import Settings
 from .wire import Answer, Body, NotSent, Request, Wire, within
 
-#: A query; what is `None` is left out.
+#: A query; fields that are `None` are left out.
 Query = Mapping[str, Any]
 
-#: Methods that may be repeated without doing anything twice. What is no more cannot be removed again,
-#: which `call` knows of.
+#: Methods that can be repeated without doing anything twice. `call` handles the 404 of a repeated
+#: removal.
 _REPEATABLE = ("GET", "HEAD", "PUT", "DELETE")
 
 
 def path_of(*parts: str) -> str:
-    """A path of the API, of parts that may have any characters."""
+    """Builds a path of the API from parts, which may contain any characters."""
     return "/v1/" + "/".join(quote(part, safe="") for part in parts)
 
 
@@ -60,7 +60,7 @@ class Api:
         is_repeatable: bool | None = None,
         seconds: float | None = CALL_SECONDS,
     ) -> dict[str, Any]:
-        """Makes a call, all attempts within so many seconds, and returns what it is answered with."""
+        """Makes a call and returns its answer. All attempts together take at most `seconds`."""
         headers: dict[str, str] = {}
         sent: bytes | None = None
         if body is not None:
@@ -94,7 +94,7 @@ class Api:
         raise AssertionError("the last attempt has returned or raised")
 
     async def ask(self, request: Request) -> Answer:
-        """One attempt; a refusal is raised."""
+        """Makes one attempt. Raises a refusal."""
         answer = await self.wire.ask(request)
         if answer.status >= 300:
             raise await _refusal(answer)
@@ -110,8 +110,8 @@ class Api:
         body: Body = None,
         seconds: float | None = CALL_SECONDS,
     ) -> Answer:
-        """A call whose body is bytes, either way. Only its beginning is waited for, and it is not
-        made again, because its body may be one that can be read only once."""
+        """Makes a call whose body is bytes, either way. The deadline covers only its beginning. It is
+        never retried, because its body may be readable only once."""
         request = Request(method, _target(path, query), dict(headers or {}), body)
         return await within(seconds, self.ask(request))
 
@@ -124,8 +124,8 @@ class Api:
         body: Any = None,
         seconds: float | None = None,
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """The events of a stream, each as it comes. `seconds` is for the beginning. A `problem` among
-        them is raised."""
+        """Yields the events of a stream as they arrive. `seconds` limits the beginning. A `problem`
+        event is raised."""
         headers = {"Accept": "application/x-ndjson"}
         sent: bytes | None = None
         if body is not None:
@@ -153,7 +153,7 @@ def _may_repeat(error: BurrowError, is_repeatable: bool) -> bool:
         return True
     if isinstance(error, ConnectionFailed):
         return is_repeatable
-    # Refused before anything was begun, with a time to come again.
+    # Refused before anything began, with a time to retry after.
     return "retry_after" in error.details and error.code in (
         "rate_limited",
         "unavailable",
@@ -165,7 +165,7 @@ def _pause(error: BurrowError, attempt: int) -> float:
     if isinstance(asked, (int, float)):
         return min(float(asked), RETRY_PAUSE_SECONDS_MAX)
     pause = min(RETRY_PAUSE_SECONDS * 2.0**attempt, RETRY_PAUSE_SECONDS_MAX)
-    # Clients that were cut off together do not come back together.
+    # Clients that were cut off together must not retry together.
     return pause * random.uniform(0.5, 1.0)
 
 
@@ -174,7 +174,7 @@ async def _refusal(answer: Answer) -> BurrowError:
     try:
         problem = _parsed(text)
     except BurrowError:
-        # Something between here and the server has answered in words of its own.
+        # Something between here and the server has answered in its place.
         problem = {}
     request_id = answer.headers.get("x-request-id")
     error = from_problem(problem, status=answer.status, request_id=request_id)

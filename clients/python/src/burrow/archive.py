@@ -1,6 +1,6 @@
-"""Directories as tar archives: packed for the way in, unpacked on the way out. What comes out of a
-sandbox is hostile: nothing is written outside of a fresh directory, no link is followed, nothing but
-files, directories and harmless links is made, and all of it is bounded. Does no network.
+"""Directories as tar archives: packed on upload, unpacked on download. Archives from a sandbox are
+hostile: nothing is written outside a fresh directory, no link is followed, only files, directories
+and harmless links are made, and everything is bounded. Uses no network.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from .limits import ARCHIVE_MEMORY_BYTES, CHUNK_BYTES
 
 @dataclass(frozen=True)
 class Transfer:
-    """What a transfer of a directory has come to."""
+    """The result of transferring a directory."""
 
     entries: int
     size: int
-    #: Entries that were left out: links that lead elsewhere, devices, names that are none here.
+    #: Entries that were left out: links that lead elsewhere, devices, names that are invalid here.
     skipped: tuple[str, ...] = ()
 
 
 def packed(local: Path) -> IO[bytes]:
-    """An archive of what is in a directory, or of one file under its own name. Links stay links."""
+    """Packs the content of a directory, or one file under its own name. Links stay links."""
     if not local.exists():
         raise FileNotFoundError(f"there is no {os.fspath(local)!r}")
     file: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=ARCHIVE_MEMORY_BYTES)  # noqa: SIM115 (handed on)
@@ -49,14 +49,14 @@ def packed(local: Path) -> IO[bytes]:
 def _packable(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     if not (member.isreg() or member.isdir() or member.issym() or member.islnk()):
         return None
-    # Who owns it here says nothing there.
+    # The owner here means nothing in the sandbox.
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     return member
 
 
 def unpacked(file: IO[bytes], local: Path, *, bytes_max: int, entries_max: int) -> Transfer:
-    """Puts what an archive of one path holds at `local`, which must not exist: whole or not at all."""
+    """Unpacks an archive of one path at `local`, which must not exist: completely or not at all."""
     if os.path.lexists(local):
         raise FileExistsError(f"there is a {os.fspath(local)!r} already")
     local.parent.mkdir(parents=True, exist_ok=True)
@@ -68,7 +68,7 @@ def unpacked(file: IO[bytes], local: Path, *, bytes_max: int, entries_max: int) 
                 unpacking.take(tar, member)
         if not os.path.lexists(unpacking.root):
             raise InvalidRequest("the archive has nothing that can be written here")
-        # A link is looked at when all else is in its place, so that nothing is written through it.
+        # Links are made last, so that nothing is written through one.
         unpacking.link()
         os.rename(unpacking.root, local)
     except tarfile.TarError as error:
@@ -145,7 +145,7 @@ class _Unpacking:
                 self.skipped.append(os.fspath(path.relative_to(self.root)))
                 continue
             try:
-                # A parent may be a link of this very archive by now.
+                # A parent may be a link from this archive by now.
                 if path.parent.resolve() != self.root.resolve().joinpath(
                     *path.parent.relative_to(self.root).parts
                 ):
@@ -157,7 +157,7 @@ class _Unpacking:
 
 
 def _below(name: str) -> tuple[str, ...] | None:
-    """The components behind the first, which is the archived path's own; none of a name that leads
+    """The components after the first, which is the archived path's own; `None` for a name that leads
     elsewhere."""
     parts = PurePosixPath(name).parts
     if not parts or parts[0] == "/" or ".." in parts or "\0" in name:
@@ -166,8 +166,8 @@ def _below(name: str) -> tuple[str, ...] | None:
 
 
 def _stays(target: str, depth: int) -> bool:
-    """Whether a link that lies so deep leads nowhere else, whatever other links there are: it goes up
-    no further than the root, and only at its beginning."""
+    """Whether a link at this depth stays inside, whatever other links exist: it goes up no further
+    than the root, and only at its beginning."""
     parts = PurePosixPath(target).parts
     if not parts or parts[0] == "/" or "\0" in target:
         return False

@@ -1,5 +1,5 @@
-"""The client: makes, finds and removes sandboxes of a server of Burrow's. `BurrowClient` and `Sandbox`
-are the abstract surface, and more."""
+"""The client: creates, finds and removes sandboxes of a Burrow server. `BurrowClient` and `Sandbox`
+implement the abstract surface and extend it."""
 
 from __future__ import annotations
 
@@ -40,17 +40,26 @@ from .results import (
     synced,
 )
 from .settings import settings
-from .surface import ExecResult, SandboxClient, SandboxHandle, SandboxSpec, regardless, torn_down
+from .surface import (
+    USUAL_IMAGE,
+    ExecResult,
+    SandboxClient,
+    SandboxHandle,
+    SandboxSpec,
+    is_given,
+    regardless,
+    torn_down,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-#: Linux's number for a file that is not there.
+#: Linux's number for a missing file.
 _NO_SUCH_FILE = 2
 
 
 class Sandbox(SandboxHandle):
-    """A sandbox. As a context manager it is removed at the end of the block."""
+    """A sandbox. Used as a context manager, it is removed at the end of the block."""
 
     def __init__(self, client: BurrowClient, info: SandboxInfo) -> None:
         self._client = client
@@ -59,9 +68,9 @@ class Sandbox(SandboxHandle):
         self._seconds = client.run_timeout
         self.name = info.name
         self.namespace = info.namespace
-        #: Its own, also when its name is used again.
+        #: Unique, even when the name is used again.
         self.id = info.id
-        #: Files, and directories as a whole.
+        #: Files, and whole directories.
         self.files = Files(self._commands)
 
     def __repr__(self) -> str:
@@ -115,7 +124,7 @@ class Sandbox(SandboxHandle):
         stdin: Input | None = None,
         output_bytes_max: int | None = None,
     ) -> CommandResult:
-        """The same of a script, which `/bin/sh` reads."""
+        """Runs a script with `/bin/sh` to its end, like `exec`."""
         return await self._commands.run(
             {"script": script},
             seconds=self._length(timeout),
@@ -137,7 +146,7 @@ class Sandbox(SandboxHandle):
         user: str | None = None,
         stdin: Input | bool | None = None,
     ) -> Stream:
-        """A program as it runs. With `stdin=True` it takes what `write` gives it."""
+        """Starts a program and streams its events. With `stdin=True`, `write` sends it input."""
         return Stream(
             self._commands,
             argv(cmd, args),
@@ -158,7 +167,7 @@ class Sandbox(SandboxHandle):
         user: str | None = None,
         stdin: Input | bool | None = None,
     ) -> Stream:
-        """The same of a script."""
+        """Starts a script with `/bin/sh` and streams its events, like `stream`."""
         return Stream(
             self._commands,
             {"script": script},
@@ -169,14 +178,21 @@ class Sandbox(SandboxHandle):
             stdin=stdin,
         )
 
-    def context(self, name: str = "python", *, language: str | None = None) -> Context:
-        """An interpreter that lives on between runs. The language need not be said of one that is
-        called like it, nor of one that is there."""
-        return Context(self._commands, name, language, self._seconds)
+    def context(
+        self,
+        name: str = "python",
+        *,
+        language: str | None = None,
+        program: str | None = None,
+    ) -> Context:
+        """An interpreter that keeps its state between runs. `language` may be omitted for a context
+        that exists or is named after its language. `program` is the path or name of the interpreter
+        to use instead of the default."""
+        return Context(self._commands, name, language, self._seconds, program)
 
     async def stop(self, *, grace: float | None = None) -> None:
-        """Ends it in order: its processes are asked, and killed after the grace. Record and logs stay
-        until it is removed."""
+        """Stops the sandbox: its processes are asked to end, and killed after the grace. Its record
+        and logs stay until it is removed."""
         body = {} if grace is None else {"grace_ms": round(grace * 1000)}
         seconds = CREATE_SECONDS if grace is None else grace + RUN_MARGIN_SECONDS
         await self._end("stop", body, seconds)
@@ -207,8 +223,8 @@ class Sandbox(SandboxHandle):
         return b"".join(pieces).decode("utf-8", "replace")
 
     async def _settled(self) -> None:
-        """Waits until the log knows the end of what has ended last. What it writes down comes to it
-        beside what is answered, and so may come a moment later."""
+        """Waits until the log has the end of the last command. The log is written separately from the
+        answer, so it may be a moment later."""
         last, self._commands.last = self._commands.last, None
         if last is None:
             return
@@ -222,26 +238,26 @@ class Sandbox(SandboxHandle):
             await asyncio.sleep(LOG_SETTLE_PAUSE_SECONDS)
 
     async def info(self) -> SandboxInfo:
-        """What the server knows of it."""
+        """Returns the server's description of the sandbox."""
         return sandbox_info(await self._api.call("GET", self._commands.path()))
 
     async def metrics(self) -> Metrics:
-        """What it uses at the moment."""
+        """Returns what the sandbox uses at the moment."""
         page = await self._api.call("GET", self._commands.path("metrics"))
         samples = page.get("samples") or [{}]
         return metrics({**samples[-1], "cpus": page.get("cpus"), "scope": page.get("scope")})
 
     async def sync(self) -> Synced:
-        """Brings back what it has changed in its workspace, which otherwise happens by itself when
-        something in it has ended, and before a stop or a removal."""
+        """Copies changes in the workspace back to its origin. This also happens automatically after a
+        command or run ends, and before a stop or a removal."""
         path = self._commands.path("workspace", "sync")
         return synced(await self._api.call("POST", path, seconds=SYNC_SECONDS))
 
     async def extend(
         self, *, ttl: float | None = None, idle_ttl: float | None = None
     ) -> SandboxInfo:
-        """How long it shall live from now on, and how long while nothing is at work in it. 0 takes
-        the bound away."""
+        """Sets how long the sandbox lives from now on, and how long while idle. 0 removes the
+        limit."""
         body = {
             name: round(value * 1000)
             for name, value in (("ttl_ms", ttl), ("idle_ttl_ms", idle_ttl))
@@ -250,8 +266,8 @@ class Sandbox(SandboxHandle):
         return sandbox_info(await self._api.call("PATCH", self._commands.path(), body=body))
 
     async def wait(self, until: str = "stopped", *, timeout: float | None = None) -> SandboxInfo:
-        """Waits until it is `created`, `stopped` or `removed`, or the time is over, and says what it
-        is then."""
+        """Waits until the sandbox is `created`, `stopped` or `removed`, or the time is over, and
+        returns its state."""
         query = {
             "until": until,
             "timeout_ms": None if timeout is None else round(timeout * 1000),
@@ -261,20 +277,21 @@ class Sandbox(SandboxHandle):
         return sandbox_info(await self._api.call("GET", path, query=query, seconds=seconds))
 
     async def pause(self) -> None:
-        """Lets it stand still, where its machine can."""
+        """Pauses the sandbox, if its machine can."""
         await self._api.call("POST", self._commands.path("pause"), is_repeatable=True)
 
     async def resume(self) -> None:
         await self._api.call("POST", self._commands.path("resume"), is_repeatable=True)
 
     async def snapshot(self, name: str) -> SnapshotInfo:
-        """Writes it down with all that runs in it, where its machine can; it goes on."""
+        """Takes a snapshot of the sandbox and all that runs in it, if its machine can. It continues
+        to run."""
         path = self._commands.path("snapshots")
         taken = await self._api.call("POST", path, body={"name": name}, seconds=CREATE_SECONDS)
         return snapshot_info(taken)
 
     async def remove(self) -> None:
-        """Removes it, and ends it if it runs."""
+        """Removes the sandbox, and stops it first if it runs."""
         await self._client.remove(self.name)
 
     def _length(self, timeout: float | None) -> float | None:
@@ -282,9 +299,9 @@ class Sandbox(SandboxHandle):
 
 
 class BurrowClient(SandboxClient):
-    """A server's sandboxes of one namespace.
+    """The sandboxes of one namespace of a server.
 
-    Without arguments the environment says where the server is (`BURROW_URL`) and what proves who asks
+    Without arguments the environment gives the server's address (`BURROW_URL`) and the key
     (`BURROW_API_KEY`, or the file that `BURROW_API_KEY_FILE` names).
     """
 
@@ -310,7 +327,7 @@ class BurrowClient(SandboxClient):
         )
         self._api = Api(known, retries=retries)
         self.namespace = known.namespace
-        #: The length of commands and runs that name none, in seconds.
+        #: The default timeout of commands and runs, in seconds.
         self.run_timeout = run_timeout
 
     def __repr__(self) -> str:
@@ -323,12 +340,12 @@ class BurrowClient(SandboxClient):
         await self.close()
 
     async def close(self) -> None:
-        """Lets go of its connections. Sandboxes stay."""
+        """Closes the connections. Sandboxes stay."""
         await self._api.close()
 
     async def create(
         self,
-        spec: SandboxSpec,
+        spec: SandboxSpec | str,
         *,
         machine: str | None = None,
         env: Mapping[str, str] | None = None,
@@ -337,34 +354,40 @@ class BurrowClient(SandboxClient):
         hostname: str | None = None,
         scratch_bytes: int | None = None,
         pull: str | None = None,
+        packages: Mapping[str, Sequence[str]] | None = None,
         ttl: float | None = None,
         idle_ttl: float | None = None,
         keep_stopped: float | None = None,
         idempotency_key: str | None = None,
     ) -> Sandbox:
-        """Makes a sandbox and starts it. An attempt that was cut off is made again under the same
-        idempotency key, and never makes a second one. When the caller is cancelled, what was made
-        is removed."""
+        """Creates a sandbox and starts it, with packages such as `{"pip": ["pandas"]}` on an image of
+        the server's store. An attempt that was cut off is repeated under the same idempotency
+        key, so it never creates a second sandbox. When the caller is cancelled, the sandbox is
+        removed. A name alone creates a sandbox with the defaults."""
+        if isinstance(spec, str):
+            spec = drawn_spec(spec, {})
         body: dict[str, Any] = {
             "name": spec.name,
             "namespace": self.namespace,
-            "image": spec.image,
-            "memory_mib": spec.memory_mib,
-            "cpus": spec.cpus,
         }
+        # Fields that were not given are left to the server's defaults.
+        limits = {"image": spec.image, "memory_mib": spec.memory_mib, "cpus": spec.cpus}
+        body.update({what: value for what, value in limits.items() if is_given(value)})
         if spec.workspace is not None:
             body["workspace"] = spec.workspace
         for what, names in (("secrets", spec.secrets), ("egress", spec.egress)):
             if isinstance(names, str):
                 raise InvalidRequest(f"{what}: names in a tuple, not one text")
-            # Said even when empty: it is the specification that allows nothing, and not the server.
-            if names or what == "egress":
+            # An empty list allows nothing, whatever the server's default is.
+            if names or (what == "egress" and is_given(names)):
                 body[what] = list(names)
         if spec.labels:
             body["labels"] = dict(spec.labels)
         body.update(_more(machine, env, workdir, ttl, idle_ttl, keep_stopped))
         more = {"user": user, "hostname": hostname, "scratch_bytes": scratch_bytes, "pull": pull}
         body.update({name: value for name, value in more.items() if value is not None})
+        if packages:
+            body["packages"] = {manager: list(names) for manager, names in packages.items()}
         return await self._create(body, idempotency_key or draw("create"))
 
     async def restore(
@@ -377,7 +400,7 @@ class BurrowClient(SandboxClient):
         ttl: float | None = None,
         idle_ttl: float | None = None,
     ) -> Sandbox:
-        """Makes a sandbox that goes on from a snapshot."""
+        """Creates a sandbox that continues from a snapshot."""
         body: dict[str, Any] = {"name": name, "namespace": self.namespace, "snapshot": snapshot}
         if labels:
             body["labels"] = dict(labels)
@@ -388,13 +411,13 @@ class BurrowClient(SandboxClient):
         path = path_of("sandboxes")
 
         async def ask() -> Sandbox:
-            told = await self._api.call(
+            reply = await self._api.call(
                 "POST", path, body=body, idempotency_key=key, seconds=CREATE_SECONDS
             )
-            return Sandbox(self, sandbox_info(told))
+            return Sandbox(self, sandbox_info(reply))
 
         async def undo() -> None:
-            # Asked again under its key, a call that goes on at the server says what came of it.
+            # Repeated under its key, a call that is still running at the server returns its result.
             made = await ask()
             await self._removed(made.name)
 
@@ -414,9 +437,10 @@ class BurrowClient(SandboxClient):
             yield sandbox
 
     async def get(self, name: str) -> Sandbox:
-        """The sandbox of that name, also one that has stopped; `NotFound` if there is none."""
-        told = await self._api.call("GET", path_of("sandboxes", self.namespace, name))
-        return Sandbox(self, sandbox_info(told))
+        """Returns the sandbox with this name, stopped ones included. Raises `NotFound` if there is
+        none."""
+        reply = await self._api.call("GET", path_of("sandboxes", self.namespace, name))
+        return Sandbox(self, sandbox_info(reply))
 
     async def list(self) -> list[str]:
         return [info.name for info in await self.sandboxes()]
@@ -427,7 +451,8 @@ class BurrowClient(SandboxClient):
         labels: Mapping[str, str | None] | None = None,
         states: Sequence[str] = (),
     ) -> builtins.list[SandboxInfo]:
-        """Those that have all of these labels (`None` is any value) and one of these states."""
+        """Lists the sandboxes with all of these labels (`None` matches any value) and one of these
+        states."""
         wanted = [
             key if value is None else f"{key}={value}" for key, value in (labels or {}).items()
         ]
@@ -444,7 +469,7 @@ class BurrowClient(SandboxClient):
                     "after": after,
                 },
             )
-            found += [sandbox_info(told) for told in page.get("sandboxes", ())]
+            found += [sandbox_info(reply) for reply in page.get("sandboxes", ())]
             after = page.get("next")
             if after is None:
                 return found
@@ -456,10 +481,8 @@ class BurrowClient(SandboxClient):
         path = path_of("sandboxes", self.namespace, name)
         await self._api.call("DELETE", path, query={"force": True}, seconds=CREATE_SECONDS)
 
-    async def run_python(
-        self, code: str, *, image: str = "python:3.11-slim", **kwargs: Any
-    ) -> ExecResult:
-        """Runs a piece of Python in a sandbox of its own, which is gone afterwards. `kwargs` are
+    async def run_python(self, code: str, *, image: str = USUAL_IMAGE, **kwargs: Any) -> ExecResult:
+        """Runs Python code in a new sandbox, which is removed afterwards. `kwargs` are
         further fields of `SandboxSpec`, and `timeout`."""
         timeout = kwargs.pop("timeout", None)
         spec = SandboxSpec(name=f"py-{uuid.uuid4().hex[:8]}", image=image, **kwargs)
@@ -468,7 +491,7 @@ class BurrowClient(SandboxClient):
             try:
                 return await sandbox.exec("python", ["-c", code], timeout=timeout)
             except SpawnFailed as error:
-                # Debian's images have it under this name alone.
+                # Debian's images have Python only under this name.
                 if error.errno != _NO_SUCH_FILE:
                     raise
                 return await sandbox.exec("python3", ["-c", code], timeout=timeout)
@@ -476,9 +499,9 @@ class BurrowClient(SandboxClient):
             await torn_down(self, sandbox)
 
     async def run_shell(
-        self, script: str, *, image: str = "python:3.11-slim", **kwargs: Any
+        self, script: str, *, image: str = USUAL_IMAGE, **kwargs: Any
     ) -> ExecResult:
-        """Runs a script in a sandbox of its own, which is gone afterwards. `kwargs` are further fields
+        """Runs a script in a new sandbox, which is removed afterwards. `kwargs` are further fields
         of `SandboxSpec`, and `timeout`."""
         timeout = kwargs.pop("timeout", None)
         spec = SandboxSpec(name=f"sh-{uuid.uuid4().hex[:8]}", image=image, **kwargs)
@@ -492,30 +515,30 @@ class BurrowClient(SandboxClient):
         page = await self._api.call(
             "GET", path_of("snapshots"), query={"namespace": self.namespace}
         )
-        return [snapshot_info(told) for told in page.get("snapshots", ())]
+        return [snapshot_info(reply) for reply in page.get("snapshots", ())]
 
     async def remove_snapshot(self, name: str) -> None:
         await self._api.call("DELETE", path_of("snapshots", self.namespace, name))
 
     def notebook(self, name: str, *, language: str | None = None) -> Notebook:
-        """A context whose variables outlive everything around them."""
+        """A context whose variables outlive its interpreter, its sandbox and the server."""
         return Notebook(self._api, self.namespace, name, language, self.run_timeout)
 
     async def notebooks(self) -> builtins.list[str]:
         page = await self._api.call(
             "GET", path_of("notebooks"), query={"namespace": self.namespace}
         )
-        return [str(told["name"]) for told in page.get("notebooks", ())]
+        return [str(reply["name"]) for reply in page.get("notebooks", ())]
 
     async def health(self) -> None:
-        """Asks whether the server is there and lets this client in; `SandboxUnavailable` if it is not,
-        `PermissionDenied` if it does not."""
+        """Checks that the server answers and accepts this client. Raises `SandboxUnavailable` or
+        `PermissionDenied` otherwise."""
         query = {"namespace": self.namespace, "limit": 1}
         await self._api.call("GET", path_of("sandboxes"), query=query)
 
 
 def drawn_spec(name: str | None, fields: Mapping[str, Any]) -> SandboxSpec:
-    """What is asked for a sandbox whose name may be any."""
+    """A specification for a sandbox with a random name."""
     return SandboxSpec(name=name or f"sb-{uuid.uuid4().hex[:12]}", **fields)
 
 
@@ -527,7 +550,7 @@ def _more(
     idle_ttl: float | None,
     keep_stopped: float | None,
 ) -> dict[str, Any]:
-    """What the server takes beyond the abstract surface."""
+    """Fields that the server accepts beyond the abstract surface."""
     body: dict[str, Any] = {}
     if machine is not None:
         body["machine"] = machine

@@ -1,8 +1,8 @@
-"""Commands in a sandbox: run to their end, or followed while they run.
+"""Commands in a sandbox: run to the end, or streamed while they run.
 
-Each is a session with a name that is drawn here, and is recorded in the sandbox's log. So an attempt
-that was cut off can be made again and finds the program that it has started, never a second one; and a
-program that nobody waits for any more is killed by its name.
+Each is a session with a random name, recorded in the sandbox's log. So an attempt that was cut off can
+be repeated: it finds the program that it started and never starts a second one. A program whose caller
+is cancelled is killed by its name.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ if TYPE_CHECKING:
 
 Input = Union[bytes, str]
 
-#: What an output is kept of in a result unless said otherwise; the server's own bound.
+#: Output bytes that a result keeps by default; the server's own limit.
 _OUTPUT_BYTES = 8 * 1024 * 1024
 
 
 def milliseconds(seconds: float, what: str = "timeout") -> int:
-    """As the server takes times; what is shorter than it can say is rounded up."""
+    """Converts to the server's unit. Rounds up, so that a short time never becomes 0."""
     if not 0 < seconds < 1e10:
         raise InvalidRequest(f"{what}: {seconds} is no length of time")
     return max(1, round(seconds * 1000))
@@ -74,7 +74,7 @@ def described(
     user: str | None,
     timeout: float | None,
 ) -> dict[str, Any]:
-    """What exec, shell and sessions have in common."""
+    """Fields that exec, shell and sessions share."""
     body: dict[str, Any] = {}
     if cwd is not None:
         body["cwd"] = cwd
@@ -101,7 +101,7 @@ class Commands:
         self.api = api
         self.namespace = namespace
         self.name = name
-        #: The session that has ended last, which the log may not have heard of yet.
+        #: The session that ended last. The log may not have its end yet.
         self.last: str | None = None
 
     def path(self, *parts: str) -> str:
@@ -116,7 +116,7 @@ class Commands:
         output_bytes_max: int | None,
         **how: Any,
     ) -> CommandResult:
-        """Runs to the end. When its caller is cancelled, the program is killed first."""
+        """Runs a command to its end. When the caller is cancelled, the program is killed first."""
         session = draw("c")
         body = {
             **what,
@@ -163,7 +163,7 @@ class Commands:
                 was_cut = True
                 await asyncio.sleep(RETRY_PAUSE_SECONDS * 2**attempt)
             except Conflict as error:
-                # The attempt that was cut off has started it.
+                # The attempt that was cut off started it.
                 if not was_cut or error.reason != "session_exists":
                     raise
                 return await self._collected(session, kept)
@@ -190,7 +190,7 @@ class Commands:
         raise ConnectionFailed("the sandbox ended before the command did")
 
     async def follow(self, session: str) -> AsyncGenerator[StreamEvent, None]:
-        """What a session says, from its beginning to its end, over as many connections as it takes."""
+        """Yields all events of a session, over as many connections as needed."""
         at = {"stdout": 0, "stderr": 0, "terminal": 0}
         attempt = 0
         while True:
@@ -201,19 +201,19 @@ class Commands:
             }
             events = self.api.events("GET", self._session(session, "output"), query=query)
             try:
-                async for told in events:
+                async for reply in events:
                     attempt = 0
-                    kind = told.get("type")
+                    kind = reply.get("type")
                     if kind == "output":
-                        piece = Output(str(told["channel"]), content(told), int(told["offset"]))
+                        piece = Output(str(reply["channel"]), content(reply), int(reply["offset"]))
                         at[piece.channel] = piece.offset + len(piece.data)
                         yield piece
                     elif kind == "gap":
-                        gap = Gap(str(told["channel"]), int(told["from"]), int(told["to"]))
+                        gap = Gap(str(reply["channel"]), int(reply["from"]), int(reply["to"]))
                         at[gap.channel] = gap.end
                         yield gap
                     elif kind == "exited":
-                        exit = {**told["exit"], "session": session}
+                        exit = {**reply["exit"], "session": session}
                         self.last = session
                         yield Exited(command_result(exit, "", "", truncated=False))
                         return
@@ -224,7 +224,7 @@ class Commands:
                     raise
             finally:
                 await events.aclose()
-            # A stream that ends without its last event was cut off as well.
+            # A stream that ends without its last event was cut off, too.
             if attempt >= self.api.retries:
                 raise ConnectionFailed("the stream was cut off again and again")
             attempt += 1
@@ -241,7 +241,7 @@ class Commands:
 
 
 class Stream:
-    """A command that is followed while it runs:
+    """A command that is streamed while it runs:
 
     ```python
     async with handle.stream("python", ["-i"], stdin=True) as stream:
@@ -251,7 +251,7 @@ class Stream:
             ...
     ```
 
-    It can be iterated without `async with` as well. What is left before its end is killed.
+    It can be iterated without `async with` as well. Leaving before its end kills it.
     """
 
     def __init__(
@@ -271,14 +271,14 @@ class Stream:
         self._typed = 0
         self._events: AsyncGenerator[StreamEvent, None] | None = None
         self._feeding: asyncio.Task[None] | None = None
-        #: Under which it is recorded.
+        #: The session's name in the log.
         self.session = draw("s")
         #: How it ended, once it has.
         self.result: CommandResult | None = None
         self._is_started = False
 
     async def start(self) -> Stream:
-        """Starts it, if it is not yet."""
+        """Starts the command, if it was not started yet."""
         if self._is_started:
             return self
         self._is_started = True
@@ -316,7 +316,7 @@ class Stream:
             await self.close()
 
     async def next(self) -> StreamEvent | None:
-        """The next event; none behind the last."""
+        """Returns the next event, or `None` after the last."""
         await self.start()
         assert self._events is not None, "a stream that is started has events"
         try:
@@ -328,7 +328,7 @@ class Stream:
         return event
 
     async def wait(self) -> CommandResult:
-        """Reads all that is left, and says how it ended."""
+        """Reads the remaining events and returns how the command ended."""
         while await self.next() is not None:
             pass
         if self.result is None:
@@ -336,28 +336,28 @@ class Stream:
         return self.result
 
     async def write(self, data: Input) -> None:
-        """Gives it input, and waits until it has been taken. A repeated attempt types nothing twice."""
+        """Writes input and waits until it is accepted. A retry never types anything twice."""
         await self.start()
         await self._type(data.encode() if isinstance(data, str) else data, is_last=False)
 
     async def close_stdin(self) -> None:
-        """Its input ends."""
+        """Closes the command's input."""
         await self.start()
         await self._type(b"", is_last=True)
 
     async def signal(self, signal: str) -> None:
-        """Sends `INT`, `TERM`, `HUP` and the like to it and what it has started."""
+        """Sends a signal such as `INT`, `TERM` or `HUP` to the command and its descendants."""
         path = self._commands._session(self.session, "signal")
         await self._commands.api.call("POST", path, body={"signal": signal})
 
     async def kill(self) -> None:
-        """Ends it with all that it has started; the events still tell how."""
+        """Kills the command and its descendants. The last event still reports how it ended."""
         path = self._commands._session(self.session, "signal")
         body = {"signal": "KILL", "target": "tree"}
         await self._commands.api.call("POST", path, body=body, is_repeatable=True)
 
     async def close(self) -> None:
-        """Lets go of it: what has not ended is killed."""
+        """Closes the stream, and kills the command if it has not ended."""
         if self._feeding is not None:
             self._feeding.cancel()
         if self._events is not None:
@@ -369,7 +369,7 @@ class Stream:
         try:
             await self._type(data.encode() if isinstance(data, str) else data, is_last=True)
         except BurrowError:
-            # A program need not read its input, and its end says what became of it.
+            # A program need not read its input; its exit shows what happened.
             pass
 
     async def _type(self, data: bytes, *, is_last: bool) -> None:
@@ -382,7 +382,7 @@ class Stream:
                 taken = await self._put(path, query, rest)
             except Conflict as error:
                 at = error.details.get("offset")
-                # An attempt whose answer was lost has been heard.
+                # An earlier attempt arrived, but its answer was lost.
                 if not isinstance(at, int) or not self._typed < at <= begin + len(data):
                     raise
                 self._typed = at
@@ -404,8 +404,8 @@ class Stream:
                     body=data,
                 )
 
-                told = json.loads(await within(CALL_SECONDS, answer.read(1024 * 1024)))
-                return told if isinstance(told, dict) else {}
+                reply = json.loads(await within(CALL_SECONDS, answer.read(1024 * 1024)))
+                return reply if isinstance(reply, dict) else {}
             except ConnectionFailed:
                 if attempt == self._commands.api.retries:
                     raise
@@ -415,6 +415,6 @@ class Stream:
 
 def argv(cmd: str, args: Sequence[str] | None) -> dict[str, Any]:
     if isinstance(args, str):
-        # Its characters would each be an argument.
+        # Each of its characters would be an argument.
         raise InvalidRequest("args: a list of arguments, not one text")
     return {"argv": [cmd, *(args or ())]}

@@ -1,4 +1,4 @@
-"""Contexts and notebooks: interpreters that live on between runs of code."""
+"""Contexts and notebooks: interpreters that keep their state between runs of code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .waiting import in_time
 
 
 class _Interpreter:
-    """What runs code, wherever it lives."""
+    """Something that runs code: a context or a notebook."""
 
     def __init__(self, api: Api, path: str, language: str | None, seconds: float | None) -> None:
         self._api = api
@@ -31,8 +31,9 @@ class _Interpreter:
         stdin: str | None = None,
         artifacts: bool = False,
     ) -> RunResult:
-        """Runs code to its end. An exception in it, a timeout and a crash are results. When the caller
-        is cancelled, the run is interrupted."""
+        """Runs code to its end. An exception in the code, a timeout and a crash are results. When the
+        caller is cancelled, the run is interrupted."""
+        await self._opened()
         seconds = self._seconds if timeout is None else timeout
         answer = await self._api.call(
             "POST",
@@ -50,15 +51,16 @@ class _Interpreter:
         stdin: str | None = None,
         artifacts: bool = False,
     ) -> AsyncGenerator[RunEvent, None]:
-        """The same as it happens. Leaving before the end interrupts the run."""
+        """Runs code and streams its events. Leaving before the end interrupts the run."""
+        await self._opened()
         seconds = self._seconds if timeout is None else timeout
         body = self._body(code, seconds, stdin, artifacts)
         patience = None if seconds is None else seconds + RUN_MARGIN_SECONDS
         deadline = None if patience is None else asyncio.get_running_loop().time() + patience
         events = self._api.events("POST", f"{self._path}/run", body=body, seconds=patience)
         try:
-            async for told in _before(deadline, events, patience):
-                event = run_event(told)
+            async for reply in _before(deadline, events, patience):
+                event = run_event(reply)
                 yield event
                 if event.result is not None:
                     return
@@ -66,8 +68,11 @@ class _Interpreter:
             await events.aclose()
         raise ConnectionFailed("the connection was cut before the end of the run")
 
+    async def _opened(self) -> None:
+        """Creates it, if its first run would not create it as requested."""
+
     async def interrupt(self) -> None:
-        """Ends the run that is on."""
+        """Interrupts the current run."""
         await self._api.call("POST", f"{self._path}/interrupt")
 
     def _body(
@@ -105,8 +110,8 @@ async def _before(
 
 
 class Context(_Interpreter):
-    """A named interpreter in a sandbox. It begins with its first run, and lives until it is closed or
-    its sandbox ends; whoever gives the same name gets the same variables."""
+    """A named interpreter in a sandbox. It starts with its first run, and lives until it is closed or
+    its sandbox ends. All who use the same name share its variables."""
 
     def __init__(
         self,
@@ -114,25 +119,40 @@ class Context(_Interpreter):
         name: str,
         language: str | None,
         seconds: float | None,
+        program: str | None = None,
     ) -> None:
         super().__init__(commands.api, commands.path("contexts", name), language, seconds)
         self.name = name
+        self._program = program
+        self._contexts = commands.path("contexts")
+
+    async def _opened(self) -> None:
+        if self._program is None:
+            return
+        body = {
+            "context": self.name,
+            "language": self.language or self.name,
+            "program": self._program,
+        }
+        await self._api.call("POST", self._contexts, body=body)
+        # It exists now, and a run finds it by its name.
+        self._program = None
 
     async def info(self) -> Mapping[str, Any]:
-        """What it is at the moment; `NotFound` before its first run."""
+        """Returns its state. Raises `NotFound` before its first run."""
         return await self._api.call("GET", self._path)
 
     async def restart(self) -> None:
-        """Another interpreter takes its place, without the variables."""
+        """Restarts the interpreter. Its variables are lost."""
         await self._api.call("POST", f"{self._path}/restart")
 
     async def close(self) -> None:
-        """Its interpreter ends, with all that it has started."""
+        """Ends the interpreter and all that it has started."""
         await self._api.call("DELETE", self._path)
 
 
 class Notebook(_Interpreter):
-    """A context whose variables outlive its interpreter, its sandbox and the server. It begins with
+    """A context whose variables outlive its interpreter, its sandbox and the server. It starts with
     its first run."""
 
     def __init__(
@@ -147,7 +167,8 @@ class Notebook(_Interpreter):
         self.name = name
 
     async def info(self) -> Mapping[str, Any]:
-        """With every variable that is kept, and of what is not, why."""
+        """Returns its state, with each variable that is kept and the reason for each that is
+        not."""
         return await self._api.call("GET", self._path)
 
     async def save(self) -> Mapping[str, Any]:
@@ -155,9 +176,9 @@ class Notebook(_Interpreter):
         return await self._api.call("POST", f"{self._path}/save", is_repeatable=True)
 
     async def reset(self) -> None:
-        """Lets go of all variables."""
+        """Deletes all variables."""
         await self._api.call("POST", f"{self._path}/reset", is_repeatable=True)
 
     async def remove(self) -> None:
-        """Removes it, with its variables, its history and a sandbox of its own."""
+        """Removes the notebook, its variables, its history and its own sandbox."""
         await self._api.call("DELETE", self._path)

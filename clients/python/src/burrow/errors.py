@@ -1,5 +1,5 @@
-"""What can go wrong, all of one base. The server's refusals are made into these by their codes;
-a code that is not known here is an `ApiError` that carries it."""
+"""The exceptions, all with one base. The code of a server's refusal selects the class; an unknown
+code becomes an `ApiError` that carries it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class BurrowError(Exception):
-    """The base of everything that this package raises by itself."""
+    """The base of all exceptions of this package."""
 
     def __init__(
         self,
@@ -24,13 +24,13 @@ class BurrowError(Exception):
         self.message = message
         #: The server's word for the kind of refusal; codes are only ever added.
         self.code = code
-        #: The status of HTTP that it came with.
+        #: The HTTP status.
         self.status = status
         #: What to do about it.
         self.hint = hint
-        #: Facts for programs; what they are depends on the code.
+        #: Facts for programs; they depend on the code.
         self.details: dict[str, Any] = dict(details or {})
-        #: By which the server's log knows the call.
+        #: The id of the call in the server's log.
         self.request_id = request_id
 
     def __str__(self) -> str:
@@ -38,19 +38,19 @@ class BurrowError(Exception):
 
 
 class ApiError(BurrowError):
-    """The server has refused a call, for a reason that has no class of its own."""
+    """The server refused a call for a reason that has no class of its own."""
 
 
 class InvalidRequest(ApiError, ValueError):
-    """The call breaks a rule of its shape; asking again will not help."""
+    """The call is invalid; repeating it will not help."""
 
 
 class PermissionDenied(ApiError, PermissionError):
-    """The key does not reach that far."""
+    """The key does not allow this."""
 
 
 class Unauthenticated(PermissionDenied):
-    """No key was given, or one that is not valid any more."""
+    """No key was given, or the key is no longer valid."""
 
 
 class NotFound(ApiError, LookupError):
@@ -58,11 +58,11 @@ class NotFound(ApiError, LookupError):
 
 
 class Gone(NotFound):
-    """It was there, and is not any more."""
+    """It existed, and no longer does."""
 
 
 class Conflict(ApiError):
-    """It is there already, or not in the state that the call needs: `reason` says which."""
+    """It exists already, or is not in the state that the call needs: `reason` says which."""
 
     @property
     def reason(self) -> str | None:
@@ -71,19 +71,19 @@ class Conflict(ApiError):
 
 
 class NameTaken(Conflict):
-    """Another has the name."""
+    """The name is in use."""
 
 
 class NotRunning(Conflict):
-    """The sandbox has stopped, or stands still."""
+    """The sandbox is stopped or paused."""
 
 
 class TooLarge(ApiError):
-    """What was sent or asked for exceeds a limit."""
+    """The request or its answer exceeds a limit."""
 
 
 class LimitReached(ApiError):
-    """As much as is allowed is in use. `used` and `allowed` are there where the server says them."""
+    """A limit is reached. `used` and `allowed` are set if the server reports them."""
 
     @property
     def used(self) -> float | None:
@@ -95,15 +95,19 @@ class LimitReached(ApiError):
 
     @property
     def what(self) -> str | None:
-        """What there is too much of."""
+        """The resource that is used up."""
         for name in ("what", "cap", "resource", "reason"):
             if isinstance(self.details.get(name), str):
                 return str(self.details[name])
         return None
 
 
+class InsufficientStorage(ApiError, OSError):
+    """The server's disk is full."""
+
+
 class CapExceeded(LimitReached):
-    """It would exceed what the namespace or the key may have. `scope` and `name` say whose cap it is."""
+    """It would exceed a cap of the namespace or the key. `scope` and `name` say which."""
 
     @property
     def scope(self) -> str | None:
@@ -117,21 +121,21 @@ class CapExceeded(LimitReached):
 
 
 class RateLimited(LimitReached):
-    """Too many calls in too short a time, also after some patience."""
+    """Too many calls in too short a time, even after retries."""
 
 
 class Unsupported(ApiError):
-    """The machine, the host or the image cannot do that. It is refused, never ignored."""
+    """The machine, the host or the image cannot do this. It is refused, never ignored."""
 
     @property
     def field(self) -> str | None:
-        """What of the request it is about."""
+        """The part of the request that is not supported."""
         field = self.details.get("field")
         return field if isinstance(field, str) else None
 
 
 class UnknownSecret(ApiError, LookupError):
-    """There is no secret of that name that the namespace may use."""
+    """The namespace may use no secret of this name."""
 
     @property
     def secret(self) -> str | None:
@@ -140,7 +144,7 @@ class UnknownSecret(ApiError, LookupError):
 
 
 class UnknownWorkspace(ApiError, LookupError):
-    """There is no workspace of that name that the namespace may use."""
+    """The namespace may use no workspace of this name."""
 
     @property
     def workspace(self) -> str | None:
@@ -149,11 +153,11 @@ class UnknownWorkspace(ApiError, LookupError):
 
 
 class SpawnFailed(ApiError):
-    """The program could not be started: it is missing, or may not be executed."""
+    """The program could not be started: it is missing or not executable."""
 
     @property
     def stage(self) -> str | None:
-        """At which step."""
+        """The step that failed."""
         stage = self.details.get("stage")
         return stage if isinstance(stage, str) else None
 
@@ -164,15 +168,15 @@ class SpawnFailed(ApiError):
 
 
 class FileError(ApiError, OSError):
-    """A kernel has refused work on a file."""
+    """The kernel refused an operation on a file."""
 
 
 class ServerError(ApiError):
-    """A fault of the server's own."""
+    """An internal error of the server."""
 
 
 class SandboxUnavailable(BurrowError, RuntimeError):
-    """There is no sandbox to be had: nothing is attached, the server is full or ending, the sandbox
+    """No sandbox is available: nothing is attached, the server is full or shutting down, the sandbox
     did not start, or its agent does not answer."""
 
 
@@ -185,16 +189,16 @@ class ConnectionFailed(SandboxUnavailable, ConnectionError):
 
 
 class SandboxTimeout(BurrowError, TimeoutError):
-    """Something took longer than it was given."""
+    """Something took longer than its timeout."""
 
-    def __init__(self, message: str, *, seconds: float | None = None, **told: Any) -> None:
-        super().__init__(message, **told)
-        #: How long it was given, where that is known.
+    def __init__(self, message: str, *, seconds: float | None = None, **reply: Any) -> None:
+        super().__init__(message, **reply)
+        #: The timeout, if known.
         self.seconds = seconds
 
 
 class ExecutionError(BurrowError):
-    """Code or a command has failed, and its caller has asked to be told so by an exception."""
+    """Code or a command failed, and the caller asked for an exception."""
 
     def __init__(
         self,
@@ -207,9 +211,9 @@ class ExecutionError(BurrowError):
         stderr: str = "",
     ) -> None:
         super().__init__(message)
-        #: `ZeroDivisionError` and the like; of a command, what ended it.
+        #: `ZeroDivisionError` and the like; for a command, what ended it.
         self.type = type
-        #: As the language's interpreter prints it; of a command, its stderr.
+        #: As the language's interpreter prints it; for a command, its stderr.
         self.traceback = traceback
         self.exit_code = exit_code
         self.stdout = stdout
@@ -252,6 +256,7 @@ _BY_CODE: dict[str, type[BurrowError]] = {
     "rate_limited": RateLimited,
     "limit_reached": LimitReached,
     "cap_exceeded": CapExceeded,
+    "insufficient_storage": InsufficientStorage,
     "deadline_exceeded": SandboxTimeout,
     "request_timeout": SandboxTimeout,
     "start_failed": StartFailed,
@@ -266,7 +271,7 @@ _BY_REASON: dict[str, type[BurrowError]] = {
     "paused": NotRunning,
 }
 
-#: For codes that are younger than this package, and answers that are not the server's own.
+#: For codes that are newer than this package, and for answers from something other than the server.
 _BY_STATUS: dict[int, type[BurrowError]] = {
     400: InvalidRequest,
     401: Unauthenticated,
@@ -279,6 +284,7 @@ _BY_STATUS: dict[int, type[BurrowError]] = {
     502: SandboxUnavailable,
     503: SandboxUnavailable,
     504: SandboxTimeout,
+    507: InsufficientStorage,
 }
 
 
@@ -288,7 +294,7 @@ def from_problem(
     status: int | None = None,
     request_id: str | None = None,
 ) -> BurrowError:
-    """The exception that a refusal is. Never fails, whatever the server has said."""
+    """Builds the exception for a refusal. Never fails, whatever the server sent."""
     code = problem.get("code")
     message = problem.get("message")
     hint = problem.get("hint")

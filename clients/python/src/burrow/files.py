@@ -1,4 +1,4 @@
-"""The files of a sandbox: bytes both ways as they come, names, and whole directories."""
+"""The files of a sandbox: streams of bytes both ways, listings, and whole directories."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Local = Union[str, "os.PathLike[str]"]
 
 
 class Files:
-    """The files of one sandbox. Paths in it are absolute."""
+    """The files of one sandbox. Paths in the sandbox are absolute."""
 
     def __init__(self, commands: Commands) -> None:
         self._commands = commands
@@ -43,7 +43,7 @@ class Files:
         return self._commands.path("files", *parts)
 
     async def read(self, path: str, *, bytes_max: int = READ_BYTES_MAX) -> bytes:
-        """All of a file. `TooLarge` if it has more bytes than are wanted."""
+        """Reads a whole file. Raises `TooLarge` if it has more bytes than the limit."""
         pieces: list[bytes] = []
         length = 0
         stream = self.read_stream(path)
@@ -61,7 +61,7 @@ class Files:
         return (await self.read(path)).decode(encoding)
 
     async def read_stream(self, path: str) -> AsyncGenerator[bytes, None]:
-        """The bytes of a file of any size, as they come."""
+        """Yields the bytes of a file of any size as they arrive."""
         answer = await self._api.open("GET", self._path("content"), query={"path": path})
         chunks = answer.chunks()
         try:
@@ -79,19 +79,19 @@ class Files:
         append: bool = False,
         permissions: int | None = None,
     ) -> int:
-        """Puts a file in its place when all of it has arrived: readers see the old or the new. Returns
-        how many bytes were written."""
+        """Writes a file atomically: readers see the old content or the new. Returns the number of
+        bytes written."""
         query = {
             "path": path,
             "parents": parents,
             "append": append or None,
             "permissions": None if permissions is None else f"{permissions:o}",
         }
-        told = await self._put("content", query, "application/octet-stream", data)
-        return int(told.get("bytes", 0))
+        reply = await self._put("content", query, "application/octet-stream", data)
+        return int(reply.get("bytes", 0))
 
     async def list(self, path: str) -> list[FileInfo]:
-        """What is in a directory, by name."""
+        """Lists a directory, by name."""
         found: list[FileInfo] = []
         after: str | None = None
         while True:
@@ -125,14 +125,15 @@ class Files:
         await self._api.call("DELETE", self._path(), query=query)
 
     async def upload(self, local: Local, remote: str) -> Transfer:
-        """Puts what is in a directory here into a directory there; a file under its own name."""
+        """Copies the content of a local directory into one of the sandbox; a file keeps its
+        name."""
         archive = await asyncio.to_thread(packed, Path(local))
         try:
             query = {"path": remote, "parents": True}
-            told = await self._put("archive", query, "application/x-tar", _pieces(archive))
+            reply = await self._put("archive", query, "application/x-tar", _pieces(archive))
         finally:
             archive.close()
-        return Transfer(int(told.get("entries", 0)), int(told.get("bytes", 0)))
+        return Transfer(int(reply.get("entries", 0)), int(reply.get("bytes", 0)))
 
     async def download(
         self,
@@ -142,8 +143,8 @@ class Files:
         bytes_max: int = DOWNLOAD_BYTES_MAX,
         entries_max: int = DOWNLOAD_ENTRIES_MAX,
     ) -> Transfer:
-        """Puts a file or a directory of the sandbox here, at a path where nothing is yet: whole or not
-        at all. What is in a sandbox is not trusted: links that lead out of the directory and devices
+        """Copies a file or directory of the sandbox to a local path that must not exist: completely or
+        not at all. The sandbox is not trusted: links that lead out of the directory and devices
         are `skipped`."""
         with tempfile.SpooledTemporaryFile(max_size=ARCHIVE_MEMORY_BYTES) as archive:
             answer = await self._api.open("GET", self._path("archive"), query={"path": remote})
@@ -152,7 +153,7 @@ class Files:
             try:
                 while (piece := await within(PIECE_SECONDS, _next(chunks))) is not None:
                     length += len(piece)
-                    # Names and padding of each entry come on top of what it holds.
+                    # Each entry has a header and padding in addition to its content.
                     if length > bytes_max + entries_max * 4096:
                         raise TooLarge(f"the archive of {remote!r} is larger than is allowed")
                     archive.write(piece)
@@ -171,15 +172,15 @@ class Files:
             query=query,
             headers={"Content-Type": kind},
             body=body,
-            # As long as it takes; a connection that stands still is the server's to end.
+            # No deadline: the server ends a connection that stalls.
             seconds=None,
         )
         text = await within(CALL_SECONDS, answer.read(ANSWER_BYTES_MAX))
         try:
-            told = json.loads(text)
+            reply = json.loads(text)
         except ValueError:
             raise ConnectionFailed("what answers does not speak this API") from None
-        return told if isinstance(told, dict) else {}
+        return reply if isinstance(reply, dict) else {}
 
 
 async def _next(chunks: AsyncGenerator[bytes, None]) -> bytes | None:

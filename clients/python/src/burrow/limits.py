@@ -7,24 +7,24 @@ from __future__ import annotations
 CALL_SECONDS = 60.0
 #: How long the start of a sandbox may take: an emulated machine on a busy host, an image to fetch.
 CREATE_SECONDS = 300.0
-#: What an exchange of all changes of a workspace may take: as long as the server gives it, and a little.
+#: How long syncing a workspace may take: the server's own limit, and a little more.
 SYNC_SECONDS = 630.0
-#: The length of a command or a run that names none. An hour is more than an agent waits.
+#: The default timeout of a command or a run. An hour is more than an agent waits.
 RUN_SECONDS = 3600.0
-#: How much later than the server's own end of a run the client gives up waiting for it.
+#: How long after the server's timeout of a run the client gives up.
 RUN_MARGIN_SECONDS = 30.0
-#: How long a connection may take to stand.
+#: How long connecting may take.
 CONNECT_SECONDS = 10.0
-#: How long what was made may take to be taken away again, when a call was cancelled.
+#: How long the removal of a created sandbox may take after a call was cancelled.
 TEARDOWN_SECONDS = 30.0
-#: How long a program that nobody waits for any more may take to be killed.
+#: How long killing an abandoned program may take.
 KILL_SECONDS = 10.0
-#: How long a piece of a file or an archive may stand still on its way.
+#: How long a transfer of a file or an archive may stall.
 PIECE_SECONDS = 60.0
 
-#: Attempts behind the first of a call that may be made again.
+#: Retries of a call that can be repeated.
 RETRIES = 3
-#: The pause before the first of them; each further one is twice as long.
+#: The pause before the first retry. Each further pause is twice as long.
 RETRY_PAUSE_SECONDS = 0.1
 #: The longest pause, and the longest that a server's `Retry-After` is heeded.
 RETRY_PAUSE_SECONDS_MAX = 5.0
@@ -42,20 +42,20 @@ HEADERS_MAX = 100
 ANSWER_BYTES_MAX = 512 * 1024 * 1024
 #: A line of a stream: one event, of a display at most.
 LINE_BYTES_MAX = 64 * 1024 * 1024
-#: What is read of a refusal.
+#: Bytes that are read of a refusal.
 PROBLEM_BYTES_MAX = 1024 * 1024
-#: What is read or sent at once.
+#: Bytes that are read or sent at once.
 CHUNK_BYTES = 64 * 1024
 
-#: What `files.read` takes into memory unless told otherwise.
+#: The default limit of `files.read`, which reads into memory.
 READ_BYTES_MAX = 64 * 1024 * 1024
-#: What `files.download` writes unless told otherwise, and how many entries.
+#: The default limits of `files.download`: bytes and entries.
 DOWNLOAD_BYTES_MAX = 4 * 1024 * 1024 * 1024
 DOWNLOAD_ENTRIES_MAX = 1_000_000
 #: An archive that is larger waits on disk instead of in memory.
 ARCHIVE_MEMORY_BYTES = 8 * 1024 * 1024
 
-#: How long a log is waited for that does not know the end of the last command yet, and how often it
-#: is looked at meanwhile.
+#: How long to wait for a log that lacks the end of the last command, and how often to look at it
+#: meanwhile.
 LOG_SETTLE_SECONDS = 2.0
 LOG_SETTLE_PAUSE_SECONDS = 0.02

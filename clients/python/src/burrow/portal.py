@@ -1,5 +1,5 @@
-"""A thread with an event loop, in which what is asynchronous works for callers that are not. It knows
-nothing of what that is."""
+"""A thread with an event loop that runs asynchronous code for synchronous callers. It knows nothing
+about that code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 
 
 class Portal:
-    """A thread with an event loop, which begins with the first call."""
+    """A thread with an event loop. It starts with the first call."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -99,7 +99,7 @@ class Portal:
         with self._lock:
             if self._is_closed:
                 raise BurrowError("this client is closed")
-            # The thread of a parent is not its child's.
+            # A forked child does not have its parent's thread.
             if self._loop is None or self._process != os.getpid():
                 self._process = os.getpid()
                 self._loop = asyncio.new_event_loop()

@@ -14,7 +14,8 @@ from .surface import ExecResult
 
 
 def content(value: Mapping[str, Any]) -> bytes:
-    """Bytes that are `text` where they are UTF-8, and `base64` where they are not."""
+    """Bytes that are `text` where they are UTF-8, and `base64` where they are not, or are long and
+    mostly control characters."""
     if isinstance(value.get("base64"), str):
         return base64.b64decode(value["base64"])
     text = value.get("text")
@@ -23,11 +24,11 @@ def content(value: Mapping[str, Any]) -> bytes:
 
 @dataclass(frozen=True)
 class CommandResult(ExecResult):
-    """An `ExecResult` that also knows what ended the command."""
+    """An `ExecResult` that also says what ended the command."""
 
     #: `exited`, `signaled`, `killed`, `timeout`, `out_of_memory`, `sandbox_stopping` …
     cause: str = "exited"
-    #: Under which its output is recorded in the sandbox's log.
+    #: The session's name in the sandbox's log.
     session: str = ""
     #: How long it took, by the sandbox's clock.
     seconds: float = 0.0
@@ -52,13 +53,14 @@ class CommandResult(ExecResult):
         return _bytes(self.stderr, self.raw.get("stderr_base64"))
 
     def check(self) -> CommandResult:
-        """Itself, if the command has ended well. Otherwise `SandboxTimeout` or `ExecutionError`."""
+        """Returns itself if the command succeeded. Raises `SandboxTimeout` or `ExecutionError`
+        otherwise."""
         if self.timed_out:
             length = "its time" if self.timeout is None else f"{self.timeout:g} s"
             raise SandboxTimeout(f"the command took longer than {length}", seconds=self.timeout)
         if not self.ok:
             raise ExecutionError(
-                f"the command ended with code {self.exit_code} ({self.cause})",
+                f"the command {self._ended()}",
                 type=self.cause,
                 traceback=self.stderr,
                 exit_code=self.exit_code,
@@ -66,6 +68,12 @@ class CommandResult(ExecResult):
                 stderr=self.stderr,
             )
         return self
+
+    def _ended(self) -> str:
+        limit = (self.raw.get("cause") or {}).get("limit_bytes")
+        if self.cause == "out_of_memory" and isinstance(limit, int):
+            return f"ran out of memory, with a limit of {limit / 2**20:g} MiB"
+        return f"ended with code {self.exit_code} ({self.cause})"
 
 
 def _bytes(text: str, encoded: Any) -> bytes:
@@ -77,7 +85,7 @@ def _bytes(text: str, encoded: Any) -> bytes:
 def command_result(
     answer: Mapping[str, Any], stdout: str, stderr: str, *, truncated: bool
 ) -> CommandResult:
-    """Of an answer that has the fields of an exit."""
+    """Reads an answer that has the fields of an exit."""
     cause = answer.get("cause") or {}
     limit = cause.get("limit_ms")
     return CommandResult(
@@ -110,7 +118,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Gap:
-    """Output that no longer exists: never silence."""
+    """Output that was lost. It is always reported."""
 
     channel: str
     start: int
@@ -121,7 +129,7 @@ class Gap:
 class Exited:
     """The end of a command; nothing follows."""
 
-    #: Without the outputs, which have come as events.
+    #: Without the outputs, which were sent as events.
     result: CommandResult
 
 
@@ -130,32 +138,32 @@ StreamEvent = Union[Output, Gap, Exited]
 
 @dataclass(frozen=True)
 class Synced:
-    """What has come back of a workspace when it was asked for. What came before is not named again."""
+    """The result of syncing a workspace. Earlier changes are not listed again."""
 
     written: tuple[str, ...] = ()
     deleted: tuple[str, ...] = ()
-    #: Paths that both sides have changed, and where the sandbox's are on the host; `None` where the
-    #: sandbox has removed them.
+    #: Paths that both sides changed, and where the sandbox's versions are on the host; `None` where
+    #: the sandbox removed them.
     conflicts: Mapping[str, str | None] = field(default_factory=dict)
-    #: Paths that were not carried, and why.
+    #: Paths that were not copied, and why.
     refused: Mapping[str, str] = field(default_factory=dict)
-    #: How many paths are not named here.
+    #: How many paths are not listed here.
     untold: int = 0
 
 
-def synced(told: Mapping[str, Any]) -> Synced:
+def synced(reply: Mapping[str, Any]) -> Synced:
     return Synced(
-        written=tuple(told.get("written", ())),
-        deleted=tuple(told.get("deleted", ())),
-        conflicts={one["path"]: one.get("kept_as") for one in told.get("conflicts", ())},
-        refused={one["path"]: one.get("why", "") for one in told.get("refused", ())},
-        untold=told.get("untold", 0),
+        written=tuple(reply.get("written", ())),
+        deleted=tuple(reply.get("deleted", ())),
+        conflicts={one["path"]: one.get("kept_as") for one in reply.get("conflicts", ())},
+        refused={one["path"]: one.get("why", "") for one in reply.get("refused", ())},
+        untold=reply.get("untold", 0),
     )
 
 
 @dataclass(frozen=True)
 class Display:
-    """Something to look at, in as many forms as it offers."""
+    """Something to show, in each form that it offers."""
 
     #: From the MIME type of a form to its content.
     data: Mapping[str, bytes]
@@ -177,7 +185,7 @@ class Display:
 
 @dataclass(frozen=True)
 class RunError:
-    """An exception that nothing in the code has caught."""
+    """An exception that the code did not catch."""
 
     type: str
     message: str
@@ -195,16 +203,16 @@ class RunResult:
     stderr: str = ""
     #: The value of the last expression.
     value: Display | None = None
-    #: What the code has shown.
+    #: What the code displayed.
     displays: tuple[Display, ...] = ()
     error: RunError | None = None
     exit_code: int | None = None
     truncated: bool = False
     #: Whether the next run finds the variables of this one.
     state_kept: bool = True
-    #: What is gone of the runs before, and why, where the interpreter is another than theirs.
+    #: State of earlier runs that was lost, and why, if the interpreter was replaced.
     lost: str | None = None
-    #: In words, where the status alone does not tell it all.
+    #: An explanation, if the status alone is not enough.
     reason: str | None = None
     seconds: float = 0.0
     #: The deadline that it overran, in seconds.
@@ -213,7 +221,7 @@ class RunResult:
 
     @property
     def ok(self) -> bool:
-        """Whether it came to its end by itself, and not by an exception."""
+        """Whether the code ended by itself and without an exception."""
         return self.status == "ok" or (self.status == "exited" and not self.exit_code)
 
     @property
@@ -226,7 +234,8 @@ class RunResult:
         return None if self.value is None else self.value.text
 
     def check(self) -> RunResult:
-        """Itself, if the run has ended well. Otherwise `SandboxTimeout` or `ExecutionError`."""
+        """Returns itself if the run succeeded. Raises `SandboxTimeout` or `ExecutionError`
+        otherwise."""
         if self.timed_out:
             length = "its time" if self.timeout is None else f"{self.timeout:g} s"
             raise SandboxTimeout(f"the code took longer than {length}", seconds=self.timeout)
@@ -244,20 +253,20 @@ class RunResult:
         return self
 
 
-def display(told: Mapping[str, Any]) -> Display:
+def display(reply: Mapping[str, Any]) -> Display:
     return Display(
-        data={mime: content(form) for mime, form in told.get("data", {}).items()},
-        role=str(told.get("role", "shown")),
-        id=told.get("id"),
-        metadata=told.get("metadata") or {},
+        data={mime: content(form) for mime, form in reply.get("data", {}).items()},
+        role=str(reply.get("role", "shown")),
+        id=reply.get("id"),
+        metadata=reply.get("metadata") or {},
     )
 
 
-def run_error(told: Mapping[str, Any]) -> RunError:
+def run_error(reply: Mapping[str, Any]) -> RunError:
     return RunError(
-        type=str(told.get("type", "")),
-        message=str(told.get("message", "")),
-        traceback=str(told.get("traceback", "")),
+        type=str(reply.get("type", "")),
+        message=str(reply.get("message", "")),
+        traceback=str(reply.get("traceback", "")),
     )
 
 
@@ -287,15 +296,15 @@ def run_result(answer: Mapping[str, Any]) -> RunResult:
 
 @dataclass(frozen=True)
 class RunEvent:
-    """One thing that happens in a run. Types that are not known are to be passed over."""
+    """One thing that happens in a run. Ignore unknown types."""
 
     #: `queued`, `started`, `stdout`, `stderr`, `display`, `error`, `input_request`, `finished` …
     type: str
-    #: Of an output.
+    #: The text of an output.
     data: bytes = b""
     display: Display | None = None
     error: RunError | None = None
-    #: Of the last event, without what has come as events.
+    #: The result in the last event, without what was sent as events.
     result: RunResult | None = None
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
@@ -304,23 +313,23 @@ class RunEvent:
         return self.data.decode("utf-8", "replace")
 
 
-def run_event(told: Mapping[str, Any]) -> RunEvent:
-    kind = str(told.get("type", ""))
+def run_event(reply: Mapping[str, Any]) -> RunEvent:
+    kind = str(reply.get("type", ""))
     return RunEvent(
         type=kind,
-        data=content(told),
-        display=display(told["display"]) if "display" in told else None,
-        error=run_error(told["error"]) if isinstance(told.get("error"), dict) else None,
-        result=run_result(told) if kind == "finished" else None,
-        raw=told,
+        data=content(reply),
+        display=display(reply["display"]) if "display" in reply else None,
+        error=run_error(reply["error"]) if isinstance(reply.get("error"), dict) else None,
+        result=run_result(reply) if kind == "finished" else None,
+        raw=reply,
     )
 
 
 @dataclass(frozen=True)
 class SandboxInfo:
-    """A sandbox as the server knows it."""
+    """The server's description of a sandbox."""
 
-    #: Its own, and never another's, even when a name is used again.
+    #: Unique, even when the name is used again.
     id: str
     namespace: str
     name: str
@@ -334,7 +343,7 @@ class SandboxInfo:
     created_at_ms: int = 0
     #: Why it has stopped, or does not answer.
     reason: str | None = None
-    #: When it ends whatever it is doing then.
+    #: When it ends, even if it is busy.
     expires_at_ms: int | None = None
     #: What was asked for and could not be had.
     warnings: tuple[str, ...] = ()
@@ -345,22 +354,22 @@ class SandboxInfo:
         return self.state == "running"
 
 
-def sandbox_info(told: Mapping[str, Any]) -> SandboxInfo:
+def sandbox_info(reply: Mapping[str, Any]) -> SandboxInfo:
     return SandboxInfo(
-        id=str(told.get("id", "")),
-        namespace=str(told.get("namespace", "")),
-        name=str(told.get("name", "")),
-        state=str(told.get("state", "")),
-        machine=str(told.get("machine", "")),
-        image=told.get("image"),
-        memory_mib=told.get("memory_mib"),
-        cpus=told.get("cpus"),
-        labels=told.get("labels") or {},
-        created_at_ms=told.get("created_at_ms", 0),
-        reason=told.get("reason"),
-        expires_at_ms=told.get("expires_at_ms"),
-        warnings=tuple(told.get("warnings") or ()),
-        raw=told,
+        id=str(reply.get("id", "")),
+        namespace=str(reply.get("namespace", "")),
+        name=str(reply.get("name", "")),
+        state=str(reply.get("state", "")),
+        machine=str(reply.get("machine", "")),
+        image=reply.get("image"),
+        memory_mib=reply.get("memory_mib"),
+        cpus=reply.get("cpus"),
+        labels=reply.get("labels") or {},
+        created_at_ms=reply.get("created_at_ms", 0),
+        reason=reply.get("reason"),
+        expires_at_ms=reply.get("expires_at_ms"),
+        warnings=tuple(reply.get("warnings") or ()),
+        raw=reply,
     )
 
 
@@ -379,16 +388,16 @@ class Metrics:
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 
-def metrics(told: Mapping[str, Any]) -> Metrics:
+def metrics(reply: Mapping[str, Any]) -> Metrics:
     return Metrics(
-        at_ms=told.get("at_ms", 0),
-        cpu_percent=told.get("cpu_percent"),
-        memory_bytes=told.get("memory_bytes", 0),
-        memory_bytes_max=told.get("memory_bytes_max"),
-        disk_bytes=told.get("disk_bytes"),
-        processes=told.get("processes", 0),
-        uptime_seconds=told.get("uptime_ms", 0) / 1000,
-        raw=told,
+        at_ms=reply.get("at_ms", 0),
+        cpu_percent=reply.get("cpu_percent"),
+        memory_bytes=reply.get("memory_bytes", 0),
+        memory_bytes_max=reply.get("memory_bytes_max"),
+        disk_bytes=reply.get("disk_bytes"),
+        processes=reply.get("processes", 0),
+        uptime_seconds=reply.get("uptime_ms", 0) / 1000,
+        raw=reply,
     )
 
 
@@ -403,7 +412,7 @@ class FileInfo:
     #: In octal.
     permissions: str
     modified_ms: int = 0
-    #: What a symlink points to.
+    #: The target of a symlink.
     target: str | None = None
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
@@ -412,21 +421,21 @@ class FileInfo:
         return self.kind == "directory"
 
 
-def file_info(told: Mapping[str, Any]) -> FileInfo:
+def file_info(reply: Mapping[str, Any]) -> FileInfo:
     return FileInfo(
-        name=str(told.get("name", "")),
-        kind=str(told.get("kind", "")),
-        size=told.get("bytes", 0),
-        permissions=str(told.get("permissions", "")),
-        modified_ms=told.get("modified_ms", 0),
-        target=told.get("target"),
-        raw=told,
+        name=str(reply.get("name", "")),
+        kind=str(reply.get("kind", "")),
+        size=reply.get("bytes", 0),
+        permissions=str(reply.get("permissions", "")),
+        modified_ms=reply.get("modified_ms", 0),
+        target=reply.get("target"),
+        raw=reply,
     )
 
 
 @dataclass(frozen=True)
 class SnapshotInfo:
-    """A machine that was written down, with all that ran in it."""
+    """A saved machine, with all that ran in it."""
 
     namespace: str
     name: str
@@ -437,13 +446,13 @@ class SnapshotInfo:
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 
-def snapshot_info(told: Mapping[str, Any]) -> SnapshotInfo:
+def snapshot_info(reply: Mapping[str, Any]) -> SnapshotInfo:
     return SnapshotInfo(
-        namespace=str(told.get("namespace", "")),
-        name=str(told.get("name", "")),
-        sandbox=str(told.get("sandbox", "")),
-        machine=str(told.get("machine", "")),
-        size=told.get("bytes", 0),
-        created_at_ms=told.get("created_at_ms", 0),
-        raw=told,
+        namespace=str(reply.get("namespace", "")),
+        name=str(reply.get("name", "")),
+        sandbox=str(reply.get("sandbox", "")),
+        machine=str(reply.get("machine", "")),
+        size=reply.get("bytes", 0),
+        created_at_ms=reply.get("created_at_ms", 0),
+        raw=reply,
     )

@@ -1,5 +1,5 @@
-"""Where the server is and what proves who asks: from arguments, else from the environment. Never
-shows a key."""
+"""The server's address and the key: from arguments, else from the environment. Never shows a
+key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .errors import InvalidRequest, SandboxUnavailable
 URL_DEFAULT = "http://127.0.0.1:5555"
 NAMESPACE_DEFAULT = "default"
 
-#: The first that is set counts; the second is what the first SDKs read.
+#: The first that is set is used; the first SDKs read the second.
 URL_VARIABLES = ("BURROW_URL", "MSB_SERVER_URL")
 KEY_VARIABLE = "BURROW_API_KEY"
 KEY_FILE_VARIABLE = "BURROW_API_KEY_FILE"
@@ -25,7 +25,7 @@ CA_FILE_VARIABLE = "BURROW_CA_FILE"
 
 
 class Key:
-    """A key that shows itself to nobody by accident: not printed, formatted, pickled or compared."""
+    """A key that cannot be shown by accident: it is not printed, formatted, pickled or compared."""
 
     __slots__ = ("_text",)
 
@@ -35,7 +35,7 @@ class Key:
         self._text = text
 
     def header(self) -> str:
-        """What goes over the wire, and nowhere else."""
+        """The key itself, for the wire only."""
         return f"Bearer {self._text}"
 
     def __repr__(self) -> str:
@@ -49,18 +49,18 @@ class Key:
 class Address:
     """Where the server listens."""
 
-    #: Of TCP.
+    #: The host of a TCP address.
     host: str
     port: int
     #: Before every path of the API, without a slash at its end.
     prefix: str = ""
     is_tls: bool = False
-    #: A Unix socket instead of TCP.
+    #: A Unix socket, used instead of TCP.
     socket: str | None = None
 
     @property
     def authority(self) -> str:
-        """As `Host` says it."""
+        """The value of the `Host` header."""
         if self.socket is not None:
             return "localhost"
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -73,7 +73,7 @@ class Address:
 
 
 def parse_address(url: str) -> Address:
-    """Understands `http://`, `https://` and `unix:/path`."""
+    """Parses `http://`, `https://` and `unix:/path`."""
     if url.startswith("unix:"):
         path = url[len("unix:") :]
         path = path[2:] if path.startswith("///") else path
@@ -99,7 +99,7 @@ def parse_address(url: str) -> Address:
 
 @dataclass(frozen=True)
 class Settings:
-    """All that a connection needs."""
+    """Everything that a connection needs."""
 
     address: Address
     key: Key | None = field(repr=False)
@@ -117,14 +117,14 @@ def settings(
     ssl_context: ssl.SSLContext | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Settings:
-    """Arguments before variables, a key before the file of one, our own variables before others'."""
+    """Prefers arguments to variables, a key to a key file, and our own variables to others'."""
     known = os.environ if environment is None else environment
 
     def first(*names: str) -> str | None:
         return next((known[name] for name in names if known.get(name)), None)
 
     address = parse_address(url or first(*URL_VARIABLES) or URL_DEFAULT)
-    # An empty one says that there is none, wherever else one might be found.
+    # An empty key means that there is none, even if another place has one.
     text = api_key
     if text is None and api_key_file is not None:
         text = _read_key(api_key_file)

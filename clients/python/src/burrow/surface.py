@@ -1,5 +1,5 @@
-"""The surface that agents program against, whoever serves it: what a sandbox is asked for with, what
-a command has come to, and the two abstract classes. It knows nothing of Burrow's server.
+"""The surface that agents program against, independent of the server: a sandbox's specification, a
+command's result, and the two abstract classes. It knows nothing about Burrow's server.
 
 Names, signatures and defaults here are a contract with other runtimes; what Burrow offers beyond it
 is in `burrow.client` and what that leads to.
@@ -21,12 +21,12 @@ from .waiting import in_time
 
 @dataclass(frozen=True)
 class ExecResult:
-    """What a command has said, and how it ended."""
+    """A command's output, and how it ended."""
 
     stdout: str
     stderr: str = ""
     exit_code: int = 0
-    #: True exactly when a bound has cut output off.
+    #: True exactly when a limit cut output off.
     truncated: bool = False
 
     @property
@@ -39,20 +39,42 @@ class ExecResult:
         return self.exit_code == 0
 
 
+class _UsualText(str):
+    """A default that nobody has given."""
+
+
+class _UsualNumber(int):
+    """A default that nobody has given."""
+
+
+class _UsualNames(tuple[str, ...]):
+    """A default that nobody has given."""
+
+
+def is_given(value: Any) -> bool:
+    """Whether a field of a specification was set explicitly, even to its default."""
+    return not isinstance(value, (_UsualText, _UsualNumber, _UsualNames))
+
+
+#: The default image, in runtimes that have no default of their own.
+USUAL_IMAGE: str = _UsualText("python:3.11-slim")
+
+
 @dataclass(frozen=True)
 class SandboxSpec:
-    """What a sandbox is asked for with."""
+    """The specification of a sandbox. A server that has its own defaults is sent only the fields that
+    were given."""
 
     name: str
-    image: str = "python:3.11-slim"
-    memory_mib: int = 512
-    cpus: int = 1
+    image: str = USUAL_IMAGE
+    memory_mib: int = _UsualNumber(512)
+    cpus: int = _UsualNumber(1)
     #: What is mounted at `/workspace`, if anything.
     workspace: str | None = None
-    #: Logical names; the values are the server's and are never seen here.
+    #: Logical names; the values stay at the server and are never seen here.
     secrets: tuple[str, ...] = ()
-    #: Host names that may be reached. None of them means that nothing may.
-    egress: tuple[str, ...] = ()
+    #: Host names that may be reached. An empty list allows none.
+    egress: tuple[str, ...] = _UsualNames()
     #: For lists, audit and billing.
     labels: dict[str, str] = field(default_factory=dict)
 
@@ -78,15 +100,15 @@ class SandboxHandle(ABC):
 
     @abstractmethod
     async def stop(self) -> None:
-        """End it in order. One that has ended stays so."""
+        """Stop the sandbox gracefully. Does nothing if it has ended."""
 
     @abstractmethod
     async def kill(self) -> None:
-        """End it at once. One that has ended stays so."""
+        """Kill the sandbox. Does nothing if it has ended."""
 
     @abstractmethod
     async def logs(self, *, tail: int | None = None) -> str:
-        """What its commands have written: all of it, or the last lines. Also when it has ended."""
+        """Return what its commands have written, or the last lines of it, even after its end."""
 
 
 class SandboxClient(ABC):
@@ -98,20 +120,18 @@ class SandboxClient(ABC):
 
     @abstractmethod
     async def get(self, name: str) -> SandboxHandle:
-        """The sandbox of that name."""
+        """Return the sandbox with this name."""
 
     @abstractmethod
     async def list(self) -> list[str]:
-        """The names of those that there are."""
+        """Return the names of all sandboxes."""
 
     @abstractmethod
     async def remove(self, name: str) -> None:
-        """Remove a sandbox, and end it if it runs."""
+        """Remove a sandbox, and stop it first if it runs."""
 
-    async def run_python(
-        self, code: str, *, image: str = "python:3.11-slim", **kwargs: Any
-    ) -> ExecResult:
-        """Run a piece of Python in a sandbox of its own, which is gone afterwards.
+    async def run_python(self, code: str, *, image: str = USUAL_IMAGE, **kwargs: Any) -> ExecResult:
+        """Run Python code in a new sandbox, which is removed afterwards.
 
         `kwargs` are further fields of `SandboxSpec`.
         """
@@ -126,10 +146,10 @@ class SandboxClient(ABC):
         self,
         script: str,
         *,
-        image: str = "python:3.11-slim",
+        image: str = USUAL_IMAGE,
         **kwargs: Any,
     ) -> ExecResult:
-        """Run a script in a sandbox of its own, which is gone afterwards.
+        """Run a script in a new sandbox, which is removed afterwards.
 
         `kwargs` are further fields of `SandboxSpec`.
         """
@@ -142,8 +162,8 @@ class SandboxClient(ABC):
 
 
 async def torn_down(client: SandboxClient, sandbox: SandboxHandle) -> None:
-    """Ends and removes a sandbox, whatever becomes of who waits for it. That it fails is not to hide
-    what the sandbox was used for."""
+    """Stops and removes a sandbox, even if its caller is cancelled. A failure here must not hide the
+    result of the sandbox's use."""
 
     async def tear_down() -> None:
         for step in (sandbox.stop, lambda: client.remove(sandbox.name)):
@@ -156,8 +176,8 @@ async def torn_down(client: SandboxClient, sandbox: SandboxHandle) -> None:
 
 
 async def regardless(work: Awaitable[Any], seconds: float) -> None:
-    """Carries out what must be done although its caller is being cancelled: it is finished, or out of
-    time, before the cancellation goes on."""
+    """Runs something to its end although the caller is being cancelled: it finishes, or its time is
+    over, before the cancellation continues."""
     task = asyncio.ensure_future(in_time(work, seconds))
     cancelled: builtins.list[asyncio.CancelledError] = []
     while not task.done():
@@ -166,7 +186,7 @@ async def regardless(work: Awaitable[Any], seconds: float) -> None:
         except asyncio.CancelledError as error:
             cancelled.append(error)
     if not task.cancelled():
-        # Looked at, so that nobody reports it as forgotten.
+        # Retrieved, so that asyncio does not report it as never retrieved.
         task.exception()
     if cancelled:
         raise cancelled[-1]

@@ -1,9 +1,9 @@
-"""The same without `await`: each client has a thread with an event loop, in which the asynchronous one
-works. What interrupts the caller (ctrl-c) cancels what it waits for, and waits until that has tidied
-up; everything else is as there.
+"""The client without `await`: each client has a thread with an event loop, which runs the asynchronous
+one. An interrupt of the caller (ctrl-c) cancels the call that it waits for, and waits for its clean-up.
+Everything else is the same.
 
-A client may be used from several threads at once, but not from within a coroutine, which it would
-hold up.
+A client may be used from several threads at once, but not from a coroutine, because it would block
+the event loop.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from .results import (
     StreamEvent,
     Synced,
 )
-from .surface import ExecResult, SandboxSpec
+from .surface import USUAL_IMAGE, ExecResult, SandboxSpec
 
 if TYPE_CHECKING:
     import builtins
@@ -58,8 +58,8 @@ __all__ = ["Context", "Files", "Notebook", "SandboxClient", "SandboxHandle", "St
 
 
 class Stream:
-    """A command that is followed while it runs; iterating gives its events. What is left before its end
-    is killed."""
+    """A command that is streamed while it runs; iterating yields its events. Leaving before its end
+    kills it."""
 
     def __init__(self, loop: Portal, stream: _commands.Stream) -> None:
         self._loop = loop
@@ -240,13 +240,13 @@ class Files:
 
 
 async def _pieces(source: Iterator[bytes]) -> AsyncIterable[bytes]:
-    # What the caller gives may wait for whatever it likes, which is not to hold the loop up.
+    # The caller's iterator may block, and must not block the loop.
     while (piece := await asyncio.to_thread(next, source, None)) is not None:
         yield piece
 
 
 class SandboxHandle:
-    """A sandbox. As a context manager it is removed at the end of the block."""
+    """A sandbox. Used as a context manager, it is removed at the end of the block."""
 
     def __init__(self, loop: Portal, inner: _client.Sandbox) -> None:
         self._loop = loop
@@ -344,8 +344,15 @@ class SandboxHandle:
         )
         return Stream(self._loop, stream)
 
-    def context(self, name: str = "python", *, language: str | None = None) -> Context:
-        return Context(self._loop, self._inner.context(name, language=language))
+    def context(
+        self,
+        name: str = "python",
+        *,
+        language: str | None = None,
+        program: str | None = None,
+    ) -> Context:
+        inner = self._inner.context(name, language=language, program=program)
+        return Context(self._loop, inner)
 
     def stop(self, *, grace: float | None = None) -> None:
         self._loop.run(self._inner.stop(grace=grace))
@@ -385,7 +392,7 @@ class SandboxHandle:
 
 
 class SandboxClient:
-    """A server's sandboxes of one namespace; the arguments are those of `burrow.BurrowClient`."""
+    """The sandboxes of one namespace of a server, with the arguments of `burrow.BurrowClient`."""
 
     def __init__(
         self,
@@ -423,14 +430,14 @@ class SandboxClient:
         self.close()
 
     def close(self) -> None:
-        """Lets go of its connections and its thread. Sandboxes stay."""
+        """Closes the connections and ends the thread. Sandboxes stay."""
         with contextlib.suppress(BurrowError):
             self._loop.run(self._inner.close())
         self._loop.close()
 
     def create(
         self,
-        spec: SandboxSpec,
+        spec: SandboxSpec | str,
         *,
         machine: str | None = None,
         env: Mapping[str, str] | None = None,
@@ -439,6 +446,7 @@ class SandboxClient:
         hostname: str | None = None,
         scratch_bytes: int | None = None,
         pull: str | None = None,
+        packages: Mapping[str, Sequence[str]] | None = None,
         ttl: float | None = None,
         idle_ttl: float | None = None,
         keep_stopped: float | None = None,
@@ -453,6 +461,7 @@ class SandboxClient:
             hostname=hostname,
             scratch_bytes=scratch_bytes,
             pull=pull,
+            packages=packages,
             ttl=ttl,
             idle_ttl=idle_ttl,
             keep_stopped=keep_stopped,
@@ -498,14 +507,10 @@ class SandboxClient:
     def remove(self, name: str) -> None:
         self._loop.run(self._inner.remove(name))
 
-    def run_python(
-        self, code: str, *, image: str = "python:3.11-slim", **kwargs: Any
-    ) -> ExecResult:
+    def run_python(self, code: str, *, image: str = USUAL_IMAGE, **kwargs: Any) -> ExecResult:
         return self._loop.run(self._inner.run_python(code, image=image, **kwargs))
 
-    def run_shell(
-        self, script: str, *, image: str = "python:3.11-slim", **kwargs: Any
-    ) -> ExecResult:
+    def run_shell(self, script: str, *, image: str = USUAL_IMAGE, **kwargs: Any) -> ExecResult:
         return self._loop.run(self._inner.run_shell(script, image=image, **kwargs))
 
     def snapshots(self) -> builtins.list[SnapshotInfo]:

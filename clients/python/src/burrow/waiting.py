@@ -1,7 +1,7 @@
-"""Waiting with an end, in which no cancellation gets lost.
+"""Waiting with a timeout, without losing a cancellation.
 
-`asyncio.wait_for` does that since Python 3.12. Before, a cancellation that came in the same moment as
-the result was forgotten, and whoever had cancelled something found it going on.
+`asyncio.wait_for` does this since Python 3.12. Earlier versions lost a cancellation that came in the
+same moment as the result, so that the cancelled task continued.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ async def in_time(
     seconds: float | None,
     let_go: Optional[Callable[[_T], object]] = None,  # noqa: UP045 (an expression in 3.9)
 ) -> _T:
-    """Waits for something, and ends it when it takes longer. What it has made although nobody waits
-    for it any more is given to `let_go`."""
+    """Waits for something, and cancels it when it takes longer. A result that arrives too late is
+    given to `let_go`."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.wait({task}, timeout=seconds)
@@ -39,7 +39,8 @@ async def in_time(
 
 
 async def _end(task: asyncio.Future[_T]) -> asyncio.CancelledError | None:
-    """Cancels something and waits until it has ended. Says whether the caller was cancelled then."""
+    """Cancels something and waits for its end. Returns whether the caller was cancelled
+    meanwhile."""
     task.cancel()
     cancelled = None
     while not task.done():
@@ -51,5 +52,5 @@ async def _end(task: asyncio.Future[_T]) -> asyncio.CancelledError | None:
 
 
 def _has_result(task: asyncio.Future[_T]) -> bool:
-    # Looked at, so that nobody reports an exception as forgotten.
+    # Retrieved, so that asyncio does not report its exception as never retrieved.
     return not task.cancelled() and task.exception() is None

@@ -1,6 +1,6 @@
-"""HTTP/1.1 as this server speaks it, over asyncio's streams: kept connections, TLS, Unix sockets, bodies
-both ways as they come. It knows nothing of what is said, retries nothing, and follows no redirect, so
-that a key goes nowhere else. Answers are bounded by whoever reads them.
+"""HTTP/1.1 as this server speaks it, over asyncio's streams: kept connections, TLS, Unix sockets,
+streamed bodies both ways. It knows nothing about the content, retries nothing, and follows no redirect,
+so that a key goes nowhere else. The reader of an answer limits its size.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ _T = TypeVar("_T")
 
 Body = Union[bytes, AsyncIterable[bytes], None]
 
-#: What the kernel does about a peer that has vanished: first asked after so many seconds, then so
-#: often, so many times.
+#: TCP keep-alive, which detects a peer that has vanished: seconds until the first probe, seconds
+#: between probes, and their number.
 _KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 
 
 class NotSent(ConnectionFailed):
-    """The server cannot have heard of the call, so that it may be made again whatever it is."""
+    """The call cannot have reached the server, so any call can be repeated."""
 
 
 @dataclass
 class Request:
     method: str
-    #: With its query, quoted.
+    #: The path with its query, quoted.
     target: str
     headers: dict[str, str] = field(default_factory=dict)
     body: Body = None
 
 
 class Connection:
-    """One connection, and what it was left with."""
+    """One connection and its state."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -61,19 +61,19 @@ class Connection:
         self.idle_since = 0.0
 
     def is_fresh(self) -> bool:
-        """Whether another call may go over it."""
+        """Whether the connection can take another call."""
         is_open = not self.reader.at_eof() and not self.writer.is_closing()
         return is_open and time.monotonic() - self.idle_since < IDLE_SECONDS
 
     def close(self) -> None:
-        # The loop that it belongs to may be closed already.
+        # Its event loop may be closed already.
         with contextlib.suppress(Exception):
             self.writer.close()
 
 
 class Wire:
-    """Connections to one server. They belong to the event loop that made them; those of another are
-    let go of."""
+    """Connections to one server. They belong to the event loop that made them; those of another loop
+    are dropped."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -84,7 +84,7 @@ class Wire:
         self._is_closed = False
 
     async def ask(self, request: Request) -> Answer:
-        """Makes a call, and answers when the head of the answer is there."""
+        """Makes a call, and returns when the head of the answer has arrived."""
         if self._is_closed:
             raise NotSent("this client is closed")
         connection = self._kept() or await self._connect()
@@ -105,7 +105,7 @@ class Wire:
         return answer
 
     def keep(self, connection: Connection) -> None:
-        """Takes back a connection whose answer was read to its end."""
+        """Takes back a connection whose answer was read completely."""
         is_room = len(self._idle) < IDLE_CONNECTIONS_MAX
         is_ours = asyncio.get_running_loop() is self._loop
         if self._is_closed or not is_room or not is_ours:
@@ -126,7 +126,7 @@ class Wire:
     def _kept(self) -> Connection | None:
         loop = asyncio.get_running_loop()
         if self._process != os.getpid():
-            # To close those of a parent would take them out of its event loop.
+            # Closing a parent's connections would remove them from its event loop.
             self._foreign, self._idle, self._process = self._idle, [], os.getpid()
         if loop is not self._loop:
             for connection in self._idle:
@@ -194,7 +194,7 @@ class Wire:
     ) -> Answer:
         reading = asyncio.ensure_future(_read_head(connection.reader))
         try:
-            # A refusal may come before all of a body is sent, and what makes the body may fail.
+            # A refusal may arrive before the whole body is sent, and producing the body may fail.
             await asyncio.wait({reading, sending}, return_when=asyncio.FIRST_COMPLETED)
             if not reading.done() and sending.done() and sending.exception() is not None:
                 error = sending.exception()
@@ -207,8 +207,8 @@ class Wire:
                 raise
             what = "before its answer" if isinstance(error, EOFError) else f": {error}"
             message = f"the connection to {self._settings.address} was cut {what}"
-            # A kept connection may have been closed by the other end before the call was heard of;
-            # that is no proof, so it is no `NotSent`.
+            # The other end may have closed a kept connection before the call arrived. This is no
+            # proof, so it is no `NotSent`.
             raise ConnectionFailed(message) from None
         finally:
             await _ended(reading)
@@ -216,7 +216,7 @@ class Wire:
 
 
 class Answer:
-    """The head of an answer, and its body to be read once."""
+    """The head of an answer, and its body, which can be read once."""
 
     def __init__(
         self,
@@ -235,8 +235,8 @@ class Answer:
         self._has_body = method != "HEAD" and status not in (204, 304)
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """The body as it comes. The connection is used again if all of it was read, and closed if
-        not."""
+        """Yields the body as it arrives. The connection is reused if all of it was read, and closed
+        otherwise."""
         connection = self._connection
         if connection is None:
             return
@@ -260,7 +260,7 @@ class Answer:
                 self._sending.cancel()
 
     async def read(self, bytes_max: int) -> bytes:
-        """All of the body."""
+        """Reads the whole body."""
         pieces: list[bytes] = []
         length = 0
         chunks = self.chunks()
@@ -275,7 +275,7 @@ class Answer:
         return b"".join(pieces)
 
     async def lines(self, bytes_max: int) -> AsyncGenerator[bytes, None]:
-        """The lines of a stream. An unfinished last one means that it was cut."""
+        """Yields the lines of a stream. An unfinished last line means that it was cut."""
         rest = bytearray()
         chunks = self.chunks()
         try:
@@ -297,7 +297,7 @@ class Answer:
             raise ConnectionFailed("the connection was cut within a line")
 
     def discard(self) -> None:
-        """Lets go of what was not read."""
+        """Discards the part that was not read."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -325,7 +325,7 @@ class Answer:
 
 
 async def within(seconds: float | None, work: Coroutine[Any, Any, _T]) -> _T:
-    """Does what must be done in so many seconds."""
+    """Runs something with a timeout."""
     if seconds is None:
         return await work
     try:
@@ -353,7 +353,7 @@ async def _read_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]
             headers[name.decode("latin-1").strip().lower()] = value.decode("latin-1").strip()
         else:
             raise ValueError(f"more than {HEADERS_MAX} headers")
-        # What comes before the answer proper says nothing that is needed here.
+        # Interim answers (1xx) carry nothing that is needed here.
         if int(status) >= 200:
             return int(status), headers
 
@@ -392,7 +392,8 @@ def _failure(task: asyncio.Task[None]) -> BaseException | None:
 
 
 async def _ended(task: asyncio.Task[Any]) -> None:
-    """Ends a task, and looks at what became of it, so that nobody reports it as forgotten."""
+    """Cancels a task and retrieves its result, so that asyncio does not report it as never
+    retrieved."""
     task.cancel()
     with contextlib.suppress(BaseException):
         await asyncio.wait({task})

@@ -4,8 +4,11 @@ use std::time::Duration;
 
 /// Records that wait to be written: some megabytes, since a disk may block for seconds.
 pub const QUEUE_MAX: usize = 8192;
-/// Records that are written between two looks at the clock.
+/// Records that are written in one turn at the log.
 pub const BATCH_MAX: usize = 256;
+/// How long records are gathered before they are written, after the answers of their calls. A bridge
+/// that is killed loses these; decision 22 says why that much.
+pub const GATHER_PAUSE: Duration = Duration::from_millis(10);
 /// How long what is written may be in the kernel alone: a power cut takes no more than this with it.
 pub const SYNC_PAUSE: Duration = Duration::from_secs(1);
 /// The pause of the idle writer thread.
@@ -16,7 +19,9 @@ pub const RETRY_PAUSE: Duration = Duration::from_millis(500);
 pub const TURN_WAIT: Duration = Duration::from_secs(2);
 /// How often it checks whether the lock is free.
 pub const TURN_PAUSE: Duration = Duration::from_millis(2);
-/// The size of the lock file's content.
+/// The size of the lock file's content, which is padded to it.
+pub const MARK_BYTES: usize = 512;
+/// How much of it is read: another release's may be longer.
 pub const MARK_BYTES_MAX: usize = 4096;
 /// One line. What operations bring is cut long before; a line that is longer is not ours.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;

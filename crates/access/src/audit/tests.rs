@@ -2,6 +2,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
+use super::limits::QUEUE_MAX;
 use super::*;
 
 const OPTIONS: Options = Options {
@@ -118,8 +119,8 @@ async fn those_who_were_there_before_the_bridge_that_serves_keep_the_log_as_it_s
     numbered(&place, 1).await;
     assert!((guest.reads(), guest.arguments()) == (false, false), "nobody wants them yet");
 
-    let said = Options { reads: true, arguments: true, files_max: 1000, ..OPTIONS };
-    let host = open(&place, said);
+    let options = Options { reads: true, arguments: true, files_max: 1000, ..OPTIONS };
+    let host = open(&place, options);
     // Before it has had a turn again: what it is to record depends on it.
     assert!(guest.reads() && guest.arguments());
     for number in 1..100 {
@@ -132,15 +133,15 @@ async fn those_who_were_there_before_the_bridge_that_serves_keep_the_log_as_it_s
     assert!(records[2..].iter().all(|record| record.prev.is_some()), "and all of it is chained");
     host.close().await;
     let turns = WriteLock::open(&place).unwrap();
-    assert_eq!(turns.options(), Some(said), "what stands there is the host's");
+    assert_eq!(turns.options(), Some(options), "what stands there is the host's");
 
     // The next one wants it otherwise, and the same guest goes by that.
-    let host = open(&place, Options { chain: false, ..said });
+    let host = open(&place, Options { chain: false, ..options });
     guest.record(entry(100));
     guest.close().await;
     let last = all(&place).pop().unwrap();
     assert_eq!((last.entry.facts["number"].as_u64(), last.prev), (Some(100), None));
-    assert_eq!(turns.options(), Some(Options { chain: false, ..said }));
+    assert_eq!(turns.options(), Some(Options { chain: false, ..options }));
     host.close().await;
     let verified = verify(&place).unwrap();
     assert_eq!((verified.fault, verified.records), (None, all(&place).len() as u64));
@@ -178,7 +179,7 @@ async fn one_that_died_within_its_turn_is_gone_on_from() {
         assert!(Instant::now() < deadline, "its first record is not written");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    // It has written a line and half of another, and has not said which is the next number.
+    // It has written a line and half of another, and not the next number.
     let other = Audit::visit(place.clone(), OPTIONS, Box::new(drop)).unwrap();
     other.record(entry(2));
     other.close().await;
@@ -209,12 +210,13 @@ async fn a_torn_end_is_cut_off_wherever_it_was_torn() {
         filled(&place, Options { file_bytes_max: 1 << 20, ..OPTIONS }, 1).await;
         let verified = verify(&place).unwrap();
         assert_eq!(verified.fault, None, "{length} bytes were left");
-        let kept = ends.iter().filter(|end| **end <= length).count() as u64;
+        let records_left = ends.iter().filter(|end| **end <= length).count() as u64;
         let torn = !ends.contains(&length) && length > 0;
-        // The head of a new file stands for what was torn completely.
-        assert_eq!(verified.records, kept.max(1) + u64::from(torn) + 1, "{length} bytes");
-        let said = all(&place).iter().any(|record| record.entry.operation == "audit.repaired");
-        assert_eq!(said, torn, "{length} bytes");
+        // The head of a new file counts for what was torn completely.
+        assert_eq!(verified.records, records_left.max(1) + u64::from(torn) + 1, "{length} bytes");
+        let is_repaired =
+            all(&place).iter().any(|record| record.entry.operation == "audit.repaired");
+        assert_eq!(is_repaired, torn, "{length} bytes");
     }
     fs::remove_dir_all(place).unwrap();
 }
@@ -247,7 +249,7 @@ async fn what_was_changed_or_taken_away_is_found() {
     assert!(matches!(fault(), Some(Fault::NotARecord { line: 3, .. })), "{:?}", fault());
     put(&lines);
     assert_eq!(fault(), None);
-    // To go on without a chain is said, and no fault.
+    // Going on without a chain is recorded, and is no fault.
     filled(&place, Options { chain: false, files_max: 100, ..OPTIONS }, 3).await;
     filled(&place, Options { files_max: 100, ..OPTIONS }, 3).await;
     assert_eq!(fault(), None);
@@ -303,11 +305,32 @@ async fn queries_find_what_they_ask_for() {
 }
 
 #[tokio::test]
+async fn a_log_that_cannot_be_opened_is_opened_as_soon_as_it_can() {
+    for (on_failure, refuses) in [(OnFailure::Refuse, true), (OnFailure::Continue, false)] {
+        let place = place(&format!("no-directory-{on_failure:?}"));
+        fs::create_dir_all(place.parent().unwrap()).unwrap();
+        fs::write(&place, "no directory").unwrap();
+        let audit = open(&place, Options { on_failure, ..OPTIONS });
+        assert_eq!(audit.admit().is_err(), refuses);
+        audit.record(entry(1));
+        fs::remove_file(&place).unwrap();
+        let until = Instant::now() + Duration::from_secs(60);
+        while audit.admit().is_err() || fs::read_dir(&place).is_err() {
+            assert!(Instant::now() < until, "it stays closed");
+            tokio::task::yield_now().await;
+        }
+        audit.close().await;
+        assert!(all(&place).iter().any(|record| record.entry.operation == "create_sandbox"));
+        fs::remove_dir_all(place).unwrap();
+    }
+}
+
+#[tokio::test]
 async fn what_finds_no_place_is_counted_in_a_record() {
     let place = place("lost");
     let audit = open(&place, Options { file_bytes_max: 1 << 30, ..OPTIONS });
-    let asked = 20 * QUEUE_MAX as u64;
-    for number in 0..asked {
+    let requested = 20 * QUEUE_MAX as u64;
+    for number in 0..requested {
         audit.record(entry(number));
     }
     audit.close().await;
@@ -317,9 +340,10 @@ async fn what_finds_no_place_is_counted_in_a_record() {
         .filter(|record| record.entry.operation == "audit.lost")
         .filter_map(|record| record.entry.facts["records"].as_u64())
         .sum();
-    let kept = records.iter().filter(|record| record.entry.operation == "create_sandbox").count();
+    let written =
+        records.iter().filter(|record| record.entry.operation == "create_sandbox").count();
     assert!(lost > 0, "the queue took them all");
-    assert_eq!(kept as u64 + lost, asked);
+    assert_eq!(written as u64 + lost, requested);
     assert_eq!(verify(&place).unwrap().fault, None);
     fs::remove_dir_all(place).unwrap();
 }
@@ -355,8 +379,8 @@ async fn while_it_cannot_be_written_operations_are_refused_or_not_as_set() {
         audit.admit().unwrap();
         audit.close().await;
         // Nothing was lost meanwhile.
-        let kept = all(&place).iter().filter(|r| r.entry.operation == "create_sandbox").count();
-        assert_eq!((kept, verify(&place).unwrap().fault), (40, None));
+        let written = all(&place).iter().filter(|r| r.entry.operation == "create_sandbox").count();
+        assert_eq!((written, verify(&place).unwrap().fault), (40, None));
         fs::remove_dir_all(place).unwrap();
     }
 }

@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::Options;
-use super::limits::{MARK_BYTES_MAX, TURN_PAUSE, TURN_WAIT};
+use super::limits::{MARK_BYTES, MARK_BYTES_MAX, TURN_PAUSE, TURN_WAIT};
 use host::paths::PRIVATE_FILE;
 
 const FILE: &str = "lock";
@@ -68,7 +68,7 @@ impl WriteLock {
         }
     }
 
-    /// How the log is to be kept, as the file has it at the moment. It waits for no turn: what somebody
+    /// How to keep the log, as the file has it at the moment. It waits for no turn: what somebody
     /// is just writing cannot be read, and says nothing.
     pub fn options(&self) -> Option<Options> {
         read(&self.0).options
@@ -82,9 +82,10 @@ impl WriteGuard {
     }
 
     pub fn leave(&self, mark: &LogState) -> io::Result<()> {
-        let text = serde_json::to_vec(mark)?;
-        self.0.write_all_at(&text, 0)?;
-        self.0.set_len(text.len() as u64)
+        let mut text = serde_json::to_vec(mark)?;
+        // Always as long, so that no longer text has to be cut off.
+        text.resize(text.len().max(MARK_BYTES), b' ');
+        self.0.write_all_at(&text, 0)
     }
 }
 

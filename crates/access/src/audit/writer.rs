@@ -1,7 +1,7 @@
 //! The writer of the log: numbers records, chains them, starts new files and removes the oldest.
 //!
-//! Each line is passed to the kernel before the next one is made, so a bridge that dies loses at
-//! most the line that it was writing; the next one cuts the incomplete line off and records that.
+//! The lines of one turn are passed to the kernel in one write, so a bridge that dies in it tears at
+//! most one line; the next one cuts the incomplete line off and records that.
 //! Lines are on the disk within [`super::limits::SYNC_PAUSE`]. Other processes write to the same
 //! log, each while it holds the [lock](super::write_lock), and with the options of the running
 //! bridge at that moment, which may have started after them.
@@ -29,13 +29,27 @@ pub struct Writer {
     set: Option<Options>,
     turns: WriteLock,
     file: File,
-    /// Complete lines in the file.
+    /// Lines that are not in the kernel's hands yet.
+    batch: Vec<u8>,
+    /// Where the log ends with them.
+    end: Position,
+    /// Where it ends without them.
+    settled: Position,
+    /// Entries of this turn that have become lines, and those of them that are in the kernel's hands.
+    appended: usize,
+    written: usize,
+    /// Since when something has not been synced.
+    unsynced: Option<Instant>,
+}
+
+/// What the next line is made from.
+#[derive(Clone)]
+struct Position {
+    /// Complete lines in the newest file.
     bytes: u64,
     next_seq: u64,
     /// The digest of the last line, if there is one.
     digest: Option<String>,
-    /// Since when something has not been synced.
-    unsynced: Option<Instant>,
 }
 
 /// Who decides the options of the log.
@@ -50,9 +64,7 @@ pub enum WriterRole {
 /// The end of an existing log.
 struct End {
     file: File,
-    bytes: u64,
-    next_seq: u64,
-    digest: Option<String>,
+    position: Position,
     was_chained: bool,
     cut_bytes: u64,
 }
@@ -73,7 +85,7 @@ impl End {
             }
             fs::remove_file(&segment.path)?;
         };
-        // The first record of all has nothing before it, and says what the log is to be.
+        // The very first record has no predecessor, and states the format of the log.
         let was_chained = last.as_ref().is_some_and(|(_, _, line)| {
             parse(line).is_some_and(|record| {
                 let says = record.entry.facts.get("chain").and_then(serde_json::Value::as_bool);
@@ -82,14 +94,15 @@ impl End {
         });
         let Some((segment, bytes, line)) = last else {
             let file = append_to(&Segment::new(directory, 1).path)?;
-            return Ok(Self { file, bytes: 0, next_seq: 1, digest: None, was_chained, cut_bytes });
+            let position = Position { bytes: 0, next_seq: 1, digest: None };
+            return Ok(Self { file, position, was_chained, cut_bytes });
         };
         let file = append_to(&segment.path)?;
         file.set_len(bytes)?;
-        // A line that nobody can read counts as one: its number is missing, and that shows.
+        // An unreadable line counts as one: its number is missing, and that shows.
         let seq = parse(&line).map_or(segment.first, |record| record.seq);
-        let digest = Some(digest_of(&line));
-        Ok(Self { file, bytes, next_seq: seq + 1, digest, was_chained, cut_bytes })
+        let position = Position { bytes, next_seq: seq + 1, digest: Some(digest_of(&line)) };
+        Ok(Self { file, position, was_chained, cut_bytes })
     }
 }
 
@@ -107,14 +120,17 @@ impl Writer {
             set: (place == WriterRole::Bridge).then_some(options),
             turns,
             file: end.file,
-            bytes: end.bytes,
-            next_seq: end.next_seq,
-            digest: end.digest,
+            batch: Vec::new(),
+            settled: end.position.clone(),
+            end: end.position,
+            appended: 0,
+            written: 0,
             unsynced: None,
         };
         writer.heed(&turn.mark());
         writer.begin(&turn)?;
         writer.go_on(was_chained, cut_bytes)?;
+        writer.flush()?;
         writer.sync_if_due(true)?;
         writer.end(&turn);
         Ok(writer)
@@ -125,7 +141,7 @@ impl Writer {
     }
 
     /// The lock from which the current options can be read, if they are not ours to decide.
-    pub fn said_in(&self) -> Option<WriteLock> {
+    pub fn set_in(&self) -> Option<WriteLock> {
         (self.place == WriterRole::Visitor).then(|| self.turns.clone())
     }
 
@@ -142,39 +158,41 @@ impl Writer {
         let mark = turn.mark();
         self.heed(&mark);
         self.begin(&turn)?;
+        (self.appended, self.written) = (0, 0);
         self.catch_up(&mark)?;
-        let mut written = 0;
-        let outcome = waiting.iter().try_for_each(|entry| {
+        let appended = waiting.iter().try_for_each(|entry| {
             self.append(entry.clone())?;
-            written += 1;
+            self.appended += 1;
             Ok(())
         });
-        waiting.drain(..written);
+        let flushed = self.flush();
+        waiting.drain(..self.written);
         self.end(&turn);
-        outcome
+        appended.and(flushed)
     }
 
     /// Applies the options of the running bridge, which may have changed since our last write.
     fn heed(&mut self, mark: &LogState) {
         if self.place == WriterRole::Visitor
-            && let Some(said) = mark.options
+            && let Some(options) = mark.options
         {
-            (self.options, self.set) = (said, Some(said));
+            (self.options, self.set) = (options, Some(options));
         }
     }
 
     /// Continues after the records that others have written since our last write.
     fn catch_up(&mut self, mark: &LogState) -> io::Result<()> {
-        let is_ours = mark.next_seq == self.next_seq;
-        if is_ours && self.file.metadata()?.len() == self.bytes {
+        let is_ours = mark.next_seq == self.settled.next_seq;
+        if is_ours && self.file.metadata()?.len() == self.settled.bytes {
             return Ok(());
         }
         if self.is_unsynced() {
             self.file.sync_data()?;
         }
         let end = End::find(&self.directory)?;
-        (self.file, self.bytes, self.unsynced) = (end.file, end.bytes, None);
-        (self.next_seq, self.digest) = (end.next_seq, end.digest);
+        (self.file, self.unsynced) = (end.file, None);
+        (self.settled, self.end) = (end.position.clone(), end.position);
+        self.batch.clear();
         self.go_on(end.was_chained, end.cut_bytes)
     }
 
@@ -182,7 +200,7 @@ impl Writer {
     /// is chained from here on or is not, that something was cut off.
     fn go_on(&mut self, was_chained: bool, cut_bytes: u64) -> io::Result<()> {
         let chain = self.options.chain;
-        if self.bytes == 0 {
+        if self.end.bytes == 0 {
             self.append(self.head())?;
         } else if was_chained != chain {
             self.append(Entry::of_bridge("audit.chain").fact("chain", chain))?;
@@ -199,8 +217,8 @@ impl Writer {
     }
 
     fn end(&self, turn: &WriteGuard) {
-        // Whoever finds that it was not said looks at the log itself.
-        let _ = turn.leave(&LogState { next_seq: self.next_seq, options: self.set });
+        // A reader who does not find it there looks at the log itself.
+        let _ = turn.leave(&LogState { next_seq: self.settled.next_seq, options: self.set });
     }
 
     /// Syncs the file, if that is due.
@@ -214,7 +232,8 @@ impl Writer {
 
     fn append(&mut self, entry: Entry) -> io::Result<()> {
         let mut line = self.line(entry)?;
-        if self.bytes > 0 && self.bytes + line.len() as u64 > self.options.file_bytes_max {
+        let bytes = self.end.bytes;
+        if bytes > 0 && bytes + line.len() as u64 > self.options.file_bytes_max {
             let entry = parse(line.trim_ascii_end()).map(|record| (record.time, record.entry));
             self.rotate()?;
             // Its number and what was before it are others now.
@@ -222,7 +241,8 @@ impl Writer {
                 line = self.line_at(time, entry)?;
             }
         }
-        self.put(&line)
+        self.put(&line);
+        Ok(())
     }
 
     fn line(&self, entry: Entry) -> io::Result<Vec<u8>> {
@@ -231,8 +251,8 @@ impl Writer {
     }
 
     fn line_at(&self, time: String, entry: Entry) -> io::Result<Vec<u8>> {
-        let prev = self.digest.clone().filter(|_| self.options.chain);
-        let record = Record { seq: self.next_seq, time, entry, prev };
+        let prev = self.end.digest.clone().filter(|_| self.options.chain);
+        let record = Record { seq: self.end.next_seq, time, entry, prev };
         let mut line = serde_json::to_vec(&record)?;
         if line.len() >= LINE_BYTES_MAX {
             // Nothing that is recorded comes near it; what does is recorded by its name.
@@ -244,35 +264,50 @@ impl Writer {
         Ok(line)
     }
 
-    /// Writes one line, or nothing of it.
-    fn put(&mut self, line: &[u8]) -> io::Result<()> {
-        if let Err(error) = self.file.write_all(line) {
+    fn put(&mut self, line: &[u8]) {
+        self.batch.extend_from_slice(line);
+        self.end.bytes += line.len() as u64;
+        self.end.next_seq += 1;
+        self.end.digest = Some(digest_of(line.trim_ascii_end()));
+    }
+
+    /// Writes the lines of the batch, or nothing of them.
+    fn flush(&mut self) -> io::Result<()> {
+        let batch = std::mem::take(&mut self.batch);
+        if batch.is_empty() {
+            return Ok(());
+        }
+        if let Err(error) = self.file.write_all(&batch) {
             // A half line would be taken for a torn one at the next start, and be joined with the
             // next one before that.
-            self.file.set_len(self.bytes)?;
+            self.end = self.settled.clone();
+            self.file.set_len(self.end.bytes)?;
             return Err(error);
         }
-        self.bytes += line.len() as u64;
-        self.next_seq += 1;
-        self.digest = Some(digest_of(line.trim_ascii_end()));
+        self.settled = self.end.clone();
+        self.written = self.appended;
         self.unsynced.get_or_insert_with(Instant::now);
         Ok(())
     }
 
     /// Begins a new file. Its first line says how many records there were before it, so that the
-    /// oldest file that is kept tells what is gone.
+    /// oldest file that is kept shows what is gone.
     fn rotate(&mut self) -> io::Result<()> {
+        self.flush()?;
         self.file.sync_data()?;
         self.prune()?;
-        let path = Segment::new(&self.directory, self.next_seq).path;
-        let (old, bytes) = (std::mem::replace(&mut self.file, append_to(&path)?), self.bytes);
+        let path = Segment::new(&self.directory, self.end.next_seq).path;
+        let old = std::mem::replace(&mut self.file, append_to(&path)?);
+        let before = self.settled.clone();
         self.file.set_len(0)?;
-        self.bytes = 0;
+        (self.settled.bytes, self.end.bytes) = (0, 0);
         let head = self.line(self.head())?;
-        if let Err(error) = self.put(&head) {
+        self.put(&head);
+        if let Err(error) = self.flush() {
             // The old file goes on until there is room for a new one.
             let _ = fs::remove_file(&path);
-            (self.file, self.bytes) = (old, bytes);
+            self.file = old;
+            (self.settled, self.end) = (before.clone(), before);
             return Err(error);
         }
         File::open(&self.directory)?.sync_all()
@@ -280,7 +315,7 @@ impl Writer {
 
     fn head(&self) -> Entry {
         Entry::of_bridge("audit.began")
-            .fact("records_before", self.next_seq - 1)
+            .fact("records_before", self.end.next_seq - 1)
             .fact("chain", self.options.chain)
     }
 

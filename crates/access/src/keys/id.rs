@@ -44,7 +44,7 @@ impl FromStr for KeyId {
         if text.len() == 2 * ID_BYTES && text.bytes().all(hex) {
             Ok(Self(text.to_owned()))
         } else {
-            // Whoever pastes a whole key here must not find it in a log.
+            // A whole key that is pasted here must not appear in a log.
             Err(InvalidKeyId(text.chars().take(2 * ID_BYTES).collect()))
         }
     }
@@ -62,9 +62,8 @@ impl fmt::Display for KeyId {
     }
 }
 
-/// Tells one key from another for as long as this process lives. It is taken from a digest, so that
-/// nothing of the key's signature is in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// Identifies a key. It is taken from a digest, so that nothing of the key's signature is in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Fingerprint(u64);
 
 impl Fingerprint {

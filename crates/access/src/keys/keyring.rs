@@ -40,10 +40,19 @@ struct ValidKeys {
 }
 
 impl ValidKeys {
-    fn of(kept: &KeyFiles) -> Self {
+    fn of(files: &KeyFiles) -> Self {
         Self {
-            secrets: kept.signers.iter().rev().map(|signer| signer.secret.clone()).collect(),
-            issued: kept.keys.iter().map(|key| (key.id.clone(), key.revoked_at_ms)).collect(),
+            secrets: files.signers.iter().rev().map(|signer| signer.secret.clone()).collect(),
+            issued: files.keys.iter().map(|key| (key.id.clone(), key.revoked_at_ms)).collect(),
+        }
+    }
+
+    /// An id of our form must be in our index: where that was lost, revoked keys stay useless.
+    fn check_id(&self, id: Option<&KeyId>) -> Result<(), Denied> {
+        match id.map(|id| (id, self.issued.get(id))) {
+            None | Some((_, Some(None))) => Ok(()),
+            Some((id, None)) => Err(Denied::Unknown { id: id.clone() }),
+            Some((id, Some(Some(at_ms)))) => Err(Denied::Revoked { id: id.clone(), at_ms: *at_ms }),
         }
     }
 }
@@ -52,10 +61,10 @@ impl Keyring {
     /// Opens the keys in `directory`, which is created if it does not exist.
     pub fn open(directory: &Path) -> Result<Self, KeysError> {
         let store = Store::open(directory)?;
-        let kept = store.read()?;
+        let files = store.read()?;
         let watch = Watch {
-            known: Arc::new(ValidKeys::of(&kept)),
-            stamps: kept.stamps,
+            known: Arc::new(ValidKeys::of(&files)),
+            stamps: files.stamps,
             looked_at: Instant::now(),
             trouble: None,
         };
@@ -64,7 +73,7 @@ impl Keyring {
 
     /// What a presented key allows now.
     ///
-    /// The clock has no leeway: the host that verifies is the one that has issued. Whoever signs
+    /// The clock has no leeway: the host that verifies is the one that has issued. A host that signs
     /// elsewhere with our secret keeps its clock.
     pub fn verify(&self, presented: &str) -> Result<Grant, Denied> {
         let known = self.known();
@@ -80,6 +89,12 @@ impl Keyring {
             }
             verified => verified,
         }
+    }
+
+    /// Whether the key of a grant from earlier would still be let in.
+    pub fn readmit(&self, grant: &Grant) -> Result<(), Denied> {
+        check_expiry(grant.expires_at_ms, now_ms())?;
+        self.known().check_id(grant.id.as_ref())
     }
 
     /// Why the current files are not in use; absent if they are.
@@ -113,11 +128,11 @@ impl Keyring {
             return;
         }
         match self.store.read() {
-            Ok(kept) => {
-                let known = ValidKeys::of(&kept);
+            Ok(files) => {
+                let known = ValidKeys::of(&files);
                 let (keys, secrets) = (known.issued.len(), known.secrets.len());
                 tracing::info!(keys, secrets, "the keys have changed");
-                (watch.known, watch.stamps) = (Arc::new(known), kept.stamps);
+                (watch.known, watch.stamps) = (Arc::new(known), files.stamps);
                 watch.trouble = None;
             }
             Err(error) => {
@@ -141,23 +156,23 @@ fn verify(presented: &str, known: &ValidKeys, now_ms: u64) -> Result<Grant, Deni
     let Claims { jti, exp, nbf, namespace, scopes, name, .. } = claims;
     let in_ms = |seconds: u64| seconds.saturating_mul(1000);
     let expires_at_ms = exp.map(in_ms);
-    if let Some(at_ms) = expires_at_ms.filter(|at_ms| *at_ms <= now_ms) {
-        return Err(Denied::Expired { at_ms });
-    }
+    check_expiry(expires_at_ms, now_ms)?;
     if let Some(from_ms) = nbf.map(in_ms).filter(|from_ms| *from_ms > now_ms) {
         return Err(Denied::NotYetValid { from_ms });
     }
-    // An id of our form must be in our index: where that was lost, revoked keys stay useless. What
-    // others sign with our secret bears none, or one of theirs, and must expire in its stead.
+    // What others sign with our secret bears no id of ours, and must expire in its stead.
     let id: Option<KeyId> = jti.and_then(|jti| jti.parse().ok());
-    match id.as_ref().map(|id| (id, known.issued.get(id))) {
-        None if expires_at_ms.is_none() => return Err(Denied::Malformed("it never expires")),
-        None | Some((_, Some(None))) => {}
-        Some((id, None)) => return Err(Denied::Unknown { id: id.clone() }),
-        Some((id, Some(Some(at_ms)))) => {
-            return Err(Denied::Revoked { id: id.clone(), at_ms: *at_ms });
-        }
+    if id.is_none() && expires_at_ms.is_none() {
+        return Err(Denied::Malformed("it never expires"));
     }
+    known.check_id(id.as_ref())?;
     let scopes = scopes.unwrap_or(Scopes::UNSAID);
     Ok(Grant { id, name, namespace, scopes, expires_at_ms, fingerprint })
+}
+
+fn check_expiry(expires_at_ms: Option<u64>, now_ms: u64) -> Result<(), Denied> {
+    match expires_at_ms.filter(|at_ms| *at_ms <= now_ms) {
+        Some(at_ms) => Err(Denied::Expired { at_ms }),
+        None => Ok(()),
+    }
 }

@@ -8,7 +8,7 @@ pub const KEY_BYTES_MAX: usize = 4 * 1024;
 pub const LABEL_CHARS_MAX: usize = 63;
 /// Bytes of a signing secret: as many as the digest of HS256 has, the least that RFC 7518 allows.
 pub const SECRET_BYTES: usize = 32;
-/// Secrets that verify at once. Each costs a bad key one more signature to compare, and whoever
+/// Secrets that verify at once. Each costs a bad key one more signature to compare, and an operator who
 /// rotates every week and keeps keys for a month needs five.
 pub const SECRETS_MAX: usize = 8;
 /// Keys that the index holds: one per person and program of a large team, many times over.
@@ -19,7 +19,7 @@ pub const INDEX_BYTES_MAX: u64 = 8 * 1024 * 1024;
 pub const SECRETS_BYTES_MAX: u64 = 64 * 1024;
 /// How long an expired key stays listed, so that "which key was that?" has an answer.
 pub const EXPIRED_KEPT: Duration = Duration::from_secs(30 * 86_400);
-/// How often the files are looked at for changes: revocation shall act within a second.
+/// How often the files are checked for changes: a revocation takes effect within a second.
 pub const LOOK_PAUSE: Duration = Duration::from_millis(500);
 
 /// Peers whose bad keys are counted at once; what does not fit shares one count.

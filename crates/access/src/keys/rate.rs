@@ -46,7 +46,7 @@ pub struct RateLimiter<K> {
     who_max: usize,
     full_at: HashMap<K, Instant>,
     /// The one bucket of all who find no room. They wait for each other, which is what a table
-    /// that somebody has filled on purpose costs.
+    /// that an attacker has filled costs.
     others_full_at: Option<Instant>,
     swept_at: Option<Instant>,
 }

@@ -52,7 +52,7 @@ pub struct KeyFiles {
     pub stamps: Stamps,
 }
 
-/// What tells whether the files are still those that were read.
+/// Shows whether the files are still those that were read.
 pub type Stamps = [Option<Stamp>; 2];
 
 /// A request for a new key.
@@ -108,13 +108,13 @@ impl Store {
             return Err(KeysError::ExpiredAlready);
         }
         let _lock = self.lock()?;
-        let mut kept = self.read()?;
-        prune(&mut kept, now_ms);
-        if kept.keys.len() >= KEYS_MAX {
+        let mut files = self.read()?;
+        prune(&mut files, now_ms);
+        if files.keys.len() >= KEYS_MAX {
             return Err(KeysError::TooManyKeys { keys_max: KEYS_MAX });
         }
-        let signer = kept.signers.last().ok_or_else(|| self.no_secret())?;
-        let id = draw_id(|id| kept.keys.iter().any(|key| key.id == *id))?;
+        let signer = files.signers.last().ok_or_else(|| self.no_secret())?;
+        let id = draw_id(|id| files.keys.iter().any(|key| key.id == *id))?;
         let expires_s = order.expires_at_ms.map(|at_ms| at_ms / 1000);
         let claims = Claims {
             jti: Some(id.to_string()),
@@ -136,35 +136,35 @@ impl Store {
             revoked_at_ms: None,
             secret: signer.id.clone(),
         };
-        kept.keys.push(issued.clone());
-        self.write_index(&Index { keys: kept.keys })?;
+        files.keys.push(issued.clone());
+        self.write_index(&Index { keys: files.keys })?;
         Ok((key, issued))
     }
 
     /// All known keys, oldest first, each with its standing.
     pub fn list(&self) -> Result<Vec<(Issued, Standing)>, KeysError> {
         let now_ms = now_ms();
-        let kept = self.read()?;
+        let files = self.read()?;
         let standing = |key: &Issued| match key {
-            key if !is_signed(key, &kept.signers) => Standing::Dropped,
+            key if !is_signed(key, &files.signers) => Standing::Dropped,
             key if key.revoked_at_ms.is_some() => Standing::Revoked,
             key if key.is_expired(now_ms) => Standing::Expired,
             _ => Standing::Valid,
         };
-        Ok(kept.keys.iter().map(|key| (key.clone(), standing(key))).collect())
+        Ok(files.keys.iter().map(|key| (key.clone(), standing(key))).collect())
     }
 
     /// Revokes a key. A second call changes nothing.
     pub fn revoke(&self, id: &KeyId) -> Result<Issued, KeysError> {
         let now_ms = now_ms();
         let _lock = self.lock()?;
-        let mut kept = self.read()?;
-        let found = kept.keys.iter_mut().find(|key| key.id == *id);
+        let mut files = self.read()?;
+        let found = files.keys.iter_mut().find(|key| key.id == *id);
         let key = found.ok_or_else(|| KeysError::NoSuchKey { id: id.clone() })?;
         key.revoked_at_ms.get_or_insert(now_ms);
         let revoked = key.clone();
-        prune(&mut kept, now_ms);
-        self.write_index(&Index { keys: kept.keys })?;
+        prune(&mut files, now_ms);
+        self.write_index(&Index { keys: files.keys })?;
         Ok(revoked)
     }
 
@@ -187,7 +187,7 @@ impl Store {
         Ok(count)
     }
 
-    /// What the files hold now. A writer may come between the two; the stamps tell then.
+    /// What the files hold now. A writer may come between the two; the stamps show that.
     pub fn read(&self) -> Result<KeyFiles, KeysError> {
         let (secrets, secrets_stamp) = parse::<Secrets>(&self.secrets_file(), SECRETS_BYTES_MAX)?;
         let (index, index_stamp) = parse::<Index>(&self.index_file(), INDEX_BYTES_MAX)?;
@@ -235,7 +235,7 @@ impl Store {
 fn parse<T: DeserializeOwned>(path: &Path, bytes_max: u64) -> Result<(T, Stamp), KeysError> {
     let (bytes, stamp) = files::read(path, bytes_max)?;
     let parsed = serde_json::from_slice(&bytes).map_err(|error| {
-        // Where it is wrong and not what stands there, which may be a secret.
+        // The place of the error and not the text there, which may be a secret.
         let reason = format!("line {}, column {}", error.line(), error.column());
         KeysError::Damaged { path: path.to_owned(), reason }
     })?;
@@ -255,9 +255,9 @@ fn is_signed(key: &Issued, signers: &[Signer]) -> bool {
 
 /// Forgets keys that are useless without being revoked: their secret is gone, or they expired long
 /// ago.
-fn prune(kept: &mut KeyFiles, now_ms: u64) {
+fn prune(files: &mut KeyFiles, now_ms: u64) {
     let long_ago_ms = now_ms.saturating_sub(EXPIRED_KEPT.as_millis() as u64);
-    let KeyFiles { signers, keys, .. } = kept;
+    let KeyFiles { signers, keys, .. } = files;
     keys.retain(|key| is_signed(key, signers) && !key.is_expired(long_ago_ms));
 }
 

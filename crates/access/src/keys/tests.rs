@@ -67,8 +67,8 @@ fn what_must_not_be_seen_is_not_in_debug() {
     let secrets: serde_json::Value = serde_json::from_str(&secrets).unwrap();
     let secret = secrets["secrets"][0]["secret"].as_str().unwrap();
     let (_, signature) = key.expose().rsplit_once('.').unwrap();
-    let kept = store.read().unwrap();
-    let shown = format!("{key:?} {issued:?} {keyring:?} {grant:?} {kept:?}");
+    let files = store.read().unwrap();
+    let shown = format!("{key:?} {issued:?} {keyring:?} {grant:?} {files:?}");
     assert!(!shown.contains(secret) && !shown.contains(signature), "{shown}");
     // As numbers neither.
     assert!(!shown.contains("bytes: ["), "{shown}");
@@ -84,7 +84,7 @@ fn the_client_is_told_more_only_where_the_signature_was_ours() {
         Denied::Unknown { id: id.clone() },
     ];
     for denied in &silent {
-        assert_eq!((denied.told(), denied.code()), (silent[0].told(), "key_invalid"));
+        assert_eq!((denied.explanation(), denied.code()), (silent[0].explanation(), "key_invalid"));
         assert!(denied.is_suspect());
     }
     let open = [

@@ -1,7 +1,7 @@
-//! Standing still for a snapshot, and becoming the host of a machine that another had.
+//! Freezes a workload for a snapshot, and takes over a machine from another host.
 //!
-//! `machine` and `sandbox` call it. After an adoption the link goes on as if nothing had been: it knows
-//! the agent's new id, and the token for its next dial, from the answer.
+//! `machine` and `sandbox` call it. After an adoption the link continues unchanged: it takes the agent's new
+//! id, and the token for its next dial, from the answer.
 
 use std::time::{Duration, SystemTime};
 
@@ -16,26 +16,26 @@ use super::limits::{ADOPTION_ENTROPY_BYTES, WARNINGS_MAX};
 use super::requests::pick;
 use super::{Guest, GuestError};
 
-/// A workload that stands still, and whose file systems are flushed.
+/// A frozen workload with flushed file systems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frozen {
-    /// Control groups that stand still.
+    /// How many control groups are frozen.
     pub groups: u32,
     /// How long that took.
     pub took: Duration,
 }
 
-/// A workload that goes on.
+/// A thawed workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thawed {
-    /// How long it had stood still by itself, in the guest's time.
+    /// How long it had been frozen, in the guest's time.
     pub frozen: Duration,
-    /// How far the guest's clock was ahead before it was stepped; behind after a pause, so negative.
+    /// How far the guest's clock was ahead before it was set; behind after a pause, so negative.
     pub drift_us: Option<i64>,
 }
 
-/// What a machine is told that gets a new host. The time and the random numbers are its host's, and
-/// come with it.
+/// A machine's new identity. The time and the random numbers come from its
+/// host with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Adoption {
     pub hostname: Option<String>,
@@ -46,8 +46,8 @@ pub struct Adoption {
 }
 
 impl Guest {
-    /// Stops all processes of sessions and contexts, and flushes file systems. After `watchdog` of the
-    /// guest's time everything goes on by itself.
+    /// Freezes all processes of sessions and contexts, and flushes file systems. After `watchdog` of the
+    /// guest's time they thaw by themselves.
     pub async fn freeze(&self, watchdog: Duration) -> Result<Frozen, GuestError> {
         let watchdog_ms = u64::try_from(watchdog.as_millis()).unwrap_or(u64::MAX);
         let request = Request::Freeze { watchdog_ms };
@@ -56,12 +56,12 @@ impl Guest {
         Ok(Frozen { groups, took: Duration::from_micros(took_us) })
     }
 
-    /// Lets everything go on, and says for how long it had stood still.
+    /// Thaws everything, and returns how long it had been frozen.
     pub async fn thaw(&self) -> Result<Duration, GuestError> {
         Ok(self.ask_thaw(None).await?.frozen)
     }
 
-    /// The same after the machine itself has stood still: its clock is stepped to the host's.
+    /// Thaws after the machine itself was paused: its clock is set to the host's.
     pub async fn wake(&self) -> Result<Thawed, GuestError> {
         self.ask_thaw(Some(now_us())).await
     }

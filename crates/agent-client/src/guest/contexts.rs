@@ -1,9 +1,8 @@
 //! Contexts of a guest: interpreters that live on between runs of code.
 //!
-//! A run is asked for in one request, and its events come on a stream of its own, which may begin
-//! before the request is answered: [`Guest::run_code_now`] is one round trip from the code to its
-//! output. What the guest says of a run is held against the life that a run has ([`life`]), and what
-//! is too large of it is cut ([`clip`]).
+//! A run is one request, and its events come on a separate stream, which may begin before the request is
+//! answered: [`Guest::run_code_now`] is one round trip from the code to its output. The guest's events are
+//! checked against a run's life ([`life`]), and oversized texts are cut ([`clip`]).
 
 mod clip;
 mod events;
@@ -49,31 +48,36 @@ pub fn open(context: ContextName, language: impl Into<String>) -> OpenContext {
     }
 }
 
-/// Code that shall be run. See [`repl::Run`].
+/// Code to run. See [`repl::Run`].
 #[derive(Clone, Debug)]
 pub struct RunCode {
-    /// Made if there is none of that name.
+    /// Created if it does not exist.
     pub context: OpenContext,
     pub code: Text,
     pub name: Option<String>,
     pub deadline: Option<Duration>,
+    /// The deadline that its end reports, when `deadline` is a little earlier so that the caller can still
+    /// answer.
+    pub reported_deadline: Option<Duration>,
     pub grace: Grace,
     /// Whether requests for input will be answered.
     pub input: bool,
     /// Whether giving the run up interrupts it.
     pub tied: bool,
-    /// Whether it is the host's own: beside what the context's code knows, and told to nobody else.
+    /// Whether it is the host's own: it runs beside the context's namespace, and nobody else sees
+    /// it.
     pub aside: bool,
 }
 
 impl RunCode {
-    /// Without a deadline or input, and not outliving whoever asked for it.
+    /// Without a deadline or input, and ending with its caller.
     pub fn new(context: OpenContext, code: impl Into<Text>) -> Self {
         Self {
             context,
             code: code.into(),
             name: None,
             deadline: None,
+            reported_deadline: None,
             grace: Grace::default(),
             input: false,
             tied: true,
@@ -83,8 +87,7 @@ impl RunCode {
 }
 
 impl Guest {
-    /// Says who a context runs as that names nobody, and where one that names no directory, unless it
-    /// is open already. That is asked for as it is, whoever has opened it.
+    /// Sets the default user and directory of a context. An open context keeps its own.
     pub async fn settle(&self, ask: &mut OpenContext) -> Result<(), GuestError> {
         let user = self.usual_user.as_deref().filter(|_| ask.user.is_none());
         let directory = self.usual_directory.as_deref().filter(|_| ask.cwd.is_none());
@@ -99,7 +102,7 @@ impl Guest {
         Ok(())
     }
 
-    /// Makes a context and starts its interpreter, or finds the one of that name.
+    /// Creates a context and starts its interpreter, or finds the one with that name.
     pub async fn open_context(&self, ask: &OpenContext) -> Result<ContextInfo, GuestError> {
         let mut ask = ask.clone();
         check_context(&ask)?;
@@ -124,9 +127,11 @@ impl Guest {
         Ok(run)
     }
 
-    /// The same without waiting, and as nobody else than the request says. A refusal is what the run's first event is then.
+    /// Creates a run without waiting, with exactly the request's user. A refusal is the run's first event
+    /// then.
     pub fn run_code_now(&self, ask: RunCode) -> Result<Run, GuestError> {
-        let RunCode { context, code, name, deadline, grace, input, tied, aside } = ask;
+        let RunCode { context, code, name, deadline, reported_deadline, grace, input, tied, aside } =
+            ask;
         let context_bytes = check_context(&context)?;
         check("the bytes of the code", code.as_bytes().len(), CODE_BYTES_MAX)?;
         check(
@@ -138,8 +143,8 @@ impl Guest {
             && context_bytes <= INLINE_CONTEXT_BYTES_MAX;
         let (inside, behind) =
             if inline { (Some(code), Vec::new()) } else { (None, code.into_bytes()) };
-        let deadline_ms =
-            deadline.map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
+        let millis = |limit: Duration| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+        let deadline_ms = deadline.map(millis);
         let which = context.context.clone();
         let make = |stream| {
             let code = inside;
@@ -157,7 +162,10 @@ impl Guest {
         };
         let pick = pick!(Reply::Queued { run, ahead } => Queued { run, ahead });
         let (stream, queued) = self.open(Direction::Both, Begins::Now, make, "queued", pick)?;
-        Ok(Run::new(self, which, queued, self.output(stream), self.writer(stream), behind))
+        let mut run =
+            Run::new(self, which, queued, self.output(stream), self.writer(stream), behind);
+        run.reported_deadline_ms = reported_deadline.map(millis);
+        Ok(run)
     }
 
     /// Ends a run by the ladder, or takes it out of the queue, and says which; `None` when there was
@@ -183,7 +191,7 @@ impl Guest {
         self.order(Request::AnswerInput(ask))?.await
     }
 
-    /// What could stand at a place in some code. The bytes that a match replaces are whole
+    /// Completions for a position in some code. The bytes that a match replaces are whole
     /// characters of that code.
     pub async fn complete(&self, ask: Complete) -> Result<Completions, GuestError> {
         check("the bytes of the code", ask.code.len(), CODE_INLINE_BYTES_MAX)?;
@@ -208,7 +216,7 @@ impl Guest {
         Ok(answer)
     }
 
-    /// Opens a stream of all that happens in a context. It never holds anybody up.
+    /// Opens a stream of everything that happens in a context. It never delays anybody.
     pub async fn watch_context(&self, context: &ContextName) -> Result<Events, GuestError> {
         let context = context.clone();
         let make = |stream| Request::WatchContext { context, stream };

@@ -13,14 +13,14 @@ pub enum GuestError {
     /// The agent refused this one request, or gave this one stream up.
     #[error(transparent)]
     Fault(Fault),
-    /// The link is no more, or was cut and what was under way could not be taken up.
+    /// The link has ended, or was cut and this could not be resumed.
     #[error(transparent)]
     Link(#[from] LinkError),
     #[error(transparent)]
     TooManyRequests(TooManyRequests),
     #[error(transparent)]
     TooManyStreams(OpenError),
-    /// What was asked does not fit the protocol, and was not sent.
+    /// The request does not fit the protocol, and was not sent.
     #[error("{what}: {length} exceeds the limit of {limit}")]
     TooLong { what: &'static str, length: usize, limit: usize },
     #[error("the directory has more than {LIST_ENTRIES_MAX} entries, which is the limit")]
@@ -31,7 +31,7 @@ pub enum GuestError {
     Watch(#[from] protocol::watch::RecordError),
     #[error(transparent)]
     Run(#[from] protocol::repl::RecordError),
-    /// The guest sent what the protocol lets pass and this request does not.
+    /// The guest sent what the protocol allows and this request does not.
     #[error("the guest sent {what}")]
     Malformed { what: &'static str },
 }

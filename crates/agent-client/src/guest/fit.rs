@@ -1,4 +1,4 @@
-//! Whether what a caller asks for fits the protocol.
+//! Whether a caller's request fits the protocol.
 //!
 //! A request beyond a limit would cost us the link, and with it everybody else's work; so it is
 //! refused here, before it is sent.
@@ -59,7 +59,7 @@ pub fn check_context(open: &OpenContext) -> Result<usize, GuestError> {
     Ok(bytes + open.env.len() * VARIABLE_FRAME_BYTES)
 }
 
-/// What the encoding of one variable adds to its name and value: the heads of a pair and two texts.
+/// The overhead of encoding one variable: the heads of a pair and two texts.
 const VARIABLE_FRAME_BYTES: usize = 11;
 
 pub fn variables_bytes(variables: &[(Text, Text)]) -> usize {

@@ -1,9 +1,8 @@
-//! What a box uses, as its guest says: samples to be read on from where one stands, and the usage of
-//! one session or context.
+//! What a sandbox uses, as its guest reports it: samples that are read page by page, and the usage of one
+//! session or context.
 //!
-//! `sandbox` follows it and keeps what it wants. The numbers are the guest's word. What can be
-//! checked is: that samples have the order and the numbers that they must have, and that no share
-//! is more than the whole.
+//! `sandbox` follows it and keeps what it wants. The guest's numbers cannot be trusted. What is
+//! checked: samples have the right order and numbers, and no share is more than the whole.
 
 use protocol::limits::METRICS_PAGE_MAX;
 use protocol::message::{Reply, Request};
@@ -17,25 +16,24 @@ use super::{Guest, GuestError};
 /// All of one CPU, in the hundredths of a percent that shares are counted in.
 const WHOLE: u32 = 10_000;
 
-/// Samples of a box.
+/// Samples of a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Samples {
-    /// Oldest first; their numbers follow each other without a hole.
+    /// Oldest first; their numbers are consecutive.
     pub samples: Vec<Sample>,
-    /// How many of those that were asked for the guest no longer has. They are older than all of
-    /// these.
+    /// How many of the requested samples the guest no longer has. They are older than all of these.
     pub missing: u64,
     /// The number of the oldest sample that the guest still has.
     pub oldest: u64,
     /// The number that the next sample will have: there is more to ask for until a page ends just
     /// before it.
     pub next: u64,
-    /// CPUs that the box may use at once.
+    /// CPUs that the sandbox may use at once.
     pub cpus: u32,
     pub scope: Scope,
 }
 
-/// Whose usage is asked for.
+/// Whose usage is requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Consumer {
     Session(SessionId),
@@ -44,8 +42,7 @@ pub enum Consumer {
 }
 
 impl Samples {
-    /// The number of the last sample that was asked for and has been seen or is lost: what to go on
-    /// from.
+    /// The number of the last requested sample that was seen or is lost: where to continue.
     pub fn seen(&self) -> u64 {
         self.samples.last().map_or(self.oldest.saturating_sub(1), |sample| sample.number)
     }
@@ -56,9 +53,10 @@ impl Samples {
 }
 
 impl Guest {
-    /// The samples behind number `since`, at most [`METRICS_PAGE_MAX`] of them; 0 asks for all that
-    /// the guest has. With `wait` they come as soon as there is one, otherwise there may be none. A
-    /// `since` that the guest has not come to is refused as `invalid`: it is of another guest.
+    /// The samples after number `since`, at most [`METRICS_PAGE_MAX`] of them; 0 requests all that
+    /// the guest has. With `wait` the answer comes as soon as there is one, otherwise there may be
+    /// none. A `since` that the guest has not reached is refused as `invalid`: it belongs to
+    /// another guest.
     pub async fn metrics(&self, since: u64, wait: bool) -> Result<Samples, GuestError> {
         self.ask_metrics(AskMetrics { since: Some(since), wait }).await
     }
@@ -124,7 +122,7 @@ fn check(page: MetricsPage, ask: &AskMetrics) -> Result<Samples, GuestError> {
             bound(pressure, WHOLE);
         }
     }
-    // Whoever asks for the newest alone does not miss the others.
+    // A request for the newest only does not miss the others.
     let missing = ask.since.map_or(0, |_| begin - from);
     Ok(Samples { samples, missing, oldest, next, cpus, scope })
 }

@@ -1,8 +1,8 @@
 //! The typed client of one agent: one method per request, and no frame above it.
 //!
-//! `sandbox` and `cli` call it. It checks that what is asked fits the protocol, gives every answer
-//! its type, and bounds what it joins from several answers. It never dials, and holds no state of
-//! its own: that is the link's.
+//! `sandbox` and `cli` call it. It checks that requests fit the protocol, gives every answer its
+//! type, and limits what it joins from several answers. It never dials, and holds no state of its
+//! own: the link does.
 //!
 //! Methods whose name ends in `_now` queue their request and return at once, so that several go out
 //! in one write; the others wait for the answer.
@@ -31,7 +31,7 @@ pub use adoption::now_us;
 pub use adoption::{Adoption, Frozen, Thawed};
 pub use contexts::{Events, Queued, Ran, Run, RunCode};
 pub use error::GuestError;
-pub use output::{Heard, Output, Piece};
+pub use output::{Output, OutputCounter, Piece};
 pub use pending::Pending;
 pub use streams::{Awaited, FileTarget};
 pub use watcher::Watcher;
@@ -39,17 +39,17 @@ pub use writer::{Upload, Writer, Written};
 
 pub use crate::link::{Address, LinkError, Options, Timing};
 
-use crate::link::Link;
+use crate::link::{Batch, Link};
 
 /// An agent that is spoken to. Clones are the same; the link ends with the last of them and of the
 /// streams that they opened.
 #[derive(Clone, Debug)]
 pub struct Guest {
     link: Link,
-    heard: Heard,
-    /// Who programs run as that name nobody; the agent's own user without.
+    output_counter: OutputCounter,
+    /// The default user of programs; the agent's own user if absent.
     usual_user: Option<Arc<str>>,
-    /// Where they begin that name no directory; the agent's own without.
+    /// The default working directory; the agent's own if absent.
     usual_directory: Option<Arc<str>>,
 }
 
@@ -59,8 +59,8 @@ impl Guest {
         Ok(Self::on(Link::connect(address, options).await?))
     }
 
-    /// Speaks over a socket that is connected already. After a cut the agent is dialled at `then`;
-    /// without an address it is lost.
+    /// Uses a connected socket. After a cut the agent is dialled at `then`; without an address it
+    /// is lost.
     pub async fn over(
         stream: UnixStream,
         then: Option<Address>,
@@ -70,29 +70,34 @@ impl Guest {
     }
 
     fn on(link: Link) -> Self {
-        Self { link, heard: Heard::default(), usual_user: None, usual_directory: None }
+        Self {
+            link,
+            output_counter: OutputCounter::default(),
+            usual_user: None,
+            usual_directory: None,
+        }
     }
 
-    /// How much its programs and runs have said to this end.
-    pub fn heard(&self) -> &Heard {
-        &self.heard
+    /// How much output of its programs and runs this end has received.
+    pub fn output_counter(&self) -> &OutputCounter {
+        &self.output_counter
     }
 
-    /// The same agent, for callers whose programs run as this user where they name none.
+    /// The same agent, with this user as the default.
     #[must_use]
     pub fn running_as(mut self, user: Option<&str>) -> Self {
         self.usual_user = user.map(Into::into);
         self
     }
 
-    /// The same for the directory in which they begin.
+    /// The same agent, with this working directory as the default.
     #[must_use]
     pub fn beginning_in(mut self, directory: Option<&str>) -> Self {
         self.usual_directory = directory.map(Into::into);
         self
     }
 
-    /// What the agent said of itself when the link was last made.
+    /// The agent's description of itself when the link was last made.
     pub fn info(&self) -> AgentInfo {
         self.link.info()
     }
@@ -106,20 +111,30 @@ impl Guest {
         self.link.lost()
     }
 
-    /// Says that the agent's machine is gone, so that nothing waits for it to come back. What has
-    /// arrived from it is still handed out.
-    pub fn forsake(&self) {
-        self.link.forsake();
+    /// The agent's machine is gone, so nothing waits for it to come back. What has arrived from it
+    /// can still be read.
+    pub fn machine_ended(&self) {
+        self.link.machine_ended();
     }
 
-    /// Says that the agent's machine stands still, and is neither lost nor to be dialled.
-    pub fn hold(&self) {
-        self.link.hold();
+    /// The agent's machine is paused, and is neither lost nor to be dialled.
+    pub fn machine_paused(&self) {
+        self.link.machine_paused();
     }
 
-    /// Says that it goes on; see [`Link::go_on`].
-    pub fn go_on(&self, anew: bool) {
-        self.link.go_on(anew);
+    /// It resumes; see [`Link::machine_resumed`].
+    pub fn machine_resumed(&self, reconnects: bool) {
+        self.link.machine_resumed(reconnects);
+    }
+
+    /// Requests that are made while the result lives go out together. It is not to be held across an `await`.
+    pub(crate) fn batch(&self) -> Batch<'_> {
+        self.link.batch()
+    }
+
+    /// Its link moves to the calling thread, which will make the next requests.
+    pub fn move_here(&self) {
+        self.link.move_here();
     }
 
     /// Says goodbye and closes the link, for all clones. Streams that were not finished are given up.

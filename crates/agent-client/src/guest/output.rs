@@ -22,19 +22,18 @@ pub enum Piece {
         from: u64,
         to: u64,
     },
-    /// The stream ended properly; whoever asks again is told the same.
+    /// The stream ended properly; later calls return the same.
     End,
-    /// The stream is gone; whoever asks again is told the same.
+    /// The stream is gone; later calls return the same.
     Failed(GuestError),
 }
 
-/// How many bytes of output have been taken from a guest, for those who keep account of it. Clones
-/// are the same.
+/// Counts the bytes of output from a guest. Clones share the count.
 #[derive(Clone, Debug, Default)]
-pub struct Heard(Arc<AtomicU64>);
+pub struct OutputCounter(Arc<AtomicU64>);
 
-impl Heard {
-    /// So far; it never falls.
+impl OutputCounter {
+    /// So far; it never decreases.
     pub fn bytes(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -46,36 +45,35 @@ impl Heard {
 
 /// The reading end of a stream. Dropping it gives the stream up, unless it was read to its end.
 ///
-/// What was read is acknowledged when the next piece is asked for: a reader that has written a piece
-/// somewhere before it asks again loses nothing when it dies in between. [`Output::manual`] leaves
-/// that to the reader.
+/// A piece is acknowledged when the next one is requested: a reader that stores a piece before the next call
+/// loses nothing when it dies in between. [`Output::manual`] leaves this to the reader.
 #[derive(Debug)]
 pub struct Output {
     link: Link,
     stream: StreamId,
     manual: bool,
-    /// Where its bytes are counted, if they are.
-    heard: Option<Heard>,
+    /// Where its bytes are counted, if at all.
+    counter: Option<OutputCounter>,
     /// The end of the piece that was read last, until it is acknowledged.
     read_to: Option<u64>,
 }
 
 impl Output {
     pub(super) fn new(link: Link, stream: StreamId) -> Self {
-        Self { link, stream, manual: false, heard: None, read_to: None }
+        Self { link, stream, manual: false, counter: None, read_to: None }
     }
 
-    /// Acknowledges only what [`Output::consumed`] is told of.
+    /// Acknowledges only what is passed to [`Output::consumed`].
     #[must_use]
     pub fn manual(mut self) -> Self {
         self.manual = true;
         self
     }
 
-    /// Counts what comes as output of the guest's programs. Of the readers of one output one alone does.
+    /// Counts its bytes as output of the guest's programs. Only one reader of each output does this.
     #[must_use]
-    pub fn counted(mut self, heard: &Heard) -> Self {
-        self.heard = Some(heard.clone());
+    pub fn counted(mut self, counter: &OutputCounter) -> Self {
+        self.counter = Some(counter.clone());
         self
     }
 
@@ -89,7 +87,7 @@ impl Output {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    /// All that is left of it. None where that is not whole: there is a gap, or more than so many bytes.
+    /// The rest of it. `None` if it is not complete: there is a gap, or more than this many bytes.
     pub async fn whole(mut self, bytes_max: usize) -> Result<Option<Vec<u8>>, GuestError> {
         let mut whole = Vec::new();
         loop {
@@ -109,8 +107,8 @@ impl Output {
         self.link.poll_piece(self.stream, taken, cx).map(|piece| match piece {
             link::Piece::Bytes { offset, bytes } => {
                 self.note(offset.saturating_add(bytes.len() as u64));
-                if let Some(heard) = &self.heard {
-                    heard.add(bytes.len());
+                if let Some(counter) = &self.counter {
+                    counter.add(bytes.len());
                 }
                 Piece::Bytes { offset, bytes }
             }

@@ -9,8 +9,8 @@ use protocol::{Reply, RequestId};
 use super::GuestError;
 use crate::link::Link;
 
-/// Resolves to the answer of a request that has been queued. Dropping it does not take the request
-/// back; its answer is then nobody's.
+/// Resolves to the answer of a queued request. Dropping it does not take the request back; its
+/// answer is then ignored.
 #[derive(Debug)]
 #[must_use = "the answer may be a refusal"]
 pub struct Pending<T> {

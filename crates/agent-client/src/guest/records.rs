@@ -2,8 +2,8 @@
 
 use super::{GuestError, Output, Piece};
 
-/// What is kept of the buffer while it is empty: a record of a hostile or chatty guest may be
-/// megabytes, and most are some bytes.
+/// How much of the buffer is kept while it is empty: a record of a hostile or chatty guest may be
+/// megabytes, and most are a few bytes.
 const IDLE_BYTES_MAX: usize = 256 * 1024;
 
 /// Bytes that are not yet records: at most one record and one piece.
@@ -39,7 +39,7 @@ impl Records {
     }
 }
 
-/// An output that consists of records and ends behind one. Dropping it gives the output up.
+/// An output that consists of records and ends after one. Dropping it drops the output.
 #[derive(Debug)]
 pub struct RecordStream {
     output: Output,
@@ -47,7 +47,7 @@ pub struct RecordStream {
     faults: Faults,
 }
 
-/// What the guest has sent when it has sent something else.
+/// What the guest has sent instead.
 #[derive(Clone, Copy, Debug)]
 pub struct Faults {
     /// It ended within a record.

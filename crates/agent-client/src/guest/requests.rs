@@ -33,7 +33,7 @@ impl Guest {
         self.start_owned_now(start.clone())
     }
 
-    /// The same without a copy.
+    /// Takes the bytes without a copy.
     pub(crate) fn start_owned_now(&self, mut start: Start) -> Result<Pending<Started>, GuestError> {
         start.user = start.user.or_else(|| self.usual_user.as_deref().map(str::to_owned));
         start.cwd = start.cwd.or_else(|| self.usual_directory.as_deref().map(Into::into));
@@ -42,9 +42,18 @@ impl Guest {
         self.ask(request, "started", pick!(Reply::Started(started) => started))
     }
 
-    /// The sessions, as soon as their list is newer than version `since`; 0 asks for it at once.
+    /// The sessions, as soon as their list is newer than version `since`; 0 returns it at once.
     pub async fn sessions(&self, since: u64) -> Result<SessionList, GuestError> {
-        let request = Request::Sessions { since };
+        self.listed(Request::Sessions { since, lasting: false }).await
+    }
+
+    /// The sessions, without those that end with the client that started them and have no holder: their
+    /// client knows about them, and others need not.
+    pub async fn lasting_sessions(&self, since: u64) -> Result<SessionList, GuestError> {
+        self.listed(Request::Sessions { since, lasting: true }).await
+    }
+
+    async fn listed(&self, request: Request) -> Result<SessionList, GuestError> {
         self.ask(request, "sessions", pick!(Reply::Sessions(list) => list))?.await
     }
 
@@ -85,7 +94,13 @@ impl Guest {
         self.order(Request::Release(release))
     }
 
-    /// What the agent says of itself now.
+    /// Releases a session that has ended, with the next request or a little later.
+    pub(crate) fn release_later(&self, session: SessionId) -> Result<(), GuestError> {
+        let release = Release { session, holder: None, kill_survivors: false };
+        Ok(self.link.request_later(Request::Release(release), "done")?)
+    }
+
+    /// The agent's description of itself now.
     pub async fn refresh_info(&self) -> Result<AgentInfo, GuestError> {
         self.ask(Request::Info {}, "info", pick!(Reply::Info(info) => info))?.await
     }
@@ -113,7 +128,7 @@ impl Guest {
         }
     }
 
-    /// The entries of a directory behind the name `after`, as many as the agent gives at once.
+    /// The entries of a directory after the name `after`, as many as the agent sends at once.
     pub async fn list_page(
         &self,
         path: &Text,

@@ -16,7 +16,7 @@ use super::requests::pick;
 use super::{Guest, GuestError, Output, Pending, Upload, Watcher, Writer, Written};
 use crate::link::{Begins, Opening};
 
-/// Where an uploaded file goes. See [`WriteFile`].
+/// The target of an upload. See [`WriteFile`].
 #[derive(Clone, Debug)]
 pub struct FileTarget {
     pub path: Text,
@@ -36,7 +36,7 @@ impl FileTarget {
     }
 }
 
-/// What will arrive in the guest. Dropping it gives up listening for it.
+/// What will arrive in the guest. Dropping it stops listening.
 #[derive(Debug)]
 pub struct Awaited {
     writer: Writer,
@@ -66,7 +66,7 @@ impl Guest {
         Ok((output, subscribed.await?))
     }
 
-    /// The same without waiting. A refusal is also what the output then says.
+    /// Opens it without waiting. The output also reports a refusal.
     pub fn subscribe_now(
         &self,
         session: &SessionId,
@@ -80,7 +80,8 @@ impl Guest {
         let session = session.clone();
         let make = |stream| Request::Subscribe(Subscribe { session, channel, stream, from, role });
         let pick = pick!(Reply::Subscribed(subscribed) => subscribed);
-        let (stream, pending) = self.open(Direction::In, Begins::Told, make, "subscribed", pick)?;
+        let (stream, pending) =
+            self.open(Direction::In, Begins::Answered, make, "subscribed", pick)?;
         Ok((self.output(stream), pending))
     }
 
@@ -95,7 +96,7 @@ impl Guest {
         Ok((writer, opened.await?))
     }
 
-    /// The same without waiting. What is written meanwhile goes out once the input is open.
+    /// Opens it without waiting. What is written meanwhile is sent once the input is open.
     pub fn input_now(
         &self,
         session: &SessionId,
@@ -105,12 +106,12 @@ impl Guest {
         let session = session.clone();
         let make = |stream| Request::Input(Input { session, stream, from, take });
         let pick = pick!(Reply::Input(opened) => opened);
-        let (stream, pending) = self.open(Direction::Out, Begins::Told, make, "input", pick)?;
+        let (stream, pending) = self.open(Direction::Out, Begins::Answered, make, "input", pick)?;
         Ok((self.writer(stream), pending))
     }
 
-    /// Opens a file for reading: its bytes (whose offsets are the file's), what it is, and how many
-    /// bytes will come, where that is known.
+    /// Opens a file for reading: its bytes (whose offsets are the file's), its metadata, and how
+    /// many bytes will come, if that is known.
     pub async fn read_file(
         &self,
         path: impl Into<Text>,
@@ -185,8 +186,8 @@ impl Guest {
         Ok(halves)
     }
 
-    /// Asks for what arrives next at an address of the sandbox that stands for the host. The agent listens
-    /// there from now on, for as long as this is asked again each time.
+    /// Requests what arrives next at an address of the sandbox that stands for the host. The agent listens
+    /// there from now on, as long as this is called again each time.
     pub fn accept_now(
         &self,
         address: Ipv4Addr,
@@ -217,8 +218,8 @@ impl Guest {
         Ok(Upload::new(self.writer(stream), pending))
     }
 
-    /// Queues a request that opens a stream. Its ends must be taken from the answer at once: they
-    /// are what closes it again.
+    /// Queues a request that opens a stream. Take its ends from the answer at once: dropping them
+    /// closes it.
     pub(super) fn open<T>(
         &self,
         direction: Direction,

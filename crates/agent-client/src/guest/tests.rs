@@ -1,4 +1,4 @@
-//! The typed client against the test agent, and what it makes of answers that lie.
+//! The typed client against the test agent, and how it handles false answers.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn a_writer_waits_for_room_and_goes_on_when_there_is_some() {
     let much = vec![7; 1_000_000];
     let stuck = tokio::time::timeout(Duration::from_millis(50), writer.write(&much)).await;
     assert!(stuck.is_err(), "nobody reads");
-    // Another request passes all the same.
+    // Another request is accepted.
     soon(guest.stat("/f", false)).await.unwrap();
     agent.read_on();
     soon(writer.write(b"more")).await.unwrap();
@@ -154,7 +154,7 @@ async fn a_freeze_and_a_thaw_are_answered_with_their_times() {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_the_protocol_is_not_sent() {
+async fn oversized_requests_are_not_sent() {
     let (agent, guest) = guest().await;
     let mut large = start("s", "stdout 0 stderr 0 run");
     large.env = vec![("A".into(), "x".repeat(ARGUMENTS_BYTES_MAX).into())];

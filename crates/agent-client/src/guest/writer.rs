@@ -9,8 +9,8 @@ use protocol::StreamId;
 use super::{GuestError, Pending};
 use crate::link::Link;
 
-/// The writing end of a stream. What is written is kept until the agent has it, over cuts of the
-/// link. Dropping it gives the stream up, unless it was finished.
+/// The writing end of a stream. Written bytes are kept until the agent has them, over cuts of the
+/// link. Dropping it aborts the stream, unless it was finished.
 #[derive(Debug)]
 pub struct Writer {
     link: Link,
@@ -22,8 +22,8 @@ impl Writer {
         Self { link, stream }
     }
 
-    /// Writes all of `bytes`, waiting for room as often as needed. When it is cancelled, a part may
-    /// have been taken; [`Writer::poll_write`] tells how much.
+    /// Writes all of `bytes`, waiting for room as often as needed. If it is cancelled, a part may
+    /// have been written; [`Writer::poll_write`] returns how much.
     pub async fn write(&mut self, mut bytes: &[u8]) -> Result<(), GuestError> {
         while !bytes.is_empty() {
             let count = poll_fn(|cx| self.poll_write(bytes, cx)).await?;
@@ -41,20 +41,31 @@ impl Writer {
         self.link.poll_write(self.stream, bytes, cx).map_err(GuestError::from)
     }
 
-    /// Ends the stream, waits until the agent has all of it, and returns the end's offset. When it
-    /// is cancelled, the stream is ended all the same.
+    /// Ends the stream, waits until the agent has all of it, and returns the end's offset. If it is
+    /// cancelled, the stream is still ended.
     pub async fn finish(self) -> Result<u64, GuestError> {
         self.close();
+        self.done().await
+    }
+
+    /// Waits until the agent has all of the stream, which must be closed, and returns the end's offset.
+    pub async fn done(&self) -> Result<u64, GuestError> {
         Ok(poll_fn(|cx| self.link.poll_done(self.stream, cx)).await?)
     }
 
-    /// The offset of the next byte, once the agent has told where the stream begins.
+    /// The offset below which the agent has passed all bytes on, by its last acknowledgement. If the agent
+    /// has given the stream up, it has passed on no others.
+    pub fn taken(&self) -> Option<u64> {
+        self.link.taken_offset(self.stream)
+    }
+
+    /// The offset of the next byte, once the agent has reported where the stream begins.
     pub fn offset(&self) -> Option<u64> {
         self.link.write_offset(self.stream)
     }
 
     /// Says that nothing more will be written. From then on dropping it gives nothing up.
-    pub(super) fn close(&self) {
+    pub fn close(&self) {
         self.link.close_outbox(self.stream);
     }
 }
@@ -65,7 +76,7 @@ impl Drop for Writer {
     }
 }
 
-/// What became of an upload.
+/// The result of an upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
     pub bytes: u64,

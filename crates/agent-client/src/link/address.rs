@@ -1,4 +1,4 @@
-//! Where an agent is found, and how that is written down.
+//! The address of an agent, and its text form.
 //!
 //! Used by the link to dial, and by everything above as a text: in records, on the command line,
 //! in the control protocol. Parsing never touches the file system or a socket.

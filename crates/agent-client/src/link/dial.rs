@@ -1,7 +1,7 @@
 //! From an [`Address`] to a connected [`Socket`], one try at a time.
 //!
-//! The driver and `Link::connect` call it. It sends nothing but the handshake of a hybrid or
-//! serial socket, and hands on what stands behind the other side's line of it.
+//! The driver and `Link::connect` call it. It sends only the handshake of a hybrid or serial
+//! socket, and passes on what follows the other side's line of it.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -21,10 +21,12 @@ pub async fn dial(address: &Address) -> Result<Socket, LinkError> {
     let failed = |source| LinkError::Dial { address: address.clone(), source: Arc::new(source) };
     match address {
         Address::Unix { path } => {
-            Ok(Socket::from(UnixStream::connect(path).await.map_err(failed)?))
+            let stream = UnixStream::connect(path).await.map_err(failed)?;
+            Socket::try_from(stream).map_err(failed)
         }
         Address::Hybrid { path, port } => {
-            let socket = Socket::from(UnixStream::connect(path).await.map_err(failed)?);
+            let stream = UnixStream::connect(path).await.map_err(failed)?;
+            let socket = Socket::try_from(stream).map_err(failed)?;
             let reply = ask_port(&socket, *port).await.map_err(failed)?;
             if !reply.starts_with(b"OK ") {
                 let reply = String::from_utf8_lossy(&reply).trim_end().to_owned();
@@ -32,7 +34,10 @@ pub async fn dial(address: &Address) -> Result<Socket, LinkError> {
             }
             Ok(socket)
         }
-        Address::Serial { path } => Ok(Socket::from(serial::call(path).await.map_err(failed)?)),
+        Address::Serial { path } => {
+            let stream = serial::call(path).await.map_err(failed)?;
+            Socket::try_from(stream).map_err(failed)
+        }
         Address::Vsock { cid, port } => {
             let stream = VsockStream::connect(VsockAddr::new(*cid, *port)).await.map_err(failed)?;
             // The stream has no way to give its descriptor away; a duplicate is the same socket.
@@ -44,15 +49,15 @@ pub async fn dial(address: &Address) -> Result<Socket, LinkError> {
 
 /// Asks a machine monitor for a port of its guest and reads the one line that it answers.
 ///
-/// The request goes out in one write, because some monitors read it only once. The line is read
-/// byte by byte, because the guest's first bytes may stand right behind it.
+/// The request is sent in one write, because some monitors read it only once. The line is read byte
+/// by byte, because the guest's first bytes may follow it directly.
 async fn ask_port(socket: &Socket, port: u32) -> io::Result<Vec<u8>> {
     socket.write_all(format!("CONNECT {port}\n").as_bytes()).await?;
     let mut line = Vec::with_capacity(HANDSHAKE_LINE_BYTES_MAX);
     while line.len() < HANDSHAKE_LINE_BYTES_MAX {
         let mut byte = [0];
         if socket.read(&mut byte).await? == 0 {
-            // Cut off within the line, so it is no answer, whatever it begins with.
+            // It ended within the line, so it is no answer, whatever it begins with.
             line.clear();
             break;
         }
@@ -68,7 +73,7 @@ async fn ask_port(socket: &Socket, port: u32) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// For how long nobody has held the socket that is dialled.
+/// For how long the dialled socket has had no listener.
 #[derive(Debug)]
 pub struct Absence {
     since: Option<Instant>,
@@ -80,7 +85,7 @@ impl Absence {
         Self { since: None, max }
     }
 
-    /// Takes what a try has come to; whether there is no use in another.
+    /// Records the result of a try; returns whether another is useless.
     pub fn lasts_too_long(&mut self, error: &LinkError) -> bool {
         if !error.is_absence() {
             self.since = None;
@@ -110,8 +115,8 @@ impl BackOff {
     }
 }
 
-/// How long a try waits for its welcome: little at first where there will be others, because what a try
-/// is stuck in may be over with the next.
+/// How long a try waits for its welcome: short at first if others follow, because a try may be stuck where
+/// the next one is not.
 #[derive(Debug)]
 pub struct Patience {
     next: Duration,
@@ -127,7 +132,7 @@ impl Patience {
         Self { next: WELCOME_FIRST.min(max), max }
     }
 
-    /// That of the next try.
+    /// The pause before the next try.
     pub fn take(&mut self) -> Duration {
         let doubled = (self.next * 2).min(self.max);
         std::mem::replace(&mut self.next, doubled)

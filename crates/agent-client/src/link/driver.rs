@@ -1,13 +1,17 @@
 //! The one task per guest that owns the socket: bytes in, bytes out, heartbeats, and a new link when
 //! the old one was cut.
 //!
-//! Reading never waits for writing nor the other way round: each round writes what the kernel takes,
-//! then waits for whatever comes first. `Link` starts it; it ends when the guest is lost or nobody
-//! holds a handle any more.
+//! The task moves to the thread that its requests come from ([`super::home`]): the socket changes the
+//! runtime, and everything else stays as it is.
+//!
+//! Reading never waits for writing, nor the other way round: each round writes what the kernel accepts, then
+//! waits for whatever comes first. `Link` starts it; it ends when the guest is lost or all handles are
+//! dropped.
 
 use std::future::{Future, poll_fn};
+use std::os::fd::OwnedFd;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -17,10 +21,11 @@ use protocol::hello::{Goodbye, GoodbyeReason};
 use tokio::time::{Instant, Sleep, sleep_until, timeout, timeout_at};
 
 use super::dial::{Absence, BackOff, Patience};
-use super::handshake::{Caller, Met, meet};
+use super::handshake::{Caller, OpenLink, meet};
+use super::home::Home;
 use super::limits::{
-    GONE_AFTER, GOODBYE_FLUSH_MAX, GOODBYE_HEARD_MAX, HUNG_UP_READ_BYTES, LAST_READS_MAX,
-    TRANSMIT_BELOW_BYTES, TRANSMIT_BYTES,
+    BEATS_APART, GONE_AFTER, GOODBYE_FLUSH_MAX, GOODBYE_HEARD_MAX, HUNG_UP_READ_BYTES,
+    LAST_READS_MAX, TRANSMIT_BELOW_BYTES, TRANSMIT_BYTES,
 };
 use super::state::{Shared, State};
 use super::{Address, LinkError, Socket};
@@ -28,7 +33,7 @@ use super::{Address, LinkError, Socket};
 /// See the module's description.
 pub struct Driver {
     shared: Arc<Shared>,
-    /// Where a new link is dialled; without it the first cut is the end.
+    /// The address for a new link; without one the first cut is the end.
     address: Option<Address>,
     caller: Caller,
     frames: FrameBuffer,
@@ -46,16 +51,32 @@ struct Outgoing {
 
 /// When something last went over the link.
 struct Pulse {
-    heard: Instant,
-    /// Also moved by a ping that could not be written, so that a stuck link is not pinged at once
-    /// again.
-    spoke: Instant,
+    received_at: Instant,
+    /// A ping that could not be written also moves it, so that a stuck link is not pinged again at
+    /// once.
+    sent_at: Instant,
+    /// When what is queued for later goes out, if it has not by then.
+    later: Option<Instant>,
+}
+
+impl Pulse {
+    fn begin(now: Instant) -> Self {
+        Self { received_at: now, sent_at: now, later: None }
+    }
+}
+
+/// What [`Driver::fill`] has found.
+struct Filled {
+    /// The link must be closed.
+    is_closing: bool,
+    /// How long what was not made ready may wait.
+    pause: Option<Duration>,
 }
 
 /// What ends a wait.
 enum Event {
     Readable,
-    /// There is something to send, or room for it, or the link shall be closed.
+    /// There is something to send, or room for it, or the link should be closed.
     Work,
     /// Time for a heartbeat, or for giving up.
     Tick,
@@ -77,7 +98,7 @@ impl Driver {
         frames: FrameBuffer,
     ) -> Self {
         let now = Instant::now();
-        let pulse = Pulse { heard: now, spoke: now };
+        let pulse = Pulse::begin(now);
         let outgoing = Outgoing::default();
         let back_off = BackOff::default();
         Self { shared, address, caller, frames, outgoing, pulse, back_off }
@@ -88,8 +109,16 @@ impl Driver {
         let error = loop {
             // The first try after the cut of a good link follows at once.
             let steady_at = Instant::now() + self.caller.options.timing.steady_after;
-            let end = self.serve(&socket).await;
-            drop(socket);
+            let end = match self.serve(&socket).await {
+                Ok(home) => {
+                    home.runtime.spawn(self.continue_with(socket.release()));
+                    return;
+                }
+                Err(end) => {
+                    drop(socket);
+                    end
+                }
+            };
             if Instant::now() >= steady_at {
                 self.back_off = BackOff::default();
             }
@@ -106,54 +135,83 @@ impl Driver {
         self.shared.finish(&error);
     }
 
-    /// Runs one link to its end.
-    async fn serve(&mut self, socket: &Socket) -> End {
+    /// Continues with a socket of another runtime. (Boxed, since it runs what spawns it.)
+    fn continue_with(self, socket: OwnedFd) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(async move {
+            match Socket::new(socket) {
+                Ok(socket) => self.run(socket).await,
+                Err(error) => self.shared.finish(&error.into()),
+            }
+        })
+    }
+
+    /// Runs one link to its end, or until it moves to another thread.
+    async fn serve(&mut self, socket: &Socket) -> Result<Home, End> {
         let now = Instant::now();
-        self.pulse = Pulse { heard: now, spoke: now };
+        self.pulse = Pulse::begin(now);
         let mut timer = pin!(sleep_until(self.next_tick()));
-        // The agent's first frames may have come with its welcome.
+        // The agent's first frames may have arrived with its welcome.
         let mut arrived = self.take_frames();
         loop {
             if let Err(error) = arrived {
-                return self.refuse(socket, error).await;
+                return Err(self.refuse(socket, error).await);
             }
             arrived = Ok(());
-            if self.fill() {
-                return self.leave(socket).await;
+            let Filled { is_closing, pause } = self.fill();
+            if is_closing {
+                return Err(self.leave(socket).await);
+            }
+            if let Some(pause) = pause {
+                self.pulse.later = Some(Instant::now() + pause);
+                timer.as_mut().reset(self.next_tick());
             }
             if self.shared.with(State::take_stale) {
-                return End::Cut(LinkError::Closed);
+                return Err(End::Cut(LinkError::Closed));
             }
             if let Err(error) = self.flush(socket) {
-                return self.last_words(socket, error);
+                return Err(self.last_words(socket, error));
+            }
+            if let Some(home) = self.shared.with(State::take_move) {
+                return Ok(home);
             }
             match poll_fn(|cx| self.poll_event(socket, timer.as_mut(), cx)).await {
                 Ok(Event::Work) => {}
                 Ok(Event::Readable) => match self.read(socket) {
                     Ok(_) => arrived = self.take_frames(),
-                    Err(error) => return End::Cut(error),
+                    Err(error) => return Err(End::Cut(error)),
                 },
-                Ok(Event::Tick) => {
-                    // After a pause of this process or machine, what has arrived meanwhile counts.
-                    match self.read(socket) {
-                        Ok(true) => arrived = self.take_frames(),
-                        Ok(false) => {}
-                        Err(error) => return End::Cut(error),
-                    }
-                    if let Err(error) = self.beat() {
-                        return End::Cut(error);
+                Ok(Event::Tick) if Instant::now() < self.next_beat() => {
+                    if self.pulse.later.take_if(|later| *later <= Instant::now()).is_some() {
+                        self.shared.with(State::hurry);
                     }
                     timer.as_mut().reset(self.next_tick());
                 }
-                Err(error) => return End::Cut(error),
+                Ok(Event::Tick) => {
+                    // After a pause of this process or machine, what has arrived meanwhile counts.
+                    if Instant::now() >= self.silent_at() {
+                        match self.read_untold(socket) {
+                            Ok(true) => arrived = self.take_frames(),
+                            Ok(false) => {}
+                            Err(error) => return Err(End::Cut(error)),
+                        }
+                    }
+                    if let Err(error) = self.beat() {
+                        return Err(End::Cut(error));
+                    }
+                    if self.outgoing.left().is_empty() {
+                        socket.calm();
+                    }
+                    timer.as_mut().reset(self.next_tick());
+                }
+                Err(error) => return Err(End::Cut(error)),
             }
         }
     }
 
-    /// Makes frames ready, when few are. True when the link shall be closed.
+    /// Makes frames ready, when few are.
     ///
-    /// Few are kept ready, because a control frame that comes later waits behind them.
-    fn fill(&mut self) -> bool {
+    /// Only a few are prepared, because a later control frame waits behind them.
+    fn fill(&mut self) -> Filled {
         let outgoing = &mut self.outgoing;
         let may_transmit = outgoing.left().len() < TRANSMIT_BELOW_BYTES;
         self.shared.with(|state| {
@@ -161,16 +219,16 @@ impl Driver {
                 outgoing.compact();
                 state.transmit(&mut outgoing.bytes, TRANSMIT_BYTES);
             }
-            state.is_closing()
+            Filled { is_closing: state.is_closing(), pause: state.take_pause() }
         })
     }
 
-    /// Writes what the kernel takes at once.
+    /// Writes what the kernel accepts at once.
     fn flush(&mut self, socket: &Socket) -> Result<(), LinkError> {
         while !self.outgoing.left().is_empty() {
             let Some(count) = socket.try_write(self.outgoing.left())? else { return Ok(()) };
             self.outgoing.sent += count;
-            self.pulse.spoke = Instant::now();
+            self.pulse.sent_at = Instant::now();
         }
         Ok(())
     }
@@ -178,21 +236,32 @@ impl Driver {
     /// One read; false when nothing had arrived. The loop comes back for more, so that a flood from
     /// the guest holds up neither our writes nor the other tasks of the thread.
     fn read(&mut self, socket: &Socket) -> Result<bool, LinkError> {
-        match socket.try_read(self.frames.space())? {
+        let read = socket.try_read(self.frames.space())?;
+        self.take_in(read)
+    }
+
+    /// Reads without relying on readiness: the kernel's notification may not have arrived yet.
+    fn read_untold(&mut self, socket: &Socket) -> Result<bool, LinkError> {
+        let read = socket.read_untold(self.frames.space())?;
+        self.take_in(read)
+    }
+
+    fn take_in(&mut self, read: Option<usize>) -> Result<bool, LinkError> {
+        match read {
             None => Ok(false),
             Some(0) => Err(LinkError::Closed),
             Some(count) => {
                 self.frames.filled(count);
-                self.pulse.heard = Instant::now();
+                self.pulse.received_at = Instant::now();
                 Ok(true)
             }
         }
     }
 
-    /// A write failed: the agent has hung up, and its goodbye may still wait to be read.
+    /// A write failed: the agent has hung up, and its goodbye may still be unread.
     fn last_words(&mut self, socket: &Socket, cut: LinkError) -> End {
         for _ in 0..LAST_READS_MAX {
-            if !matches!(self.read(socket), Ok(true)) {
+            if !matches!(self.read_untold(socket), Ok(true)) {
                 break;
             }
             if let Err(error) = self.take_frames() {
@@ -240,17 +309,20 @@ impl Driver {
     fn beat(&mut self) -> Result<(), LinkError> {
         let now = Instant::now();
         if self.shared.with(|state| state.held) {
-            // Some relays do not survive what they cannot hand to their machine.
-            self.pulse = Pulse { heard: now, spoke: now };
+            // Some relays do not survive data that they cannot pass to their machine.
+            self.pulse = Pulse::begin(now);
             return Ok(());
         }
-        let silence = now - self.pulse.heard;
+        let silence = now - self.pulse.received_at;
         if silence >= self.caller.options.timing.silence_max {
             return Err(LinkError::Silent { silence });
         }
-        if now - self.pulse.spoke >= self.caller.options.timing.heartbeat {
-            self.pulse.spoke = now;
-            self.shared.with(|state| state.mux.ping());
+        if now >= self.next_ping() {
+            self.pulse.sent_at = now;
+            self.shared.with(|state| {
+                state.mux.ping();
+                state.hurry();
+            });
             if self.frames.is_empty() {
                 self.frames.clear();
             }
@@ -261,12 +333,26 @@ impl Driver {
         Ok(())
     }
 
-    fn next_tick(&self) -> Instant {
-        let timing = &self.caller.options.timing;
-        (self.pulse.spoke + timing.heartbeat).min(self.pulse.heard + timing.silence_max)
+    /// When the next heartbeat is due, or the link given up.
+    fn next_beat(&self) -> Instant {
+        self.next_ping().min(self.silent_at())
     }
 
-    /// Ends a link on which the agent said goodbye or broke the protocol.
+    fn next_ping(&self) -> Instant {
+        let heartbeat = self.caller.options.timing.heartbeat;
+        together(self.pulse.sent_at + heartbeat, heartbeat / BEATS_APART)
+    }
+
+    /// When silence has lasted for too long.
+    fn silent_at(&self) -> Instant {
+        self.pulse.received_at + self.caller.options.timing.silence_max
+    }
+
+    fn next_tick(&self) -> Instant {
+        self.pulse.later.map_or(self.next_beat(), |later| later.min(self.next_beat()))
+    }
+
+    /// Ends a link on which the agent sent a farewell or broke the protocol.
     async fn refuse(&mut self, socket: &Socket, error: LinkError) -> End {
         if let Some(goodbye) = error.goodbye() {
             self.say_goodbye(socket, &goodbye).await;
@@ -274,30 +360,30 @@ impl Driver {
         End::Lost(error)
     }
 
-    /// Ends a link that nobody here wants any more.
+    /// Ends a link that nobody here needs any more.
     async fn leave(&mut self, socket: &Socket) -> End {
         let goodbye = Goodbye { reason: GoodbyeReason::Finished, message: String::new() };
         self.say_goodbye(socket, &goodbye).await;
-        // An agent hangs up when it has heard it: from then on whoever comes finds free what we had.
-        // One that stands still hears nothing.
+        // An agent hangs up when it has read the goodbye: from then on our resources are free for the next
+        // client. A paused one reads nothing.
         if !self.shared.with(|state| state.held) {
             timeout(GOODBYE_HEARD_MAX, hung_up(socket)).await.ok();
         }
         End::Lost(LinkError::Closed)
     }
 
-    /// Best effort, for a bounded time: the other end may be past listening.
+    /// Best effort, for a bounded time: the other end may not read any more.
     async fn say_goodbye(&mut self, socket: &Socket, goodbye: &Goodbye) {
         encode_message(Kind::Goodbye, 0, goodbye, &mut self.outgoing.bytes);
         let flush = socket.write_all(self.outgoing.left());
         timeout(GOODBYE_FLUSH_MAX, flush).await.ok();
     }
 
-    /// Dials until there is a new link, which takes up what was under way, or until the deadline.
+    /// Dials until there is a new link, which resumes requests and streams, or until the deadline.
     async fn restore(&mut self, cut: LinkError) -> Result<Socket, LinkError> {
         let Some(address) = self.address.clone() else { return Err(cut) };
         let shared = Arc::clone(&self.shared);
-        // What this was about has been seen to by the cut.
+        // The cut has made this request obsolete.
         shared.with(State::take_stale);
         poll_fn(|cx| shared.with(|state| state.poll_released(cx))).await;
         let closing = poll_fn(|cx| shared.with(|state| state.poll_work(false, cx)));
@@ -338,21 +424,30 @@ impl Driver {
     ) -> Result<Socket, LinkError> {
         let resume = self.shared.with(|state| state.resume());
         let hello = self.caller.hello(Some(resume));
-        let Met { socket, frames, welcome } = meet(address, &hello, deadline).await?;
+        let OpenLink { socket, frames, welcome } = meet(address, &hello, deadline).await?;
         self.frames = frames;
         self.shared.with(|state| state.begin(&welcome));
         Ok(socket)
     }
 }
 
-/// Reads until the other end has hung up. What it still says is for nobody.
+/// A time at most `apart` earlier, which many links have in common: a thread with hundreds of idle ones wakes
+/// once for several.
+fn together(at: Instant, apart: Duration) -> Instant {
+    static FIRST: OnceLock<Instant> = OnceLock::new();
+    let since = at.saturating_duration_since(*FIRST.get_or_init(Instant::now));
+    let beyond_ns = since.as_nanos().checked_rem(apart.as_nanos()).unwrap_or_default();
+    at - Duration::from_nanos(beyond_ns as u64)
+}
+
+/// Reads until the other end has hung up, and discards everything.
 async fn hung_up(socket: &Socket) {
     let mut unheard = [0; HUNG_UP_READ_BYTES];
     while matches!(socket.read(&mut unheard).await, Ok(1..)) {}
 }
 
 impl Drop for Driver {
-    /// A runtime that is shut down drops its tasks; those who wait elsewhere must hear of it.
+    /// A runtime that shuts down drops its tasks; waiters elsewhere must learn of it.
     fn drop(&mut self) {
         self.shared.finish(&LinkError::Closed);
     }
@@ -363,9 +458,33 @@ impl Outgoing {
         &self.bytes[self.sent..]
     }
 
-    /// Forgets what was sent.
+    /// Drops what was sent.
     fn compact(&mut self) {
         self.bytes.drain(..self.sent);
         self.sent = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn hundreds_of_idle_links_wake_their_thread_a_few_times_a_second_and_none_too_late() {
+        let heartbeat = Duration::from_secs(15);
+        let apart = heartbeat / BEATS_APART;
+        let mut beats = BTreeSet::new();
+        for _ in 0..400 {
+            tokio::time::advance(heartbeat / 400).await;
+            let at = Instant::now() + heartbeat;
+            let together = together(at, apart);
+            assert!(together <= at && at < together + apart);
+            beats.insert(together);
+        }
+        assert!(beats.len() <= BEATS_APART as usize + 1, "{} times", beats.len());
+        // A beat's next one is a whole heartbeat later: they stay together.
+        assert!(beats.iter().all(|beat| together(*beat + heartbeat, apart) == *beat + heartbeat));
     }
 }

@@ -1,7 +1,7 @@
-//! Why a link could not be made, or is no more.
+//! Why a link could not be made, or has ended.
 //!
-//! Everything that waits on a link hears of its end, so these errors are cheap to clone. Texts in
-//! them that come from the guest are cut to a bound.
+//! Everything that waits on a link gets its end, so these errors are cheap to clone. Texts from the
+//! guest in them are cut to a bound.
 
 use std::io;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use super::Address;
 pub enum LinkError {
     #[error("{address} cannot be dialled: {source}")]
     Dial { address: Address, source: Arc<io::Error> },
-    /// The machine monitor did not connect us; an empty reply is its usual word for "nobody listens
-    /// on that port".
+    /// The machine monitor did not connect us; an empty reply usually means that nothing listens on
+    /// that port.
     #[error("{address} did not answer with OK but with {reply:?}")]
     Handshake { address: Address, reply: String },
     #[error("the agent did not say welcome within {} ms", waited.as_millis())]
@@ -38,7 +38,7 @@ pub enum LinkError {
     WrongReply { request: &'static str, reply: &'static str },
     #[error("the agent broke the protocol: stream {stream} came in {pieces} pieces at once")]
     TooManyPieces { stream: u64, pieces: usize },
-    #[error("nothing was heard from the agent for {} s", silence.as_secs())]
+    #[error("the agent sent nothing for {} s", silence.as_secs())]
     Silent { silence: Duration },
     /// The other end closed the socket without a goodbye, or this end was closed on request.
     #[error("the link is closed")]
@@ -68,12 +68,27 @@ impl LinkError {
         }
     }
 
+    /// Whether an existing link has ended, and neither end has broken the protocol.
+    pub fn is_loss(&self) -> bool {
+        match self {
+            Self::Silent { .. } | Self::Closed | Self::Broken(_) | Self::ResumeRefused => true,
+            Self::Dial { .. } => self.is_absence(),
+            Self::Refused { reason, .. } => *reason == GoodbyeReason::Stopping,
+            Self::Handshake { .. }
+            | Self::NoWelcome { .. }
+            | Self::Version { .. }
+            | Self::Protocol(_)
+            | Self::WrongReply { .. }
+            | Self::TooManyPieces { .. } => false,
+        }
+    }
+
     /// Whether the agent knows a newer link of the same client.
     pub(super) fn is_replaced(&self) -> bool {
         matches!(self, Self::Refused { reason: GoodbyeReason::Replaced, .. })
     }
 
-    /// Whether nobody holds the socket any more that was dialled: whoever did has ended.
+    /// Whether the dialled socket has no listener any more: its owner has ended.
     pub(super) fn is_absence(&self) -> bool {
         use std::io::ErrorKind::{ConnectionRefused, NotFound};
         match self {
@@ -82,7 +97,7 @@ impl LinkError {
         }
     }
 
-    /// What the agent is told, when the end is its fault.
+    /// The message for the agent, if the end is its fault.
     pub(super) fn goodbye(&self) -> Option<Goodbye> {
         match self {
             Self::Protocol(error) => Some(error.goodbye()),
@@ -134,7 +149,7 @@ fn reason_name(reason: GoodbyeReason) -> &'static str {
     }
 }
 
-/// Why one request or one stream failed: the agent refused it, or the link is no more.
+/// Why one request or one stream failed: the agent refused it, or the link has ended.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Failure {
     #[error(transparent)]

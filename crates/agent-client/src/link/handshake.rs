@@ -14,28 +14,28 @@ use super::dial::dial;
 use super::random::random;
 use super::{Address, LinkError, Options, Socket};
 
-/// Who we are, towards one agent.
+/// Our identity towards one agent.
 #[derive(Debug)]
 pub struct Caller {
     client: ClientId,
     pub options: Options,
-    /// Hellos said so far: each link's number tells the agent which is the newest.
+    /// Hellos so far: the number of a link tells the agent which is the newest.
     dials: u64,
 }
 
 impl Caller {
-    /// With the id that the options say, or one that is drawn. It is no secret: streams are taken up
-    /// again with the agent's token alone.
+    /// With the id of the options, or a random one. It is no secret: only the agent's token allows resuming
+    /// streams.
     pub fn new(options: Options) -> Self {
         match options.client {
-            // Its links count on from those of whoever had the id before.
+            // Its links continue the numbers of the id's previous owner.
             Some(client) => Self { client, options, dials: now_us() },
             None => Self { client: draw(), options, dials: 0 },
         }
     }
 
-    /// Goes on under another id, if this one is not drawn; says whether it does. The clock may have been
-    /// set back since an earlier process had it: what that one had then ends by itself, in its time.
+    /// Continues under another id, unless this one is random; returns whether it does. The clock may have
+    /// been set back since an earlier process had it: that one's streams then expire by themselves.
     pub fn draw_another(&mut self) -> bool {
         let is_drawn = self.options.client.take().is_none();
         if !is_drawn {
@@ -75,15 +75,19 @@ fn now_us() -> u64 {
 
 /// A link that has begun.
 #[derive(Debug)]
-pub struct Met {
+pub struct OpenLink {
     pub socket: Socket,
-    /// What came behind the welcome.
+    /// Bytes after the welcome.
     pub frames: FrameBuffer,
     pub welcome: Welcome,
 }
 
 /// Dials once and greets; neither takes longer than `deadline`.
-pub async fn meet(address: &Address, hello: &Hello, deadline: Duration) -> Result<Met, LinkError> {
+pub async fn meet(
+    address: &Address,
+    hello: &Hello,
+    deadline: Duration,
+) -> Result<OpenLink, LinkError> {
     // A machine monitor may accept and then never answer.
     let dialled = tokio::time::timeout(deadline, dial(address)).await;
     let socket = dialled.unwrap_or(Err(LinkError::NoWelcome { waited: deadline }))?;
@@ -91,7 +95,11 @@ pub async fn meet(address: &Address, hello: &Hello, deadline: Duration) -> Resul
 }
 
 /// Says hello and waits for the welcome, no longer than `deadline`.
-pub async fn greet(socket: Socket, hello: &Hello, deadline: Duration) -> Result<Met, LinkError> {
+pub async fn greet(
+    socket: Socket,
+    hello: &Hello,
+    deadline: Duration,
+) -> Result<OpenLink, LinkError> {
     let mut frames = FrameBuffer::new();
     let exchange = async {
         let mut bytes = Vec::new();
@@ -106,10 +114,10 @@ pub async fn greet(socket: Socket, hello: &Hello, deadline: Duration) -> Result<
     if let Some(goodbye) = welcome.as_ref().err().and_then(LinkError::goodbye) {
         let mut bytes = Vec::new();
         encode_message(Kind::Goodbye, 0, &goodbye, &mut bytes);
-        // Best effort: the error is the news, and a fresh socket takes so little at once.
+        // Best effort: the error matters more, and a fresh socket accepts so little at once.
         socket.try_write(&bytes).ok();
     }
-    Ok(Met { welcome: welcome?, socket, frames })
+    Ok(OpenLink { welcome: welcome?, socket, frames })
 }
 
 async fn read_welcome(socket: &Socket, frames: &mut FrameBuffer) -> Result<Welcome, LinkError> {

@@ -1,19 +1,20 @@
-//! One guest's link: dialling, the handshake, frames, heartbeats, and taking up what was under way
-//! after a cut.
+//! One guest's link: dialling, the handshake, frames, heartbeats, and resuming after a cut.
 //!
 //! ```text
 //!  guest::* ──▶ Link (handles) ──▶ Shared<State> ◀── Driver (one task) ──▶ Socket
 //! ```
 //!
-//! `guest` is the only caller and gives every request and stream its type; here they are requests,
-//! answers and bytes. The guest is hostile: whatever arrives is bounded, and a frame that breaks the
-//! protocol ends the guest with a typed error. Nothing here knows sandboxes, machines or people.
+//! `guest` is the only caller and gives every request and stream its type; here they are requests, answers
+//! and bytes. The guest is hostile: whatever arrives is bounded, and a frame that breaks the protocol ends
+//! the guest with a typed error. Nothing here knows sandboxes, machines or people.
 
 mod address;
 mod dial;
 mod driver;
+mod due;
 mod error;
 mod handshake;
+pub mod home;
 pub mod limits;
 mod random;
 mod relink;
@@ -29,7 +30,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use protocol::hello::AgentInfo;
-use protocol::limits::{HEARTBEAT, HELLO_DEADLINE, LINK_SILENCE_MAX, RESUME_WINDOW};
+use protocol::limits::{
+    HEARTBEAT, HEARTBEAT_LOCAL, HELLO_DEADLINE, LINK_SILENCE_LOCAL_MAX, LINK_SILENCE_MAX,
+    RESUME_WINDOW,
+};
 use protocol::{AgentId, ClientId, Reply, Request, RequestId, StreamId};
 use tokio::time::{Instant, sleep_until};
 
@@ -40,24 +44,23 @@ pub use stream::Piece;
 
 use dial::{Absence, BackOff, Patience};
 use driver::Driver;
-use handshake::{Caller, Met, greet, meet};
+use handshake::{Caller, OpenLink, greet, meet};
 use socket::Socket;
 use state::{Shared, State};
 
-/// How a guest is spoken to.
+/// Options of a link.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Who we are, where an earlier process was the same: the agent lets go of all that that one had, as
-    /// soon as this one greets it. Drawn when absent.
+    /// Our identity, if an earlier process had the same: the agent drops everything of that one as soon as
+    /// this one greets it. Random if absent.
     pub client: Option<ClientId>,
-    /// Told to the agent, for its logs and for those whose keyboard is taken: `burrow attach`.
+    /// Sent to the agent, for its logs and for clients whose keyboard is taken: `burrow attach`.
     pub name: String,
-    /// How long the agent shall keep our streams after a cut. Zero for clients that do not come
-    /// back.
+    /// How long the agent keeps our streams after a cut. Zero for clients that do not come back.
     pub resume_window: Duration,
     /// How long the first link is tried; zero means once.
     pub connect_deadline: Duration,
-    /// How much of that nobody may hold the socket for: whoever shall hold it may not be up yet.
+    /// How much of that time the socket may have no listener: its owner may not be up yet.
     pub absence_max: Duration,
     /// How long a cut link is dialled again before the guest counts as lost.
     pub dial_deadline: Duration,
@@ -67,13 +70,25 @@ pub struct Options {
     pub timing: Timing,
 }
 
-/// See `protocol::limits`, unless said otherwise.
+/// See `protocol::limits` for the defaults.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
     pub heartbeat: Duration,
     pub silence_max: Duration,
     /// See [`limits::STEADY_AFTER`].
     pub steady_after: Duration,
+}
+
+impl Timing {
+    /// Of an agent that may die without a word, as one in a virtual machine.
+    pub const REMOTE: Self = Self {
+        heartbeat: HEARTBEAT,
+        silence_max: LINK_SILENCE_MAX,
+        steady_after: limits::STEADY_AFTER,
+    };
+    /// Of an agent on this kernel, whose death ends its socket.
+    pub const LOCAL: Self =
+        Self { heartbeat: HEARTBEAT_LOCAL, silence_max: LINK_SILENCE_LOCAL_MAX, ..Self::REMOTE };
 }
 
 impl Options {
@@ -86,11 +101,7 @@ impl Options {
             absence_max: Duration::MAX,
             dial_deadline: RESUME_WINDOW,
             welcome_deadline: HELLO_DEADLINE,
-            timing: Timing {
-                heartbeat: HEARTBEAT,
-                silence_max: LINK_SILENCE_MAX,
-                steady_after: limits::STEADY_AFTER,
-            },
+            timing: Timing::REMOTE,
         }
     }
 }
@@ -147,8 +158,8 @@ impl Link {
         }
     }
 
-    /// Speaks over a socket that is connected already. After a cut the agent is dialled at `then`;
-    /// without an address it is lost.
+    /// Uses a connected socket. After a cut the agent is dialled at `then`; without an address it
+    /// is lost.
     pub async fn over(
         stream: UnixStream,
         then: Option<Address>,
@@ -161,8 +172,8 @@ impl Link {
         Ok(Self::start(met, then, caller))
     }
 
-    fn start(met: Met, address: Option<Address>, caller: Caller) -> Self {
-        let Met { socket, frames, welcome } = met;
+    fn start(met: OpenLink, address: Option<Address>, caller: Caller) -> Self {
+        let OpenLink { socket, frames, welcome } = met;
         let shared = Arc::new(Shared::new(&welcome));
         let driver = Driver::new(Arc::clone(&shared), address, caller, frames);
         tokio::spawn(driver.run(socket));
@@ -173,7 +184,7 @@ impl Link {
         self.with(|state| state.agent)
     }
 
-    /// What the agent said of itself when the link was last made.
+    /// The agent's description of itself when the link was last made.
     pub fn info(&self) -> AgentInfo {
         self.with(|state| state.info.clone())
     }
@@ -197,24 +208,35 @@ impl Link {
     }
 
     /// Says that the agent's machine is gone: the cut that follows, or has followed, is the end.
-    pub fn forsake(&self) {
-        self.with(State::forsake);
+    pub fn machine_ended(&self) {
+        self.with(State::machine_ended);
     }
 
-    /// Says that the agent's machine stands still: its silence is no loss, and it is not dialled.
-    pub fn hold(&self) {
-        self.with(State::hold);
+    /// The agent's machine is paused: its silence is no loss, and it is not dialled.
+    pub fn machine_paused(&self) {
+        self.with(State::machine_paused);
     }
 
-    /// Says that it goes on. With `anew` the link is cut and dialled again, because the machine has
-    /// lost its end of it.
-    pub fn go_on(&self, anew: bool) {
-        self.with(|state| state.go_on(anew));
+    /// It resumes. With `reconnects` the link is cut and dialled again, because the machine has lost its
+    /// end of it.
+    pub fn machine_resumed(&self, reconnects: bool) {
+        self.with(|state| state.machine_resumed(reconnects));
     }
 
-    /// A number for a stream that is about to be opened. Even, as the host's are.
+    /// Moves the link to the calling thread if that is a home: see [`home`].
+    pub fn move_here(&self) {
+        self.with(State::move_here);
+    }
+
+    /// A number for a stream that is about to be opened. Even, like all of the host's.
     pub fn next_stream(&self) -> StreamId {
         StreamId(self.0.next_stream.fetch_add(2, Ordering::Relaxed))
+    }
+
+    /// What is queued while the result lives goes out together. It is not to be held across an `await`.
+    pub fn batch(&self) -> Batch<'_> {
+        self.with(State::begin_batch);
+        Batch(self)
     }
 
     /// Queues a request. Its answer is `expects` or a fault; anything else costs the agent its link.
@@ -225,6 +247,16 @@ impl Link {
         opening: Option<Opening>,
     ) -> Result<RequestId, RequestError> {
         self.with(|state| state.request(request, expects, opening))
+    }
+
+    /// The same without an answer that anybody waits for: it goes out with the next frame, or a little
+    /// later. It keeps its place before all that is queued after it.
+    pub fn request_later(
+        &self,
+        request: Request,
+        expects: &'static str,
+    ) -> Result<(), RequestError> {
+        self.with(|state| state.request_later(request, expects))
     }
 
     pub fn poll_answer(&self, id: RequestId, cx: &mut Context<'_>) -> Poll<Result<Reply, Failure>> {
@@ -271,9 +303,14 @@ impl Link {
         self.with(|state| state.poll_done(stream, cx))
     }
 
-    /// Where the next written byte goes, once the agent has told.
+    /// The offset of the next written byte, once the agent has reported it.
     pub fn write_offset(&self, stream: StreamId) -> Option<u64> {
         self.with(|state| state.outbox(stream)?.end_offset())
+    }
+
+    /// The offset below which the agent has all bytes. See [`Outbox::taken`](stream::Outbox::taken).
+    pub fn taken_offset(&self, stream: StreamId) -> Option<u64> {
+        self.with(|state| state.outbox(stream)?.taken())
     }
 
     pub fn drop_inbox(&self, stream: StreamId) {
@@ -286,6 +323,16 @@ impl Link {
 
     fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
         self.0.shared.with(act)
+    }
+}
+
+/// See [`Link::batch`].
+#[derive(Debug)]
+pub struct Batch<'a>(&'a Link);
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        self.0.with(State::end_batch);
     }
 }
 

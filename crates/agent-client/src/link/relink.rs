@@ -1,4 +1,4 @@
-//! From one link to the next: what is kept over a cut, what is told of it, and what fails.
+//! From one link to the next: what is kept over a cut, what is reported about it, and what fails.
 //!
 //! The driver calls it, under the lock. The comparing of offsets is `protocol::mux`'s; here its
 //! outcome is handed to those who wait.
@@ -10,7 +10,7 @@ use super::state::{Call, Outcome, Phase, State};
 use super::{Failure, LinkError};
 
 impl State {
-    /// The link is gone; a new one may come, unless there is nobody to come.
+    /// The link is gone; a new one may follow, unless there is nobody to dial.
     pub fn cut(&mut self) {
         self.mux.cut();
         if matches!(self.phase, Phase::Up) {
@@ -18,7 +18,7 @@ impl State {
         }
     }
 
-    /// What the next hello says of the last link.
+    /// What the next hello says about the last link.
     pub fn resume(&self) -> Resume {
         let (streams, unanswered) = (self.mux.positions(), self.calls.unanswered());
         Resume { token: self.token, streams, unanswered }
@@ -45,6 +45,7 @@ impl State {
             }
         }
         self.calls.resend(&welcome.taken, &mut self.mux);
+        self.hurry();
     }
 
     pub(super) fn finish(&mut self, error: &LinkError) {

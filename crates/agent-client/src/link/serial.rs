@@ -1,8 +1,8 @@
 //! A link over a line that has no connections: the calling, and the carrying of its bytes.
 //!
-//! `dial` calls it, and the machines whose agents cannot call. The socket at the end of such a line is
-//! a monitor's, which serves one caller at a time; the next one waits for an answer until the one
-//! before has gone. What the bytes mean is `protocol::serial`'s.
+//! `dial` calls it, and the machines whose agents cannot call. The socket at the end of such a line is a
+//! monitor's, which serves one caller at a time; the next one waits for an answer until the previous one has
+//! left. `protocol::serial` defines the bytes.
 
 use std::io;
 use std::path::Path;
@@ -16,7 +16,7 @@ use tokio::time::sleep;
 use super::limits::GOODBYE_FLUSH_MAX;
 use super::random::random;
 
-/// What is carried at once.
+/// How much is copied at once.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// Calls the agent at the end of a line, and gives the link that begins with its answer. Waits as long
@@ -67,15 +67,15 @@ async fn wrap(
         number.wrap(&buffer[..count], &mut records);
         tokio::select! {
             written = to.write_all(&records) => written?,
-            // Nobody else is taken on this line as long as this one is open.
+            // The line accepts nobody else while this one is open.
             () = given_up(&from) => return Ok(()),
         }
     }
 }
 
-/// Resolves some time after the other end was closed, in which what it has said last can go out.
+/// Resolves some time after the other end was closed, in which its last data can be sent.
 async fn given_up(from: &OwnedReadHalf) {
-    // Where there is no urgent data, that is readiness for the end alone.
+    // Without urgent data, this is readiness for the end only.
     let _ = from.ready(Interest::PRIORITY).await;
     sleep(GOODBYE_FLUSH_MAX).await;
 }
@@ -103,7 +103,7 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(20);
 
-    /// A monitor's line that takes nothing any more, and whoever has called over it.
+    /// A monitor's line that accepts nothing any more, and its caller.
     async fn stuck() -> (UnixStream, UnixStream) {
         let path = std::env::temp_dir().join(format!("burrow-line-{:x}.sock", random()));
         let listener = UnixListener::bind(&path).unwrap();
@@ -126,17 +126,17 @@ mod tests {
     #[tokio::test]
     async fn a_line_is_let_go_of_although_it_takes_nothing_any_more() {
         let (monitor, mut ours) = timeout(SOON, stuck()).await.unwrap();
-        // Until nothing is taken any more.
+        // Until nothing is accepted any more.
         let flood = vec![7; 1 << 20];
         while timeout(Duration::from_millis(200), ours.write_all(&flood)).await.is_ok() {}
         drop(ours);
-        // Looked at alone: what is read makes room, and what is written ends it for another reason.
+        // Checked separately: reading makes room, and writing ends it for another reason.
         let closed = monitor.ready(Interest::PRIORITY);
         timeout(SOON, closed).await.expect("the line is closed").unwrap();
     }
 
     #[tokio::test]
-    async fn what_was_said_last_goes_out_before_the_end() {
+    async fn the_last_bytes_are_sent_before_the_end() {
         let (mut monitor, mut ours) = timeout(SOON, stuck()).await.unwrap();
         let last = vec![9; 3 << 20];
         let reading = async {

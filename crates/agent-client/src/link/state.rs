@@ -1,8 +1,8 @@
-//! All that is known of a guest at one moment: its link's phase, the mux, the requests under way and
-//! the streams. The handles and the driver share it behind one lock.
+//! Everything known about a guest at one moment: its link's phase, the mux, pending requests and streams. The
+//! handles and the driver share it behind one lock.
 //!
-//! Nothing here does I/O or waits. Wakers are collected and run by [`Shared::with`] once the lock is
-//! free again, so that nobody is woken only to wait for it.
+//! Nothing here does I/O or waits. Wakers are collected and run by [`Shared::with`] after the lock is
+//! released, so that nobody is woken only to wait for it.
 //!
 //! ```text
 //!            cut               no address, or too long
@@ -16,6 +16,7 @@ mod arrival;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use protocol::calls::{Calls, TooManyRequests};
 use protocol::frame::Frame;
@@ -26,6 +27,8 @@ use protocol::spool::Budget;
 use protocol::{AgentId, Fault, FaultCode, RequestId, StreamId, Token};
 use tokio::sync::watch;
 
+use super::due::{Due, DueTime};
+use super::home::{Home, Residence};
 use super::limits::WRITERS_BYTES_MAX;
 use super::stream::{Base, Inbox, Outbox, Piece, Rest, Slot, park};
 use super::{Failure, LinkError};
@@ -41,13 +44,13 @@ pub struct Opening {
 /// Where a stream begins, and when it may be written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begins {
-    /// The answer tells the offset; nothing flows before it.
-    Told,
+    /// The answer has the offset; nothing flows before it.
+    Answered,
     /// At 0 or another known offset. It is read from there, and written to once the request has
     /// been answered.
     At(u64),
     /// At 0, and the bytes follow the request at once: the answer comes when all has arrived. A
-    /// stream of both directions goes on from the agent.
+    /// two-way stream continues from the agent.
     Now,
 }
 
@@ -62,10 +65,10 @@ pub enum RequestError {
     Link(#[from] LinkError),
 }
 
-/// A request that was sent or waits to be.
+/// A request that was sent or is queued.
 #[derive(Debug)]
 pub struct Call {
-    /// The reply that it may have besides a fault.
+    /// The reply that it may get besides a fault.
     pub expects: &'static str,
     pub request: &'static str,
     pub opening: Option<Opening>,
@@ -76,7 +79,7 @@ pub struct Call {
 pub(super) enum Outcome {
     Awaited(Option<Waker>),
     Known(Box<Result<Reply, Failure>>),
-    /// Nobody wants to know any more.
+    /// The caller is gone.
     Unwanted,
 }
 
@@ -89,16 +92,22 @@ pub struct State {
     pub(super) requests: HashMap<RequestId, Call>,
     pub(super) streams: HashMap<StreamId, Slot>,
     pub(super) agent: AgentId,
-    /// The right to take up again what is under way; the agent changes it when it is adopted.
+    /// The right to resume; the agent changes it when it is adopted.
     pub(super) token: Token,
     pub(super) info: AgentInfo,
     budget: Budget,
     /// The other end is gone for good: the next cut is the last.
     pub(super) forsaken: bool,
-    /// The other end's machine stands still: its silence means nothing, and nobody is dialled.
+    /// The other end's machine is paused: its silence means nothing, and it is not dialled.
     pub(super) held: bool,
-    /// The link is to be made anew, because the other end has lost its half of it.
+    /// The link must be made again, because the other end has lost its half of it.
     pub(super) stale: bool,
+    /// When the queued control frames and acknowledgements go out. Data goes at once.
+    due: DueTime,
+    /// Batches that are not complete yet: nothing goes out meanwhile.
+    batches: u32,
+    /// Which thread the driver is on.
+    residence: Residence,
     /// The driver's, while it has nothing to do.
     driver: Option<Waker>,
     pub(super) woken: Vec<Waker>,
@@ -110,7 +119,7 @@ pub enum Phase {
     Up,
     /// The link was cut and is being dialled again; requests and writes are kept.
     Down,
-    /// This end wants no more.
+    /// This end is closing.
     Closing,
     Over(LinkError),
 }
@@ -137,15 +146,18 @@ impl Shared {
             forsaken: false,
             held: false,
             stale: false,
+            due: DueTime::default(),
+            batches: 0,
+            residence: Residence::here(),
             driver: None,
             woken: Vec::new(),
         };
         Self { state: Mutex::new(state), over: watch::Sender::new(None) }
     }
 
-    /// Runs `act` on the state, then wakes whom it concerns.
+    /// Runs `act` on the state, then wakes the affected tasks.
     pub fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
-        // A panic in here would be a bug that the panicking task reports; the others go on.
+        // A panic in here would be a bug that the panicking task reports; the others continue.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let value = act(&mut state);
         let woken = std::mem::take(&mut state.woken);
@@ -174,6 +186,27 @@ impl State {
         expects: &'static str,
         opening: Option<Opening>,
     ) -> Result<RequestId, RequestError> {
+        self.send(request, expects, opening, Due::Now)
+    }
+
+    /// Queues a request that nobody waits for.
+    pub fn request_later(
+        &mut self,
+        request: Request,
+        expects: &'static str,
+    ) -> Result<(), RequestError> {
+        let id = self.send(request, expects, None, Due::Later)?;
+        self.ignore_answer(id);
+        Ok(())
+    }
+
+    fn send(
+        &mut self,
+        request: Request,
+        expects: &'static str,
+        opening: Option<Opening>,
+        due: Due,
+    ) -> Result<RequestId, RequestError> {
         match &self.phase {
             Phase::Up | Phase::Down => {}
             Phase::Closing => return Err(LinkError::Closed.into()),
@@ -183,7 +216,7 @@ impl State {
             self.open(opening)?;
         }
         let name = request.name();
-        let open_already = opening.filter(|opening| opening.begins != Begins::Told);
+        let open_already = opening.filter(|opening| opening.begins != Begins::Answered);
         let opens = open_already.map(|opening| opening.stream);
         let id = match self.calls.send(request, opens, &mut self.mux) {
             Ok(id) => id,
@@ -197,13 +230,14 @@ impl State {
         };
         let outcome = Outcome::Awaited(None);
         self.requests.insert(id, Call { expects, request: name, opening, outcome });
-        self.wake_driver();
+        self.residence.called();
+        self.queued(due);
         Ok(id)
     }
 
     fn open(&mut self, opening: Opening) -> Result<(), OpenError> {
         let base = match opening.begins {
-            Begins::Told => Base::Untold,
+            Begins::Answered => Base::Unanswered,
             Begins::At(at) => Base::Closed(at),
             Begins::Now => Base::Open(0),
         };
@@ -215,6 +249,14 @@ impl State {
             (opening.direction != Direction::In).then(|| Outbox::new(base, self.budget.clone()));
         self.streams.insert(opening.stream, Slot { inbox, outbox });
         Ok(())
+    }
+
+    /// Moves the link to the calling thread.
+    pub fn move_here(&mut self) {
+        self.residence.move_here();
+        if self.residence.is_moving() {
+            self.wake_driver();
+        }
     }
 
     pub fn poll_answer(
@@ -235,7 +277,7 @@ impl State {
         }
     }
 
-    /// Nobody waits for this answer any more. The request itself is not taken back.
+    /// The caller no longer waits for this answer. The request itself is not taken back.
     pub fn ignore_answer(&mut self, id: RequestId) {
         match self.requests.get_mut(&id) {
             Some(Call { outcome: outcome @ Outcome::Awaited(_), .. }) => {
@@ -265,8 +307,9 @@ impl State {
     }
 
     pub fn consumed(&mut self, stream: StreamId, to: u64) {
-        if self.mux.consumed(stream, to) {
-            self.wake_driver();
+        self.mux.consumed(stream, to);
+        if let Some(due) = Due::of(self.mux.debt(stream)) {
+            self.queued(due);
         }
     }
 
@@ -324,8 +367,8 @@ impl State {
         self.sweep(stream);
     }
 
-    /// The writer is gone. A stream that was closed goes on until the agent has it all; any other is
-    /// given up.
+    /// The writer is gone. A stream that was closed continues until the agent has all of it; any other is
+    /// dropped.
     pub fn drop_outbox(&mut self, stream: StreamId) {
         let Some(outbox) = self.outbox(stream) else { return };
         outbox.attended = false;
@@ -340,43 +383,44 @@ impl State {
         let fault = Fault::new(FaultCode::Gone, format!("the stream was given up: {why}"));
         self.mux.reset(stream, fault.clone());
         self.fail_stream(stream, &Failure::Fault(fault));
-        self.wake_driver();
+        self.queued(Due::Now);
     }
 
-    /// Wants no more of this guest.
+    /// Closes this end.
     pub fn close(&mut self) {
         if matches!(self.phase, Phase::Up | Phase::Down) {
             self.phase = Phase::Closing;
-            self.wake_driver();
+            self.queued(Due::Now);
         }
     }
 
-    /// Nobody is there any more who could be dialled again. What has arrived still counts, so a
-    /// link that is up is read to its end.
-    pub fn forsake(&mut self) {
+    /// Nobody is left to dial. What has arrived still counts, so an existing link is read to its
+    /// end.
+    pub fn machine_ended(&mut self) {
         self.forsaken = true;
         if matches!(self.phase, Phase::Down) {
             self.close();
         }
     }
 
-    /// The other end's machine stands still from now on.
-    pub fn hold(&mut self) {
+    /// The other end's machine is paused from now on.
+    pub fn machine_paused(&mut self) {
         self.held = true;
-        self.wake_driver();
+        // Do not send it to a machine that no longer listens.
+        self.hurry();
     }
 
-    /// It goes on. With `anew` the link is cut first, whatever this end of it looks like.
-    pub fn go_on(&mut self, anew: bool) {
+    /// It resumes. With `reconnects` the link is cut first, even if it looks intact.
+    pub fn machine_resumed(&mut self, reconnects: bool) {
         self.held = false;
-        self.stale |= anew && matches!(self.phase, Phase::Up);
+        self.stale |= reconnects && matches!(self.phase, Phase::Up);
         self.wake_driver();
     }
 }
 
 /// For the driver.
 impl State {
-    /// Resolves when the other end's machine does not stand still, or this end wants no more.
+    /// Resolves when the other end's machine is not paused, or this end closes.
     pub fn poll_released(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.held || self.is_closing() {
             return Poll::Ready(());
@@ -385,21 +429,63 @@ impl State {
         Poll::Pending
     }
 
-    /// Whether the link is to be made anew; once.
+    /// Takes the request to make the link again.
     pub fn take_stale(&mut self) -> bool {
         std::mem::take(&mut self.stale)
     }
 
-    /// Appends frames to `out` until it holds `target` bytes or there is nothing to send.
+    /// Takes the thread that the link should move to.
+    pub fn take_move(&mut self) -> Option<Home> {
+        self.residence.take_move()
+    }
+
+    /// Appends frames to `out` until it holds `target` bytes or there is nothing to send, if anything is
+    /// to go out now.
     pub fn transmit(&mut self, out: &mut Vec<u8>, target: usize) {
+        if !self.is_due() {
+            return;
+        }
         self.mux.transmit(&mut Outboxes(&self.streams), out, target);
         self.sweep_completed();
+        if !self.mux.has_work() {
+            self.due = DueTime::default();
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        self.batches == 0 && (self.due.is_now() || self.mux.has_data())
+    }
+
+    pub fn begin_batch(&mut self) {
+        self.batches += 1;
+    }
+
+    pub fn end_batch(&mut self) {
+        self.batches -= 1;
+        if self.is_due() {
+            self.wake_driver();
+        }
+    }
+
+    /// What is queued goes out now, whatever it is.
+    pub fn hurry(&mut self) {
+        self.queued(Due::Now);
+    }
+
+    /// How long queued data may still wait, if the driver has not been woken for it yet.
+    pub fn take_pause(&mut self) -> Option<Duration> {
+        self.due.take_pause()
     }
 
     /// Whether there is something to do; if not, the driver is woken when there is.
     pub fn poll_work(&mut self, may_transmit: bool, cx: &mut Context<'_>) -> Poll<()> {
         let closing = matches!(self.phase, Phase::Closing);
-        if closing || self.stale || (may_transmit && self.mux.has_work()) {
+        // One that is being dialled goes, and sends, when it is up again.
+        let is_up = matches!(self.phase, Phase::Up);
+        let moves = is_up && self.residence.is_moving();
+        let has_work = self.is_due() && self.mux.has_work();
+        let has_pause = is_up && self.due.has_pause();
+        if closing || self.stale || moves || has_pause || (may_transmit && has_work) {
             return Poll::Ready(());
         }
         park(&mut self.driver, cx);
@@ -412,8 +498,15 @@ impl State {
 
     /// Takes in a frame that arrived.
     pub fn accept(&mut self, frame: Frame<'_>) -> Result<(), LinkError> {
+        let control_bytes = self.mux.control_bytes();
         arrival::accept(self, frame)?;
         self.sweep_completed();
+        if self.mux.control_bytes() > control_bytes {
+            self.queued(Due::Now);
+        } else if self.mux.has_work() {
+            // The end of a stream that was read already.
+            self.queued(Due::Later);
+        }
         Ok(())
     }
 
@@ -455,7 +548,7 @@ impl State {
         self.sweep(stream);
     }
 
-    /// Forgets a stream that nobody here waits for.
+    /// Removes a stream that nobody here waits for.
     pub(super) fn sweep(&mut self, stream: StreamId) {
         if let Some(slot) = self.streams.get_mut(&stream) {
             if slot.outbox.as_ref().is_some_and(|outbox| !outbox.attended && outbox.is_over()) {
@@ -464,6 +557,13 @@ impl State {
             if slot.inbox.is_none() && slot.outbox.is_none() {
                 self.streams.remove(&stream);
             }
+        }
+    }
+
+    /// Something was queued that goes out then, or earlier.
+    fn queued(&mut self, due: Due) {
+        if self.due.add(due) {
+            self.wake_driver();
         }
     }
 

@@ -1,8 +1,8 @@
-//! What a link keeps of one stream: pieces that arrived and were not taken, bytes that were written
+//! A link's state of one stream: pieces that arrived and were not taken, bytes that were written
 //! and not acknowledged.
 //!
 //! Pure state behind the link's lock. Nothing here wakes anybody: a method that has news returns
-//! the waker of whoever waits for it.
+//! the waker of the waiting task.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
@@ -28,9 +28,9 @@ pub enum Piece {
         from: u64,
         to: u64,
     },
-    /// The stream ended properly; there is nothing behind it.
+    /// The stream ended properly; nothing follows.
     End,
-    /// The stream is gone; there is nothing behind it.
+    /// The stream is gone; nothing follows.
     Failed(Failure),
 }
 
@@ -44,7 +44,7 @@ pub struct Inbox {
     /// Bytes and gaps alone.
     pieces: VecDeque<Piece>,
     held_bytes: usize,
-    /// What comes behind the pieces, for ever.
+    /// What follows the pieces, forever.
     last: Option<Piece>,
     waker: Option<Waker>,
 }
@@ -116,7 +116,7 @@ impl Inbox {
         Poll::Pending
     }
 
-    /// What is left to the reader.
+    /// What is left for the reader.
     pub fn rest(&self) -> Rest {
         match &self.last {
             Some(Piece::Failed(_)) => Rest::Failed,
@@ -139,8 +139,8 @@ pub enum Rest {
 /// Where a stream begins: the stream's offset of its spool's first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base {
-    /// The agent will tell.
-    Untold,
+    /// The agent will report it.
+    Unanswered,
     /// Known, but the agent is not ready for bytes.
     Closed(u64),
     Open(u64),
@@ -152,7 +152,7 @@ pub struct Outbox {
     base: Base,
     spool: Spool,
     acked: u64,
-    /// No byte will be written any more.
+    /// No more bytes will be written.
     closed: bool,
     /// The agent has all of it, the end included.
     done: bool,
@@ -181,9 +181,14 @@ impl Outbox {
         self.base = Base::Open(base);
     }
 
-    /// The offset behind the last byte that was written, once the beginning is known.
+    /// The offset after the last written byte, once the beginning is known.
     pub fn end_offset(&self) -> Option<u64> {
         self.base.offset().map(|base| base.saturating_add(self.spool.end()))
+    }
+
+    /// The agent has all bytes below this offset. Once it has reset the stream, it has no others.
+    pub fn taken(&self) -> Option<u64> {
+        self.base.offset().map(|base| base.saturating_add(self.acked))
     }
 
     /// Takes as much of `bytes` as there is room for.
@@ -249,7 +254,7 @@ impl Outbox {
         self.closed
     }
 
-    /// Whether nothing will come of it any more.
+    /// Whether it is finished.
     pub fn is_over(&self) -> bool {
         self.done || self.failed.is_some()
     }
@@ -263,7 +268,7 @@ impl Outbox {
         match self.spool.read(from, max, out) {
             Ok(0) => Fetched::Nothing,
             Ok(count) => Fetched::Bytes(count),
-            // The spool keeps what is not acknowledged, and the mux never goes back below that.
+            // The spool keeps unacknowledged bytes, and the mux never goes back below those.
             Err(discarded) => Fetched::Gap { to: base.saturating_add(discarded.to) },
         }
     }
@@ -272,7 +277,7 @@ impl Outbox {
 impl Base {
     fn offset(self) -> Option<u64> {
         match self {
-            Self::Untold => None,
+            Self::Unanswered => None,
             Self::Closed(offset) | Self::Open(offset) => Some(offset),
         }
     }

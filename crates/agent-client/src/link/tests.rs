@@ -1,10 +1,12 @@
 //! The link and the typed client over it, against an agent that works and a guest that lies.
 //!
-//! What a correct agent does is in `agent`, what a hostile one may try in `hostile`.
+//! `agent` plays a correct agent, `hostile` a hostile one.
 
 pub(crate) mod agent;
 mod cuts;
 mod dialling;
+mod gathering;
+mod homes;
 mod hostile;
 pub(crate) mod raw;
 mod speed;
@@ -27,7 +29,7 @@ pub(crate) fn quick() -> Options {
     }
 }
 
-/// What the test's agent calls a program: sizes of its outputs and how it ends.
+/// What the test's agent reports of a program: sizes of its outputs and how it ends.
 pub(crate) fn start(session: &str, words: &str) -> Start {
     Start {
         session: id(session),

@@ -1,4 +1,4 @@
-//! Text in pieces that end anywhere: where a piece may be cut so that no character is. Pure.
+//! Cuts pieces of text without splitting a character. Pure.
 
 /// Cuts a stream of bytes where characters end, so that text stays text although its pieces end
 /// anywhere.
@@ -25,7 +25,7 @@ impl Characters {
         all
     }
 
-    /// What is left at the end.
+    /// The bytes that are left at the end.
     pub fn finish(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.rest)
     }
@@ -36,8 +36,8 @@ impl Characters {
     }
 }
 
-/// How many bytes there are before a character at the end that may not be whole. What is not UTF-8
-/// counts as whole.
+/// How many bytes precede an incomplete character at the end. Bytes that are not UTF-8 count as
+/// complete.
 pub fn whole_characters(bytes: &[u8]) -> usize {
     let last = bytes.iter().rev().take(3).enumerate();
     for (back, byte) in last {

@@ -2,6 +2,18 @@
 
 use protocol::exit::{Cause, ExitRecord};
 
+/// The end of a sentence about a program that ran out of memory.
+pub fn ran_out_of_memory(limit_bytes: Option<u64>) -> String {
+    const MIB: u64 = 1 << 20;
+    match limit_bytes {
+        Some(bytes) if bytes % MIB == 0 => {
+            format!("ran out of memory, with a limit of {} MiB", bytes / MIB)
+        }
+        Some(bytes) => format!("ran out of memory, with a limit of {bytes} bytes"),
+        None => "ran out of memory, which the sandbox had no more of".to_owned(),
+    }
+}
+
 /// How a program ended, and how much it has written. The usage is in the record.
 #[derive(Clone, Debug)]
 pub struct Ended {
@@ -14,7 +26,7 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// What a shell would report: 124 for a program that overran its deadline, 128+n for signal n.
+    /// The exit code that a shell would report: 124 after a timeout, 128+n for signal n.
     pub fn shell_code(&self) -> i32 {
         self.record.cause.shell_code()
     }

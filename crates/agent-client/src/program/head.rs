@@ -2,10 +2,10 @@
 
 use super::whole_characters;
 
-/// Who says whether there is memory for more.
+/// Decides whether there is memory for more.
 pub trait Memory {
-    /// Takes so much more, if there is so much; otherwise nothing is taken.
-    fn try_grow(&self, bytes: usize) -> bool;
+    /// Reserves the memory that these bytes need, here and later; if there is none, reserves nothing.
+    fn try_keep(&self, bytes: &[u8]) -> bool;
 }
 
 /// Memory that always has room: only the bound of each output counts.
@@ -13,7 +13,7 @@ pub trait Memory {
 pub struct Unlimited;
 
 impl Memory for Unlimited {
-    fn try_grow(&self, _: usize) -> bool {
+    fn try_keep(&self, _: &[u8]) -> bool {
         true
     }
 }
@@ -33,23 +33,22 @@ impl Head {
         Self { bytes: Vec::new(), bytes_max, total_bytes: 0, is_cut: false }
     }
 
-    /// Takes in what comes next. What `memory` has no room for is counted and left out, and so is
-    /// what is beyond the bound.
+    /// Appends bytes. Those without room in `memory` or beyond the bound are counted and dropped.
     pub fn add(&mut self, bytes: &[u8], memory: &impl Memory) {
         self.total_bytes = self.total_bytes.saturating_add(bytes.len() as u64);
         if self.is_cut {
             return;
         }
         let room = self.bytes_max - self.bytes.len();
-        let mut kept = bytes.len().min(room);
-        if !memory.try_grow(kept) {
-            kept = 0;
+        let mut count = bytes.len().min(room);
+        if !memory.try_keep(&bytes[..count]) {
+            count = 0;
         }
-        self.bytes.extend_from_slice(&bytes[..kept]);
-        self.is_cut = kept < bytes.len();
+        self.bytes.extend_from_slice(&bytes[..count]);
+        self.is_cut = count < bytes.len();
     }
 
-    /// Counts bytes that were lost before they came here, and leaves out what follows them.
+    /// Counts bytes that were lost before, and drops what follows them.
     pub fn lose(&mut self, bytes: u64) {
         self.total_bytes = self.total_bytes.saturating_add(bytes);
         self.is_cut |= bytes > 0;
@@ -60,12 +59,12 @@ impl Head {
         self.is_cut
     }
 
-    /// How much there was.
+    /// The number of all bytes.
     pub fn total_bytes(&self) -> u64 {
         self.total_bytes
     }
 
-    /// What is kept.
+    /// The bytes that were kept.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -74,7 +73,7 @@ impl Head {
         self.bytes
     }
 
-    /// What is kept, without the beginning of a character that the bound has cut.
+    /// The bytes that were kept, without the beginning of a character that the bound cut off.
     pub fn into_characters(mut self) -> Vec<u8> {
         if self.is_cut {
             self.bytes.truncate(whole_characters(&self.bytes));
@@ -82,7 +81,7 @@ impl Head {
         self.bytes
     }
 
-    /// The same as text: what is not UTF-8 is shown as U+FFFD.
+    /// The text that was kept: bytes that are not UTF-8 are shown as U+FFFD.
     pub fn into_text(self) -> String {
         let bytes = self.into_characters();
         String::from_utf8(bytes)

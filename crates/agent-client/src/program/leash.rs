@@ -1,4 +1,4 @@
-//! Who dies with whom: what is asked of the agent when whoever started a program lets go of it.
+//! What happens to a program when its owner drops it.
 
 use protocol::SessionId;
 use protocol::exit::{Cause, ExitRecord};
@@ -6,7 +6,7 @@ use protocol::requests::{Release, Signal, Target};
 
 use crate::guest::Guest;
 
-/// The signal that nothing survives. Linux has the same number for it everywhere.
+/// The signal that nothing survives. Linux uses the same number everywhere.
 const SIGKILL: i32 = 9;
 
 /// What happens when a [`Leash`] is dropped.
@@ -24,8 +24,8 @@ pub enum OnDrop {
     KillRecorded,
 }
 
-/// Ends a program when it is dropped, as [`OnDrop`] says. What a program has left running when it
-/// ended by itself lives on; what one has left that was killed at its deadline does not.
+/// Ends a program when it is dropped, as [`OnDrop`] says. Processes that a program left running
+/// when it ended by itself continue; those of one that was killed at its deadline do not.
 #[derive(Debug)]
 pub struct Leash {
     guest: Guest,
@@ -62,7 +62,7 @@ impl Leash {
         self.state = if is_overrun { State::Overran } else { State::Ended };
     }
 
-    /// From now on this is what happens when it is dropped.
+    /// Changes what happens when it is dropped.
     pub(super) fn on_drop(&mut self, on_drop: OnDrop) {
         self.on_drop = on_drop;
     }
@@ -85,8 +85,13 @@ impl Drop for Leash {
         }
         if releases {
             let session = self.session.clone();
-            let release = Release { session, holder: None, kill_survivors: kills };
-            drop(self.guest.release_now(release));
+            if kills {
+                let release = Release { session, holder: None, kill_survivors: true };
+                drop(self.guest.release_now(release));
+            } else {
+                // What has ended waits for nobody. That the guest is gone is as good.
+                let _ = self.guest.release_later(session);
+            }
         }
     }
 }

@@ -10,9 +10,9 @@
 //!  Ended     the cause, the shell's code, the usage, and how many bytes came or were lost
 //! ```
 //!
-//! The HTTP API, JSON-RPC, MCP, the CLI, image builds and the library call it. It bounds what it
-//! keeps and counts the rest, and it never decides what a client is told: each caller has its own
-//! words and shapes.
+//! The HTTP API, JSON-RPC, MCP, the CLI, image builds and the library call it. It limits what it
+//! keeps and counts the rest. It never decides what a client sees: each caller has its own words
+//! and shapes.
 
 mod characters;
 mod ended;
@@ -24,10 +24,9 @@ mod tail;
 
 use protocol::requests::{GroupLimits, SpoolSpec, Start, Stdio};
 use protocol::{SessionId, requests};
-use ring::rand::{SecureRandom, SystemRandom};
 
 pub use characters::{Characters, whole_characters};
-pub use ended::Ended;
+pub use ended::{Ended, ran_out_of_memory};
 pub use head::{Head, Memory, Unlimited};
 pub use leash::{Leash, OnDrop};
 pub use outputs::{Outputs, Sink};
@@ -35,25 +34,26 @@ pub use running::{Event, Running};
 pub use tail::Tail;
 
 use crate::guest::{Guest, GuestError};
-
-/// Random bytes of a session's drawn name.
-const NAME_BYTES: usize = 6;
+use host::id::RandomId;
 
 /// A program to start.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// What the agent is asked for: the command, its environment, user, directory, outputs and
-    /// input, its deadline and its limits.
+    /// The request to the agent: the command, its environment, user, directory, outputs and input,
+    /// its deadline and its limits.
     pub start: Start,
     /// The holder that its outputs are read as: the first one of the start unless another is named.
     /// A holder that the start does not name keeps the outputs as long as it reads them.
     pub reader: Option<String>,
     /// What happens to the program when its [`Running`] is dropped.
     pub on_drop: OnDrop,
+    /// The deadline that [`Ended`] reports, when the start's is a little earlier so that the caller can
+    /// still answer.
+    pub reported_deadline_ms: Option<u64>,
 }
 
 impl Program {
-    /// A program for whoever runs it alone: on pipes and without input, with the sandbox's own
+    /// A program that only its caller uses: on pipes and without input, with the sandbox's own
     /// environment, directory and user, and killed when its [`Running`] is dropped.
     pub fn new(session: SessionId, command: requests::Program) -> Self {
         let start = Start {
@@ -69,7 +69,7 @@ impl Program {
             tied: true,
             limits: GroupLimits::default(),
         };
-        Self { start, reader: None, on_drop: OnDrop::Kill }
+        Self { start, reader: None, on_drop: OnDrop::Kill, reported_deadline_ms: None }
     }
 
     /// Queues everything at once and waits for nothing.
@@ -81,7 +81,7 @@ impl Program {
 /// A start that others have made: nothing happens to it when its [`Running`] is dropped.
 impl From<Start> for Program {
     fn from(start: Start) -> Self {
-        Self { start, reader: None, on_drop: OnDrop::Leave }
+        Self { start, reader: None, on_drop: OnDrop::Leave, reported_deadline_ms: None }
     }
 }
 
@@ -102,11 +102,8 @@ pub async fn collect(
 
 /// A name that no other session has.
 pub fn draw_session() -> Result<SessionId, GuestError> {
-    let mut bytes = [0; NAME_BYTES];
-    SystemRandom::new().fill(&mut bytes).map_err(|_| GuestError::NoEntropy)?;
-    let number = bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
-    let digits = format!("{number:0width$x}", width = 2 * NAME_BYTES);
-    Ok(digits.parse().expect("hexadecimal digits are a name"))
+    let id = RandomId::draw().map_err(|_| GuestError::NoEntropy)?;
+    Ok(id.as_str().parse().expect("hexadecimal digits are a name"))
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! Where the output of a program that is run to its end goes.
+//! Where the output of a program goes that is run to its end.
 
 use protocol::message::Channel;
 
 use super::{Head, Memory};
 
-/// Takes in the outputs of a program as they come.
+/// Receives the outputs of a program as they arrive.
 pub trait Sink {
     /// Bytes of one output, in their order.
     fn add(&mut self, channel: Channel, bytes: &[u8]);
@@ -26,7 +26,7 @@ impl<O: FnMut(&[u8]), E: FnMut(&[u8])> Sink for (O, E) {
 /// The beginnings of both outputs. What is lost leaves no mark in them.
 #[derive(Clone, Debug)]
 pub struct Outputs<M> {
-    /// Also a terminal's.
+    /// Also a terminal's output.
     pub stdout: Head,
     pub stderr: Head,
     memory: M,

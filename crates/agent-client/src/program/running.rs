@@ -1,15 +1,15 @@
 //! A program that runs: its start, its outputs, its input and its end as one sequence of events.
 //!
-//! [`Event::Ended`] comes when every byte that the program had written at its end has been
-//! delivered. It never waits for the end of the program's pipes, which survivors may hold open for
-//! ever.
+//! [`Event::Ended`] follows when every byte that the program had written at its end has been
+//! delivered. It never waits for the end of the program's pipes, which survivors may hold open
+//! forever.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 use protocol::SessionId;
-use protocol::exit::ExitRecord;
+use protocol::exit::{Cause, ExitRecord};
 use protocol::message::{Channel, Started};
 use protocol::requests::{Origin, Role, Stdio};
 
@@ -19,7 +19,7 @@ use crate::guest::{Guest, GuestError, Output, Pending, Piece, Writer};
 /// The holder of a program's outputs when its start names none.
 const HOLDER: &str = "exec";
 
-/// What happens to a program.
+/// An event of a program.
 #[derive(Clone, Debug)]
 pub enum Event {
     Started(Started),
@@ -50,6 +50,7 @@ pub struct Running {
     /// The output that is asked first, so that a flood of one does not starve the other.
     turn: usize,
     input: Option<Writer>,
+    reported_deadline_ms: Option<u64>,
 }
 
 /// The answer to the start.
@@ -69,7 +70,7 @@ enum Exit {
     Given,
 }
 
-/// One output, how far it has been delivered, and how much of that was lost.
+/// One output, how far it has been delivered, and how much of it was lost.
 #[derive(Debug)]
 struct Reader {
     channel: Channel,
@@ -82,7 +83,7 @@ struct Reader {
 
 impl Running {
     pub(super) fn begin(guest: &Guest, program: Program) -> Result<Self, GuestError> {
-        let Program { start, reader, on_drop } = program;
+        let Program { start, reader, on_drop, reported_deadline_ms } = program;
         let (channels, has_input): (&[Channel], bool) = match start.stdio {
             Stdio::Pipes { stdin } => (&[Channel::Stdout, Channel::Stderr], stdin),
             Stdio::Pty { .. } => (&[Channel::Terminal], true),
@@ -92,6 +93,9 @@ impl Running {
         let reader = reader.unwrap_or_else(|| HOLDER.to_owned());
         // Beside a holder that the start names, that one keeps account of the output.
         let is_only = start.holders.is_empty() || start.holders.contains(&reader);
+        // A program may end at once, and be forgotten when its recorder has read it: its readers ask
+        // with the start, and not a moment later.
+        let batch = guest.batch();
         let started = guest.start_owned_now(start)?;
         let leash = Leash::new(guest.clone(), session, on_drop);
         let session = leash.session();
@@ -99,19 +103,21 @@ impl Running {
         for &channel in channels {
             let from = Origin::Offset { offset: 0 };
             let role = Role::Holder { name: reader.clone() };
-            // Its refusal is what the output says.
+            // The output reports its refusal.
             let (output, _) = guest.subscribe_now(session, channel, from, role)?;
-            let output = if is_only { output.counted(guest.heard()) } else { output };
+            let output = if is_only { output.counted(guest.output_counter()) } else { output };
             outputs.push(Reader::new(channel, output));
         }
         let input = if has_input {
-            // Its refusal is what the writer says.
+            // The writer reports its refusal.
             Some(guest.input_now(session, None, false)?.0)
         } else {
             None
         };
         let exited = Exit::Awaited(guest.wait_now(session)?);
-        Ok(Self { leash, started: Start::Awaited(started), exited, outputs, turn: 0, input })
+        drop(batch);
+        let started = Start::Awaited(started);
+        Ok(Self { leash, started, exited, outputs, turn: 0, input, reported_deadline_ms })
     }
 
     pub fn session(&self) -> &SessionId {
@@ -123,7 +129,7 @@ impl Running {
         self.input.take()
     }
 
-    /// From now on this is what happens when it is dropped.
+    /// Changes what happens when it is dropped.
     pub fn on_drop(&mut self, on_drop: OnDrop) {
         self.leash.on_drop(on_drop);
     }
@@ -143,15 +149,15 @@ impl Running {
         self.started = Start::Given;
         Poll::Ready(answer.map(|started| {
             if started.repeated {
-                // The session was somebody else's before, and is none of ours to end.
+                // The session belonged to somebody else before, so we must not end it.
                 self.leash.on_drop(OnDrop::Leave);
             }
             self.started = Start::Known(started);
         }))
     }
 
-    /// The next event; `None` behind the last. Asking for it acknowledges the output before. Loses
-    /// nothing when it is cancelled.
+    /// The next event; `None` after the last. The call acknowledges the output before it. Cancel
+    /// safe.
     pub async fn next(&mut self) -> Result<Option<Event>, GuestError> {
         poll_fn(|cx| self.poll_next(cx)).await
     }
@@ -170,7 +176,14 @@ impl Running {
             && let Poll::Ready(answer) = Pin::new(exited).poll(cx)
         {
             match answer {
-                Ok(record) => self.exited = Exit::Known(Box::new(record)),
+                Ok(mut record) => {
+                    if let (Cause::TimedOut { limit_ms }, Some(reported)) =
+                        (&mut record.cause, self.reported_deadline_ms)
+                    {
+                        *limit_ms = reported;
+                    }
+                    self.exited = Exit::Known(Box::new(record));
+                }
                 Err(error) => {
                     self.exited = Exit::Given;
                     return Poll::Ready(Err(error));
@@ -185,7 +198,7 @@ impl Running {
             return Poll::Ready(Ok(self.give_end()));
         }
         match self.poll_outputs(cx) {
-            // The last thing to come may have been the end of a stream, which is no event.
+            // The last message may have been the end of a stream, which is no event.
             Poll::Pending if self.has_delivered() => Poll::Ready(Ok(self.give_end())),
             polled => polled,
         }
@@ -274,7 +287,7 @@ impl Running {
                     sink.lose(channel, to.saturating_sub(from));
                 }
                 Some(Event::Ended(ended)) => return Ok(ended),
-                // The end or a failure comes before it is said that there is no more.
+                // The end or a failure is reported before the end of events.
                 None => return Err(GuestError::Malformed { what: "no exit record" }),
             }
         }
@@ -309,7 +322,7 @@ impl Reader {
             }
         }
         match written {
-            // The record counts bytes that the stream did not have. They are lost, and said to be.
+            // The record counts bytes that the stream did not have. They are reported as lost.
             Some(to) if to > self.delivered => Poll::Ready(Ok(self.lose(self.delivered, to))),
             _ => Poll::Pending,
         }

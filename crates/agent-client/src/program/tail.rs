@@ -1,6 +1,6 @@
 //! The end of an output, and whether there was more of it. Pure.
 
-/// Keeps the newest bytes of what it is given.
+/// Keeps the newest bytes of its input.
 #[derive(Clone, Debug)]
 pub struct Tail {
     bytes: Vec<u8>,
@@ -16,7 +16,7 @@ impl Tail {
 
     pub fn add(&mut self, bytes: &[u8]) {
         self.total_bytes = self.total_bytes.saturating_add(bytes.len() as u64);
-        // Of a piece that is larger than the bound only the end is copied.
+        // Only the end of a piece is copied that is larger than the bound.
         let newest = &bytes[bytes.len().saturating_sub(self.bytes_max)..];
         let over = (self.bytes.len() + newest.len()).saturating_sub(self.bytes_max);
         self.bytes.drain(..over);

@@ -26,8 +26,8 @@ async fn silent(guest: &Guest, on_drop: OnDrop) -> Running {
     running
 }
 
-/// How many signals and releases the agent was asked for.
-fn asked(agent: &Agent) -> (usize, usize) {
+/// How many signals and releases the agent received.
+fn count_requests(agent: &Agent) -> (usize, usize) {
     let world = agent.world();
     (world.signals.len(), world.releases.len())
 }
@@ -152,7 +152,7 @@ async fn a_recorded_program_that_is_dropped_is_killed_and_its_recorder_keeps_the
     let (agent, guest) = guest().await;
     drop(silent(&guest, OnDrop::KillRecorded).await);
     soon(guest.stat("/f", false)).await.unwrap();
-    assert_eq!(asked(&agent), (1, 0));
+    assert_eq!(count_requests(&agent), (1, 0));
 }
 
 #[tokio::test]
@@ -161,12 +161,12 @@ async fn a_program_that_is_left_or_has_not_ended_outlives_whoever_started_it() {
         let (agent, guest) = guest().await;
         drop(silent(&guest, on_drop).await);
         soon(guest.stat("/f", false)).await.unwrap();
-        assert_eq!(asked(&agent), (0, 0));
+        assert_eq!(count_requests(&agent), (0, 0));
     }
 }
 
 #[tokio::test]
-async fn what_a_program_leaves_behind_lives_on_when_it_ended_by_itself() {
+async fn leftovers_of_a_program_that_ended_by_itself_live_on() {
     for on_drop in [OnDrop::Kill, OnDrop::Release] {
         let (agent, guest) = guest().await;
         let mut running = silent(&guest, on_drop).await;
@@ -181,7 +181,7 @@ async fn what_a_program_leaves_behind_lives_on_when_it_ended_by_itself() {
 }
 
 #[tokio::test]
-async fn what_a_program_leaves_behind_dies_when_it_overran_its_deadline() {
+async fn leftovers_of_a_program_that_timed_out_are_killed() {
     let (agent, guest) = guest().await;
     let mut leash = Leash::new(guest.clone(), id("run"), OnDrop::Kill);
     leash.ended_with(&record(Cause::TimedOut { limit_ms: 1 }));
@@ -200,7 +200,7 @@ async fn a_session_that_was_there_before_is_not_ended() {
     assert!(soon(again.started()).await.unwrap().repeated);
     drop((first, again));
     soon(guest.stat("/f", false)).await.unwrap();
-    assert_eq!(asked(&agent), (0, 0));
+    assert_eq!(count_requests(&agent), (0, 0));
 }
 
 #[test]
@@ -212,8 +212,8 @@ fn drawn_names_differ() {
 struct Room(std::cell::Cell<usize>);
 
 impl Memory for Room {
-    fn try_grow(&self, bytes: usize) -> bool {
-        let left = self.0.get().checked_sub(bytes);
+    fn try_keep(&self, bytes: &[u8]) -> bool {
+        let left = self.0.get().checked_sub(bytes.len());
         left.map(|left| self.0.set(left)).is_some()
     }
 }
@@ -302,9 +302,9 @@ proptest! {
     ) {
         let mut head = Head::new(bytes_max);
         head.add(text.as_bytes(), &Unlimited);
-        let kept = head.into_characters();
-        prop_assert!(std::str::from_utf8(&kept).is_ok());
-        prop_assert!(kept.len() + 3 >= bytes_max.min(text.len()));
+        let characters = head.into_characters();
+        prop_assert!(std::str::from_utf8(&characters).is_ok());
+        prop_assert!(characters.len() + 3 >= bytes_max.min(text.len()));
     }
 }
 

@@ -1,4 +1,4 @@
-//! What that client asks for, and what it is in the words of the native API.
+//! The bodies that this client sends, and the sandboxes and programs that they mean.
 
 use std::collections::BTreeMap;
 use std::iter;
@@ -7,13 +7,14 @@ use protocol::requests::Program;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::forms::ranges::{CPUS_MAX, cpu_millis};
+use crate::forms::sandboxes::{LABEL_KEY, NAME};
 use crate::limits::TIMEOUT_MS_MAX;
-use crate::problem::Problem;
-use crate::v1::{CPUS_MAX, CreateSandbox, LABEL_KEY, NAME};
-use sandbox::Name;
 use sandbox::limits::{LABELS_MAX, MEMORY_MIB_MAX, MEMORY_MIB_MIN};
+use sandbox::refusal::Refusal;
+use sandbox::{Name, SandboxRef, Spec};
 
-/// What the client calls the workspace of a caller who has not asked for one: this, or this prefix
+/// The client's name for the workspace of a caller who has not chosen one: this, or this prefix
 /// and the name of the sandbox.
 const BUCKET_OF_ONE_SHOTS: &str = "agent-workspace";
 const BUCKET_PREFIX: &str = "agent-";
@@ -21,9 +22,9 @@ const BUCKET_PREFIX: &str = "agent-";
 const TIMEOUT_SECONDS_MAX: f64 = (TIMEOUT_MS_MAX / 1000) as f64;
 const TIMEOUT_SECONDS_MIN: f64 = 0.001;
 
-/// Declares what is asked for with a sandbox: fields of its own, and those that say what the sandbox
-/// shall be. Not flattened, for the reason that `exec` gives.
-macro_rules! asked {
+/// Declares the body of a call with a sandbox: fields of its own, and the options of the
+/// sandbox. Not flattened, for the reason that `exec` gives.
+macro_rules! call_body {
     ($(#[$about:meta])* $name:ident { $($(#[$own:meta])* $field:ident: $kind:ty,)* }) => {
         $(#[$about])*
         #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -51,23 +52,24 @@ macro_rules! asked {
         }
 
         impl $name {
-            fn sandbox(self, name: Name) -> CreateSandbox {
-                CreateSandbox {
-                    workspace: self.bucket.filter(|bucket| is_meant(bucket, &name)),
+            /// The options of the sandbox.
+            pub fn spec(self, which: SandboxRef) -> Result<Spec, Refusal> {
+                Ok(Spec {
+                    workspace: self.bucket.filter(|bucket| is_meant(bucket, &which.name)),
                     image: self.image,
                     memory_mib: self.memory_mib,
-                    cpus: self.cpus,
+                    cpu_millis: self.cpus.map(cpu_millis).transpose()?,
                     labels: self.labels,
                     egress: self.egress,
                     secrets: self.secrets,
-                    ..CreateSandbox::named(name)
-                }
+                    ..Spec::new(which)
+                })
             }
         }
     };
 }
 
-asked! {
+call_body! {
     /// A sandbox to make.
     Make {
         #[schemars(with = "String", regex(pattern = NAME))]
@@ -75,7 +77,7 @@ asked! {
     }
 }
 
-asked! {
+call_body! {
     /// Python to run in a sandbox of its own.
     RunPython {
         code: String,
@@ -85,7 +87,7 @@ asked! {
     }
 }
 
-asked! {
+call_body! {
     /// A script to run in a sandbox of its own.
     RunShell {
         script: String,
@@ -115,43 +117,28 @@ pub struct Execute {
     pub timeout_seconds: Option<f64>,
 }
 
-impl From<Make> for CreateSandbox {
-    fn from(asked: Make) -> Self {
-        let name = asked.name.clone();
-        asked.sandbox(name)
-    }
-}
-
 impl RunPython {
-    pub fn timeout_ms(&self) -> Result<Option<u64>, Problem> {
+    pub fn timeout_ms(&self) -> Result<Option<u64>, Refusal> {
         milliseconds(self.timeout_seconds)
-    }
-
-    pub fn named(self, name: Name) -> CreateSandbox {
-        self.sandbox(name)
     }
 }
 
 impl RunShell {
-    pub fn timeout_ms(&self) -> Result<Option<u64>, Problem> {
+    pub fn timeout_ms(&self) -> Result<Option<u64>, Refusal> {
         milliseconds(self.timeout_seconds)
-    }
-
-    pub fn named(self, name: Name) -> CreateSandbox {
-        self.sandbox(name)
     }
 }
 
 impl Execute {
-    pub fn timeout_ms(&self) -> Result<Option<u64>, Problem> {
+    pub fn timeout_ms(&self) -> Result<Option<u64>, Refusal> {
         milliseconds(self.timeout_seconds)
     }
 
-    pub fn what(self) -> Result<Program, Problem> {
+    pub fn what(self) -> Result<Program, Refusal> {
         match (self.cmd, self.script) {
             (Some(cmd), None) => Ok(Program::argv(iter::once(cmd).chain(self.args))),
             (None, Some(script)) => Ok(Program::script(script)),
-            _ => Err(Problem::invalid("give exactly one of `cmd` and `script`")),
+            _ => Err(Refusal::invalid("give exactly one of `cmd` and `script`")),
         }
     }
 }
@@ -162,10 +149,10 @@ fn is_meant(bucket: &str, sandbox: &Name) -> bool {
     !is_drawn && bucket != BUCKET_OF_ONE_SHOTS
 }
 
-fn milliseconds(seconds: Option<f64>) -> Result<Option<u64>, Problem> {
+fn milliseconds(seconds: Option<f64>) -> Result<Option<u64>, Refusal> {
     let Some(seconds) = seconds else { return Ok(None) };
     if !(TIMEOUT_SECONDS_MIN..=TIMEOUT_SECONDS_MAX).contains(&seconds) {
-        return Err(Problem::invalid(format!(
+        return Err(Refusal::invalid(format!(
             "timeout_seconds must be from {TIMEOUT_SECONDS_MIN} to {TIMEOUT_SECONDS_MAX}, not {seconds}"
         )));
     }
@@ -200,12 +187,12 @@ mod tests {
 
     #[test]
     fn a_program_or_a_script_is_run_and_never_both() {
-        let asked = |text: &str| serde_json::from_str::<Execute>(text).expect(text).what();
+        let parsed = |text: &str| serde_json::from_str::<Execute>(text).expect(text).what();
         assert!(
-            matches!(asked(r#"{"cmd":"ls","args":["-l"]}"#), Ok(program) if program == Program::argv(["ls", "-l"]))
+            matches!(parsed(r#"{"cmd":"ls","args":["-l"]}"#), Ok(program) if program == Program::argv(["ls", "-l"]))
         );
-        assert!(matches!(asked(r#"{"script":"ls"}"#), Ok(Program::Script { .. })));
-        assert!(asked(r#"{"script":"ls","cmd":"ls"}"#).is_err());
-        assert!(asked("{}").is_err());
+        assert!(matches!(parsed(r#"{"script":"ls"}"#), Ok(Program::Script { .. })));
+        assert!(parsed(r#"{"script":"ls","cmd":"ls"}"#).is_err());
+        assert!(parsed("{}").is_err());
     }
 }

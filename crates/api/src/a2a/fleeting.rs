@@ -1,10 +1,10 @@
-//! A sandbox for one run, which goes with it: when the run is over, and when whoever wanted it is gone.
+//! A sandbox for one run. It is removed when the run is over, and when its client is gone.
 
 use crate::call::Call;
-use crate::problem::{Code, Problem};
-use crate::v1::{CreateSandbox, spec_of};
+use crate::creation::{namespace_of, permitted};
 use host::id::RandomId;
-use sandbox::{Name, Registry, SandboxRef, Until};
+use sandbox::refusal::{Code, Refusal};
+use sandbox::{Name, Registry, SandboxRef, Spec, Until};
 
 pub struct Fleeting {
     registry: Registry,
@@ -16,16 +16,16 @@ impl Fleeting {
     /// Makes one under a name that is drawn.
     pub async fn make(
         call: &Call,
-        asked: impl FnOnce(Name) -> CreateSandbox,
-    ) -> Result<Self, Problem> {
+        ask: impl FnOnce(SandboxRef) -> Result<Spec, Refusal>,
+    ) -> Result<Self, Refusal> {
         let failed =
-            |why: String| Problem::new(Code::Internal, format!("cannot make a random name: {why}"));
+            |why: String| Refusal::new(Code::Internal, format!("cannot make a random name: {why}"));
         let drawn = RandomId::draw().map_err(|error| failed(error.to_string()))?;
         let name = format!("run-{drawn}").parse::<Name>();
         let name = name.map_err(|error| failed(error.to_string()))?;
-        let spec = spec_of(&call.api, &call.caller, asked(name))?;
-        call.reaches(&spec.namespace)?;
-        let which = SandboxRef { namespace: spec.namespace.clone(), name: spec.name.clone() };
+        let which = SandboxRef { namespace: namespace_of(&call.caller, None), name };
+        call.reaches(&which.namespace)?;
+        let spec = permitted(&call.api, &call.caller, ask(which.clone())?)?;
         let registry = call.api.registry().clone();
         // Held from here on: a client that leaves meanwhile leaves nothing behind.
         let fleeting = Self { registry, which, is_removed: false };
@@ -37,9 +37,9 @@ impl Fleeting {
         &self.which
     }
 
-    /// Removes it, and waits until it is gone. That this fails says nothing of the run.
+    /// Removes it, and waits until it is gone. A failure here does not fail the run.
     pub async fn remove(mut self) {
-        let removed = self.registry.remove(&self.which, true).await;
+        let removed = self.registry.discard(&self.which).await;
         self.is_removed = removed.is_ok();
     }
 }
@@ -53,7 +53,7 @@ impl Drop for Fleeting {
         tokio::spawn(async move {
             // One that is still being made is let come into being; one that failed is gone already.
             let _ = registry.wait(&which, Until::Created).await;
-            let _ = registry.remove(&which, true).await;
+            let _ = registry.discard(&which).await;
         });
     }
 }

@@ -26,7 +26,7 @@ pub struct Displays {
 }
 
 impl Displays {
-    /// Takes in what comes next, if there is room for it, also in `memory`.
+    /// Takes the next display, if there is room for it, also in `memory`.
     pub fn take(&mut self, display: Display, memory: &Share) {
         let before = (display.role == DisplayRole::Update && display.id.is_some())
             .then(|| self.shown.iter().position(|known| known.id == display.id))
@@ -54,7 +54,7 @@ impl Displays {
         Some(text.data.to_string_lossy().into_owned())
     }
 
-    /// All of them as content. `place` is where resources are said to be.
+    /// All of them as content. `place` is the sandbox in the addresses of resources.
     pub fn into_content(self, place: &str) -> Vec<ContentBlock> {
         let shown = self.shown.into_iter().enumerate();
         let mut content: Vec<_> =
@@ -132,7 +132,6 @@ fn is_plain(mime: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::Budget;
 
     fn display(role: DisplayRole, id: Option<&str>, forms: &[(&str, &[u8])]) -> Display {
         let data = forms
@@ -169,7 +168,7 @@ mod tests {
     #[test]
     fn an_update_takes_the_place_of_what_it_updates_and_too_many_are_counted() {
         let mut displays = Displays::default();
-        let memory = Budget::new(u64::MAX).share();
+        let memory = Share::within(u64::MAX);
         let mut take = |shown| displays.take(shown, &memory);
         take(display(DisplayRole::Shown, Some("bar"), &[("text/plain", b"1 %")]));
         take(display(DisplayRole::Update, Some("bar"), &[("text/plain", b"99 %")]));

@@ -2,7 +2,7 @@
 //! are there to be tested with. Compiled with the feature `mcp-fixture` alone, which nothing that is
 //! shipped has.
 //!
-//! It stands before the real server and hands on whatever is not its own, so that the suite goes
+//! It is in front of the real server and passes on all other calls, so that the suite goes
 //! through the same sessions, checks and transport as everybody else.
 #![expect(deprecated, reason = "older versions of the protocol, which still have log levels")]
 
@@ -118,9 +118,9 @@ impl ServerHandler for Fixture {
     /// All that is announced may be listened to.
     fn accepted_subscription_filter(
         &self,
-        asked: &SubscriptionFilter,
+        filter: &SubscriptionFilter,
     ) -> Option<SubscriptionFilter> {
-        Some(asked.clone())
+        Some(filter.clone())
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {

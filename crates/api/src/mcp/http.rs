@@ -9,17 +9,20 @@ use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
 use hyper::http::request::Builder;
-use hyper::{Method, Request};
+use hyper::{Method, Request, StatusCode};
 use serde::Deserialize;
 
+use super::hints;
 use super::limits::SESSION_NAME_BYTES_MAX;
 use super::server::HttpCaller;
 
 use crate::body::{Hold, Outgoing, Response};
 use crate::call::Call;
-use crate::problem::{Code, Problem};
-use crate::route::{Document, Operation, Output, operation};
+use crate::forms::problem::Problem;
+use crate::problem::{respond_with, status as status_of};
+use crate::route::{Document, Operation, Output, Refusals, operation};
 use crate::shape::Nothing;
+use sandbox::refusal::{Code, Refusal};
 
 /// The protocol's name for a session.
 const SESSION: &str = "mcp-session-id";
@@ -28,6 +31,13 @@ const PATH: &str = "/mcp";
 const INITIALIZE: &str = "initialize";
 /// A stream of events, which must go out as it comes.
 const EVENTS: &str = "text/event-stream";
+const JSON: &str = "application/json";
+
+/// Refusals that come before the SDK, in the words of the tools.
+const REFUSALS: Refusals = Refusals {
+    respond: |refusal| respond_with(refusal, hints::words),
+    schema: |schemas| schemas.subschema_for::<Problem>(),
+};
 
 pub fn operations() -> Vec<Operation> {
     [
@@ -35,7 +45,7 @@ pub fn operations() -> Vec<Operation> {
         operation(Method::GET, PATH, "mcp_listen", "Receive the server's own messages.", get),
         operation(Method::DELETE, PATH, "mcp_end", "End an MCP session.", delete),
     ]
-    .map(|operation| operation.tag("mcp").undocumented().carrier())
+    .map(|operation| operation.tag("mcp").undocumented().carrier().refusing(REFUSALS))
     .to_vec()
 }
 
@@ -50,15 +60,15 @@ impl Output for SdkResponse {
     }
 }
 
-async fn post(call: Call, _: Nothing, _: Nothing) -> Result<SdkResponse, Problem> {
+async fn post(call: Call, _: Nothing, _: Nothing) -> Result<SdkResponse, Refusal> {
     carry(call, Method::POST).await
 }
 
-async fn get(call: Call, _: Nothing, _: Nothing) -> Result<SdkResponse, Problem> {
+async fn get(call: Call, _: Nothing, _: Nothing) -> Result<SdkResponse, Refusal> {
     carry(call, Method::GET).await
 }
 
-async fn delete(call: Call, _: Nothing, _: Nothing) -> Result<SdkResponse, Problem> {
+async fn delete(call: Call, _: Nothing, _: Nothing) -> Result<SdkResponse, Refusal> {
     carry(call, Method::DELETE).await
 }
 
@@ -68,7 +78,7 @@ struct MessageHead {
     method: Option<String>,
 }
 
-async fn carry(mut call: Call, method: Method) -> Result<SdkResponse, Problem> {
+async fn carry(mut call: Call, method: Method) -> Result<SdkResponse, Refusal> {
     let body = call.read_body().await?;
     let (api, label) = (call.api.clone(), call.caller.label());
     let sessions = api.mcp();
@@ -96,7 +106,7 @@ async fn carry(mut call: Call, method: Method) -> Result<SdkResponse, Problem> {
     let request: Request<Full<Bytes>> = builder
         .extension(sent)
         .body(Full::new(body))
-        .map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
+        .map_err(|error| Refusal::new(Code::Internal, error.to_string()))?;
     let response = sessions.service(&api).handle(request).await;
     if let Some(name) = &name
         && method == Method::DELETE
@@ -109,11 +119,31 @@ async fn carry(mut call: Call, method: Method) -> Result<SdkResponse, Problem> {
         let Some(place) = place else {
             // Two words for its method, say, of which one was read here and the other there.
             sessions.refuse(begun).await;
-            return Err(Problem::invalid("a message that begins a session and does not say so"));
+            return Err(Refusal::invalid("a message that begins a session and does not say so"));
         };
         sessions.begun(begun, place);
     }
-    Ok(SdkResponse(outgoing(response, busy).await))
+    let is_json = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == JSON);
+    // Who listens reads no JSON-RPC: a refusal has the shape of every other one here.
+    if method == Method::GET && response.status().is_client_error() && !is_json {
+        return Err(refusal(response).await);
+    }
+    let is_ended = method == Method::DELETE && response.status().is_success();
+    let mut response = outgoing(response, busy).await;
+    if is_ended {
+        // The session is gone, which 202 does not say: clients take it for a failure.
+        *response.status_mut() = StatusCode::OK;
+    }
+    Ok(SdkResponse(response))
+}
+
+/// A refusal of the SDK's, which is plain text.
+async fn refusal(response: hyper::Response<BoxBody<Bytes, Infallible>>) -> Refusal {
+    let status = response.status();
+    let Ok(whole) = response.into_body().collect().await;
+    let code = Code::ALL.into_iter().find(|code| status_of(*code) == status);
+    let message = String::from_utf8_lossy(&whole.to_bytes()).into_owned();
+    Refusal::new(code.unwrap_or(Code::Invalid), message)
 }
 
 /// Whether a message begins a session.
@@ -139,7 +169,7 @@ async fn outgoing(
         loop {
             let frame = tokio::select! {
                 frame = body.frame() => frame,
-                // Dropping the body tells the SDK that nobody listens any more.
+                // Dropping the body tells the SDK that the client is gone.
                 () = sink.closed() => return,
             };
             let Some(Ok(frame)) = frame else { return };

@@ -7,7 +7,7 @@ pub const SHOWN_BYTES_MAX: usize = 32 * 1024;
 /// What is kept of each output that was cut, to be read on from: an agent that wants more than some
 /// dozens of answers like the first writes to a file.
 pub const KEPT_BYTES_MAX: usize = 1024 * 1024;
-/// What one session keeps of all its cut results; the oldest give way. They count to what the calls of
+/// Bytes that one session keeps of its cut results; the oldest are dropped. They count to what the calls of
 /// the server hold together.
 pub const SESSION_KEPT_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Cut results of one session.
@@ -32,7 +32,7 @@ pub const ARTIFACTS_NAMED_MAX: usize = 10;
 /// Artifacts in one answer of the list.
 pub const ARTIFACTS_LISTED_MAX: u64 = 200;
 pub const ARTIFACTS_LISTED_DEFAULT: u64 = 50;
-/// What is shown of the words that earlier runs have said late.
+/// How much is shown of the late output of earlier runs.
 pub const LATE_BYTES_MAX: usize = 4 * 1024;
 /// What is shown of a short word of a guest's: the type of an exception, why variables are lost.
 pub const REASON_BYTES_MAX: usize = 1024;

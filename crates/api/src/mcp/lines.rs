@@ -29,7 +29,7 @@ where
     match serve_server(server, transport).await {
         Ok(running) => {
             let mut ended = pin!(running.waiting());
-            // How it has ended is the client's affair.
+            // Its end concerns the client alone.
             let _ = ended.as_mut().await;
         }
         Err(error) => tracing::debug!(%error, "the handshake with an MCP client failed"),

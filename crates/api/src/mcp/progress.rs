@@ -17,7 +17,7 @@ use super::limits::PROGRESS_PAUSE;
 #[derive(Debug)]
 pub struct Progress {
     bytes: Arc<AtomicU64>,
-    /// What is said instead of them.
+    /// The message instead of them.
     words: Arc<Mutex<Option<String>>>,
     task: Option<JoinHandle<()>>,
 }
@@ -38,16 +38,16 @@ impl Progress {
                 loop {
                     tokio::select! {
                         _ = ticks.tick() => {}
-                        // Of what is cancelled nobody wants to hear any more.
+                        // No progress is sent for a cancelled call.
                         () = cancelled.cancelled() => return,
                     }
                     let seconds = begun.elapsed().as_secs_f64();
                     let mut notice = ProgressNotificationParam::new(token.clone(), seconds);
                     notice.total = Some(limit.as_secs_f64().max(seconds));
                     let bytes = bytes.load(Ordering::Relaxed);
-                    let said = words.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                    let said = said.unwrap_or_else(|| format!("{bytes} bytes of output"));
-                    notice.message = Some(format!("{seconds:.0} s, {said}"));
+                    let text = words.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                    let text = text.unwrap_or_else(|| format!("{bytes} bytes of output"));
+                    notice.message = Some(format!("{seconds:.0} s, {text}"));
                     if peer.notify_progress(notice).await.is_err() {
                         return;
                     }
@@ -71,7 +71,7 @@ impl Progress {
         }
     }
 
-    /// So much more has been said.
+    /// Counts further output.
     pub fn count(&self, bytes: usize) {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }

@@ -21,15 +21,17 @@ use rmcp::model::{
 };
 use serde_json::json;
 
+use super::hints;
 use super::limits::{CURSOR_BYTES_MAX, RESOURCES_PER_PAGE, URI_BYTES_MAX};
 use super::tool::{PROBLEM_META, Work};
-use crate::problem::{Code, Problem};
+use crate::forms::problem::Problem;
 use access::keys::Access;
+use sandbox::refusal::{Code, Refusal};
 
 pub use uri::of_sandbox;
 
 /// Of a source, on its way.
-pub type Answering<'a, T> = Pin<Box<dyn Future<Output = Result<T, Problem>> + Send + 'a>>;
+pub type Answering<'a, T> = Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send + 'a>>;
 
 /// A kind of things that are read as resources.
 pub trait Source: Send + Sync {
@@ -38,14 +40,14 @@ pub trait Source: Send + Sync {
 
     fn template(&self) -> ResourceTemplate;
 
-    /// At most so many of what the caller may read, behind the one that `after` names. What is only
+    /// At most so many of those that the caller may read, after the one that `after` names. What is only
     /// found by its template is not listed.
     fn list<'a>(&'a self, work: &'a Work, after: &'a str, count_max: usize) -> Answering<'a, Page> {
         let _ = (work, after, count_max);
         Box::pin(async { Ok(Page::default()) })
     }
 
-    /// The one whose URI goes on with `rest` behind the prefix.
+    /// The one whose URI has `rest` after the prefix.
     fn read<'a>(&'a self, work: &'a Work, rest: &'a str) -> Answering<'a, ResourceContent>;
 }
 
@@ -108,11 +110,11 @@ pub async fn read(work: &Work, uri: &str) -> Result<ReadResourceResult, ErrorDat
     Ok(ReadResourceResult::new(vec![contents.with_mime_type(mime_type)]))
 }
 
-async fn find(work: &Work, uri: &str) -> Result<ResourceContent, Problem> {
+async fn find(work: &Work, uri: &str) -> Result<ResourceContent, Refusal> {
     may_read(work)?;
     let unknown = || {
         let shown: String = uri.chars().take(URI_CHARS_SHOWN).collect();
-        Problem::not_found(format!("there is no resource {shown:?}"))
+        Refusal::not_found(format!("there is no resource {shown:?}"))
             .hint("resources/templates/list shows the form of this server's URIs")
     };
     if uri.len() > URI_BYTES_MAX {
@@ -125,19 +127,19 @@ async fn find(work: &Work, uri: &str) -> Result<ResourceContent, Problem> {
     source.read(work, rest).await
 }
 
-/// How much of a URI is repeated to whoever asked for it.
+/// How much of a URI is repeated to the client.
 const URI_CHARS_SHOWN: usize = 128;
 
-fn may_read(work: &Work) -> Result<(), Problem> {
+fn may_read(work: &Work) -> Result<(), Refusal> {
     if work.caller.may(Access::Read) {
         return Ok(());
     }
     let message = format!("this key may not do that: it needs the scope {}", Access::Read);
-    Err(Problem::new(Code::Forbidden, message))
+    Err(Refusal::new(Code::Forbidden, message))
 }
 
 /// A cursor is the place of a source in the table, and what that source goes on behind.
-fn parse_cursor(cursor: Option<&str>) -> Result<(usize, &str), Problem> {
+fn parse_cursor(cursor: Option<&str>) -> Result<(usize, &str), Refusal> {
     let Some(cursor) = cursor else { return Ok((0, "")) };
     let parsed = (cursor.len() <= CURSOR_BYTES_MAX)
         .then(|| cursor.split_once(':'))
@@ -145,14 +147,14 @@ fn parse_cursor(cursor: Option<&str>) -> Result<(usize, &str), Problem> {
         .and_then(|(at, after)| Some((at.parse::<usize>().ok()?, after)))
         .filter(|(at, _)| *at < SOURCES.len());
     parsed.ok_or_else(|| {
-        Problem::invalid("cursor: this server did not give this cursor")
+        Refusal::invalid("cursor: this server did not give this cursor")
             .hint("leave it out to start with the first page")
     })
 }
 
 /// A refusal as the protocol has it for what is no tool: an error, with our own problem beside it.
-fn refused(problem: &Problem, uri: Option<&str>) -> ErrorData {
-    let body = problem.body();
+fn refused(problem: &Refusal, uri: Option<&str>) -> ErrorData {
+    let body = Problem::new(problem, hints::words);
     let hint = body.hint.as_ref().map_or_else(String::new, |hint| format!("; {hint}"));
     let message = format!("{}: {}{hint}", problem.code.name(), body.message);
     let mut data = json!({ PROBLEM_META: body });
@@ -194,7 +196,7 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_told_as_the_protocol_has_it() {
-        let error = refused(&Problem::not_found("there is no x").hint("look"), Some("burrow://x"));
+        let error = refused(&Refusal::not_found("there is no x").hint("look"), Some("burrow://x"));
         assert_eq!(error.code, ErrorCode::RESOURCE_NOT_FOUND);
         assert_eq!(error.message, "not_found: there is no x; look");
         let data = error.data.expect("data");

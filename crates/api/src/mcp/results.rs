@@ -1,19 +1,19 @@
-//! Results that were cut, to be read on from, for as long as there is room for them. Pure.
+//! Results that were cut, kept for `read_output` while there is room for them. Pure.
 
 use std::collections::VecDeque;
 
 use super::cut::{Rest, Stream, page};
 use super::limits::{KEPT_BYTES_MAX, RESULTS_KEPT_MAX, SESSION_KEPT_BYTES_MAX, SHOWN_BYTES_MAX};
-use crate::budget::{Budget, Share};
+use crate::budget::Share;
 use agent_client::program::Head;
 
-/// How long a result is kept, as clients are told.
+/// How long a result is kept, in words for clients.
 pub const KEPT_FOR: &str = "kept until newer cut results replace it or this session ends";
 
 /// The cut results of one session.
 #[derive(Debug, Default)]
 pub struct Results {
-    kept: VecDeque<Outputs>,
+    outputs: VecDeque<Outputs>,
     bytes: usize,
     /// How many there were.
     count: u64,
@@ -21,7 +21,7 @@ pub struct Results {
     memory: Option<Share>,
 }
 
-/// What a program or a run has said.
+/// The output of a program or a run.
 #[derive(Clone, Debug)]
 pub struct Outputs {
     /// Its handle, once it is kept.
@@ -70,7 +70,7 @@ impl Outputs {
 
 impl Results {
     /// The beginning of both outputs; what has more is kept, if there is memory for it.
-    pub fn show(&mut self, mut outputs: Outputs, budget: &Budget) -> Shown {
+    pub fn show(&mut self, mut outputs: Outputs, begin_share: impl FnOnce() -> Share) -> Shown {
         let mut rest = Vec::new();
         let mut begin = |stream: Stream| {
             let output = outputs.of(stream);
@@ -93,7 +93,7 @@ impl Results {
         }
         outputs.run = format!("r{}", self.count + 1);
         let run = outputs.run.clone();
-        let run = self.keep(outputs, budget).then_some(run);
+        let run = self.keep(outputs, begin_share).then_some(run);
         if run.is_some() {
             self.count += 1;
         } else {
@@ -106,28 +106,29 @@ impl Results {
 
     /// The result of that handle, if it is still kept.
     pub fn get(&self, run: &str) -> Option<&Outputs> {
-        self.kept.iter().find(|outputs| outputs.run == run)
+        self.outputs.iter().find(|outputs| outputs.run == run)
     }
 
     /// The handles, oldest first.
     pub fn runs(&self) -> Vec<String> {
-        self.kept.iter().map(|outputs| outputs.run.clone()).collect()
+        self.outputs.iter().map(|outputs| outputs.run.clone()).collect()
     }
 
-    /// Whether it is kept. The oldest give way to it.
-    fn keep(&mut self, outputs: Outputs, budget: &Budget) -> bool {
+    /// Whether it is kept. The oldest are dropped for it.
+    fn keep(&mut self, outputs: Outputs, begin_share: impl FnOnce() -> Share) -> bool {
         let bytes = outputs.kept_bytes();
-        let memory = self.memory.get_or_insert_with(|| budget.share()).clone();
-        let has_room = |kept: &Self| {
-            kept.kept.len() < RESULTS_KEPT_MAX && kept.bytes + bytes <= SESSION_KEPT_BYTES_MAX
+        let memory = self.memory.get_or_insert_with(begin_share).clone();
+        let has_room = |results: &Self| {
+            results.outputs.len() < RESULTS_KEPT_MAX
+                && results.bytes + bytes <= SESSION_KEPT_BYTES_MAX
         };
         while !has_room(self) || !memory.try_grow(bytes) {
-            let Some(oldest) = self.kept.pop_front() else { return false };
+            let Some(oldest) = self.outputs.pop_front() else { return false };
             self.bytes -= oldest.kept_bytes();
             memory.shrink(oldest.kept_bytes());
         }
         self.bytes += bytes;
-        self.kept.push_back(outputs);
+        self.outputs.push_back(outputs);
         true
     }
 }
@@ -139,7 +140,7 @@ mod tests {
 
     fn outputs(stdout: usize, stderr: usize) -> Outputs {
         let mut outputs = Outputs::default();
-        let memory = Budget::new(u64::MAX).share();
+        let memory = Share::within(u64::MAX);
         outputs.stdout.add(&vec![b'o'; stdout], &memory);
         outputs.stderr.add(&vec![b'e'; stderr], &memory);
         outputs
@@ -147,55 +148,55 @@ mod tests {
 
     #[test]
     fn what_fits_is_shown_whole_and_not_kept() {
-        let (mut results, budget) = (Results::default(), Budget::new(u64::MAX));
-        let shown = results.show(outputs(SHOWN_BYTES_MAX, 3), &budget);
+        let (mut results, share) = (Results::default(), || Share::within(u64::MAX));
+        let shown = results.show(outputs(SHOWN_BYTES_MAX, 3), share);
         assert_eq!((shown.stdout.len(), shown.stderr.as_str()), (SHOWN_BYTES_MAX, "eee"));
         assert!(shown.run.is_none() && shown.rest.is_empty() && results.runs().is_empty());
     }
 
     #[test]
     fn what_is_cut_is_read_on_from_where_it_was_cut() {
-        let (mut results, budget) = (Results::default(), Budget::new(u64::MAX));
-        let shown = results.show(outputs(SHOWN_BYTES_MAX + 5, 0), &budget);
+        let (mut results, share) = (Results::default(), || Share::within(u64::MAX));
+        let shown = results.show(outputs(SHOWN_BYTES_MAX + 5, 0), share);
         let run = shown.run.expect("a handle");
         let [rest] = shown.rest.try_into().expect("one output");
         assert_eq!(rest.total_bytes, SHOWN_BYTES_MAX as u64 + 5);
-        let kept = results.get(&run).expect("kept").of(rest.stream);
-        assert_eq!(page(kept.bytes(), rest.next_offset as usize, 99).text, "ooooo");
+        let output = results.get(&run).expect("kept").of(rest.stream);
+        assert_eq!(page(output.bytes(), rest.next_offset as usize, 99).text, "ooooo");
     }
 
     #[test]
     fn what_there_is_no_memory_for_is_cut_without_a_handle() {
-        let (mut results, budget) = (Results::default(), Budget::new(0));
+        let (mut results, share) = (Results::default(), || Share::within(0));
         // The first step is free, as of every call.
         let free = MEMORY_STEP_BYTES as usize;
         assert!(free < KEPT_BYTES_MAX);
-        assert!(results.show(outputs(free, 0), &budget).run.is_some());
-        let shown = results.show(outputs(KEPT_BYTES_MAX, 0), &budget);
+        assert!(results.show(outputs(free, 0), share).run.is_some());
+        let shown = results.show(outputs(KEPT_BYTES_MAX, 0), share);
         assert!(shown.run.is_none() && results.runs().is_empty());
         assert_eq!(shown.rest[0].kept_bytes, SHOWN_BYTES_MAX as u64);
-        let again = results.show(outputs(free, 0), &budget);
+        let again = results.show(outputs(free, 0), share);
         assert_eq!(again.run.as_deref(), Some("r2"));
     }
 
     #[test]
     fn the_oldest_give_way() {
-        let (mut results, budget) = (Results::default(), Budget::new(u64::MAX));
+        let (mut results, share) = (Results::default(), || Share::within(u64::MAX));
         for _ in 0..10 {
-            results.show(outputs(KEPT_BYTES_MAX, 0), &budget);
+            results.show(outputs(KEPT_BYTES_MAX, 0), share);
         }
         assert_eq!(results.runs(), ["r7", "r8", "r9", "r10"]);
         assert_eq!(results.bytes, SESSION_KEPT_BYTES_MAX);
-        let (mut results, budget) = (Results::default(), Budget::new(u64::MAX));
+        let (mut results, share) = (Results::default(), || Share::within(u64::MAX));
         for _ in 0..=RESULTS_KEPT_MAX {
-            results.show(outputs(SHOWN_BYTES_MAX + 1, 0), &budget);
+            results.show(outputs(SHOWN_BYTES_MAX + 1, 0), share);
         }
         assert_eq!(results.runs().len(), RESULTS_KEPT_MAX);
     }
 
     #[test]
     fn an_output_keeps_its_beginning_and_counts_the_rest() {
-        let memory = Budget::new(u64::MAX).share();
+        let memory = Share::within(u64::MAX);
         let mut output = output();
         output.add(&vec![b'a'; KEPT_BYTES_MAX - 1], &memory);
         output.add(b"bcd", &memory);
@@ -207,7 +208,7 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_behind_what_there_was_no_memory_for() {
-        let memory = Budget::new(0).share();
+        let memory = Share::within(0);
         let mut output = output();
         output.add(b"first", &memory);
         output.add(&vec![b'x'; MEMORY_STEP_BYTES as usize], &memory);

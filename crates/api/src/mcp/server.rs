@@ -22,20 +22,25 @@ use crate::trail::Trail;
 use crate::{Api, Inner};
 use access::audit::{Door, Entry, Who};
 
-/// What models are told of all tools together.
+/// The instructions for models about all tools together: what the sandbox has, what it reaches, and how to get
+/// packages. Three sentences, because every conversation begins with them.
 const INSTRUCTIONS: &str = include_str!("instructions.md");
+/// Stands for what the sandbox reaches.
+const NETWORK: &str = "{network}";
+/// Rules that are named; further ones are counted.
+const RULES_NAMED_MAX: usize = 8;
 
-/// The longest name that is repeated to whoever asked for it.
+/// The longest name that is repeated to the client.
 const NAME_CHARS_SHOWN: usize = 64;
 
 /// See the module's description.
 pub struct Server {
-    /// A session shall not keep the door: the door keeps the sessions.
+    /// A session must not keep the door alive: the door keeps the sessions.
     api: Weak<Inner>,
     session: Arc<Session>,
 }
 
-/// Who has sent a request over HTTP, which goes with it through the SDK.
+/// The sender of a request over HTTP, which goes with it through the SDK.
 #[derive(Clone)]
 pub struct HttpCaller {
     caller: Caller,
@@ -43,7 +48,7 @@ pub struct HttpCaller {
     session: Option<Arc<Session>>,
     /// That of the message, in which its calls have theirs.
     trail: Trail,
-    /// Its session is not idle as long as the call goes on, also when nobody listens any more.
+    /// Its session is not idle while the call goes on, even when its client is gone.
     _busy: Option<Hold>,
 }
 
@@ -67,7 +72,7 @@ impl Server {
         let api = self.api.upgrade().map(Api);
         let api = api.ok_or_else(|| ErrorData::internal_error("the server is stopping", None))?;
         let (caller, session, trail) = match context.extensions.get::<Parts>() {
-            // Whoever is on the control socket may do everything.
+            // A client of the control socket may do everything.
             None => {
                 let entry = Entry::new(Who::Local, Door::Mcp, "mcp_session");
                 let trail = Trail::begin(api.audit(), api.registry(), entry, true);
@@ -82,8 +87,21 @@ impl Server {
                 (caller, session.unwrap_or_else(|| Arc::clone(&self.session)), trail)
             }
         };
-        Ok(Work { api, caller, session, trail, context })
+        let memory = api.budget().share(&caller);
+        Ok(Work { api, caller, session, trail, memory, context })
     }
+}
+
+fn instructions(egress: &[String]) -> String {
+    let network = if egress.is_empty() {
+        "The sandbox has no network.".to_owned()
+    } else {
+        let named: Vec<_> = egress.iter().take(RULES_NAMED_MAX).map(String::as_str).collect();
+        let more = egress.len().saturating_sub(RULES_NAMED_MAX);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!("The sandbox reaches these hosts and no others: {}{more}.", named.join(", "))
+    };
+    INSTRUCTIONS.trim_end().replace(NETWORK, &network)
 }
 
 impl ServerHandler for Server {
@@ -93,7 +111,7 @@ impl ServerHandler for Server {
             Implementation::new("burrow", env!("CARGO_PKG_VERSION")).with_title("Burrow");
         ServerConfig::new(capabilities)
             .with_server_info(implementation)
-            .with_instructions(INSTRUCTIONS)
+            .with_instructions(instructions(&self.session.egress()))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {

@@ -1,16 +1,18 @@
 //! What a client has from its first call to its last: a sandbox of its own, and the results that were
 //! cut.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::limits::OWN_SANDBOX_IDLE;
 use super::results::Results;
 use crate::Api;
 use crate::caller::Caller;
-use crate::problem::{Code, Problem};
-use crate::v1::{CreateSandbox, OwnSandbox, spec_of};
+use crate::creation::{install, permitted};
 use host::id::RandomId;
-use sandbox::{Name, Preset, Registry, SandboxError, SandboxRef, State};
+use sandbox::refusal::{Code, Refusal};
+use sandbox::{Labels, MachineKind, Name, Preset, Registry, SandboxError, SandboxRef, Spec, State};
+use services::build::packages::Packages;
 
 /// See the module's description. Dropping it removes its own sandbox; [`Session::end`] also waits
 /// until it is gone.
@@ -46,13 +48,13 @@ impl Session {
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Its own sandbox, and what there is to say of it. The first call makes it, and so does one that
+    /// Its own sandbox, and the note about it. The first call makes it, and so does one that
     /// finds it gone.
     pub async fn own_or_make(
         &self,
         api: &Api,
         caller: &Caller,
-    ) -> Result<(SandboxRef, Option<String>), Problem> {
+    ) -> Result<(SandboxRef, Option<String>), Refusal> {
         let _making = self.making.lock().await;
         let (mut note, own) = (None, self.own_slot().clone());
         if let Some(which) = own.as_ref() {
@@ -71,20 +73,14 @@ impl Session {
         }
         let drawn = RandomId::draw().map_err(SandboxError::Draw)?;
         let name: Name = format!("mcp-{drawn}").parse().map_err(|_| {
-            Problem::new(Code::Internal, "hexadecimal digits behind letters are no name")
+            Refusal::new(Code::Internal, "hexadecimal digits behind letters are no name")
         })?;
-        let namespace = self.namespace(caller);
-        let which = SandboxRef { namespace: namespace.clone(), name: name.clone() };
-        reaches(caller, &namespace)?;
-        let mut asked = CreateSandbox::named(name);
-        asked.namespace = Some(namespace);
-        asked.image.clone_from(&self.preset.image);
-        asked.labels.insert("mcp".to_owned(), "session".to_owned());
-        asked.idle_ttl_ms = Some(OWN_SANDBOX_IDLE.as_millis() as u64);
-        asked.keep_stopped_ms = Some(0);
-        asked.machine = self.preset.machine.map(Into::into);
-        let spec = spec_of(api, caller, asked)?;
-        // It is ours from here on, also when nobody waits for it any more.
+        let which = SandboxRef { namespace: self.namespace(caller), name };
+        reaches(caller, &which.namespace)?;
+        let mut spec = permitted(api, caller, self.preset_spec(which.clone()))?;
+        let packages = Packages { pip: self.preset.pip.clone(), npm: self.preset.npm.clone() };
+        let _packages = install(api, caller, &mut spec, Some(packages)).await?;
+        // It is ours from here on, even when the caller is gone.
         *self.own_slot() = Some(which.clone());
         if let Err(error) = self.registry.create(spec).await {
             *self.own_slot() = None;
@@ -93,13 +89,48 @@ impl Session {
         Ok((which, note))
     }
 
-    /// What a notebook's own sandbox shall be.
-    pub fn own_sandbox(&self) -> OwnSandbox {
-        OwnSandbox {
-            image: self.preset.image.clone(),
-            machine: self.preset.machine.map(Into::into),
-            ..OwnSandbox::default()
+    /// The machine of every sandbox that it makes, if one was chosen.
+    pub fn machine(&self) -> Option<MachineKind> {
+        self.preset.machine
+    }
+
+    /// What its own sandbox may reach.
+    pub fn egress(&self) -> Vec<String> {
+        let namespace = self.preset.namespace.clone().unwrap_or_else(Name::default_namespace);
+        let rules = self.preset.egress.as_deref();
+        let rules = rules.unwrap_or_else(|| self.registry.egress_default(&namespace));
+        rules.iter().filter(|rule| !rule.eq_ignore_ascii_case("none")).cloned().collect()
+    }
+
+    /// Its own sandbox, as the session was set up.
+    fn preset_spec(&self, which: SandboxRef) -> Spec {
+        let preset = self.preset.clone();
+        Spec {
+            labels: Labels::from([("mcp".to_owned(), "session".to_owned())]),
+            idle_ttl_ms: Some(OWN_SANDBOX_IDLE.as_millis() as u64),
+            keep_stopped_ms: Some(0),
+            machine: self.machine(),
+            image: preset.image,
+            pull: preset.pull,
+            memory_mib: preset.memory_mib,
+            cpu_millis: preset.cpu_millis,
+            scratch_bytes: preset.scratch_bytes,
+            // Of two values of one name, the last counts.
+            env: BTreeMap::from_iter(preset.env).into_iter().collect(),
+            workdir: preset.workdir,
+            user: preset.user,
+            hostname: preset.hostname,
+            egress: preset.egress,
+            workspace: preset.workspace,
+            secrets: preset.secrets,
+            ..Spec::new(which)
         }
+    }
+
+    /// Fills in the options of a notebook's own sandbox.
+    pub fn ask_notebook(&self, spec: &mut Spec) {
+        spec.image.clone_from(&self.preset.image);
+        spec.machine = self.machine();
     }
 
     /// The results that were cut.
@@ -114,17 +145,17 @@ impl Session {
         let own = self.own_slot().take();
         if let Some(which) = own {
             // Whatever is left, its time to live ends.
-            let _ = self.registry.remove(&which, true).await;
+            let _ = self.registry.save_and_discard(&which).await;
         }
     }
 }
 
-fn reaches(caller: &Caller, namespace: &Name) -> Result<(), Problem> {
+fn reaches(caller: &Caller, namespace: &Name) -> Result<(), Refusal> {
     if caller.covers(namespace) {
         return Ok(());
     }
     let message = format!("this key does not cover the namespace {namespace}");
-    Err(Problem::new(Code::Forbidden, message).hint("use a key for that namespace"))
+    Err(Refusal::new(Code::Forbidden, message).hint("use a key for that namespace"))
 }
 
 impl Drop for Session {
@@ -134,7 +165,7 @@ impl Drop for Session {
         let registry = self.registry.clone();
         // Without a runtime there are no sandboxes either.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { registry.remove(&which, true).await });
+            runtime.spawn(async move { registry.save_and_discard(&which).await });
         }
     }
 }

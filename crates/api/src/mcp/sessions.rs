@@ -1,7 +1,7 @@
 //! The sessions of clients over HTTP: whose they are, how many there may be, and when they end.
 //!
 //! The SDK keeps the sessions themselves. What it does not know is kept here: the key that a session
-//! was begun with, without which nobody else gets at it, and whether a call is under way. Clients
+//! was begun with, without which no other client reaches it, and whether a call is under way. Clients
 //! whose protocol has no sessions have one for each key, for as long as they come.
 
 use std::collections::HashMap;
@@ -23,9 +23,9 @@ use super::server::Server;
 use sandbox::Preset;
 
 use super::session::Session;
-use crate::limits::BUSY_PAUSE;
-use crate::problem::{Code, Problem};
 use crate::{Api, Inner};
+use sandbox::limits::BUSY_PAUSE;
+use sandbox::refusal::{Code, Refusal};
 
 pub type Service = StreamableHttpService<Handler, LocalSessionManager>;
 
@@ -99,7 +99,7 @@ impl Default for Sessions {
 }
 
 impl Sessions {
-    /// What answers, once somebody has asked.
+    /// The service, after the first request.
     pub fn service(&self, api: &Api) -> &Service {
         self.begin_sweeping(api);
         self.service.get_or_init(|| {
@@ -132,12 +132,12 @@ impl Sessions {
         drop(nameless);
     }
 
-    /// A session that is used by the key of that label; nothing when there is none of that name.
-    pub fn enter(&self, name: &str, label: &str) -> Result<Option<SessionCall>, Problem> {
+    /// A session that is used by the key of that label; `None` when no session has that name.
+    pub fn enter(&self, name: &str, label: &str) -> Result<Option<SessionCall>, Refusal> {
         let mut table = self.table();
         let Some(owned) = table.named.get_mut(name) else { return Ok(None) };
         if owned.owner != label || owned.is_closing {
-            return Err(Problem::not_found("there is no such MCP session")
+            return Err(Refusal::not_found("there is no such MCP session")
                 .hint("start a new one with `initialize`"));
         }
         owned.busy += 1;
@@ -149,7 +149,7 @@ impl Sessions {
     }
 
     /// Finds a place for a new session of a key. One of its own gives way, if need be.
-    pub async fn make_room(&self, label: &str) -> Result<SessionSlot, Problem> {
+    pub async fn make_room(&self, label: &str) -> Result<SessionSlot, Refusal> {
         let (place, leaving) = {
             let mut table = self.table();
             let leaving = if table.has_room(label) { None } else { Some(table.give_way(label)?) };
@@ -177,13 +177,13 @@ impl Sessions {
     }
 
     /// The one session of a key whose client knows of none.
-    pub fn nameless(&self, api: &Api, label: &str) -> Result<(Arc<Session>, SessionCall), Problem> {
+    pub fn nameless(&self, api: &Api, label: &str) -> Result<(Arc<Session>, SessionCall), Refusal> {
         let mut table = self.table();
         let is_full = table.nameless.len() >= SESSIONS_MAX;
         if is_full && !table.nameless.contains_key(label) {
             let message =
                 format!("{SESSIONS_MAX} keys use MCP without sessions, which is the limit");
-            return Err(Problem::new(Code::Unavailable, message).retry_after(BUSY_PAUSE));
+            return Err(Refusal::new(Code::Unavailable, message).retry_after(BUSY_PAUSE));
         }
         let entry = table.nameless.entry(label.to_owned()).or_insert_with(|| {
             let session = Arc::new(Session::new(api.registry().clone(), Preset::default()));
@@ -206,7 +206,7 @@ impl Sessions {
         close(&self.manager, &self.table, name).await;
     }
 
-    /// Looks for sessions that nobody has used for long, as long as the server is there.
+    /// Ends sessions that were not used for long, while the server runs.
     fn begin_sweeping(&self, api: &Api) {
         if self.is_swept.swap(true, Ordering::Relaxed) {
             return;
@@ -242,7 +242,7 @@ async fn sweep(api: &Weak<Inner>, manager: &LocalSessionManager, table: &Mutex<T
             close(manager, table, &name).await;
         }
         for name in all {
-            // The SDK ends those that never come to an understanding.
+            // The SDK ends those that never finish the handshake.
             if !matches!(manager.has_session(&name.as_str().into()).await, Ok(true)) {
                 lock(table).named.remove(&name);
             }
@@ -258,14 +258,14 @@ impl Table {
         open().count() + self.beginning.len() < SESSIONS_MAX && own < SESSIONS_PER_KEY_MAX
     }
 
-    /// The session of a key that is idle longest, which nobody gets into any more.
-    fn give_way(&mut self, label: &str) -> Result<String, Problem> {
+    /// The session of a key that is idle longest, which takes no more calls.
+    fn give_way(&mut self, label: &str) -> Result<String, Refusal> {
         let is_idle = |one: &OpenSession| one.owner == label && one.busy == 0 && !one.is_closing;
         let idle = self.named.iter_mut().filter(|(_, one)| is_idle(one));
         let Some((name, one)) = idle.min_by_key(|(_, one)| one.used_at) else {
             let message =
                 format!("{SESSIONS_MAX} MCP sessions are open, or this key has as many as it may");
-            return Err(Problem::new(Code::Unavailable, message)
+            return Err(Refusal::new(Code::Unavailable, message)
                 .hint("end one with DELETE /mcp, or try again later")
                 .retry_after(BUSY_PAUSE));
         };
@@ -298,7 +298,7 @@ impl Drop for SessionCall {
                 None => return,
             },
         };
-        // One of the same key may have come anew since all were ended.
+        // The same key may have opened another since all were ended.
         *busy = busy.saturating_sub(1);
         *used_at = Instant::now();
     }

@@ -13,22 +13,26 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::hints;
+use super::outline::outline;
 use super::schema;
 use super::session::Session;
 use crate::Api;
+use crate::budget::Share;
 use crate::call::Inside;
 use crate::caller::Caller;
+use crate::forms::problem::Problem;
 use crate::limits::DEADLINE_MAX;
-use crate::problem::{Code, Problem};
 use crate::trail::Trail;
 use access::audit::Door;
 use access::keys::Access;
 use sandbox::SandboxRef;
+use sandbox::refusal::{Code, Refusal};
 
-/// Under which a refusal is told to programs; people and models read its text.
+/// The key of a refusal for programs; people and models read its text.
 pub const PROBLEM_META: &str = "burrow/problem";
 
-type Answering = Pin<Box<dyn Future<Output = Result<CallToolResult, Problem>> + Send>>;
+type Answering = Pin<Box<dyn Future<Output = Result<CallToolResult, Refusal>> + Send>>;
 type Handler = Arc<dyn Fn(Work, JsonObject) -> Answering + Send + Sync>;
 
 /// See the module's description.
@@ -40,7 +44,7 @@ pub struct Entry {
     handler: Handler,
 }
 
-/// What a tool does to what there is.
+/// What a tool changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// It only looks.
@@ -64,15 +68,17 @@ pub struct Work {
     pub caller: Caller,
     pub session: Arc<Session>,
     pub trail: Trail,
+    /// What the call holds.
+    pub memory: Share,
     pub context: RequestContext<RoleServer>,
 }
 
 /// What a tool gives back: for models to read, and for programs.
 pub struct Answer<O> {
-    /// The structure as JSON, when there is nothing here.
+    /// The structure as lines, when there is nothing here.
     pub content: Vec<ContentBlock>,
     pub structured: O,
-    /// Whether what was asked for has failed. What is said is the same.
+    /// Whether the request has failed. The content is the same.
     pub is_error: bool,
 }
 
@@ -96,21 +102,21 @@ where
     P: DeserializeOwned + JsonSchema + Send + 'static,
     O: Serialize + JsonSchema + 'static,
     F: Fn(Work, P) -> A + Send + Sync + 'static,
-    A: Future<Output = Result<Answer<O>, Problem>> + Send + 'static,
+    A: Future<Output = Result<Answer<O>, Refusal>> + Send + 'static,
 {
     let tool = Tool::new(name, description, schema::input::<P>())
         .with_title(title)
         .with_raw_output_schema(schema::output::<O>())
-        .with_annotations(effect.annotations(title));
+        .with_annotations(effect.annotations());
     let handler = Arc::new(handler);
     let handler: Handler = Arc::new(move |work, arguments| {
         let handler = Arc::clone(&handler);
         Box::pin(async move {
-            let asked = serde_json::from_value(Value::Object(arguments)).map_err(|error| {
-                Problem::invalid(format!("invalid arguments of {name}: {error}"))
+            let request = serde_json::from_value(Value::Object(arguments)).map_err(|error| {
+                Refusal::invalid(format!("invalid arguments of {name}: {error}"))
                     .hint("see the tool's input schema")
             })?;
-            handler(work, asked).await?.into_result()
+            handler(work, request).await?.into_result()
         })
     });
     Entry { tool, access, handler }
@@ -150,32 +156,45 @@ impl Entry {
         &self,
         work: Work,
         arguments: JsonObject,
-    ) -> Result<CallToolResult, Problem> {
+    ) -> Result<CallToolResult, Refusal> {
         if !work.caller.may(self.access) {
             let message = format!("this key may not do that: it needs the scope {}", self.access);
             let hint = "`host-bridge keygen --scope` makes a key with more scopes";
-            return Err(Problem::new(Code::Forbidden, message).hint(hint));
+            return Err(Refusal::new(Code::Forbidden, message).hint(hint));
         }
-        (self.handler)(work, arguments).await
+        let (memory, api, session) =
+            (work.memory.clone(), work.api.clone(), Arc::clone(&work.session));
+        let named = arguments.get("sandbox").and_then(Value::as_str);
+        let named = named.and_then(|name| work.named(name).ok());
+        let answered = tokio::select! {
+            biased;
+            answered = (self.handler)(work, arguments) => answered,
+            problem = memory.exceeded() => Err(problem),
+        };
+        match (answered, named.or_else(|| session.own())) {
+            (Err(problem), Some(which)) => Err(api.explained(&which, problem).await),
+            (answered, _) => answered,
+        }
     }
 }
 
 impl Effect {
-    fn annotations(self, title: &str) -> ToolAnnotations {
+    /// Without the title, which the tool has, and without `idempotentHint` where it is MCP's default.
+    fn annotations(self) -> ToolAnnotations {
         let (destroys, repeats) = match self {
             Self::Reads => {
-                return ToolAnnotations::with_title(title).read_only(true).open_world(false);
+                return ToolAnnotations::new().read_only(true).open_world(false);
             }
             Self::Makes => (false, false),
             Self::Ensures => (false, true),
             Self::Writes | Self::Runs => (true, false),
             Self::Ends => (true, true),
         };
-        ToolAnnotations::with_title(title)
+        let known = ToolAnnotations::new()
             .read_only(false)
             .destructive(destroys)
-            .idempotent(repeats)
-            .open_world(self == Self::Runs)
+            .open_world(self == Self::Runs);
+        if repeats { known.idempotent(true) } else { known }
     }
 }
 
@@ -185,13 +204,13 @@ impl<O: Serialize> Answer<O> {
         Self { content: Vec::new(), structured, is_error: false }
     }
 
-    fn into_result(self) -> Result<CallToolResult, Problem> {
+    fn into_result(self) -> Result<CallToolResult, Refusal> {
         let Self { mut content, structured, is_error } = self;
         let written = serde_json::to_value(structured);
         let structured =
-            written.map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
+            written.map_err(|error| Refusal::new(Code::Internal, error.to_string()))?;
         if content.is_empty() {
-            content.push(ContentBlock::text(structured.to_string()));
+            content.push(ContentBlock::text(outline(&structured)));
         }
         let mut result = CallToolResult::success(content);
         result.structured_content = Some(structured);
@@ -201,24 +220,24 @@ impl<O: Serialize> Answer<O> {
 }
 
 /// A refusal. It has no structure: clients hold that against the schema of what succeeds.
-fn refused(problem: &Problem) -> CallToolResult {
-    let body = problem.body();
+fn refused(refusal: &Refusal) -> CallToolResult {
+    let body = Problem::new(refusal, hints::words);
     let hint = body.hint.as_ref().map_or_else(String::new, |hint| format!("\n{hint}"));
-    // What a program has said before it failed is for models to read, too.
+    // The output of a program before it failed is for models to read, too.
     let log = body.details.as_ref().and_then(|details| details.get("log")?.as_str());
     let log =
         log.filter(|log| !log.is_empty()).map_or_else(String::new, |log| format!("\n\n{log}"));
-    let text = format!("{}: {}{hint}{log}", problem.code.name(), body.message);
+    let text = format!("{}: {}{hint}{log}", refusal.code.name(), body.message);
     let mut result = CallToolResult::error(vec![ContentBlock::text(text)]);
-    if let Ok(told) = serde_json::to_value(&body) {
-        result.meta = Some(MetaObject(JsonObject::from_iter([(PROBLEM_META.to_owned(), told)])));
+    if let Ok(problem) = serde_json::to_value(&body) {
+        result.meta = Some(MetaObject(JsonObject::from_iter([(PROBLEM_META.to_owned(), problem)])));
     }
     result
 }
 
 impl Work {
     /// The running sandbox of that name, or the session's own, which is made if there is none.
-    pub async fn enter(&self, sandbox: Option<&str>) -> Result<Entered, Problem> {
+    pub async fn enter(&self, sandbox: Option<&str>) -> Result<Entered, Refusal> {
         let (which, note) = match sandbox {
             Some(name) => (self.named(name)?, None),
             None => self.session.own_or_make(&self.api, &self.caller).await?,
@@ -227,17 +246,17 @@ impl Work {
     }
 
     /// The same for those who only look: they make nothing.
-    pub fn look(&self, sandbox: Option<&str>) -> Result<Inside, Problem> {
+    pub fn look(&self, sandbox: Option<&str>) -> Result<Inside, Refusal> {
         self.inside(self.which(sandbox)?)
     }
 
     /// The sandbox of that name, or the session's own, in whatever state it is.
-    pub fn which(&self, sandbox: Option<&str>) -> Result<SandboxRef, Problem> {
+    pub fn which(&self, sandbox: Option<&str>) -> Result<SandboxRef, Refusal> {
         if let Some(name) = sandbox {
             return self.named(name);
         }
         let own = self.session.own().ok_or_else(|| {
-            Problem::not_found("this session has no sandbox of its own")
+            Refusal::not_found("this session has no sandbox of its own")
                 .hint("call `execute` or `shell_execute`, which make one, or name a sandbox")
         })?;
         // The key may have been given another namespace since.
@@ -246,8 +265,8 @@ impl Work {
     }
 
     /// A name is one of the session's namespace, unless it says another.
-    fn named(&self, name: &str) -> Result<SandboxRef, Problem> {
-        let invalid = |error| Problem::invalid(format!("sandbox: {error}"));
+    fn named(&self, name: &str) -> Result<SandboxRef, Refusal> {
+        let invalid = |error| Refusal::invalid(format!("sandbox: {error}"));
         let which = if name.contains('/') {
             name.parse().map_err(invalid)?
         } else {
@@ -258,29 +277,25 @@ impl Work {
         Ok(which)
     }
 
-    pub fn reaches(&self, which: &SandboxRef) -> Result<(), Problem> {
+    pub fn reaches(&self, which: &SandboxRef) -> Result<(), Refusal> {
         if self.caller.covers(&which.namespace) {
             return Ok(());
         }
         let message = format!("this key does not cover the namespace {}", which.namespace);
-        Err(Problem::new(Code::Forbidden, message).hint("use a key for that namespace"))
+        Err(Refusal::new(Code::Forbidden, message).hint("use a key for that namespace"))
     }
 
-    fn inside(&self, which: SandboxRef) -> Result<Inside, Problem> {
-        self.api.inside(which).map_err(|problem| match problem.code {
-            Code::NotFound => problem.hint("`sandbox_list` lists the sandboxes"),
-            Code::Conflict => problem.hint("`sandbox_create` makes another"),
-            _ => problem,
-        })
+    fn inside(&self, which: SandboxRef) -> Result<Inside, Refusal> {
+        self.api.inside(which)
     }
 
     /// How long a run may take that asks for so many seconds.
-    pub fn time_limit(&self, seconds: Option<f64>) -> Result<Duration, Problem> {
+    pub fn time_limit(&self, seconds: Option<f64>) -> Result<Duration, Refusal> {
         let Some(seconds) = seconds else { return Ok(self.api.limits().rpc_run_deadline) };
         let limit = Duration::try_from_secs_f64(seconds).ok();
         limit.filter(|limit| limit.as_millis() > 0 && *limit <= DEADLINE_MAX).ok_or_else(|| {
             let max = DEADLINE_MAX.as_secs();
-            Problem::invalid(format!("timeout must be from 0.001 to {max} seconds, not {seconds}"))
+            Refusal::invalid(format!("timeout must be from 0.001 to {max} seconds, not {seconds}"))
         })
     }
 }
@@ -291,19 +306,19 @@ mod tests {
 
     #[test]
     fn what_only_reads_is_said_to_and_what_runs_code_may_do_anything() {
-        let reads = Effect::Reads.annotations("x");
+        let reads = Effect::Reads.annotations();
         assert_eq!((reads.read_only_hint, reads.destructive_hint), (Some(true), None));
-        let runs = Effect::Runs.annotations("x");
+        let runs = Effect::Runs.annotations();
         assert_eq!((runs.destructive_hint, runs.open_world_hint), (Some(true), Some(true)));
-        let ends = Effect::Ends.annotations("x");
+        let ends = Effect::Ends.annotations();
         assert_eq!((ends.destructive_hint, ends.idempotent_hint), (Some(true), Some(true)));
-        let makes = Effect::Makes.annotations("x");
+        let makes = Effect::Makes.annotations();
         assert_eq!((makes.destructive_hint, makes.open_world_hint), (Some(false), Some(false)));
     }
 
     #[test]
     fn a_refusal_is_text_for_a_model_and_a_code_for_a_program() {
-        let result = refused(&Problem::not_found("there is no x").hint("make one"));
+        let result = refused(&Refusal::not_found("there is no x").hint("make one"));
         assert_eq!(result.is_error, Some(true));
         let text = result.content[0].as_text().expect("text").text.clone();
         assert_eq!(text, "not_found: there is no x\nmake one");

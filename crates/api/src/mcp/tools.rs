@@ -80,7 +80,8 @@ mod tests {
     #[test]
     fn what_needs_no_right_to_run_is_said_to_read_alone_and_the_other_way_round() {
         for Entry { tool, access, .. } in all() {
-            let reads = tool.annotations.as_ref().and_then(|told| told.read_only_hint);
+            let reads =
+                tool.annotations.as_ref().and_then(|annotations| annotations.read_only_hint);
             assert_eq!(reads, Some(*access == Access::Read), "{}", tool.name);
         }
     }

@@ -1,8 +1,8 @@
 //! Labels of sandboxes as labels of the figures: those that the operator has named, and of each so many
 //! values.
 //!
-//! Whoever makes sandboxes chooses the values, and each value is a series that Prometheus keeps for as
-//! long as it keeps anything. So the first values that come have their own, for as long as this bridge
+//! The makers of sandboxes choose the values, and each value is a series that Prometheus keeps for as
+//! long as it keeps anything. So the first values get their own series, for as long as this bridge
 //! lives, and all others are [`OTHER`].
 
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use sandbox::Labels;
 
-/// What stands for the values that came too late.
+/// The value in place of those that came too late.
 pub const OTHER: &str = "other";
 /// What labels are called among the figures' own, which so are never theirs.
 const PREFIX: &str = "label_";
@@ -37,9 +37,12 @@ struct Label {
 }
 
 impl ExportedLabels {
-    pub fn new(asked: MetricLabels) -> Self {
+    pub fn new(options: MetricLabels) -> Self {
         let label = |key: String| Label { name: name_of(&key), key, values: Mutex::default() };
-        Self { labels: asked.keys.into_iter().map(label).collect(), values_max: asked.values_max }
+        Self {
+            labels: options.keys.into_iter().map(label).collect(),
+            values_max: options.values_max,
+        }
     }
 
     /// The names and values of what is shown of a sandbox's labels. One that it has not is left out,
@@ -79,9 +82,9 @@ mod tests {
 
     #[test]
     fn what_is_not_named_is_not_shown_and_values_have_an_end() {
-        let asked =
+        let requested =
             MetricLabels { keys: vec!["team".to_owned(), "a.b/c".to_owned()], values_max: 2 };
-        let shown = ExportedLabels::new(asked);
+        let shown = ExportedLabels::new(requested);
         let of = |pairs: &[(&str, &str)]| {
             let labels = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
             shown.of(&labels.collect())

@@ -1,4 +1,4 @@
-//! How far a command is, as far as its own output tells: percentages, counts, and the bars that
+//! The progress of a command, as far as its own output shows it: percentages, counts, and the bars that
 //! programs draw. Pure.
 //!
 //! Whatever is read here was written by untrusted code: it is shown, and nothing depends on it.
@@ -24,14 +24,14 @@ pub struct Gauge {
     last: Option<Reading>,
 }
 
-/// One way in which a line tells how far it is: where its number begins, and what part it is.
+/// One notation of progress in a line: where its number begins, and what part of the whole it means.
 type Way = fn(&str) -> Option<(usize, f64)>;
 
 /// All of them, the surest first.
 const WAYS: [Way; 2] = [percentage, count];
 
 impl Gauge {
-    /// Takes in what comes next, and gives the newest reading if it is another than the last.
+    /// Takes the next bytes, and returns the newest reading if it differs from the last.
     pub fn take(&mut self, bytes: &[u8]) -> Option<Reading> {
         let mut found = None;
         for byte in bytes {
@@ -124,22 +124,22 @@ mod tests {
         parse_line(line).map(|reading| (reading.done, reading.label))
     }
 
-    fn told(done: f64, label: &str) -> (f64, Option<String>) {
+    fn reading(done: f64, label: &str) -> (f64, Option<String>) {
         (done, (!label.is_empty()).then(|| label.to_owned()))
     }
 
     #[test]
     fn bars_counts_and_percentages_are_read() {
-        assert_eq!(read(" 45%|####5     | 9/20 [00:01<00:02,  5.2it/s]"), Some(told(0.45, "")));
-        assert_eq!(read("Epoch 2:  50%|#####     | 5/10"), Some(told(0.5, "Epoch 2")));
+        assert_eq!(read(" 45%|####5     | 9/20 [00:01<00:02,  5.2it/s]"), Some(reading(0.45, "")));
+        assert_eq!(read("Epoch 2:  50%|#####     | 5/10"), Some(reading(0.5, "Epoch 2")));
         let manim = "Animation 3: Create(Circle), etc.:  45%|####5     | 27/60 [00:00<00:00]";
-        assert_eq!(read(manim), Some(told(0.45, "Animation 3: Create(Circle), etc.")));
-        assert_eq!(read("rendering frame 3/12"), Some(told(0.25, "rendering frame")));
-        assert_eq!(read("[3/10] Compiling"), Some(told(0.3, "")));
-        assert_eq!(read("progress: 12.5 %"), Some(told(0.125, "progress")));
+        assert_eq!(read(manim), Some(reading(0.45, "Animation 3: Create(Circle), etc.")));
+        assert_eq!(read("rendering frame 3/12"), Some(reading(0.25, "rendering frame")));
+        assert_eq!(read("[3/10] Compiling"), Some(reading(0.3, "")));
+        assert_eq!(read("progress: 12.5 %"), Some(reading(0.125, "progress")));
         assert_eq!(
             read("\u{1b}[32mdone\u{1b}[0m: \u{1b}[1m100%\u{1b}[0m"),
-            Some(told(1.0, "done"))
+            Some(reading(1.0, "done"))
         );
     }
 

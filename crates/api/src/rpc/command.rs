@@ -11,11 +11,12 @@ use protocol::message::Channel;
 use protocol::{Text, requests};
 
 use super::failure::{Failure, TIMED_OUT};
-use super::lines::{Lines, Said, Stream};
-use super::params::{Params, seconds};
+use super::lines::{Collected, Lines, Stream};
+use super::params::Params;
 use super::written::Written;
 use super::{inside, time_limit, which};
 use crate::call::Call;
+use crate::forms::exit::seconds;
 use agent_client::program::{Ended, Program, Sink, draw_session};
 
 const SIGKILL: i32 = nix::libc::SIGKILL;
@@ -47,7 +48,8 @@ pub async fn run(call: &Call, mut params: Params, room: usize) -> Result<Written
     let mut program = Program::new(session, argv);
     program.start.cwd = cwd.map(Text::from);
     program.start.env = env.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-    program.start.deadline_ms = Some(limit.as_millis() as u64);
+    program.start.deadline_ms = Some(limit.time_ms());
+    program.reported_deadline_ms = Some(limit.reported_ms());
     let mut lines = Lines::with_wholes(room).counted(call.memory.clone());
     let ran = match program.begin(&inside.guest) {
         Ok(mut running) => running.collect(b"", &mut lines).await,
@@ -74,8 +76,13 @@ fn stream_of(channel: Channel) -> Stream {
     }
 }
 
-fn conclude(command: &str, args: &[String], ended: &Ended, said: Said) -> Result<Written, Failure> {
-    let Said { output, stdout, stderr, is_truncated } = said;
+fn conclude(
+    command: &str,
+    args: &[String],
+    ended: &Ended,
+    written: Collected,
+) -> Result<Written, Failure> {
+    let Collected { output, stdout, stderr, is_truncated } = written;
     let exit_code = ended.shell_code();
     let success = ended.is_success();
     let is_overrun = matches!(ended.record.cause, Cause::TimedOut { .. });
@@ -103,6 +110,9 @@ fn conclude(command: &str, args: &[String], ended: &Ended, said: Said) -> Result
         .value(&cause);
     if let Some(signal) = signal {
         written = written.text(",\"signal\":").value(&signal);
+    }
+    if let Cause::OutOfMemory { limit_bytes: Some(limit_bytes) } = ended.record.cause {
+        written = written.text(",\"limit_bytes\":").value(&limit_bytes);
     }
     let written = written
         .text(",\"output\":")

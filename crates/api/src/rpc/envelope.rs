@@ -9,7 +9,7 @@ use super::written::Written;
 /// A request that is one.
 #[derive(Debug)]
 pub struct Request {
-    /// Absent where none was sent: in a batch, nobody waits for the answer then.
+    /// Absent where none was sent: in a batch, no answer is expected then.
     pub id: Option<Value>,
     pub method: String,
     /// Null when absent.
@@ -19,20 +19,20 @@ pub struct Request {
 /// What was sent in the place of a request.
 #[derive(Debug)]
 pub struct NoRequest {
-    /// Null when it could not be told.
+    /// Null when it is unknown.
     pub id: Value,
     pub failure: Failure,
 }
 
 /// What one body asks.
 #[derive(Debug)]
-pub enum Asked {
+pub enum Envelope {
     One(Result<Request, Box<NoRequest>>),
     Batch(Vec<Result<Request, Box<NoRequest>>>),
 }
 
 /// Reads a body.
-pub fn parse(body: &[u8]) -> Result<Asked, Failure> {
+pub fn parse(body: &[u8]) -> Result<Envelope, Failure> {
     if body.is_empty() {
         let message = "the body is empty; send a JSON-RPC 2.0 request";
         return Err(Failure::new(PARSE_ERROR, message));
@@ -40,7 +40,7 @@ pub fn parse(body: &[u8]) -> Result<Asked, Failure> {
     let value = serde_json::from_slice(body).map_err(|error| {
         Failure::new(PARSE_ERROR, format!("the body is not valid JSON: {error}"))
     })?;
-    let Value::Array(requests) = value else { return Ok(Asked::One(request(value))) };
+    let Value::Array(requests) = value else { return Ok(Envelope::One(request(value))) };
     if requests.is_empty() {
         return Err(Failure::new(INVALID_REQUEST, "the batch is empty; send at least one request"));
     }
@@ -49,7 +49,7 @@ pub fn parse(body: &[u8]) -> Result<Asked, Failure> {
         let message = format!("the batch has {count} requests, and the limit is {BATCH_MAX}");
         return Err(Failure::new(INVALID_REQUEST, message));
     }
-    Ok(Asked::Batch(requests.into_iter().map(request).collect()))
+    Ok(Envelope::Batch(requests.into_iter().map(request).collect()))
 }
 
 fn request(value: Value) -> Result<Request, Box<NoRequest>> {
@@ -113,8 +113,8 @@ mod tests {
     fn failed(body: &[u8]) -> i64 {
         match parse(body) {
             Err(failure) => failure.code(),
-            Ok(Asked::One(Err(no_request))) => no_request.failure.code(),
-            Ok(asked) => panic!("{asked:?}"),
+            Ok(Envelope::One(Err(no_request))) => no_request.failure.code(),
+            Ok(requests) => panic!("{requests:?}"),
         }
     }
 
@@ -144,13 +144,13 @@ mod tests {
     fn ids_are_echoed_whatever_they_are() {
         for id in [json!("uuid"), json!(7), json!(-0.5), json!(null), json!(true), json!("")] {
             let body = json!({ "jsonrpc": "2.0", "method": "a", "id": id }).to_string();
-            let Ok(Asked::One(Ok(request))) = parse(body.as_bytes()) else { panic!("{body}") };
+            let Ok(Envelope::One(Ok(request))) = parse(body.as_bytes()) else { panic!("{body}") };
             assert_eq!(request.id, Some(id.clone()));
             let written = answer(&id, Ok(Written::of(&"done"))).into_bytes();
             let read: Value = serde_json::from_slice(&written).unwrap();
             assert_eq!(read, json!({ "jsonrpc": "2.0", "id": id, "result": "done" }));
         }
-        let Ok(Asked::One(Ok(request))) = parse(br#"{"method":"a"}"#) else { panic!() };
+        let Ok(Envelope::One(Ok(request))) = parse(br#"{"method":"a"}"#) else { panic!() };
         assert_eq!((request.id, request.params), (None, Value::Null));
     }
 

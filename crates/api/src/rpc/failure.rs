@@ -15,11 +15,15 @@
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
+use super::hints;
 use super::written::Written;
-use crate::limits::BUSY_PAUSE;
-use crate::problem::{Code, Problem, cut};
+use crate::Api;
+use crate::forms::problem::cut;
+use crate::problem::status as status_of;
 use access::keys::RetryAfter;
 use agent_client::guest::GuestError;
+use sandbox::limits::BUSY_PAUSE;
+use sandbox::refusal::{Code, Refusal};
 use sandbox::{SandboxError, SandboxRef};
 
 pub const PARSE_ERROR: i64 = -32700;
@@ -48,6 +52,8 @@ pub struct Failure {
     retry_after: Option<RetryAfter>,
     /// The same in the words of the native API.
     reason: Code,
+    /// The sandbox whose agent is gone, until its record is asked why.
+    unanswered: Option<Box<SandboxRef>>,
 }
 
 impl Failure {
@@ -59,7 +65,7 @@ impl Failure {
             _ => Code::Invalid,
         };
         let (status, retry_after) = (StatusCode::OK, None);
-        Self { code, message, data: None, status, retry_after, reason }
+        Self { code, message, data: None, status, retry_after, reason, unanswered: None }
     }
 
     /// A parameter is missing or is not what it should be.
@@ -76,17 +82,28 @@ impl Failure {
     /// What became of something that was asked of a sandbox's agent.
     pub fn inside(which: &SandboxRef, error: GuestError) -> Self {
         let is_cut = matches!(error, GuestError::Link(_));
-        let mut failure = Self::from(Problem::from(error));
+        let mut failure = Self::from(Refusal::from(error));
         if is_cut {
-            let said = failure.message;
+            let message = failure.message;
             failure.message =
-                format!("the sandbox {which} was stopped or no longer answers: {said}");
+                format!("the sandbox {which} was stopped or no longer answers: {message}");
+            failure.unanswered = Some(Box::new(which.clone()));
         }
         if failure.code == FORBIDDEN {
             // It is the sandbox that refuses, whatever the key.
             (failure.code, failure.status) = (REFUSED, StatusCode::OK);
         }
         failure
+    }
+
+    /// The same with what became of a sandbox whose agent is gone, as its record says it.
+    pub async fn explained(mut self, api: &Api) -> Self {
+        if let Some(which) = self.unanswered.take()
+            && let Some(state) = api.end_of(&which).await
+        {
+            self.message = cut(format!("the sandbox {which} is {state}"));
+        }
+        self
     }
 
     pub fn code(&self) -> i64 {
@@ -116,9 +133,9 @@ impl Failure {
     }
 }
 
-impl From<Problem> for Failure {
-    fn from(problem: Problem) -> Self {
-        let Problem { code, message, hint, details, retry_after, .. } = problem;
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        let Refusal { code, message, hint, details, retry_after, .. } = refusal;
         let number = match code {
             Code::Invalid
             | Code::Unsupported
@@ -128,7 +145,11 @@ impl From<Problem> for Failure {
             Code::UnsupportedMediaType | Code::TooLarge => INVALID_REQUEST,
             Code::NotFound => NO_SANDBOX,
             Code::Unauthenticated | Code::Forbidden | Code::Misdirected => FORBIDDEN,
-            Code::RateLimited | Code::LimitReached | Code::CapExceeded | Code::Unavailable => LIMIT,
+            Code::RateLimited
+            | Code::LimitReached
+            | Code::CapExceeded
+            | Code::InsufficientStorage
+            | Code::Unavailable => LIMIT,
             Code::DeadlineExceeded | Code::RequestTimeout | Code::AppNotReady => TIMED_OUT,
             Code::SpawnFailed | Code::AppFailed | Code::ModuleMissing => NOT_STARTED,
             Code::StartFailed | Code::SecretFailed | Code::PullFailed => NO_START,
@@ -147,7 +168,8 @@ impl From<Problem> for Failure {
             | Code::RateLimited
             | Code::LimitReached
             | Code::CapExceeded
-            | Code::Unavailable => code.status(),
+            | Code::InsufficientStorage
+            | Code::Unavailable => status_of(code),
             _ => StatusCode::OK,
         };
         let mut data = json!({ "reason": code.name() });
@@ -155,22 +177,23 @@ impl From<Problem> for Failure {
             data["details"] = Value::Object(details);
         }
         let message = cut(message);
-        let message = match hint {
+        let message = match hint.and_then(|hint| hints::words(&hint)) {
             Some(hint) => format!("{message}; {hint}"),
             None => message,
         };
-        // Whoever is told to come again wants to know when, and in a batch no header says it.
+        // A client that has to come again needs to know when, and in a batch no header says it.
         let retry_after = retry_after.or((number == LIMIT).then_some(BUSY_PAUSE)).map(RetryAfter);
         if let Some(pause) = retry_after {
             data["retry_after"] = pause.seconds().into();
         }
         let data = Some(Written::of(&data));
-        Self { code: number, message, data, status, retry_after, reason: code }
+        let unanswered = None;
+        Self { code: number, message, data, status, retry_after, reason: code, unanswered }
     }
 }
 
 impl From<SandboxError> for Failure {
     fn from(error: SandboxError) -> Self {
-        Problem::from(error).into()
+        Refusal::from(error).into()
     }
 }

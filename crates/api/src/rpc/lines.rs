@@ -9,7 +9,7 @@ mod tests;
 use crate::budget::Share;
 use agent_client::program::whole_characters;
 
-/// Where something was said.
+/// The stream of some output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
     Stdout,
@@ -62,9 +62,9 @@ struct Side {
     whole: Vec<u8>,
 }
 
-/// All that was said, as JSON.
+/// All output, as JSON.
 #[derive(Debug)]
-pub struct Said {
+pub struct Collected {
     /// A list.
     pub output: Vec<u8>,
     /// Strings.
@@ -107,7 +107,7 @@ impl Lines {
         Self { memory: Some(memory), ..self }
     }
 
-    /// Takes in what has come on a stream. A line that goes on is waited for.
+    /// Takes the next bytes of a stream. An unfinished line waits for its end.
     pub fn say(&mut self, stream: Stream, bytes: &[u8]) {
         let mut rest = bytes;
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
@@ -140,7 +140,7 @@ impl Lines {
         }
     }
 
-    /// Says that so many bytes of a stream were lost on the way here. What comes behind them is no part
+    /// Records that so many bytes of a stream were lost on the way here. What comes after them is no part
     /// of the line before.
     pub fn lose(&mut self, stream: Stream, bytes: u64) {
         self.is_lossy = true;
@@ -149,7 +149,7 @@ impl Lines {
         self.tell(Stream::Stderr, &format!("[{bytes} bytes of {name} were lost here]"));
     }
 
-    pub fn finish(mut self) -> Said {
+    pub fn finish(mut self) -> Collected {
         for stream in [Stream::Stdout, Stream::Stderr] {
             if !self.sides[stream as usize].begun.is_empty() {
                 self.end_line(stream, false);
@@ -165,11 +165,11 @@ impl Lines {
             let note = format!("[the output is cut short: {why}]");
             self.write(Stream::Stderr, &note, true);
         }
-        // The comma behind the last entry.
+        // The comma after the last entry.
         self.entries.pop();
         let [stdout, stderr] = self.sides.map(|side| wrapped(side.whole, b'"', b'"'));
         let output = wrapped(self.entries, b'[', b']');
-        Said { output, stdout, stderr, is_truncated: self.full.is_some() || self.is_lossy }
+        Collected { output, stdout, stderr, is_truncated: self.full.is_some() || self.is_lossy }
     }
 
     /// Goes on with a line. There is no use in keeping more of it than there is room for.
@@ -178,11 +178,11 @@ impl Lines {
             return;
         }
         let left = self.room.saturating_sub(self.sides[stream as usize].begun.len());
-        let kept = &bytes[..bytes.len().min(left)];
-        if !self.grow(kept.len()) {
+        let head = &bytes[..bytes.len().min(left)];
+        if !self.grow(head.len()) {
             return;
         }
-        self.sides[stream as usize].begun.extend_from_slice(kept);
+        self.sides[stream as usize].begun.extend_from_slice(head);
         if bytes.len() > left {
             self.end_line(stream, false);
             self.full = Some(Full::Answer);
@@ -210,21 +210,21 @@ impl Lines {
         let copies = if self.wholes { 2 } else { 1 };
         let fixed = ENTRY_BYTES + NEWLINE.len();
         let worst = fixed + copies * ESCAPED_BYTES_MAX * line.len();
-        let kept = if worst <= self.room {
+        let piece = if worst <= self.room {
             line
         } else {
             let left = self.room.saturating_sub(fixed) / copies;
-            let kept = fitting(line, left);
-            if kept.len() < line.len() || self.room < fixed {
+            let piece = fitting(line, left);
+            if piece.len() < line.len() || self.room < fixed {
                 self.full = Some(Full::Answer);
-                if kept.is_empty() {
+                if piece.is_empty() {
                     return;
                 }
             }
-            kept
+            piece
         };
-        let is_cut = kept.len() < line.len();
-        self.write(stream, &String::from_utf8_lossy(kept), has_newline && !is_cut);
+        let is_cut = piece.len() < line.len();
+        self.write(stream, &String::from_utf8_lossy(piece), has_newline && !is_cut);
     }
 
     fn write(&mut self, stream: Stream, text: &str, has_newline: bool) {
@@ -254,7 +254,7 @@ impl Lines {
 
     /// Takes what is kept from the memory of all calls; when there is none, it is the last that is.
     fn grow(&mut self, bytes: usize) -> bool {
-        let has_grown = self.memory.as_ref().is_none_or(|memory| memory.try_grow(bytes));
+        let has_grown = self.memory.as_ref().is_none_or(|memory| memory.grow(bytes).is_ok());
         if !has_grown {
             self.full.get_or_insert(Full::Memory);
         }

@@ -11,9 +11,10 @@ use super::params::Params;
 use super::written::Written;
 use crate::Api;
 use crate::call::Call;
+use crate::creation::namespace_of;
 use sandbox::{Name, Record, State};
 
-/// What stands for all namespaces that the key reaches.
+/// The value that means all namespaces that the key reaches.
 const ALL: &str = "*";
 const BYTES_PER_MIB: u64 = 1024 * 1024;
 
@@ -43,7 +44,7 @@ pub async fn get(call: &Call, mut params: Params) -> Result<Written, Failure> {
             let parsed: Result<Name, _> = text.parse();
             Some(parsed.map_err(|error| Failure::params(format!("namespace: {error}")))?)
         }
-        None => Some(super::own_namespace(call)),
+        None => Some(namespace_of(&call.caller, None)),
     };
     if let Some(namespace) = &namespace {
         call.reaches(namespace)?;
@@ -74,7 +75,7 @@ async fn figures(api: &Api, record: Record) -> SandboxFigures {
 
 async fn newest(api: &Api, record: &Record) -> Option<Sample> {
     let guest = api.registry().guest(&record.which()).ok()?;
-    // One agent that is slow or gone shall not hide the figures of the others.
+    // One agent that is slow or gone must not hide the figures of the others.
     let samples = timeout(FIGURES_TIME_MAX, guest.newest_metrics(false)).await.ok()?.ok()?;
     samples.newest().copied()
 }

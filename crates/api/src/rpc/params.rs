@@ -1,4 +1,4 @@
-//! Parameters by name, each checked for what it is, with words that name it. Whatever nobody asks for
+//! Parameters by name, each checked for its type, with errors that name it. A parameter that no method reads
 //! is passed over: clients of other releases send more. Pure.
 
 use std::time::Duration;
@@ -16,7 +16,7 @@ use sandbox::Name;
 #[derive(Debug)]
 pub struct Params {
     fields: Map<String, Value>,
-    /// What the names stand behind, as in `config.`.
+    /// The prefix of the names, as in `config.`.
     inside: &'static str,
 }
 
@@ -74,7 +74,7 @@ impl Params {
         items.into_iter().map(text).collect::<Result<_, _>>().map(Some)
     }
 
-    /// Texts, or an object that stands for them: `from:to`, as other clients write volumes and ports.
+    /// Texts, or an object that is short for them: `from:to`, as other clients write volumes and ports.
     pub fn pairs(&mut self, name: &str) -> Result<Vec<String>, Failure> {
         match self.take(name) {
             Some(Value::Object(pairs)) => {
@@ -125,7 +125,7 @@ impl Params {
         Ok(Some(limit.clamp(Duration::from_millis(1), DEADLINE_MAX)))
     }
 
-    /// Whether something is said under this name.
+    /// Whether there is a parameter of this name.
     pub fn has(&self, name: &str) -> bool {
         self.fields.get(name).is_some_and(|value| !value.is_null())
     }
@@ -156,11 +156,6 @@ pub fn shown(word: &str) -> String {
     word.chars().take(WORD_CHARS_SHOWN).collect()
 }
 
-/// A time limit as people say it.
-pub fn seconds(limit: Duration) -> String {
-    format!("{} s", limit.as_secs_f64())
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -172,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn invalid_arguments_are_named() {
         let mut broken = params(json!({ "a": 5, "b": ["x", 1], "t": -1, "n": "a b" }));
         let mut words = vec![
             broken.text("a").unwrap_err(),
@@ -183,10 +178,10 @@ mod tests {
         ];
         words.push(Params::of(json!([1])).unwrap_err());
         for (failure, word) in words.into_iter().zip(["a", "b", "c", "t", "n", "params"]) {
-            let said = String::from_utf8(failure.into_written().into_bytes()).unwrap();
+            let message = String::from_utf8(failure.into_written().into_bytes()).unwrap();
             assert!(
-                said.contains(&format!("{word} ")) || said.contains(&format!("{word}:")),
-                "{said}"
+                message.contains(&format!("{word} ")) || message.contains(&format!("{word}:")),
+                "{message}"
             );
         }
     }
@@ -201,7 +196,7 @@ mod tests {
 
     #[test]
     fn timeouts_are_seconds_unless_they_can_only_be_nanoseconds() {
-        for (said, millis) in [
+        for (given, millis) in [
             (json!(5), 5000),
             (json!(0.25), 250),
             (json!(1e-9), 1),
@@ -210,8 +205,8 @@ mod tests {
             (json!(30_000_000_000_u64), 30_000),
             (json!(1e300), 86_400_000),
         ] {
-            let limit = params(json!({ "timeout": said })).timeout().unwrap();
-            assert_eq!(limit, Some(Duration::from_millis(millis)), "{said}");
+            let limit = params(json!({ "timeout": given })).timeout().unwrap();
+            assert_eq!(limit, Some(Duration::from_millis(millis)), "{given}");
         }
         assert_eq!(params(json!({ "timeout": 0 })).timeout().unwrap(), None);
         for wrong in [json!(-1), json!("5"), json!(true), json!([])] {

@@ -1,33 +1,33 @@
 //! `sandbox.repl.run`: code in the interpreter that a sandbox keeps for its language.
 //!
 //! The context is named as the language is, so that the native API reaches the same one. What an
-//! earlier run's threads say late is in nobody's answer here; the native API tells it.
+//! earlier run's threads write late is in no answer here; the native API sends it.
 
 use std::time::Duration;
 
 use protocol::ContextName;
-use protocol::exit::Cause;
 use protocol::repl::{Display, ErrorReport, Event, Finished, Grace, Happening, RunEnd, Rung};
 use tokio::time::Instant;
 
 use super::failure::{Failure, TIMED_OUT};
-use super::lines::{Lines, Said, Stream};
-use super::params::{Params, seconds, shown};
+use super::lines::{Collected, Lines, Stream};
+use super::params::{Params, shown};
 use super::written::Written;
 use super::{inside, time_limit, which};
 use crate::call::{Call, passed};
-use crate::problem::{Code, Problem};
+use crate::forms::exit::{ended, seconds};
 use agent_client::guest::GuestError;
 use agent_client::guest::contexts::{RunCode, language, open};
+use sandbox::refusal::{Code, Refusal};
 
 pub async fn run(call: &Call, mut params: Params, room: usize) -> Result<Written, Failure> {
     let which = which(call, &mut params)?;
-    let asked = params.text("language")?;
-    let language = language(&asked)?;
+    let language_name = params.text("language")?;
+    let language = language(&language_name)?;
     let code = params.text("code")?;
     let limit = time_limit(call, &mut params)?;
     // The guest counts from the run's start, and the client from here: time in the queue is its too.
-    let mut give_up_at = Some(Instant::now() + limit);
+    let mut give_up_at = Some(Instant::now() + limit.time);
     let inside = inside(call, which)?;
     let _permit = call.api.admission().admit(&call.caller.label())?;
 
@@ -36,9 +36,10 @@ pub async fn run(call: &Call, mut params: Params, room: usize) -> Result<Written
     let failed = |error| Failure::inside(&inside.which, error);
     inside.guest.settle(&mut context).await.map_err(failed)?;
     let mut ask = RunCode::new(context, code);
-    ask.deadline = Some(limit);
+    (ask.deadline, ask.reported_deadline) = (Some(limit.time), Some(limit.reported));
     let mut run = inside.guest.run_code_now(ask).map_err(failed)?;
     let lines = Lines::new(room).counted(call.memory.clone());
+    let limit = limit.reported;
     let mut telling = Telling { lines, language, lost: None, limit, is_given_up: false };
     let finished = loop {
         let event = tokio::select! {
@@ -54,22 +55,22 @@ pub async fn run(call: &Call, mut params: Params, room: usize) -> Result<Written
         };
         match event {
             Some(event) => {
-                if let Some(finished) = telling.hear(event) {
+                if let Some(finished) = telling.take(event) {
                     break finished;
                 }
             }
-            // A run tells its end or its failure before it says that there is no more.
+            // A run sends its end or its failure before it closes.
             None => return Err(failed(GuestError::Malformed { what: "a run without an end" })),
         }
     };
-    telling.conclude(&asked, finished)
+    telling.conclude(&language_name, finished)
 }
 
-fn language(asked: &str) -> Result<&'static str, Failure> {
-    language::called(&asked.to_ascii_lowercase()).ok_or_else(|| {
+fn language(name: &str) -> Result<&'static str, Failure> {
+    language::called(&name.to_ascii_lowercase()).ok_or_else(|| {
         let names: Vec<_> = language::names().collect();
-        let asked = shown(asked);
-        Failure::params(format!("language must be one of {}, not {asked:?}", names.join(", ")))
+        let name = shown(name);
+        Failure::params(format!("language must be one of {}, not {name:?}", names.join(", ")))
     })
 }
 
@@ -83,6 +84,7 @@ struct Telling {
     language: &'static str,
     /// The interpreter is another than the last run's, and why.
     lost: Option<String>,
+    /// As the client has named it.
     limit: Duration,
     /// Its time is over, and it was ended for that.
     is_given_up: bool,
@@ -90,7 +92,7 @@ struct Telling {
 
 impl Telling {
     /// Takes in the next event; the last one is given back.
-    fn hear(&mut self, event: Event) -> Option<Finished> {
+    fn take(&mut self, event: Event) -> Option<Finished> {
         match event.what {
             Happening::Stdout { bytes } => self.lines.say(Stream::Stdout, bytes.as_bytes()),
             Happening::Stderr { bytes } => self.lines.say(Stream::Stderr, bytes.as_bytes()),
@@ -114,14 +116,14 @@ impl Telling {
         }
     }
 
-    fn conclude(mut self, asked: &str, finished: Finished) -> Result<Written, Failure> {
+    fn conclude(mut self, language_name: &str, finished: Finished) -> Result<Written, Failure> {
         let Finished { end, state_kept, rung, .. } = finished;
         let end = match end {
             RunEnd::Interrupted { .. } if self.is_given_up => {
                 RunEnd::TimedOut { limit_ms: self.limit.as_millis() as u64 }
             }
             RunEnd::Cancelled { .. } if self.is_given_up => {
-                return Err(self.unheard(asked, state_kept));
+                return Err(self.unheard(language_name, state_kept));
             }
             end => end,
         };
@@ -137,11 +139,11 @@ impl Telling {
             RunEnd::Interrupted { by } => Some(format!("the run was interrupted by {by}")),
             RunEnd::Died { cause } => Some(format!("the interpreter {}", ended(&cause))),
             RunEnd::TimedOut { limit_ms } => {
-                return Err(self.overrun(asked, limit_ms, state_kept, rung));
+                return Err(self.overrun(language_name, limit_ms, state_kept, rung));
             }
             RunEnd::Cancelled { reason } => {
                 let message = format!("the code was not run: {reason}");
-                return Err(Problem::new(Code::Conflict, message).into());
+                return Err(Refusal::new(Code::Conflict, message).into());
             }
         };
         if let Some(words) = words {
@@ -152,55 +154,62 @@ impl Telling {
             self.lines.tell(Stream::Stderr, words);
         }
         let status = if is_well { "success" } else { "error" };
-        let mut written = self.written(status, asked, state_kept);
+        let mut written = self.written(status, language_name, state_kept);
         if let Some(lost) = &self.lost {
             written = written.text(",\"state_lost\":").value(lost);
         }
         Ok(written.text("}"))
     }
 
-    fn overrun(self, asked: &str, limit_ms: u64, state_kept: bool, rung: Option<Rung>) -> Failure {
+    fn overrun(
+        self,
+        language: &str,
+        limit_ms: u64,
+        state_kept: bool,
+        rung: Option<Rung>,
+    ) -> Failure {
         let limit = Duration::from_millis(limit_ms);
-        let said = seconds(limit);
+        let deadline = seconds(limit);
         let how = match rung {
             Some(Rung::Killed) => "its interpreter was killed",
             _ => "it was interrupted",
         };
         let fate = if state_kept { "the state is kept" } else { "the state is lost" };
-        let message = format!("the code timed out: {how} at its deadline of {said}, and {fate}");
-        self.timed_out(asked, limit, state_kept, message)
+        let message =
+            format!("the code timed out: {how} at its deadline of {deadline}, and {fate}");
+        self.timed_out(language, limit, state_kept, message)
     }
 
     /// Its turn has not come.
-    fn unheard(self, asked: &str, state_kept: bool) -> Failure {
+    fn unheard(self, language: &str, state_kept: bool) -> Failure {
         let limit = self.limit;
         let message = format!(
             "the code was not run: it waited for the interpreter for all of its {}",
             seconds(limit)
         );
-        self.timed_out(asked, limit, state_kept, message)
+        self.timed_out(language, limit, state_kept, message)
     }
 
     fn timed_out(
         mut self,
-        asked: &str,
+        language: &str,
         limit: Duration,
         state_kept: bool,
         message: String,
     ) -> Failure {
-        let data = self.written("timeout", asked, state_kept);
+        let data = self.written("timeout", language, state_kept);
         Failure::new(TIMED_OUT, message)
             .data(data.text(",\"timeout\":").value(&limit.as_secs_f64()).text("}"))
     }
 
-    /// What is said of a run however it ended; the object is still open.
-    fn written(&mut self, status: &str, asked: &str, state_kept: bool) -> Written {
-        let Said { output, is_truncated, .. } = std::mem::take(&mut self.lines).finish();
+    /// What every answer to a run has, however it ended; the object is still open.
+    fn written(&mut self, status: &str, language: &str, state_kept: bool) -> Written {
+        let Collected { output, is_truncated, .. } = std::mem::take(&mut self.lines).finish();
         Written::default()
             .text("{\"status\":")
             .value(&status)
             .text(",\"language\":")
-            .value(&asked)
+            .value(&language)
             .text(",\"output\":")
             .bytes(output)
             .text(",\"truncated\":")
@@ -217,19 +226,4 @@ fn traceback(report: ErrorReport) -> String {
         return traceback;
     }
     if message.is_empty() { kind } else { format!("{kind}: {message}") }
-}
-
-/// How a process ended, as the end of a sentence.
-pub fn ended(cause: &Cause) -> String {
-    match cause {
-        Cause::Exited { code } => format!("exited with {code}"),
-        Cause::Signaled { signal, .. } => format!("died of signal {signal}"),
-        Cause::Killed { signal, by } => format!("was killed with signal {signal} by {by}"),
-        Cause::TimedOut { limit_ms } => {
-            format!("was killed at its deadline of {}", seconds(Duration::from_millis(*limit_ms)))
-        }
-        Cause::OutOfMemory { .. } => "was killed because the sandbox ran out of memory".to_owned(),
-        Cause::AgentStopping => "was ended because the sandbox was stopped".to_owned(),
-        Cause::SpawnFailed { failure } => format!("could not be started: {}", failure.subject),
-    }
 }

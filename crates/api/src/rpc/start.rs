@@ -7,8 +7,9 @@ use super::params::Params;
 use super::which;
 use super::written::Written;
 use crate::call::Call;
-use crate::images::workspace_of;
-use crate::problem::{Code, Problem};
+use crate::creation::permitted;
+use sandbox::options::{self, Door};
+use sandbox::refusal::{Code, Refusal};
 use sandbox::{Registry, SandboxError, SandboxRef, Spec, State, Until};
 
 /// The largest number of processors that can be meant.
@@ -16,20 +17,14 @@ const CPUS_MAX: f64 = 1024.0;
 /// The same of MiB of memory; the sandbox's own bounds are tighter.
 const MEMORY_MIB_MAX: f64 = (1_u64 << 40) as f64;
 
-/// What the native API takes and this call does not. To pass over it would be to give less than was
-/// asked for.
-const ELSEWHERE: [&str; 10] = [
-    "cpu_millis",
-    "hostname",
-    "idle_ttl_ms",
-    "keep_stopped_ms",
-    "machine",
-    "memory_mib",
-    "mount",
-    "scratch_bytes",
-    "snapshot",
-    "ttl_ms",
-];
+/// What the native API takes and this call does not, or calls otherwise. To pass over it would be to give
+/// less than was asked for.
+fn elsewhere() -> impl Iterator<Item = &'static str> {
+    let others = [Door::Http, Door::Library].into_iter().flat_map(options::names_at);
+    let own = |name: &&str| options::names_at(Door::Rpc).all(|taken| taken != *name);
+    // It says whose sandbox it is at the top, and its key is that of the call.
+    others.filter(own).filter(|name| !["name", "namespace", "key"].contains(name))
+}
 
 pub async fn start(call: &Call, mut params: Params) -> Result<Written, Failure> {
     let which = which(call, &mut params)?;
@@ -48,30 +43,22 @@ pub async fn stop(call: &Call, mut params: Params) -> Result<Written, Failure> {
 }
 
 fn spec(call: &Call, which: SandboxRef, mut config: Params) -> Result<Spec, Failure> {
-    let defaults = call.api.defaults();
     let mut spec = Spec::new(which);
-    spec.key = call.caller.key();
-    spec.machine = defaults.machine;
-    let asked = config.maybe_text("pull")?.map(|pull| pull.parse()).transpose();
-    let asked = asked.map_err(|error| Failure::params(format!("config.pull: {error}")))?;
-    let pull = call.api.pull_of(&call.caller, asked)?;
-    spec.pull = Some(pull);
-    spec.image = match config.maybe_text("image")?.filter(|image| !image.is_empty()) {
-        Some(image) => Some(call.api.root_of(&call.caller, spec.machine, &image, pull)?),
-        None => None,
-    };
+    let pull = config.maybe_text("pull")?.map(|pull| pull.parse()).transpose();
+    spec.pull = pull.map_err(|error| Failure::params(format!("config.pull: {error}")))?;
+    spec.image = config.maybe_text("image")?.filter(|image| !image.is_empty());
     let memory_mib = config.amount("memory")?.filter(|mib| *mib > 0.0);
     if memory_mib.is_some_and(|mib| mib > MEMORY_MIB_MAX) {
         return Err(Failure::params("config.memory is too large: it is in MiB"));
     }
-    spec.memory_mib = memory_mib.map(|mib| mib.ceil() as u64).or(defaults.memory_mib);
+    spec.memory_mib = memory_mib.map(|mib| mib.ceil() as u64);
     spec.cpu_millis = match config.amount("cpus")? {
         Some(cpus) if cpus > CPUS_MAX => {
             return Err(Failure::params(format!("config.cpus: the limit is {CPUS_MAX}")));
         }
         // 0 is what 0.4 has been rounded to on the way: the smallest share.
         Some(cpus) => Some((cpus * 1000.0).round() as u32),
-        None => defaults.cpu_millis,
+        None => None,
     };
     spec.env = config.environment("envs")?;
     spec.env.extend(config.environment("env")?);
@@ -79,23 +66,18 @@ fn spec(call: &Call, which: SandboxRef, mut config: Params) -> Result<Spec, Fail
     spec.user = config.maybe_text("user")?.filter(|user| !user.is_empty());
     spec.secrets = config.texts("secrets")?;
     spec.egress = config.maybe_texts("egress")?;
-    let workspace = config.maybe_text("workspace")?.filter(|name| !name.is_empty());
-    let permitted = |name: String| workspace_of(&call.caller, name);
-    spec.workspace = workspace.map(permitted).transpose()?;
+    spec.workspace = config.maybe_text("workspace")?.filter(|name| !name.is_empty());
     spec.labels = config.environment("labels")?.into_iter().collect();
-    for name in ELSEWHERE {
+    for name in elsewhere() {
         if config.has(name) {
             return Err(Failure::params(format!(
-                "this call does not take config.{name}; use `POST /v1/sandboxes`"
+                "this call does not take config.{name}; `create_sandbox` of the HTTP API does"
             )));
         }
     }
     spec.volumes = config.pairs("volumes")?;
     spec.ports = config.pairs("ports")?;
-    spec.ttl_ms = defaults.ttl_ms;
-    spec.idle_ttl_ms = defaults.idle_ttl_ms;
-    spec.keep_stopped_ms = defaults.keep_stopped_ms;
-    Ok(spec)
+    Ok(permitted(&call.api, &call.caller, spec)?)
 }
 
 /// Makes the sandbox, or finds that it runs. What was left of one of that name gives way.
@@ -108,9 +90,9 @@ async fn make(registry: &Registry, which: &SandboxRef, spec: Spec) -> Result<(),
         };
         match state {
             State::Running => return Ok(()),
-            // Whoever starts a sandbox wants it to run.
+            // A client that starts a sandbox wants it to run.
             State::Paused { .. } => return passed_over(registry.resume(which).await),
-            // Whoever was first makes it for both. If that fails, this one tries for itself.
+            // The first call makes it for both. If that fails, this one tries for itself.
             State::Creating => passed_over(registry.wait(which, Until::Created).await)?,
             State::Stopping => passed_over(registry.wait(which, Until::Stopped).await)?,
             State::Stopped { .. } => match registry.remove(which, false).await {
@@ -118,15 +100,15 @@ async fn make(registry: &Registry, which: &SandboxRef, spec: Spec) -> Result<(),
                 Err(SandboxError::StillRunning { .. }) => {}
                 removed => passed_over(removed)?,
             },
-            State::Lost { .. } => remove(registry, which).await?,
+            State::Lost { .. } | State::Damaged { .. } => remove(registry, which).await?,
         }
     }
     let message = format!("other clients keep making and removing {which}; try again");
-    Err(Problem::new(Code::Conflict, message).into())
+    Err(Refusal::new(Code::Conflict, message).into())
 }
 
 async fn remove(registry: &Registry, which: &SandboxRef) -> Result<(), Failure> {
-    passed_over(registry.remove(which, true).await)
+    passed_over(registry.save_and_discard(which).await)
 }
 
 /// A sandbox that is gone is as good as one that was removed.

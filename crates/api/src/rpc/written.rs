@@ -1,6 +1,7 @@
-//! JSON that is written already: large output becomes JSON as it comes, and is copied once more, into
-//! the answer. Pure.
+//! JSON that is written already: large output becomes JSON as it comes, and is sent in the pieces that
+//! it was written in. Pure.
 
+use bytes::Bytes;
 use serde::Serialize;
 
 /// The text of a JSON value, or of a part of one, in pieces.
@@ -44,6 +45,11 @@ impl Written {
         self
     }
 
+    pub fn into_parts(self) -> impl Iterator<Item = Bytes> {
+        self.0.into_iter().map(Bytes::from)
+    }
+
+    #[cfg(test)]
     pub fn into_bytes(self) -> Vec<u8> {
         let mut whole = Vec::with_capacity(self.0.iter().map(Vec::len).sum());
         for piece in self.0 {

@@ -1,26 +1,20 @@
 //! Web apps in sandboxes: started, waited for, reached at a port of this host, and ended.
 
-mod ask;
-mod refusal;
-
-use std::net::{Ipv4Addr, SocketAddr};
-
 use hyper::Method;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::super::call::Call;
-use super::super::problem::{Code, Problem};
 use super::super::route::{Operation, operation};
 use super::super::shape::{Created, Done, Json, Nothing, Query, Reply};
-use super::exec::program::check_range;
-use super::exit::Exit;
+use crate::forms::apps::{ABOUT, AppInfo, AppList, StartApp, refusal, shown};
+use crate::forms::ports::check_host_port;
+use crate::forms::ranges::check_range;
+use sandbox::refusal::{Code, Refusal};
+use services::app::AppName;
 use services::app::limits::LOG_KEPT_BYTES;
-use services::app::{App, AppName, Kind, State};
 
-pub use ask::{AppType, StartApp};
-
-/// What of its log is told when nobody says how much.
+/// How much of its log is returned by default.
 const LOG_TOLD_DEFAULT: usize = 16 * 1024;
 
 pub fn operations() -> Vec<Operation> {
@@ -34,7 +28,7 @@ pub fn operations() -> Vec<Operation> {
             "Start a web app, and wait until it answers.",
             start,
         )
-        .about(ask::ABOUT)
+        .about(ABOUT)
         .run()
         .idempotent()
         .problems(&[
@@ -75,66 +69,6 @@ pub fn operations() -> Vec<Operation> {
     .to_vec()
 }
 
-/// The state of an app.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum AppState {
-    /// It has not answered yet.
-    Starting,
-    Running,
-    /// It ended by itself with code 0.
-    Exited,
-    /// It ended in any other way.
-    Failed,
-}
-
-/// A web app.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct AppInfo {
-    pub app: String,
-    /// `namespace/name` of its sandbox.
-    pub sandbox: String,
-    #[serde(rename = "type")]
-    pub kind: AppType,
-    pub state: AppState,
-    /// Its URL, while it is reachable.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
-    pub url: Option<String>,
-    /// The port on this host, at 127.0.0.1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "u16")]
-    pub host_port: Option<u16>,
-    /// The port in the sandbox; the app gets it as `$PORT`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "u16")]
-    pub guest_port: Option<u16>,
-    /// The app's session, which has its whole output.
-    pub session: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "u32")]
-    pub pid: Option<u32>,
-    pub started_at_ms: u64,
-    /// How it ended, if it has ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Exit")]
-    pub exit: Option<Exit>,
-    /// The end of its log, if it has ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
-    pub log: Option<String>,
-    /// Requested options that this host could not provide.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<String>,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct AppList {
-    pub apps: Vec<AppInfo>,
-}
-
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LogQuery {
@@ -156,83 +90,35 @@ pub struct AppLog {
     pub total_bytes: u64,
 }
 
-/// What is told of an app, with its last words if it has ended.
-pub fn shown(api: &super::super::Api, app: App) -> AppInfo {
-    let log = app.state.is_over().then(|| {
-        let said = api.apps().log(&app.which, &app.name, services::app::limits::LOG_TOLD_BYTES);
-        // One that is removed at this moment has no more to say.
-        said.map(|shown| shown.text).unwrap_or_default()
-    });
-    AppInfo {
-        app: app.name.to_string(),
-        sandbox: app.which.to_string(),
-        kind: app.kind.into(),
-        state: app.state.into(),
-        url: app.host_port.map(|port| {
-            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-            format!("http://{address}/")
-        }),
-        host_port: app.host_port,
-        guest_port: app.port,
-        session: app.session.to_string(),
-        pid: app.pid,
-        started_at_ms: app.started_at_ms,
-        exit: app.exit.map(Exit::from),
-        log,
-        warnings: app.warnings,
-    }
-}
-
-impl From<State> for AppState {
-    fn from(state: State) -> Self {
-        match state {
-            State::Starting => Self::Starting,
-            State::Running => Self::Running,
-            State::Exited => Self::Exited,
-            State::Failed => Self::Failed,
-        }
-    }
-}
-
-impl From<Kind> for AppType {
-    fn from(kind: Kind) -> Self {
-        match kind {
-            Kind::Flask => Self::Flask,
-            Kind::Fastapi => Self::Fastapi,
-            Kind::Streamlit => Self::Streamlit,
-            Kind::Command => Self::Command,
-        }
-    }
-}
-
 async fn start(
     call: Call,
     _: Nothing,
-    Json(asked): Json<StartApp>,
-) -> Result<Created<AppInfo>, Problem> {
+    Json(request): Json<StartApp>,
+) -> Result<Created<AppInfo>, Refusal> {
     // Held until it answers: from then on its session is at work there.
     let inside = call.inside()?;
-    let spec = asked.spec(inside.which.clone())?;
-    let app = call.api.apps().start(call.api.registry(), spec).await?;
+    let spec = request.spec(inside.which.clone())?;
+    check_host_port(&call.api, &call.caller, spec.host_port)?;
+    let app = call.api.apps().start(call.api.registry(), spec).await.map_err(refusal)?;
     Ok(Created(shown(&call.api, app)))
 }
 
-async fn list(call: Call, _: Nothing, _: Nothing) -> Result<Reply<AppList>, Problem> {
+async fn list(call: Call, _: Nothing, _: Nothing) -> Result<Reply<AppList>, Refusal> {
     let which = call.which()?;
     call.api.registry().get(&which)?;
     let apps = call.api.apps().of(&which).into_iter().map(|app| shown(&call.api, app)).collect();
     Ok(Reply(AppList { apps }))
 }
 
-async fn list_all(call: Call, _: Nothing, _: Nothing) -> Result<Reply<AppList>, Problem> {
+async fn list_all(call: Call, _: Nothing, _: Nothing) -> Result<Reply<AppList>, Refusal> {
     let apps = call.api.apps().matching(|which| call.caller.covers(&which.namespace));
     Ok(Reply(AppList { apps: apps.into_iter().map(|app| shown(&call.api, app)).collect() }))
 }
 
-async fn get(call: Call, _: Nothing, _: Nothing) -> Result<Reply<AppInfo>, Problem> {
+async fn get(call: Call, _: Nothing, _: Nothing) -> Result<Reply<AppInfo>, Refusal> {
     let (which, name) = (call.which()?, app_name(&call)?);
     call.api.registry().get(&which)?;
-    let app = call.api.apps().get(&which, &name)?;
+    let app = call.api.apps().get(&which, &name).map_err(refusal)?;
     Ok(Reply(shown(&call.api, app)))
 }
 
@@ -240,28 +126,28 @@ async fn log(
     call: Call,
     Query(query): Query<LogQuery>,
     _: Nothing,
-) -> Result<Reply<AppLog>, Problem> {
+) -> Result<Reply<AppLog>, Refusal> {
     check_range("tail", query.tail, 0, LOG_KEPT_BYTES as u64)?;
     let (which, name) = (call.which()?, app_name(&call)?);
     call.api.registry().get(&which)?;
-    let app = call.api.apps().get(&which, &name)?;
+    let app = call.api.apps().get(&which, &name).map_err(refusal)?;
     let bytes_max = query.tail.map_or(LOG_TOLD_DEFAULT, |bytes| bytes as usize);
-    let said = call.api.apps().log(&which, &name, bytes_max)?;
+    let tail = call.api.apps().log(&which, &name, bytes_max).map_err(refusal)?;
     Ok(Reply(AppLog {
         app: name.to_string(),
         session: app.session.to_string(),
-        log: said.text,
-        total_bytes: said.total_bytes,
+        log: tail.text,
+        total_bytes: tail.total_bytes,
     }))
 }
 
-async fn stop(call: Call, _: Nothing, _: Nothing) -> Result<Done, Problem> {
+async fn stop(call: Call, _: Nothing, _: Nothing) -> Result<Done, Refusal> {
     let (which, name) = (call.which()?, app_name(&call)?);
     call.api.registry().get(&which)?;
-    call.api.apps().stop(call.api.registry(), &which, &name).await?;
+    call.api.apps().stop(call.api.registry(), &which, &name).await.map_err(refusal)?;
     Ok(Done)
 }
 
-fn app_name(call: &Call) -> Result<AppName, Problem> {
+fn app_name(call: &Call) -> Result<AppName, Refusal> {
     call.parameter("app")
 }

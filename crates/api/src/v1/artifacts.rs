@@ -13,14 +13,16 @@ use serde::{Deserialize, Serialize};
 
 use super::super::call::Call;
 use super::super::capture::origin;
-use super::super::problem::{Code, Problem};
 use super::super::route::{Operation, operation};
 use super::super::shape::{Created, Json, Nothing, Query, Reply};
-use super::files::{FilePath, refused};
-use super::sandboxes::NAME;
+use super::files::FilePath;
+use crate::forms::artifacts::{CategoryName, KeptArtifact};
+use crate::forms::ranges::check_range;
+use crate::forms::sandboxes::NAME;
+use crate::refusal::of_file as refused;
 use sandbox::Name;
-use services::artifact::{self, ArtifactError, ArtifactId, Category, CleanupResult, Reason};
-use services::store::StoreError;
+use sandbox::refusal::{Code, Refusal};
+use services::artifact::{self, ArtifactError, ArtifactId, Category, CleanupResult};
 use services::store::artifacts::{ArtifactFilter, ArtifactRow};
 use services::store::limits::ARTIFACTS_PAGE_MAX;
 
@@ -79,71 +81,6 @@ pub fn operations() -> Vec<Operation> {
     ]
     .map(|operation| operation.tag("artifacts"))
     .to_vec()
-}
-
-/// An artifact: something kept from a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct KeptArtifact {
-    pub id: String,
-    /// A name for people; it need not be unique.
-    pub name: String,
-    /// Its path in the sandbox; absent for displays.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
-    pub path: Option<String>,
-    /// Its MIME type, found from its first bytes, or else from its name.
-    #[serde(rename = "type")]
-    pub kind: String,
-    pub category: CategoryName,
-    /// Its size in bytes.
-    pub size: u64,
-    /// `sha256:` and hexadecimal digits.
-    pub digest: String,
-    pub created_ms: u64,
-    pub namespace: String,
-    pub sandbox: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
-    pub notebook: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "u64")]
-    pub run: Option<u64>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum CategoryName {
-    Image,
-    /// A display of code.
-    Figure,
-    Video,
-    Audio,
-    Document,
-    Data,
-    Code,
-    Archive,
-    Text,
-    Other,
-}
-
-/// Something that did not become an artifact.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct LeftOut {
-    /// Its path or its name.
-    pub path: String,
-    /// The reason in words.
-    pub reason: String,
-}
-
-/// The artifacts of one run, for calls that request them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Captured {
-    pub artifacts: Vec<KeptArtifact>,
-    /// What the run left that was not kept.
-    pub left_out: Vec<LeftOut>,
 }
 
 /// Which artifacts to list.
@@ -229,103 +166,9 @@ pub struct KeepArtifact {
     pub path: FilePath,
 }
 
-impl From<ArtifactRow> for KeptArtifact {
-    fn from(row: ArtifactRow) -> Self {
-        let category = row.category.parse().unwrap_or(Category::Other);
-        Self {
-            id: row.id,
-            name: row.name,
-            path: row.path,
-            kind: row.mime,
-            category: category.into(),
-            size: row.size,
-            digest: format!("sha256:{}", row.digest),
-            created_ms: row.created_ms,
-            namespace: row.namespace,
-            sandbox: row.sandbox,
-            notebook: row.notebook,
-            run: row.run,
-        }
-    }
-}
-
-impl From<artifact::Captured> for Captured {
-    fn from(captured: artifact::Captured) -> Self {
-        let left_out = captured.left_out.into_iter();
-        Self {
-            artifacts: captured.artifacts.into_iter().map(KeptArtifact::from).collect(),
-            left_out: left_out.map(|one| LeftOut { path: one.path, reason: one.reason }).collect(),
-        }
-    }
-}
-
-impl From<Category> for CategoryName {
-    fn from(category: Category) -> Self {
-        match category {
-            Category::Image => Self::Image,
-            Category::Figure => Self::Figure,
-            Category::Video => Self::Video,
-            Category::Audio => Self::Audio,
-            Category::Document => Self::Document,
-            Category::Data => Self::Data,
-            Category::Code => Self::Code,
-            Category::Archive => Self::Archive,
-            Category::Text => Self::Text,
-            Category::Other => Self::Other,
-        }
-    }
-}
-
-impl From<CategoryName> for Category {
-    fn from(name: CategoryName) -> Self {
-        match name {
-            CategoryName::Image => Self::Image,
-            CategoryName::Figure => Self::Figure,
-            CategoryName::Video => Self::Video,
-            CategoryName::Audio => Self::Audio,
-            CategoryName::Document => Self::Document,
-            CategoryName::Data => Self::Data,
-            CategoryName::Code => Self::Code,
-            CategoryName::Archive => Self::Archive,
-            CategoryName::Text => Self::Text,
-            CategoryName::Other => Self::Other,
-        }
-    }
-}
-
-impl From<ArtifactError> for Problem {
-    fn from(error: ArtifactError) -> Self {
-        let message = error.to_string();
-        match error {
-            ArtifactError::NotFound { .. } => {
-                Self::not_found(message).hint("GET /v1/artifacts lists the artifacts")
-            }
-            ArtifactError::Store(StoreError::Busy { .. }) => Self::new(Code::Unavailable, message),
-            ArtifactError::Content { .. } | ArtifactError::Damaged { .. } => {
-                Self::new(Code::Io, message).hint("its file on the host was changed or removed")
-            }
-            _ => Self::new(Code::Internal, message),
-        }
-    }
-}
-
-impl From<Reason> for Problem {
-    fn from(reason: Reason) -> Self {
-        let code = match &reason {
-            Reason::Kind { .. } | Reason::Name => Code::Invalid,
-            Reason::TooLarge { .. } | Reason::RunFull { .. } => Code::TooLarge,
-            Reason::NamespaceFull { .. } | Reason::TooMany { .. } => Code::LimitReached,
-            Reason::Changed { .. } => Code::Conflict,
-            Reason::NoTime => Code::DeadlineExceeded,
-            _ => Code::Io,
-        };
-        Self::new(code, format!("the file was not kept: {reason}"))
-    }
-}
-
-/// The artifact that the path names, if the key reaches it. Of one that it does not reach, nothing is
-/// told.
-async fn found(call: &Call) -> Result<ArtifactRow, Problem> {
+/// The artifact that the path names, if the key reaches it. One that it does not reach looks as if it did
+/// not exist.
+async fn found(call: &Call) -> Result<ArtifactRow, Refusal> {
     let id: ArtifactId = call.parameter("id")?;
     let row = call.api.artifacts()?.get(&id).await?;
     let namespace = row.namespace.parse::<Name>();
@@ -336,17 +179,17 @@ async fn found(call: &Call) -> Result<ArtifactRow, Problem> {
 }
 
 /// The name of a notebook, which is one of no odd letters.
-fn notebook(asked: Option<String>) -> Result<Option<String>, Problem> {
+fn notebook(id: Option<String>) -> Result<Option<String>, Refusal> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     let is_name = |name: &str| {
         let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric());
         begins && name.len() <= NOTEBOOK_BYTES_MAX && name.chars().all(is_part)
     };
-    match asked {
+    match id {
         Some(name) if !is_name(&name) => {
-            Err(Problem::invalid("notebook: this is not the name of a notebook"))
+            Err(Refusal::invalid("notebook: this is not the name of a notebook"))
         }
-        asked => Ok(asked),
+        id => Ok(id),
     }
 }
 
@@ -358,8 +201,8 @@ async fn list(
     call: Call,
     Query(query): Query<ArtifactsQuery>,
     _: Nothing,
-) -> Result<Reply<ArtifactPage>, Problem> {
-    super::exec::program::check_range("limit", query.limit, 1, ARTIFACTS_PAGE_MAX)?;
+) -> Result<Reply<ArtifactPage>, Refusal> {
+    check_range("limit", query.limit, 1, ARTIFACTS_PAGE_MAX)?;
     let limit = query.limit.unwrap_or(PAGE_DEFAULT);
     let which = ArtifactFilter {
         namespace: call.one_namespace(query.namespace)?.map(|one| one.to_string()),
@@ -378,11 +221,11 @@ async fn list(
     Ok(Reply(ArtifactPage { artifacts, next }))
 }
 
-async fn get(call: Call, _: Nothing, _: Nothing) -> Result<Reply<KeptArtifact>, Problem> {
+async fn get(call: Call, _: Nothing, _: Nothing) -> Result<Reply<KeptArtifact>, Refusal> {
     Ok(Reply(found(&call).await?.into()))
 }
 
-async fn remove(call: Call, _: Nothing, _: Nothing) -> Result<Reply<KeptArtifact>, Problem> {
+async fn remove(call: Call, _: Nothing, _: Nothing) -> Result<Reply<KeptArtifact>, Refusal> {
     let row = found(&call).await?;
     let which = ArtifactFilter { id: Some(row.id.clone()), ..ArtifactFilter::default() };
     call.api.artifacts()?.remove(which).await?;
@@ -393,7 +236,7 @@ async fn clean(
     call: Call,
     Query(query): Query<CleanQuery>,
     _: Nothing,
-) -> Result<Reply<Removed>, Problem> {
+) -> Result<Reply<Removed>, Refusal> {
     let CleanQuery { older_than_ms, sandbox, all, .. } = query;
     let category = category(query.category);
     let names_any = older_than_ms.is_some()
@@ -401,7 +244,7 @@ async fn clean(
         || sandbox.is_some()
         || query.notebook.is_some();
     if !names_any && !all {
-        return Err(Problem::invalid("the query does not say which artifacts to remove").hint(
+        return Err(Refusal::invalid("the query does not say which artifacts to remove").hint(
             "give older_than_ms, category, sandbox or notebook; all=true removes all of them",
         ));
     }
@@ -420,13 +263,13 @@ async fn clean(
 async fn keep(
     call: Call,
     _: Nothing,
-    Json(asked): Json<KeepArtifact>,
-) -> Result<Created<KeptArtifact>, Problem> {
-    let path: Text = asked.path.into_text()?;
+    Json(request): Json<KeepArtifact>,
+) -> Result<Created<KeptArtifact>, Refusal> {
+    let path: Text = request.path.into_text()?;
     let inside = call.inside()?;
-    // What is not there is said as it is of any file.
+    // A missing file has the same refusal as any file.
     inside.guest.stat(path.clone(), false).await.map_err(refused)?;
     let artifacts = call.api.artifacts()?;
-    let kept = artifacts.keep(&inside.guest, path, &origin(&inside)).await?;
-    Ok(Created(kept.into()))
+    let artifact = artifacts.keep(&inside.guest, path, &origin(&inside)).await?;
+    Ok(Created(artifact.into()))
 }

@@ -11,17 +11,19 @@ use serde::{Deserialize, Serialize};
 
 use self::seat::Seat;
 use super::super::call::Call;
-use super::super::problem::{Code, Problem, ProblemBody};
 use super::super::route::{Operation, operation};
 use super::super::shape::{Nothing, Query};
 use super::super::websocket::{self, WebSocketResponse};
 use super::exec::program::{Bounds, Described};
 use super::exec::{ChannelName, OnDisconnect};
-use super::exit::Exit;
-use super::sessions::{Size, find, start_recorded};
+use super::sessions::{Size, start_recorded};
 use super::value::Content;
+use crate::forms::exit::Exit;
+use crate::forms::problem::Problem;
+use crate::sessions::find;
 use agent_client::program::{Leash, OnDrop, draw_session};
 use sandbox::RECORDED_HOLDER;
+use sandbox::refusal::{Code, Refusal};
 
 /// The terminal of a client that does not say how large its own is.
 const SIZE_DEFAULT: Size = Size { rows: 24, columns: 80 };
@@ -61,8 +63,11 @@ JSON. The client may send `{\"type\":\"resize\",\"rows\":24,\"columns\":80}`, \
 the keyboard, `refused` for a request that was not carried out, and `exited` or `over` at the end; \
 then it closes with 1000. The output of a session without a terminal comes as `output`. With \
 `plain=true` there is no JSON: everything that the client sends is typed, and the server sends \
-only bytes, as the attach addon of xterm.js expects. Disconnecting does not end the session; a \
-client that reconnects with `from` misses nothing.";
+only bytes, as the attach addon of xterm.js expects. What the program asked its terminal before \
+the client came (where the cursor is, which colours it has) is replaced by as many NULs, which \
+terminals ignore, and so is what it asks later unless the client has the keyboard: a terminal \
+answers by typing, and one at most may. Disconnecting does not end the session; a client that \
+reconnects with `from` misses nothing.";
 
 const ABOUT_SHELL: &str = "Starts a login shell, or `argv`, from one URL for a browser terminal. \
 The messages are those of `attach`. When the client disconnects, everything that was started is \
@@ -146,18 +151,23 @@ pub enum AttachEvent {
     /// Whether what the client types goes to the program.
     Keyboard { held: bool },
     /// A request of the client was not carried out.
-    Refused { problem: ProblemBody },
+    Refused { problem: Problem },
     /// The program ended.
     Exited { exit: Exit },
     /// The sandbox ended, and the session with it.
-    Over {},
+    Over {
+        /// What its record says of that.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(with = "String")]
+        sandbox: Option<String>,
+    },
 }
 
 async fn attach(
     mut call: Call,
     Query(query): Query<AttachQuery>,
     _: Nothing,
-) -> Result<WebSocketResponse, Problem> {
+) -> Result<WebSocketResponse, Refusal> {
     let found = find(&call.api, &call.which()?, &call.session()?).await?;
     let size = match (query.rows, query.columns) {
         (None, None) => None,
@@ -167,7 +177,7 @@ async fn attach(
         }),
     };
     let size = size.map(Size::checked).transpose()?;
-    let mut seat = Seat::take(&call.api, found, query.from).await?;
+    let mut seat = Seat::take(&call, found, query.from).await?;
     if !query.read_only {
         seat.sit_down(query.take, size).await?;
     }
@@ -178,9 +188,9 @@ async fn shell(
     mut call: Call,
     Query(query): Query<ShellQuery>,
     _: Nothing,
-) -> Result<WebSocketResponse, Problem> {
+) -> Result<WebSocketResponse, Refusal> {
     if !websocket::is_wanted(&call.headers) {
-        return Err(Problem::invalid("this call is a WebSocket: send Upgrade: websocket"));
+        return Err(Refusal::invalid("this call is a WebSocket: send Upgrade: websocket"));
     }
     let inside = call.inside()?;
     let size = Size {
@@ -205,7 +215,7 @@ async fn shell(
     let mut start = described.beginning_in(workdir).start(session.clone(), stdio)?;
     start.holders = vec![RECORDED_HOLDER.to_owned()];
     start.tied = query.on_disconnect == OnDisconnect::Cancel;
-    // The name is ours alone, so whoever leaves before it has begun ends it all the same.
+    // The name is ours alone, so a client that leaves before it has begun ends it too.
     let on_drop = match query.on_disconnect {
         OnDisconnect::Cancel => OnDrop::KillRecorded,
         OnDisconnect::Detach => OnDrop::Leave,
@@ -213,13 +223,13 @@ async fn shell(
     let leash = Leash::new(inside.guest.clone(), session.clone(), on_drop);
     start_recorded(&inside, &start).await?;
     let found = find(&call.api, &inside.which, &session).await?;
-    let mut seat = Seat::take(&call.api, found, Some(0)).await?;
+    let mut seat = Seat::take(&call, found, Some(0)).await?;
     seat.sit_down(false, None).await?;
     seat.hold(leash);
     sit(&mut call, seat, query.plain)
 }
 
-fn sit(call: &mut Call, seat: Seat, plain: bool) -> Result<WebSocketResponse, Problem> {
+fn sit(call: &mut Call, seat: Seat, plain: bool) -> Result<WebSocketResponse, Refusal> {
     let attend = move |socket| seat.attend(socket, plain);
     Ok(WebSocketResponse(websocket::accept(call, attend)?))
 }

@@ -1,4 +1,4 @@
-//! The audit log, for those who may do everything.
+//! The audit log, for callers who may do everything.
 
 use hyper::Method;
 use schemars::JsonSchema;
@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::super::call::Call;
-use super::super::problem::{Code, Problem};
 use super::super::route::{Operation, operation};
 use super::super::shape::{Nothing, Query, Reply};
-use super::sandboxes::NAME;
+use crate::forms::sandboxes::NAME;
 use access::audit::limits::PAGE_MAX;
 use access::audit::{self, Filter, Outcome};
 use access::keys::Access;
 use sandbox::Name;
+use sandbox::refusal::{Code, Refusal};
 
 pub fn operations() -> Vec<Operation> {
     vec![
@@ -92,14 +92,14 @@ async fn list(
     call: Call,
     Query(query): Query<AuditQuery>,
     _: Nothing,
-) -> Result<Reply<AuditPage>, Problem> {
+) -> Result<Reply<AuditPage>, Refusal> {
     let namespace = call.one_namespace(query.namespace)?;
     let limit = usize::from(query.limit.unwrap_or(100));
     if !(1..=PAGE_MAX).contains(&limit) {
-        return Err(Problem::invalid(format!("limit must be from 1 to {PAGE_MAX}, not {limit}")));
+        return Err(Refusal::invalid(format!("limit must be from 1 to {PAGE_MAX}, not {limit}")));
     }
     let Some(directory) = call.api.audit().directory().cloned() else {
-        return Err(Problem::new(Code::Unsupported, "this server keeps no audit log"));
+        return Err(Refusal::new(Code::Unsupported, "this server keeps no audit log"));
     };
     let filter = Filter {
         since_ms: query.since_ms,
@@ -118,7 +118,7 @@ async fn list(
     let reading = move || audit::read(&directory, &filter, limit, false);
     let read = tokio::task::spawn_blocking(reading).await.map_err(std::io::Error::other);
     let records = read.and_then(|read| read).map_err(|error| {
-        Problem::new(Code::Internal, format!("the audit log cannot be read: {error}"))
+        Refusal::new(Code::Internal, format!("the audit log cannot be read: {error}"))
     })?;
     let next = records.last().map(|record| record.seq).filter(|_| records.len() == limit);
     let records = records.iter().filter_map(|record| match serde_json::to_value(record) {

@@ -5,11 +5,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::super::call::Call;
-use super::super::problem::Problem;
 use super::super::route::{Operation, operation};
 use super::super::shape::{Nothing, Query, Reply};
-use super::sandboxes::NAME;
+use crate::forms::sandboxes::NAME;
 use sandbox::caps::{Cap, CapUse, Caps, ScopeUse};
+use sandbox::refusal::Refusal;
 use sandbox::{Name, SandboxError};
 
 pub fn operations() -> Vec<Operation> {
@@ -63,7 +63,7 @@ async fn get(
     call: Call,
     Query(query): Query<CapsQuery>,
     _: Nothing,
-) -> Result<Reply<CapsInfo>, Problem> {
+) -> Result<Reply<CapsInfo>, Refusal> {
     let namespace = call.one_namespace(query.namespace)?.unwrap_or_else(Name::default_namespace);
     let key = call.caller.key();
     let scopes = Caps::scopes(namespace.as_str(), key.as_deref()).into_iter().map(|scope| {
@@ -77,7 +77,7 @@ async fn get(
 fn rows(used: &ScopeUse, cap: &Cap) -> Vec<CapInfo> {
     let row =
         |row: CapUse| CapInfo { cap: row.cap.to_owned(), used: row.used, allowed: row.allowed };
-    // What each sandbox may live is used by nobody.
+    // The lifetime of a sandbox is a limit without usage.
     let life = CapUse { cap: "ttl_ms", used: 0, allowed: cap.ttl_ms };
     used.rows(cap).into_iter().chain([life]).map(row).collect()
 }

@@ -1,22 +1,23 @@
 //! Contexts: interpreters that live on between runs of code. Opened, looked at, asked about code,
-//! made anew, closed. What runs in them is `runs`' affair.
+//! reset, closed. What runs in them belongs to `runs`.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use hyper::Method;
 use protocol::ContextName;
-use protocol::repl::{self, Complete, ContextInfo, ContextState, OpenContext};
+use protocol::repl::{self, Complete, ContextInfo, OpenContext};
 use protocol::requests::GroupLimits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::super::call::{Call, Inside};
-use super::super::problem::{Code, Problem};
 use super::super::route::{Operation, operation};
 use super::super::shape::{Created, Done, Json, Nothing, Reply};
 use super::super::stream::Events;
 use super::runs::{RunEvent, watch};
+use crate::forms::contexts::{OpenedContext, interpreter_of};
+use sandbox::refusal::{Code, Refusal};
 
 pub fn operations() -> Vec<Operation> {
     let all = "/v1/sandboxes/{namespace}/{name}/contexts";
@@ -97,6 +98,10 @@ pub struct OpenRequest {
     #[serde(default)]
     #[schemars(length(max = 4096))]
     pub program: Option<String>,
+    /// The directory of a Python virtual environment, whose interpreter is `program`.
+    #[serde(default)]
+    #[schemars(length(min = 1, max = 4000))]
+    pub venv: Option<String>,
     /// The working directory; the sandbox's own by default.
     #[serde(default)]
     #[schemars(length(max = 4096))]
@@ -129,62 +134,6 @@ pub struct ContextLimits {
     #[serde(default)]
     #[schemars(range(max = u64::MAX))]
     pub cpu_millis: Option<NonZeroU64>,
-}
-
-/// The current state of a context.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "Context")]
-pub struct OpenedContext {
-    pub context: String,
-    /// The language's own name.
-    pub language: String,
-    pub state: ContextStateName,
-    /// The current interpreter.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Interpreter")]
-    pub interpreter: Option<Interpreter>,
-    /// How many interpreters the context has had, including the current one.
-    pub interpreters: u64,
-    /// How many runs have started.
-    pub runs: u64,
-    /// The current run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "u64")]
-    pub running: Option<u64>,
-    /// How many runs are waiting.
-    pub queued: u32,
-    pub opened_at_ms: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
-    pub cwd: Option<String>,
-    /// How the last interpreter ended, until a run has reported that its variables are lost.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
-    pub lost: Option<String>,
-    /// Requested options that this host could not provide.
-    pub warnings: Vec<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ContextStateName {
-    /// It has no interpreter; the next run starts one.
-    Cold,
-    Starting,
-    Idle,
-    Running,
-    /// A run is being interrupted.
-    Interrupting,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Interpreter {
-    pub pid: u32,
-    pub program: String,
-    /// Its version, such as `3.11.7`.
-    pub version: String,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -246,17 +195,17 @@ pub enum CodeStateName {
 async fn open(
     call: Call,
     _: Nothing,
-    Json(asked): Json<OpenRequest>,
-) -> Result<Created<OpenedContext>, Problem> {
+    Json(request): Json<OpenRequest>,
+) -> Result<Created<OpenedContext>, Refusal> {
     let inside = call.inside()?;
-    let ContextLimits { memory_bytes, processes, cpu_millis } = asked.limits;
+    let ContextLimits { memory_bytes, processes, cpu_millis } = request.limits;
     let mut ask = OpenContext {
-        context: asked.context,
-        language: asked.language,
-        program: asked.program.map(Into::into),
-        cwd: asked.cwd.map(Into::into),
-        env: asked.env.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
-        user: asked.user,
+        context: request.context,
+        language: request.language,
+        program: interpreter_of(request.program, request.venv)?.map(Into::into),
+        cwd: request.cwd.map(Into::into),
+        env: request.env.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
+        user: request.user,
         limits: GroupLimits {
             memory_bytes: memory_bytes.map(NonZeroU64::get),
             processes: processes.map(NonZeroU64::get),
@@ -271,12 +220,12 @@ async fn open(
     Ok(Created(inside.guest.open_context(&ask).await?.into()))
 }
 
-async fn list(call: Call, _: Nothing, _: Nothing) -> Result<Reply<ContextList>, Problem> {
+async fn list(call: Call, _: Nothing, _: Nothing) -> Result<Reply<ContextList>, Refusal> {
     let contexts = call.look()?.contexts().await?;
     Ok(Reply(ContextList { contexts: contexts.into_iter().map(OpenedContext::from).collect() }))
 }
 
-async fn get(call: Call, _: Nothing, _: Nothing) -> Result<Reply<OpenedContext>, Problem> {
+async fn get(call: Call, _: Nothing, _: Nothing) -> Result<Reply<OpenedContext>, Refusal> {
     let name = call.context()?;
     match find(&call.inside()?, &name).await? {
         Some(info) => Ok(Reply(info.into())),
@@ -284,13 +233,13 @@ async fn get(call: Call, _: Nothing, _: Nothing) -> Result<Reply<OpenedContext>,
     }
 }
 
-async fn close(call: Call, _: Nothing, _: Nothing) -> Result<Done, Problem> {
+async fn close(call: Call, _: Nothing, _: Nothing) -> Result<Done, Refusal> {
     let name = call.context()?;
     call.inside()?.guest.close_context(&name).await?;
     Ok(Done)
 }
 
-async fn restart(call: Call, _: Nothing, _: Nothing) -> Result<Reply<OpenedContext>, Problem> {
+async fn restart(call: Call, _: Nothing, _: Nothing) -> Result<Reply<OpenedContext>, Refusal> {
     let name = call.context()?;
     let inside = call.inside()?;
     Ok(Reply(inside.guest.restart_context(&name).await?.into()))
@@ -299,16 +248,16 @@ async fn restart(call: Call, _: Nothing, _: Nothing) -> Result<Reply<OpenedConte
 async fn complete(
     call: Call,
     _: Nothing,
-    Json(asked): Json<CompleteRequest>,
-) -> Result<Reply<CompletionsFound>, Problem> {
+    Json(request): Json<CompleteRequest>,
+) -> Result<Reply<CompletionsFound>, Refusal> {
     let context = call.context()?;
     let inside = call.inside()?;
-    let code = asked.code;
-    let cursor = match asked.cursor {
+    let code = request.code;
+    let cursor = match request.cursor {
         None => code.len(),
         Some(characters) => byte_at(&code, characters).ok_or_else(|| {
             let message = format!("cursor: the code has fewer than {characters} characters");
-            Problem::invalid(message)
+            Refusal::invalid(message)
         })?,
     };
     let ask = Complete { context, code: code.clone(), cursor: cursor as u64 };
@@ -321,10 +270,10 @@ async fn complete(
 async fn check(
     call: Call,
     _: Nothing,
-    Json(asked): Json<CheckRequest>,
-) -> Result<Reply<Checked>, Problem> {
+    Json(request): Json<CheckRequest>,
+) -> Result<Reply<Checked>, Refusal> {
     let context = call.context()?;
-    let checked = call.inside()?.guest.check_code(&context, asked.code).await?;
+    let checked = call.inside()?.guest.check_code(&context, request.code).await?;
     let state = match checked.state {
         repl::CodeState::Complete => CodeStateName::Complete,
         repl::CodeState::Incomplete => CodeStateName::Incomplete,
@@ -334,25 +283,26 @@ async fn check(
 }
 
 /// Who only looks does not keep a sandbox from being idle.
-async fn events(mut call: Call, _: Nothing, _: Nothing) -> Result<Events<RunEvent>, Problem> {
+async fn events(mut call: Call, _: Nothing, _: Nothing) -> Result<Events<RunEvent>, Refusal> {
     let context = call.context()?;
     let watched = call.look()?.watch_context(&context).await?;
-    Events::begin(&mut call, move |teller| watch(watched, teller))
+    let (api, which) = (call.api.clone(), call.which()?);
+    Events::begin(&mut call, move |teller| watch(api, which, watched, teller))
 }
 
 /// The context of that name, if it is open.
-pub async fn find(inside: &Inside, name: &ContextName) -> Result<Option<ContextInfo>, Problem> {
+pub async fn find(inside: &Inside, name: &ContextName) -> Result<Option<ContextInfo>, Refusal> {
     let contexts = inside.guest.contexts().await?;
     Ok(contexts.into_iter().find(|info| info.context == *name))
 }
 
 /// The refusal of a context that is not open.
-pub fn unknown(name: &ContextName) -> Problem {
-    Problem::not_found(format!("there is no context {name}"))
+pub fn unknown(name: &ContextName) -> Refusal {
+    Refusal::not_found(format!("there is no context {name}"))
         .hint("open it first, or name its `language` in the first run")
 }
 
-/// Where the byte is behind so many characters; `None` behind the last.
+/// The offset of the byte after so many characters; `None` beyond the last.
 fn byte_at(code: &str, characters: u32) -> Option<usize> {
     let starts = code.char_indices().map(|(at, _)| at).chain([code.len()]);
     starts.into_iter().nth(characters as usize)
@@ -361,37 +311,6 @@ fn byte_at(code: &str, characters: u32) -> Option<usize> {
 fn characters_before(code: &str, byte: u64) -> u32 {
     let before = usize::try_from(byte).ok().and_then(|byte| code.get(..byte));
     before.map_or(0, |before| before.chars().count() as u32)
-}
-
-impl From<ContextInfo> for OpenedContext {
-    fn from(info: ContextInfo) -> Self {
-        let state = match info.state {
-            ContextState::Cold => ContextStateName::Cold,
-            ContextState::Starting => ContextStateName::Starting,
-            ContextState::Idle => ContextStateName::Idle,
-            ContextState::Running => ContextStateName::Running,
-            ContextState::Interrupting => ContextStateName::Interrupting,
-        };
-        let interpreter = info.interpreter.map(|living| Interpreter {
-            pid: living.pid,
-            program: living.program,
-            version: living.version,
-        });
-        Self {
-            context: info.context.to_string(),
-            language: info.language,
-            state,
-            interpreter,
-            interpreters: info.interpreters,
-            runs: info.runs,
-            running: info.running,
-            queued: info.queued,
-            opened_at_ms: info.opened_at_ms,
-            cwd: info.cwd.map(|path| path.to_string()),
-            lost: info.lost,
-            warnings: info.warnings,
-        }
-    }
 }
 
 #[cfg(test)]

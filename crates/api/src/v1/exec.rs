@@ -28,16 +28,16 @@ use serde::{Deserialize, Serialize};
 use self::collect::OUTPUT_BYTES_MAX;
 use self::program::{Bounds, Described, SESSION_NAME, TIMEOUT_MS_MAX};
 use super::super::call::Call;
-use super::super::problem::{Code, Problem};
 use super::super::route::{Operation, operation};
 use super::super::shape::{Json, Nothing};
 use super::super::stream::Either;
 use super::super::websocket::WebSocketResponse;
-use super::artifacts::Captured;
-use super::exit::{Cause, Survivor, Usage};
 use super::value::Content;
+use crate::forms::artifacts::Captured;
+use crate::forms::exit::{Cause, Survivor, Usage};
+use sandbox::refusal::{Code, Refusal};
 
-pub use self::begin::{Asked, OnDisconnect, begin, taken};
+pub use self::begin::{OnDisconnect, ProgramRequest, begin, taken};
 pub use self::collect::collect;
 pub use self::signal::SignalName;
 pub use self::talk::{Order, SignalTarget, parse, typed_bytes};
@@ -83,7 +83,7 @@ has `stdin`, that is the whole input.";
 /// Declares what a client asks for: fields of its own, which say what is run, and those that say how
 /// and are the same for all. Not flattened out of a type of theirs: then what a client says would be
 /// held once more before it is understood, at many times its size, with the fields that are refused.
-macro_rules! asked {
+macro_rules! program_body {
     ($(#[$about:meta])* $name:ident { $($(#[$own:meta])* $field:ident: $kind:ty,)* } => $what:expr) => {
         $(#[$about])*
         #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -125,24 +125,24 @@ macro_rules! asked {
             pub session: Option<SessionId>,
         }
 
-        impl From<$name> for Asked {
-            fn from(asked: $name) -> Self {
-                let $name { $($field,)* cwd, env, user, timeout_ms, limits: bounds, .. } = asked;
+        impl From<$name> for ProgramRequest {
+            fn from(form: $name) -> Self {
+                let $name { $($field,)* cwd, env, user, timeout_ms, limits: bounds, .. } = form;
                 let program = $what;
                 Self {
                     described: Described { program, cwd, env, user, timeout_ms, bounds },
-                    stdin: asked.stdin,
-                    output_bytes_max: asked.output_bytes_max,
-                    on_disconnect: asked.on_disconnect,
-                    artifacts: asked.artifacts,
-                    session: asked.session,
+                    stdin: form.stdin,
+                    output_bytes_max: form.output_bytes_max,
+                    on_disconnect: form.on_disconnect,
+                    artifacts: form.artifacts,
+                    session: form.session,
                 }
             }
         }
     };
 }
 
-asked! {
+program_body! {
     /// A program to run.
     ExecCommand {
         /// The program and its arguments.
@@ -151,11 +151,11 @@ asked! {
     } => Program::argv(argv)
 }
 
-asked! {
+program_body! {
     /// A script to run.
     ShellScript {
         script: String,
-        /// What reads it: `/bin/sh` unless said.
+        /// The interpreter: `/bin/sh` by default.
         #[serde(default)]
         #[schemars(length(max = 4096))]
         shell: Option<String>,
@@ -209,26 +209,26 @@ type Answer = Either<ExecResult, ExecEvent>;
 async fn exec_command(
     call: Call,
     _: Nothing,
-    Json(asked): Json<ExecCommand>,
-) -> Result<Answer, Problem> {
-    run(call, asked.into()).await
+    Json(request): Json<ExecCommand>,
+) -> Result<Answer, Refusal> {
+    run(call, request.into()).await
 }
 
 async fn shell_script(
     call: Call,
     _: Nothing,
-    Json(asked): Json<ShellScript>,
-) -> Result<Answer, Problem> {
-    run(call, asked.into()).await
+    Json(request): Json<ShellScript>,
+) -> Result<Answer, Refusal> {
+    run(call, request.into()).await
 }
 
-async fn run(mut call: Call, asked: Asked) -> Result<Answer, Problem> {
-    call.trail.program(&asked.described.program);
+async fn run(mut call: Call, request: ProgramRequest) -> Result<Answer, Refusal> {
+    call.trail.program(&request.described.program);
     let inside = call.inside()?;
-    let output_bytes_max = collect::output_bytes_max(asked.output_bytes_max)?;
+    let output_bytes_max = collect::output_bytes_max(request.output_bytes_max)?;
     let held = Arc::new((call.permit.clone(), call.memory.clone()));
-    let capture = asked.capture(&call.api, &inside, call.deadline).await?;
-    let running = begin(&call.api, &inside, asked, call.time_left(), false, held).await?;
+    let capture = request.capture(&call.api, &inside, call.ends_at()).await?;
+    let running = begin(&call.api, &inside, request, call.deadline, false, held).await?;
     if call.prefers("application/x-ndjson") {
         return Ok(Either::Stream(tell::events(&mut call, inside, running, capture)?));
     }
@@ -239,7 +239,7 @@ async fn run(mut call: Call, asked: Asked) -> Result<Answer, Problem> {
     Ok(Either::Whole(result))
 }
 
-async fn exec_socket(mut call: Call, _: Nothing, _: Nothing) -> Result<WebSocketResponse, Problem> {
+async fn exec_socket(mut call: Call, _: Nothing, _: Nothing) -> Result<WebSocketResponse, Refusal> {
     let inside = call.inside()?;
     talk::accept(&mut call, inside)
 }

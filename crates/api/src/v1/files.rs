@@ -15,8 +15,6 @@ mod digest;
 mod limits;
 mod path;
 mod range;
-mod refusal;
-mod shape;
 mod tag;
 mod tree;
 mod upload;
@@ -24,13 +22,11 @@ mod watch;
 
 use hyper::Method;
 
-pub use path::{FilePath, PATH};
+pub use path::FilePath;
 pub use range::Range;
-pub use refusal::refused;
-pub use shape::FileEntry;
 
-use super::super::problem::Code;
 use super::super::route::{Operation, operation};
+use sandbox::refusal::Code;
 
 pub fn operations() -> Vec<Operation> {
     [contents(), trees(), archives()].into_iter().flatten().collect()

@@ -1,4 +1,4 @@
-//! Images of the host's store: listed, looked at, removed. Which of them a sandbox has is said where
+//! Images of the host's store: listed, looked at, removed. Which of them a sandbox has is reported where
 //! sandboxes are made.
 
 use hyper::Method;
@@ -6,22 +6,26 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::super::call::Call;
-use super::super::problem::{Code, Problem};
-use super::super::refusal::code_of_image;
 use super::super::route::{Operation, operation};
 use super::super::shape::{Created, Json, Nothing, Reply};
 use access::keys::Access;
 use image::digest::Digest;
-use image::puller::{PullProgress, Puller};
+use image::puller::PullProgress;
 use image::reference::Reference;
 use image::store::ListedImage;
 use image::{ImageError, Images};
+use sandbox::Name;
+use sandbox::refusal::{Code, Refusal};
 
 pub fn operations() -> Vec<Operation> {
     let one = "/v1/images/{digest}";
     [
         operation(Method::GET, "/v1/images", "list_images", "List the images of this host.", list)
-            .about("Newest first. The server's configuration may name more."),
+            .about(
+                "Newest first: those that this key's namespace has pulled or made, and those that \
+                the operator has brought in for all. Keys with the scope `admin` and keys for all \
+                namespaces see every image. The server's configuration may name more.",
+            ),
         operation(
             Method::POST,
             "/v1/images/pull",
@@ -152,39 +156,45 @@ impl From<ListedImage> for Image {
     }
 }
 
-impl From<ImageError> for Problem {
-    fn from(error: ImageError) -> Self {
-        // What is wrong with the store itself is nobody's who asks.
-        let code = match code_of_image(&error) {
-            Code::StartFailed => Code::Internal,
-            code => code,
-        };
-        Self::new(code, error.to_string())
-    }
-}
-
 /// Asks the store where it may wait for disks and locks.
 async fn ask<T: Send + 'static>(
     call: &Call,
     ask: impl FnOnce(&Images) -> Result<T, ImageError> + Send + 'static,
-) -> Result<T, Problem> {
+) -> Result<T, Refusal> {
     let images = call.api.registry().images().cloned();
-    let images = images.ok_or_else(|| Problem::new(Code::NotFound, "this bridge has no images"))?;
-    let asked = tokio::task::spawn_blocking(move || ask(&images));
-    Ok(asked.await.unwrap_or(Err(ImageError::Busy))?)
+    let images = images.ok_or_else(|| Refusal::new(Code::NotFound, "this bridge has no images"))?;
+    let answer = tokio::task::spawn_blocking(move || ask(&images));
+    Ok(answer.await.unwrap_or(Err(ImageError::Busy))?)
 }
 
-async fn list(call: Call, _: Nothing, _: Nothing) -> Result<Reply<ImageList>, Problem> {
-    let images = ask(&call, Images::list).await?;
-    Ok(Reply(ImageList { images: images.into_iter().map(Image::from).collect() }))
+/// The only namespace whose images a caller sees; `None` for callers who may do everything.
+fn seen_by(call: &Call) -> Option<&str> {
+    let own = call.caller.only_namespace().filter(|_| !call.caller.may(Access::Admin));
+    own.map(Name::as_str)
 }
 
-async fn get(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Image>, Problem> {
+async fn list(call: Call, _: Nothing, _: Nothing) -> Result<Reply<ImageList>, Refusal> {
+    let images = ask(&call, Images::list).await?.into_iter();
+    let seen = images.filter_map(|image| match seen_by(&call) {
+        Some(namespace) => image.seen_by(namespace),
+        None => Some(image),
+    });
+    Ok(Reply(ImageList { images: seen.map(Image::from).collect() }))
+}
+
+async fn get(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Image>, Refusal> {
     let digest: Digest = call.parameter("digest")?;
-    Ok(Reply(ask(&call, move |images| images.inspect(&digest.to_string())).await?.into()))
+    let image = ask(&call, move |images| images.inspect(&digest.to_string())).await?;
+    let seen = match seen_by(&call) {
+        Some(namespace) => image.seen_by(namespace),
+        None => Some(image),
+    };
+    // The same as for one that is not there.
+    let hidden = || ImageError::NotFound { image: digest.to_string() };
+    Ok(Reply(seen.ok_or_else(hidden)?.into()))
 }
 
-async fn remove(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Image>, Problem> {
+async fn remove(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Image>, Refusal> {
     let digest: Digest = call.parameter("digest")?;
     let registry = call.api.registry().clone();
     let removed = ask(&call, move |images| {
@@ -199,14 +209,16 @@ async fn remove(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Image>, Prob
 async fn pull(
     call: Call,
     _: Nothing,
-    Json(asked): Json<PullImage>,
-) -> Result<Reply<Image>, Problem> {
-    call.trail.image(Some(asked.image.clone()), None);
-    let name: Reference = asked.image.parse().map_err(ImageError::Name)?;
+    Json(request): Json<PullImage>,
+) -> Result<Reply<Image>, Refusal> {
+    call.trail.image(Some(request.image.clone()), None);
+    let name: Reference = request.image.parse().map_err(ImageError::Name)?;
     let puller = call.api.registry().puller().cloned();
     let puller = puller
-        .ok_or_else(|| Problem::new(Code::Unsupported, "this bridge does not pull images"))?;
-    let digest = puller.pull(&name).await?.digest;
+        .ok_or_else(|| Refusal::new(Code::Unsupported, "this bridge does not pull images"))?;
+    // An operator's is for all, unless the key is of one namespace.
+    let namespace = call.caller.only_namespace().map(Name::as_str);
+    let digest = puller.pull(&name, namespace).await?.digest;
     call.trail.image(None, Some(digest.to_string()));
     Ok(Reply(ask(&call, move |images| images.inspect(&digest.to_string())).await?.into()))
 }
@@ -214,17 +226,18 @@ async fn pull(
 async fn commit(
     call: Call,
     _: Nothing,
-    Json(asked): Json<CommitSandbox>,
-) -> Result<Created<Image>, Problem> {
-    let name: Reference = asked.image.parse().map_err(ImageError::Name)?;
+    Json(request): Json<CommitSandbox>,
+) -> Result<Created<Image>, Refusal> {
+    let name: Reference = request.image.parse().map_err(ImageError::Name)?;
     let which = call.which()?;
     let digest = call.api.registry().commit(&which, name).await?.digest;
     call.trail.fact("committed", digest.to_string());
     Ok(Created(ask(&call, move |images| images.inspect(&digest.to_string())).await?.into()))
 }
 
-async fn pulls(call: Call, _: Nothing, _: Nothing) -> Result<Reply<PullList>, Problem> {
-    let under_way = call.api.registry().puller().map(Puller::under_way).unwrap_or_default();
+async fn pulls(call: Call, _: Nothing, _: Nothing) -> Result<Reply<PullList>, Refusal> {
+    let puller = call.api.registry().puller();
+    let under_way = puller.map(|puller| puller.under_way(seen_by(&call))).unwrap_or_default();
     let shown = |one: PullProgress| {
         let PullProgress { image, bytes, size } = one;
         PullUnderWay { image, bytes, size_bytes: size }

@@ -4,7 +4,6 @@
 mod entry;
 mod limits;
 mod reading;
-pub mod turns;
 
 use hyper::Method;
 use protocol::SessionId;
@@ -14,13 +13,14 @@ use tokio::time::{Instant, sleep};
 
 use super::super::body::{Gone, NDJSON};
 use super::super::call::Call;
-use super::super::problem::Problem;
 use super::super::route::{Operation, operation};
 use super::super::shape::{Nothing, Query};
 use super::super::stream::{Either, Events, Teller};
 use super::super::websocket;
+use crate::sessions::find;
 use sandbox::limits::LOG_FOLLOW_PAUSE;
 use sandbox::log::Mark;
+use sandbox::refusal::Refusal;
 
 use entry::{LogEntry, LogStream};
 use limits::{ENTRIES_DEFAULT, ENTRIES_MAX, PAGE_BYTES_MAX, TIME_MS_MAX, TURN_BYTES, TURN_ENTRIES};
@@ -94,47 +94,53 @@ async fn read(
     mut call: Call,
     Query(query): Query<LogQuery>,
     _: Nothing,
-) -> Result<Either<LogPage, LogEntry>, Problem> {
+) -> Result<Either<LogPage, LogEntry>, Refusal> {
     let limit = query.limit.unwrap_or(ENTRIES_DEFAULT);
     if !(1..=ENTRIES_MAX).contains(&limit) {
         let message = format!("limit must be from 1 to {ENTRIES_MAX}, not {limit}");
-        return Err(Problem::invalid(message));
+        return Err(Refusal::invalid(message));
     }
     let follow = query.follow;
     let selection = selection(query)?;
-    let directory = call.api.registry().log_directory(&call.which()?)?;
+    let which = call.which()?;
+    if let Some(session) = &selection.session {
+        // An empty log would say that it wrote nothing.
+        find(&call.api, &which, session).await?;
+    }
+    let directory = call.api.registry().log_directory(&which)?;
     let mut reading = Reading::open(directory, selection).await?;
     let is_stream = follow
         || websocket::is_wanted(&call.headers)
         || call.prefers(NDJSON.to_str().unwrap_or_default());
     if is_stream {
-        let deadline = call.deadline;
+        let deadline = call.ends_at();
         let events = Events::begin(&mut call, move |teller| async move {
-            // A client that is gone has nothing to be told.
+            // A client that is gone needs no message.
             let _ = tell(reading, follow, deadline, &teller).await;
         })?;
         return Ok(Either::Stream(events));
     }
     let turn = reading.page(usize::from(limit), PAGE_BYTES_MAX).await?;
+    call.memory.grow(turn.entries.iter().map(LogEntry::cost).sum())?;
     let last = turn.entries.last().and_then(|entry| entry.place.clone());
     let next = last.filter(|_| turn.ended == TurnEnd::Full);
     Ok(Either::Whole(LogPage { entries: turn.entries, next }))
 }
 
-fn selection(query: LogQuery) -> Result<Selection, Problem> {
+fn selection(query: LogQuery) -> Result<Selection, Refusal> {
     for (name, time) in [("since_ms", query.since_ms), ("until_ms", query.until_ms)] {
         if time.is_some_and(|ms| ms > TIME_MS_MAX) {
             let message = format!("{name} must be at most {TIME_MS_MAX}");
-            return Err(Problem::invalid(message));
+            return Err(Refusal::invalid(message));
         }
     }
     let after: Option<Mark> = match query.after.as_deref().map(str::parse).transpose() {
         Ok(after) => after,
-        Err(error) => return Err(Problem::invalid(format!("after: {error}"))),
+        Err(error) => return Err(Refusal::invalid(format!("after: {error}"))),
     };
     if after.is_some() && query.tail.is_some() {
         let message = "tail and after exclude each other: both set where to start";
-        return Err(Problem::invalid(message));
+        return Err(Refusal::invalid(message));
     }
     Ok(Selection {
         tail: query.tail.map(u64::from),
@@ -156,7 +162,7 @@ async fn tell(
     loop {
         let turn = match reading.turn(TURN_ENTRIES, TURN_BYTES).await {
             Ok(turn) => turn,
-            Err(problem) => return teller.tell(&LogEntry::problem(problem.body())).await,
+            Err(problem) => return teller.tell(&LogEntry::problem(problem.into())).await,
         };
         for entry in &turn.entries {
             teller.tell(entry).await?;

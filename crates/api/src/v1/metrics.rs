@@ -1,19 +1,18 @@
 //! What sandboxes use: samples of the whole, and the usage of one session or context.
 
 use hyper::Method;
-use protocol::metrics::{Sample, Scope, TreeUsage};
+use protocol::metrics::TreeUsage;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::super::call::Call;
-use super::super::problem::{Code, Problem, ProblemBody};
 use super::super::route::{Operation, operation};
 use super::super::shape::{Nothing, Query, Reply};
 use super::super::stream::{Events, Teller};
+use crate::forms::metrics::{MetricsPage, MetricsSample};
+use crate::forms::problem::Problem;
 use agent_client::guest::metrics::{Consumer, Samples};
-
-/// What 100 % of one CPU is in the samples of an agent.
-const HUNDREDTHS: f64 = 100.0;
+use sandbox::refusal::{Code, Refusal};
 
 pub fn operations() -> Vec<Operation> {
     [
@@ -66,85 +65,6 @@ pub struct MetricsQuery {
     pub since: Option<u64>,
 }
 
-/// A page of samples.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct MetricsPage {
-    /// Oldest first, with consecutive numbers.
-    pub samples: Vec<MetricsSample>,
-    /// Requested samples that are no longer kept, before those here.
-    pub missing: u64,
-    /// The number of the oldest kept sample.
-    pub oldest: u64,
-    /// The number that the next sample will have.
-    pub next: u64,
-    /// CPUs that the sandbox may use at once.
-    pub cpus: u32,
-    pub scope: MetricsScope,
-}
-
-/// What the numbers cover.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum MetricsScope {
-    /// A machine with a kernel of its own.
-    Machine,
-    /// The processes of the sandbox, on a shared kernel.
-    Namespace,
-    /// The agent and everything that it started.
-    Agent,
-}
-
-/// What a sandbox used at one moment.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct MetricsSample {
-    pub number: u64,
-    pub at_ms: u64,
-    /// Since the agent began.
-    pub uptime_ms: u64,
-    /// CPU time used so far; it never decreases.
-    pub cpu_us: u64,
-    /// CPU use since the previous sample, where 100 is one CPU. The first sample has none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "f64")]
-    pub cpu_percent: Option<f64>,
-    pub memory_bytes: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "u64")]
-    pub memory_bytes_max: Option<u64>,
-    /// Bytes used in the writable file system at `/`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "u64")]
-    pub disk_bytes: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "u64")]
-    pub disk_bytes_max: Option<u64>,
-    pub processes: u32,
-    /// There were more processes than a sample covers.
-    pub partial: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "u64")]
-    pub oom_kills: Option<u64>,
-    /// The share of the last ten seconds in which something waited for a CPU, in percent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "f64")]
-    pub cpu_pressure_percent: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "f64")]
-    pub memory_pressure_percent: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "f64")]
-    pub io_pressure_percent: Option<f64>,
-    /// Bytes read from block devices so far.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "u64")]
-    pub read_bytes: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "u64")]
-    pub written_bytes: Option<u64>,
-}
-
 /// An event in a stream of metrics.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -155,7 +75,7 @@ pub enum MetricsEvent {
         samples: u64,
     },
     /// The stream cannot continue.
-    Problem(ProblemBody),
+    Problem(Problem),
 }
 
 /// Resource use of a session or a context, with all that it started.
@@ -183,7 +103,7 @@ async fn page(
     call: Call,
     Query(query): Query<MetricsQuery>,
     _: Nothing,
-) -> Result<Reply<MetricsPage>, Problem> {
+) -> Result<Reply<MetricsPage>, Refusal> {
     let guest = call.look()?;
     let samples = match query.since {
         Some(since) => guest.metrics(since, false).await?,
@@ -196,8 +116,8 @@ async fn follow(
     mut call: Call,
     Query(query): Query<MetricsQuery>,
     _: Nothing,
-) -> Result<Events<MetricsEvent>, Problem> {
-    let guest = call.look()?;
+) -> Result<Events<MetricsEvent>, Refusal> {
+    let (api, which, guest) = (call.api.clone(), call.which()?, call.look()?);
     let first = match query.since {
         Some(since) => guest.metrics(since, true).await?,
         None => guest.newest_metrics(true).await?,
@@ -211,7 +131,7 @@ async fn follow(
             samples = match guest.metrics(samples.seen(), true).await {
                 Ok(samples) => samples,
                 Err(error) => {
-                    let problem = Problem::from(error).body();
+                    let problem = api.explained(&which, error.into()).await.into();
                     // The client may be gone as well.
                     let _ = teller.tell(&MetricsEvent::Problem(problem)).await;
                     return;
@@ -234,52 +154,14 @@ async fn tell(
     Ok(())
 }
 
-async fn session(call: Call, _: Nothing, _: Nothing) -> Result<Reply<TreeUsageShape>, Problem> {
+async fn session(call: Call, _: Nothing, _: Nothing) -> Result<Reply<TreeUsageShape>, Refusal> {
     let (guest, session) = (call.look()?, call.session()?);
     Ok(Reply(guest.usage(Consumer::Session(session)).await?.into()))
 }
 
-async fn context(call: Call, _: Nothing, _: Nothing) -> Result<Reply<TreeUsageShape>, Problem> {
+async fn context(call: Call, _: Nothing, _: Nothing) -> Result<Reply<TreeUsageShape>, Refusal> {
     let (guest, context) = (call.look()?, call.context()?);
     Ok(Reply(guest.usage(Consumer::Context(context)).await?.into()))
-}
-
-impl From<Samples> for MetricsPage {
-    fn from(samples: Samples) -> Self {
-        let Samples { missing, oldest, next, cpus, scope, .. } = samples;
-        let samples = samples.samples.iter().map(MetricsSample::from).collect();
-        let scope = match scope {
-            Scope::Machine => MetricsScope::Machine,
-            Scope::Namespace => MetricsScope::Namespace,
-            Scope::Agent => MetricsScope::Agent,
-        };
-        Self { samples, missing, oldest, next, cpus, scope }
-    }
-}
-
-impl From<&Sample> for MetricsSample {
-    fn from(sample: &Sample) -> Self {
-        let percent = |share: Option<u32>| share.map(|share| f64::from(share) / HUNDREDTHS);
-        Self {
-            number: sample.number,
-            at_ms: sample.time_ms,
-            uptime_ms: sample.uptime_ms,
-            cpu_us: sample.cpu_us,
-            cpu_percent: sample.cpu_percent(),
-            memory_bytes: sample.memory_bytes,
-            memory_bytes_max: sample.memory_bytes_max,
-            disk_bytes: sample.disk_bytes,
-            disk_bytes_max: sample.disk_bytes_max,
-            processes: sample.processes,
-            partial: sample.partial,
-            oom_kills: sample.oom_kills,
-            cpu_pressure_percent: percent(sample.cpu_pressure),
-            memory_pressure_percent: percent(sample.memory_pressure),
-            io_pressure_percent: percent(sample.io_pressure),
-            read_bytes: sample.read_bytes,
-            written_bytes: sample.written_bytes,
-        }
-    }
 }
 
 impl From<TreeUsage> for TreeUsageShape {

@@ -1,26 +1,22 @@
 //! Notebooks: contexts whose variables survive their interpreter, their sandbox and the server. What
-//! a run in one is and says is `runs`' affair; what was run before, `history`'s.
+//! a run in one belongs to `runs`; earlier runs belong to `history`.
 
 mod history;
-pub(super) mod shape;
 
 use hyper::Method;
 
 use super::super::call::Call;
-use super::super::problem::{Code, Problem};
 use super::super::route::{Operation, operation};
 use super::super::shape::{Done, Json, MaybeJson, Nothing, Query, Reply};
 use super::super::stream::Either;
 use super::runs::{InterruptRequest, Interrupted, RunEvent, RunRequest, RunResult, carry_turn};
-use super::sandboxes::spec_of;
-use crate::Api;
-use crate::caller::Caller;
+use crate::creation::notebook_sandbox;
+use crate::forms::notebooks::{
+    ForgetRequest, Notebook, NotebookList, NotebooksQuery, OpenNotebook, Stats, stats_of,
+};
+use sandbox::refusal::{Code, Refusal};
 use sandbox::{Name, SandboxRef};
-use services::notebook::{Ask, NotebookSandbox, own_sandbox};
-
-pub use history::PastRun;
-use shape::{ForgetRequest, NotebookList, NotebooksQuery, OpenNotebook};
-pub use shape::{InNotebook, Notebook, OwnSandbox, Reopened, Stats};
+use services::notebook::{NotebookSandbox, TurnRequest};
 
 pub fn operations() -> Vec<Operation> {
     let all = "/v1/notebooks";
@@ -139,7 +135,7 @@ const KEPT: &[Code] = &[
 
 impl Call {
     /// The notebook that the path names, if the key reaches it.
-    fn notebook(&self) -> Result<(Name, Name), Problem> {
+    fn notebook(&self) -> Result<(Name, Name), Refusal> {
         let (namespace, id) = (self.parameter("namespace")?, self.parameter("notebook")?);
         self.reaches(&namespace)?;
         Ok((namespace, id))
@@ -149,29 +145,30 @@ impl Call {
 async fn open(
     call: Call,
     _: Nothing,
-    Json(asked): Json<OpenNotebook>,
-) -> Result<Reply<Notebook>, Problem> {
+    Json(request): Json<OpenNotebook>,
+) -> Result<Reply<Notebook>, Refusal> {
     let own = call.caller.only_namespace().cloned();
-    let namespace = asked.namespace.or(own).unwrap_or_else(Name::default_namespace);
+    let namespace = request.namespace.or(own).unwrap_or_else(Name::default_namespace);
     call.reaches(&namespace)?;
-    let place = match (asked.sandbox, asked.spec) {
+    let place = match (request.sandbox, request.spec) {
         (Some(_), Some(_)) => {
             let message = "give a notebook `sandbox` or `spec`, not both";
-            return Err(Problem::new(Code::Conflict, message));
+            return Err(Refusal::new(Code::Conflict, message));
         }
         (Some(name), None) => {
             Some(NotebookSandbox::Sandbox(SandboxRef { namespace: namespace.clone(), name }))
         }
         (None, Some(spec)) => {
-            Some(usual_place(&call.api, &call.caller, &namespace, &asked.name, spec)?)
+            Some(notebook_sandbox(&call.api, &call.caller, (&namespace, &request.name), |own| {
+                spec.ask(own)
+            })?)
         }
         (None, None) => None,
     };
     let notebooks = call.api.notebooks()?;
-    let language = asked.language.as_deref();
-    let usual =
-        usual_place(&call.api, &call.caller, &namespace, &asked.name, OwnSandbox::default())?;
-    let opened = notebooks.open(&namespace, &asked.name, language, place, usual).await?;
+    let language = request.language.as_deref();
+    let usual = notebook_sandbox(&call.api, &call.caller, (&namespace, &request.name), |_| Ok(()))?;
+    let opened = notebooks.open(&namespace, &request.name, language, place, usual).await?;
     Ok(Reply(opened.into()))
 }
 
@@ -179,18 +176,18 @@ async fn list(
     call: Call,
     Query(query): Query<NotebooksQuery>,
     _: Nothing,
-) -> Result<Reply<NotebookList>, Problem> {
+) -> Result<Reply<NotebookList>, Refusal> {
     let namespace = call.one_namespace(query.namespace)?;
     let found = call.api.notebooks()?.list(namespace.as_ref()).await?;
     Ok(Reply(NotebookList { notebooks: found.into_iter().map(Notebook::summary).collect() }))
 }
 
-async fn get(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Notebook>, Problem> {
+async fn get(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Notebook>, Refusal> {
     let (namespace, id) = call.notebook()?;
     Ok(Reply(call.api.notebooks()?.get(&namespace, &id).await?.into()))
 }
 
-async fn remove(call: Call, _: Nothing, _: Nothing) -> Result<Done, Problem> {
+async fn remove(call: Call, _: Nothing, _: Nothing) -> Result<Done, Refusal> {
     let (namespace, id) = call.notebook()?;
     call.api.notebooks()?.remove(&namespace, &id).await?;
     Ok(Done)
@@ -200,15 +197,15 @@ async fn run(
     call: Call,
     _: Nothing,
     Json(mut request): Json<RunRequest>,
-) -> Result<Either<RunResult, RunEvent>, Problem> {
+) -> Result<Either<RunResult, RunEvent>, Refusal> {
     let (namespace, id) = call.notebook()?;
     request.check()?;
     // A notebook keeps what its runs leave.
-    request.artifacts = call.api.kept().is_some();
+    request.artifacts = call.api.artifact_store().is_some();
     let notebooks = call.api.notebooks()?.clone();
-    let usual = usual_place(&call.api, &call.caller, &namespace, &id, OwnSandbox::default())?;
+    let usual = notebook_sandbox(&call.api, &call.caller, (&namespace, &id), |_| Ok(()))?;
     notebooks.open(&namespace, &id, request.language.as_deref(), None, usual).await?;
-    let ask = Ask {
+    let ask = TurnRequest {
         code: request.code.clone(),
         cache_key: request.cache_key.clone(),
         by_whom: call.caller.label(),
@@ -220,64 +217,43 @@ async fn run(
 async fn interrupt(
     call: Call,
     _: Nothing,
-    MaybeJson(asked): MaybeJson<InterruptRequest>,
-) -> Result<Reply<Interrupted>, Problem> {
+    MaybeJson(request): MaybeJson<InterruptRequest>,
+) -> Result<Reply<Interrupted>, Refusal> {
     let (namespace, id) = call.notebook()?;
-    asked.grace.check()?;
-    let run = call.api.notebooks()?.interrupt(&namespace, &id, asked.grace.into()).await?;
+    request.grace.check()?;
+    let run = call.api.notebooks()?.interrupt(&namespace, &id, request.grace.into()).await?;
     Ok(Reply(Interrupted { run }))
 }
 
-async fn save(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Notebook>, Problem> {
+async fn save(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Notebook>, Refusal> {
     let (namespace, id) = call.notebook()?;
     let notebooks = call.api.notebooks()?;
     notebooks.save(&namespace, &id).await?;
     Ok(Reply(notebooks.get(&namespace, &id).await?.into()))
 }
 
-async fn reset(call: Call, _: Nothing, _: Nothing) -> Result<Done, Problem> {
+async fn reset(call: Call, _: Nothing, _: Nothing) -> Result<Done, Refusal> {
     let (namespace, id) = call.notebook()?;
     call.api.notebooks()?.reset(&namespace, &id).await?;
     Ok(Done)
 }
 
-async fn forget(call: Call, _: Nothing, Json(asked): Json<ForgetRequest>) -> Result<Done, Problem> {
+async fn forget(
+    call: Call,
+    _: Nothing,
+    Json(request): Json<ForgetRequest>,
+) -> Result<Done, Refusal> {
     let (namespace, id) = call.notebook()?;
-    call.api.notebooks()?.forget(&namespace, &id, asked.names).await?;
+    call.api.notebooks()?.forget(&namespace, &id, request.names).await?;
     Ok(Done)
 }
 
-async fn stats(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Stats>, Problem> {
+async fn stats(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Stats>, Refusal> {
     let (namespace, id) = call.notebook()?;
     Ok(Reply(stats_of(&call.api, &namespace, &id).await?))
 }
 
-/// A sandbox of a notebook's own, by what is asked for and the defaults of this server.
-pub fn usual_place(
-    api: &Api,
-    caller: &Caller,
-    namespace: &Name,
-    id: &Name,
-    asked: OwnSandbox,
-) -> Result<NotebookSandbox, Problem> {
-    let name = own_sandbox(namespace, id)?.name;
-    let spec = spec_of(api, caller, asked.named(namespace.clone(), name))?;
-    Ok(NotebookSandbox::own(spec)?)
-}
-
-/// See [`Stats`].
-pub async fn stats_of(api: &Api, namespace: &Name, id: &Name) -> Result<Stats, Problem> {
-    let notebooks = api.notebooks()?;
-    let found = notebooks.get(namespace, id).await?;
-    let compiled = notebooks.compiled(namespace, id, false).await?;
-    let artifacts = match api.kept() {
-        Some(kept) => kept.count_of_notebook(namespace.as_str(), id.as_str()).await?,
-        None => 0,
-    };
-    Ok(Stats::new(&found, compiled, artifacts))
-}
-
-async fn clear_cache(call: Call, _: Nothing, _: Nothing) -> Result<Done, Problem> {
+async fn clear_cache(call: Call, _: Nothing, _: Nothing) -> Result<Done, Refusal> {
     let (namespace, id) = call.notebook()?;
     call.api.notebooks()?.compiled(&namespace, &id, true).await?;
     Ok(Done)

@@ -2,22 +2,19 @@
 
 mod tunnel;
 
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU16;
 use std::str::FromStr;
 
 use hyper::Method;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde::Deserialize;
 
 use super::super::call::Call;
-use super::super::limits::BUSY_PAUSE;
-use super::super::problem::{Code, Problem};
 use super::super::route::{Operation, operation};
 use super::super::shape::{Created, Done, Json, Nothing, Reply};
-use services::forwards::{Forward, ForwardError};
+use crate::forms::ports::{ForwardedPort, ForwardedPorts, check_host_port};
+use sandbox::refusal::{Code, Hint, Refusal};
 
 pub fn operations() -> Vec<Operation> {
     let all = "/v1/sandboxes/{namespace}/{name}/ports";
@@ -62,7 +59,8 @@ pub fn operations() -> Vec<Operation> {
 pub struct ForwardPort {
     /// The port in the sandbox, at 127.0.0.1.
     port: NonZeroU16,
-    /// The port on this host; 0 takes any free port.
+    /// The port on this host; 0 takes any free port. Without the scope `admin`, one of the server's
+    /// range, `[forwards]` of its configuration.
     #[serde(default)]
     host_port: u16,
     /// A loopback address of this host. Access from elsewhere needs a proxy that authenticates its
@@ -81,50 +79,28 @@ pub enum HostAddress {
     V6,
 }
 
-/// A forwarded port.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ForwardedPort {
-    /// The port in the sandbox.
-    pub port: u16,
-    /// The port on this host.
-    pub host_port: u16,
-    pub host_address: String,
-    /// The URL for a browser, if the port speaks HTTP.
-    pub url: String,
-    /// How many connections are open.
-    pub connections: u64,
-}
-
-/// The forwarded ports of a sandbox.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ForwardedPorts {
-    /// Ordered by their ports on this host.
-    pub ports: Vec<ForwardedPort>,
-}
-
 async fn open(
     call: Call,
     _: Nothing,
-    Json(asked): Json<ForwardPort>,
-) -> Result<Created<ForwardedPort>, Problem> {
+    Json(request): Json<ForwardPort>,
+) -> Result<Created<ForwardedPort>, Refusal> {
     let inside = call.inside()?;
+    check_host_port(&call.api, &call.caller, request.host_port)?;
     let (forwards, registry) = (call.api.forwards(), call.api.registry());
-    let (port, host) = (asked.port.get(), asked.host_address.into());
+    let (port, host) = (request.port.get(), request.host_address.into());
     let opened =
-        forwards.open(registry, &registry.get(&inside.which)?, port, host, asked.host_port).await;
+        forwards.open(registry, &registry.get(&inside.which)?, port, host, request.host_port).await;
     Ok(Created(opened?.into()))
 }
 
-async fn list(call: Call, _: Nothing, _: Nothing) -> Result<Reply<ForwardedPorts>, Problem> {
+async fn list(call: Call, _: Nothing, _: Nothing) -> Result<Reply<ForwardedPorts>, Refusal> {
     let which = call.which()?;
     call.api.registry().get(&which)?;
     let ports = call.api.forwards().of(&which).into_iter().map(ForwardedPort::from).collect();
     Ok(Reply(ForwardedPorts { ports }))
 }
 
-async fn close(call: Call, _: Nothing, _: Nothing) -> Result<Done, Problem> {
+async fn close(call: Call, _: Nothing, _: Nothing) -> Result<Done, Refusal> {
     let which = call.which()?;
     let Port(host_port) = call.parameter("forward")?;
     call.api.registry().get(&which)?;
@@ -132,7 +108,7 @@ async fn close(call: Call, _: Nothing, _: Nothing) -> Result<Done, Problem> {
         return Ok(Done);
     }
     let message = format!("port {host_port} of this host is not forwarded to {which}");
-    Err(Problem::not_found(message).hint("GET …/ports lists the forwarded ports"))
+    Err(Refusal::not_found(message).hint(Hint::ListForwards))
 }
 
 /// A port in a path: its digits, and nothing before them.
@@ -161,46 +137,6 @@ impl From<HostAddress> for IpAddr {
             HostAddress::V6 => Self::V6(Ipv6Addr::LOCALHOST),
         }
     }
-}
-
-impl From<Forward> for ForwardedPort {
-    fn from(forward: Forward) -> Self {
-        let Forward { address, port, connections } = forward;
-        Self {
-            port,
-            host_port: address.port(),
-            host_address: address.ip().to_string(),
-            url: format!("http://{address}/"),
-            connections: connections as u64,
-        }
-    }
-}
-
-impl From<ForwardError> for Problem {
-    fn from(error: ForwardError) -> Self {
-        let message = error.to_string();
-        match error {
-            ForwardError::Listen { source, address } => match source.kind() {
-                io::ErrorKind::AddrInUse => taken(message, address.port()),
-                _ => Self::new(Code::Io, message)
-                    .hint("use `host_port: 0` for any free port")
-                    .details(json!({ "errno": source.raw_os_error() })),
-            },
-            ForwardError::Taken { port } => taken(message, port),
-            ForwardError::TooManyOfSandbox { limit, .. } | ForwardError::TooMany { limit } => {
-                Self::new(Code::LimitReached, message)
-                    .hint("end one that is no longer needed")
-                    .details(json!({ "limit": limit }))
-                    .retry_after(BUSY_PAUSE)
-            }
-        }
-    }
-}
-
-fn taken(message: String, port: u16) -> Problem {
-    Problem::new(Code::Conflict, message)
-        .hint("choose another port, or use `host_port: 0` for any free port")
-        .details(json!({ "reason": "port_taken", "port": port }))
 }
 
 #[cfg(test)]

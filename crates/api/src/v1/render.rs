@@ -10,15 +10,16 @@ use serde::{Deserialize, Serialize};
 
 use super::super::call::Call;
 use super::super::capture::Capture;
-use super::super::problem::{Code, Problem, ProblemBody};
 use super::super::render::{Rendered, Rendering, Step};
 use super::super::route::{Operation, operation};
 use super::super::shape::{Json, Nothing};
 use super::super::stream::{Either, Events};
-use super::artifacts::Captured;
 use super::exec::program::{Bounds, Described, TIMEOUT_MS_MAX};
-use super::exec::{Asked, OnDisconnect, begin};
-use super::exit::{Cause, Exit};
+use super::exec::{OnDisconnect, ProgramRequest, begin};
+use crate::forms::artifacts::Captured;
+use crate::forms::exit::{Cause, Exit};
+use crate::forms::problem::Problem;
+use sandbox::refusal::{Code, Refusal};
 use services::artifact::{ARTIFACTS_DIR_VARIABLE, Scene};
 
 /// Patterns of one call: as many as people write.
@@ -111,7 +112,7 @@ pub enum RenderEvent {
     },
     /// The stream cannot continue.
     Problem {
-        problem: ProblemBody,
+        problem: Problem,
     },
 }
 
@@ -143,12 +144,12 @@ impl From<Step> for RenderEvent {
 async fn render(
     mut call: Call,
     _: Nothing,
-    Json(asked): Json<RenderCommand>,
-) -> Result<Either<RenderResult, RenderEvent>, Problem> {
-    if asked.outputs.len() > OUTPUTS_MAX {
-        return Err(Problem::invalid(format!("outputs: the limit is {OUTPUTS_MAX} patterns")));
+    Json(request): Json<RenderCommand>,
+) -> Result<Either<RenderResult, RenderEvent>, Refusal> {
+    if request.outputs.len() > OUTPUTS_MAX {
+        return Err(Refusal::invalid(format!("outputs: the limit is {OUTPUTS_MAX} patterns")));
     }
-    let RenderCommand { command, cwd, env, outputs, timeout_ms } = asked;
+    let RenderCommand { command, cwd, env, outputs, timeout_ms } = request;
     let scene = Scene {
         workdir: cwd.as_deref().map(Into::into),
         artifacts_dir: env.get(ARTIFACTS_DIR_VARIABLE).map(|path| path.as_str().into()),
@@ -161,7 +162,7 @@ async fn render(
     };
     let described =
         Described { program, cwd, env, user: None, timeout_ms, bounds: Bounds::default() };
-    let asked = Asked {
+    let request = ProgramRequest {
         described,
         stdin: None,
         output_bytes_max: None,
@@ -170,9 +171,9 @@ async fn render(
         session: None,
     };
     let inside = call.inside()?;
-    let capture = Capture::begin(&call.api, &inside, scene).await?.within(call.deadline);
+    let capture = Capture::begin(&call.api, &inside, scene).await?.within(call.ends_at());
     let held = Arc::new((call.permit.clone(), call.memory.clone()));
-    let running = begin(&call.api, &inside, asked, call.time_left(), false, held).await?;
+    let running = begin(&call.api, &inside, request, call.deadline, false, held).await?;
     let mut rendering = Rendering::new(running, capture);
     if !call.prefers("application/x-ndjson") {
         loop {
@@ -189,7 +190,7 @@ async fn render(
                     let is_last = matches!(step, Step::Ended(_));
                     (step.into(), is_last)
                 }
-                Err(problem) => (RenderEvent::Problem { problem: problem.body() }, true),
+                Err(problem) => (RenderEvent::Problem { problem: problem.into() }, true),
             };
             if teller.tell(&event).await.is_err() || is_last {
                 return;

@@ -1,5 +1,5 @@
 //! Runs of code in contexts: whole at their end, or as they go on. How each of the two ways is taken
-//! is `carried`'s; what is said on it, `event`'s, `end`'s and `result`'s.
+//! is `carried`'s; the messages on it are `event`'s, `end`'s and `result`'s.
 
 mod ask;
 mod carried;
@@ -15,17 +15,19 @@ use protocol::ContextName;
 use protocol::repl::AnswerInput;
 use serde_json::json;
 
+use super::super::Api;
 use super::super::body::{NDJSON, Response};
 use super::super::call::Call;
-use super::super::problem::{Code, Problem};
 use super::super::route::{Document, Operation, Output, operation};
 use super::super::shape::{Done, Json, MaybeJson, Nothing, Reply};
 use super::super::stream::{Either, Events, Teller};
 use super::super::websocket;
 use agent_client::guest;
+use sandbox::SandboxRef;
+use sandbox::refusal::{Code, Refusal};
 use services::notebook::Turn;
 
-use super::notebooks::shape::{InNotebook, Reopened};
+use crate::forms::notebooks::{InNotebook, Reopened};
 use ask::{InputAnswer, RunOrder};
 pub use ask::{InterruptRequest, Interrupted, RunRequest};
 use carried::{Beginning, Carried, InTurn};
@@ -98,7 +100,7 @@ async fn run(
     call: Call,
     _: Nothing,
     Json(request): Json<RunRequest>,
-) -> Result<Either<RunResult, RunEvent>, Problem> {
+) -> Result<Either<RunResult, RunEvent>, Refusal> {
     let context = call.context()?;
     carry(call, context, request).await
 }
@@ -107,7 +109,7 @@ async fn run_anywhere(
     call: Call,
     _: Nothing,
     Json(request): Json<RunRequest>,
-) -> Result<Either<RunResult, RunEvent>, Problem> {
+) -> Result<Either<RunResult, RunEvent>, Refusal> {
     let context = request.usual_context()?;
     carry(call, context, request).await
 }
@@ -116,7 +118,7 @@ async fn carry(
     mut call: Call,
     context: ContextName,
     request: RunRequest,
-) -> Result<Either<RunResult, RunEvent>, Problem> {
+) -> Result<Either<RunResult, RunEvent>, Refusal> {
     let beginning = beginning(&mut call)?;
     carry_on(call, beginning, context, request).await
 }
@@ -127,13 +129,13 @@ pub async fn carry_turn(
     notebook: String,
     mut turn: Turn,
     request: RunRequest,
-) -> Result<Either<RunResult, RunEvent>, Problem> {
+) -> Result<Either<RunResult, RunEvent>, Refusal> {
     let inside = call.api.inside(turn.which.clone())?;
     let context = turn.context.context.clone();
     let reopened = turn.reopened.take().map(Reopened::from);
-    let told = InNotebook { notebook, number: turn.number, reopened };
+    let place = InNotebook { notebook, number: turn.number, reopened };
     let (permit, memory) = (call.permit.take(), call.memory.clone());
-    let turn = Some(InTurn { turn, told });
+    let turn = Some(InTurn { turn, place });
     let api = call.api.clone();
     let beginning = Beginning { api, inside, permit, memory, deadline: call.deadline, turn };
     carry_on(call, beginning, context, request).await
@@ -144,7 +146,7 @@ async fn carry_on(
     beginning: Beginning,
     context: ContextName,
     request: RunRequest,
-) -> Result<Either<RunResult, RunEvent>, Problem> {
+) -> Result<Either<RunResult, RunEvent>, Refusal> {
     let bytes_max = request.output_bytes_max();
     let carried = Carried::begin(beginning, context, request).await?;
     if call.prefers(NDJSON.to_str().unwrap_or_default()) {
@@ -170,14 +172,14 @@ async fn carry_on(
     Ok(Either::Whole(result))
 }
 
-fn beginning(call: &mut Call) -> Result<Beginning, Problem> {
+fn beginning(call: &mut Call) -> Result<Beginning, Refusal> {
     let inside = call.inside()?;
     let (permit, memory) = (call.permit.take(), call.memory.clone());
     let api = call.api.clone();
     Ok(Beginning { api, inside, permit, memory, deadline: call.deadline, turn: None })
 }
 
-async fn converse(mut call: Call, _: Nothing, _: Nothing) -> Result<RunSocket, Problem> {
+async fn converse(mut call: Call, _: Nothing, _: Nothing) -> Result<RunSocket, Refusal> {
     let context = call.context()?;
     let beginning = beginning(&mut call)?;
     let attend = move |socket| socket::attend(socket, beginning, context);
@@ -187,16 +189,16 @@ async fn converse(mut call: Call, _: Nothing, _: Nothing) -> Result<RunSocket, P
 async fn interrupt(
     call: Call,
     _: Nothing,
-    MaybeJson(asked): MaybeJson<InterruptRequest>,
-) -> Result<Reply<Interrupted>, Problem> {
+    MaybeJson(request): MaybeJson<InterruptRequest>,
+) -> Result<Reply<Interrupted>, Refusal> {
     let context = call.context()?;
-    asked.grace.check()?;
+    request.grace.check()?;
     let inside = call.inside()?;
-    let run = carried::interrupt(&inside.guest, context, asked.run, asked.grace.into()).await?;
+    let run = carried::interrupt(&inside.guest, context, request.run, request.grace.into()).await?;
     Ok(Reply(Interrupted { run }))
 }
 
-async fn input(call: Call, _: Nothing, Json(answer): Json<InputAnswer>) -> Result<Done, Problem> {
+async fn input(call: Call, _: Nothing, Json(answer): Json<InputAnswer>) -> Result<Done, Refusal> {
     let context = call.context()?;
     let InputAnswer { run, request, line } = answer;
     let ask = AnswerInput { context, run, request, line: line.map(Into::into) };
@@ -205,16 +207,23 @@ async fn input(call: Call, _: Nothing, Json(answer): Json<InputAnswer>) -> Resul
 }
 
 /// Tells of all that happens in a context, until it is closed.
-pub async fn watch(mut watched: guest::Events, teller: Teller<RunEvent>) {
+pub async fn watch(
+    api: Api,
+    which: SandboxRef,
+    mut watched: guest::Events,
+    teller: Teller<RunEvent>,
+) {
     let mut narrator = Narrator::default();
     loop {
-        let told = match watched.next().await {
+        let sent = match watched.next().await {
             Ok(Some(event)) => narrator.tell(event),
             Ok(None) => return,
-            Err(error) => vec![RunEvent::problem(None, &error.into())],
+            Err(error) => {
+                vec![RunEvent::problem(None, &api.explained(&which, error.into()).await)]
+            }
         };
-        let is_over = told.iter().any(RunEvent::is_problem);
-        for event in &told {
+        let is_over = sent.iter().any(RunEvent::is_problem);
+        for event in &sent {
             if teller.tell(event).await.is_err() {
                 return;
             }

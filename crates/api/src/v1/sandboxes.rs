@@ -1,31 +1,27 @@
 //! Sandboxes: made, listed, looked at, ended, waited for.
 
-mod kind;
-mod shape;
+mod create;
 
 use std::time::Duration;
 
 use hyper::Method;
 use serde_json::json;
 
-use super::super::Api;
 use super::super::call::Call;
-use super::super::caller::Caller;
-use super::super::images::workspace_of;
-use super::super::problem::{Code, Problem};
 use super::super::route::{Operation, operation};
 use super::super::shape::{Created, Json, MaybeJson, Nothing, Query, Reply};
-use super::ranges::{check_range, cpu_millis};
+use crate::creation::{install, permitted};
+use crate::forms::ranges::check_range;
+use crate::forms::sandboxes::{
+    ExtendSandbox, ListQuery, PAGE_MAX, RemoveQuery, Sandbox, SandboxPage, StopSandbox, WaitFor,
+    WaitQuery,
+};
 use crate::limits::DEADLINE_MAX;
+use create::CreateSandbox;
 use machine::limits::STOP_GRACE_MAX;
 use sandbox::limits::STOP_GRACE_DEFAULT;
-use sandbox::{Filter, Name, SandboxRef, Selector, Spec, Until};
-
-pub use kind::Machine;
-pub use shape::{CreateSandbox, LABEL_KEY, LIFETIME_MS_MAX, NAME, PullPolicy, Sandbox};
-use shape::{
-    ExtendSandbox, ListQuery, PAGE_MAX, RemoveQuery, SandboxPage, StopSandbox, WaitFor, WaitQuery,
-};
+use sandbox::refusal::{Code, Refusal};
+use sandbox::{Filter, Selector, Until};
 
 pub fn operations() -> Vec<Operation> {
     let all = "/v1/sandboxes";
@@ -36,7 +32,7 @@ pub fn operations() -> Vec<Operation> {
             .idempotent()
             .about("Answers when the agent inside is ready.")
             .problems(&[
-                // The snapshot that it is to be made of.
+                // The snapshot to make it of.
                 Code::NotFound,
                 Code::Conflict,
                 Code::Unsupported,
@@ -105,77 +101,29 @@ pub fn operations() -> Vec<Operation> {
 async fn create(
     call: Call,
     _: Nothing,
-    Json(asked): Json<CreateSandbox>,
-) -> Result<Created<Sandbox>, Problem> {
-    let spec = spec_of(&call.api, &call.caller, asked)?;
+    Json(request): Json<CreateSandbox>,
+) -> Result<Created<Sandbox>, Refusal> {
+    let packages = request.packages.clone();
+    let mut spec = permitted(&call.api, &call.caller, request.spec(&call.caller)?)?;
     call.trail.creation(&spec);
     call.reaches(&spec.namespace)?;
+    let _packages = install(&call.api, &call.caller, &mut spec, packages).await?;
     let record = call.api.registry().create(spec).await?;
     call.trail.image(None, record.image_digest.map(|digest| digest.to_string()));
     Ok(Created(record.into()))
-}
-
-/// What is asked for, with the defaults of this server for what is not.
-pub fn spec_of(api: &Api, caller: &Caller, asked: CreateSandbox) -> Result<Spec, Problem> {
-    let namespace = match (asked.namespace, caller.only_namespace()) {
-        (Some(namespace), _) => namespace,
-        (None, Some(own)) => own.clone(),
-        (None, None) => Name::default_namespace(),
-    };
-    let defaults = api.defaults();
-    let mut spec = Spec::new(SandboxRef { namespace, name: asked.name });
-    spec.key = caller.key();
-    spec.machine = match asked.machine {
-        Some(Machine(kind)) if !kind.is_started() => {
-            let message = format!("machine: this call does not start {kind} machines");
-            return Err(Problem::new(Code::Unsupported, message)
-                .hint(format!("`host-bridge start --machine {kind}` connects to one")));
-        }
-        Some(Machine(kind)) => kind,
-        None => defaults.machine,
-    };
-    let pull = api.pull_of(caller, asked.pull)?;
-    spec.pull = Some(pull);
-    let root = |image: String| api.root_of(caller, spec.machine, &image, pull);
-    spec.image = asked.image.map(root).transpose()?;
-    // A snapshot has decided on these, and another wish is refused there.
-    let is_restored = asked.snapshot.is_some();
-    if is_restored && asked.machine.is_some() {
-        return Err(Problem::invalid("machine: the snapshot sets it; leave it out"));
-    }
-    spec.snapshot = asked.snapshot;
-    spec.memory_mib = asked.memory_mib.or(defaults.memory_mib.filter(|_| !is_restored));
-    spec.cpu_millis = match asked.cpus {
-        Some(cpus) => Some(cpu_millis(cpus)?),
-        None => defaults.cpu_millis.filter(|_| !is_restored),
-    };
-    spec.env = asked.env.into_iter().collect();
-    spec.workdir = asked.workdir;
-    spec.user = asked.user;
-    spec.hostname = asked.hostname;
-    spec.scratch_bytes = asked.scratch_bytes;
-    spec.labels = asked.labels;
-    spec.ttl_ms = asked.ttl_ms.or(defaults.ttl_ms);
-    spec.idle_ttl_ms = asked.idle_ttl_ms.or(defaults.idle_ttl_ms);
-    spec.keep_stopped_ms = asked.keep_stopped_ms.or(defaults.keep_stopped_ms);
-    spec.egress = asked.egress;
-    let permitted = |name: String| workspace_of(caller, name);
-    spec.workspace = asked.workspace.map(permitted).transpose()?;
-    spec.secrets = asked.secrets;
-    Ok(spec)
 }
 
 async fn list(
     call: Call,
     Query(query): Query<ListQuery>,
     _: Nothing,
-) -> Result<Reply<SandboxPage>, Problem> {
+) -> Result<Reply<SandboxPage>, Refusal> {
     let namespace = call.one_namespace(query.namespace)?;
     if let Some(limit) = query.limit.filter(|limit| !(1..=PAGE_MAX).contains(limit)) {
-        return Err(Problem::invalid(format!("limit must be from 1 to {PAGE_MAX}, not {limit}")));
+        return Err(Refusal::invalid(format!("limit must be from 1 to {PAGE_MAX}, not {limit}")));
     }
     let labels = query.label.iter().map(|text| {
-        text.parse::<Selector>().map_err(|error| Problem::invalid(format!("label: {error}")))
+        text.parse::<Selector>().map_err(|error| Refusal::invalid(format!("label: {error}")))
     });
     let filter = Filter {
         namespace,
@@ -190,17 +138,17 @@ async fn list(
     Ok(Reply(SandboxPage { sandboxes, next }))
 }
 
-async fn get(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Sandbox>, Problem> {
+async fn get(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Sandbox>, Refusal> {
     Ok(Reply(call.api.registry().get(&call.which()?)?.into()))
 }
 
 async fn extend(
     call: Call,
     _: Nothing,
-    Json(asked): Json<ExtendSandbox>,
-) -> Result<Reply<Sandbox>, Problem> {
+    Json(request): Json<ExtendSandbox>,
+) -> Result<Reply<Sandbox>, Refusal> {
     let which = call.which()?;
-    let extended = call.api.registry().extend(&which, asked.ttl_ms, asked.idle_ttl_ms).await?;
+    let extended = call.api.registry().extend(&which, request.ttl_ms, request.idle_ttl_ms).await?;
     Ok(Reply(extended.into()))
 }
 
@@ -208,7 +156,7 @@ async fn remove(
     call: Call,
     Query(query): Query<RemoveQuery>,
     _: Nothing,
-) -> Result<Reply<Sandbox>, Problem> {
+) -> Result<Reply<Sandbox>, Refusal> {
     let which = call.which()?;
     Ok(Reply(call.api.registry().remove(&which, query.force).await?.into()))
 }
@@ -216,19 +164,19 @@ async fn remove(
 async fn stop(
     call: Call,
     _: Nothing,
-    MaybeJson(asked): MaybeJson<StopSandbox>,
-) -> Result<Reply<Sandbox>, Problem> {
+    MaybeJson(request): MaybeJson<StopSandbox>,
+) -> Result<Reply<Sandbox>, Refusal> {
     let which = call.which()?;
-    let grace = asked.grace_ms.map_or(STOP_GRACE_DEFAULT, Duration::from_millis);
+    let grace = request.grace_ms.map_or(STOP_GRACE_DEFAULT, Duration::from_millis);
     if grace > STOP_GRACE_MAX {
         let max = STOP_GRACE_MAX.as_millis() as u64;
         let message = format!("grace_ms must be at most {max}");
-        return Err(Problem::invalid(message).details(json!({ "limit": max })));
+        return Err(Refusal::invalid(message).details(json!({ "limit": max })));
     }
     Ok(Reply(call.api.registry().stop(&which, grace).await?.into()))
 }
 
-async fn kill(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Sandbox>, Problem> {
+async fn kill(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Sandbox>, Refusal> {
     let which = call.which()?;
     Ok(Reply(call.api.registry().kill(&which).await?.into()))
 }
@@ -237,7 +185,7 @@ async fn wait(
     call: Call,
     Query(query): Query<WaitQuery>,
     _: Nothing,
-) -> Result<Reply<Sandbox>, Problem> {
+) -> Result<Reply<Sandbox>, Refusal> {
     check_range("timeout_ms", query.timeout_ms, 0, DEADLINE_MAX.as_millis() as u64)?;
     let which = call.which()?;
     let until = match query.until {

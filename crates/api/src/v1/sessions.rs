@@ -1,8 +1,6 @@
 //! Sessions: programs that go on without a client, their output from any place on, their input, and
 //! their end. What an agent has forgotten, the sandbox's log still knows.
 
-mod feed;
-mod find;
 mod info;
 mod input;
 mod output;
@@ -16,19 +14,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use self::feed::SessionEnd;
 use super::super::call::Call;
-use super::super::problem::{Code, Problem};
 use super::super::route::{Operation, operation};
 use super::super::shape::{Done, Json, Nothing, Octets, Query, Reply};
-use super::exec::program::check_range;
 use super::exec::{SignalName, SignalTarget};
-use super::exit::Exit;
+use crate::forms::exit::Exit;
+use crate::forms::ranges::check_range;
+use crate::sessions::{Session, SessionEnd, feed, find};
 use sandbox::RECORDED_HOLDER;
+use sandbox::refusal::{Code, Refusal};
 
-pub use self::feed::{Feed, FeedEvent, Start};
-pub use self::find::{FoundSession, Session, find};
-pub use self::output::{OutputEvent, told};
+pub use self::output::{OutputEvent, output_events};
 pub use self::start::start_recorded;
 
 /// How long a `DELETE` waits for a program that it has killed.
@@ -185,6 +181,10 @@ pub struct Waited {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Exit")]
     pub exit: Option<Exit>,
+    /// What became of the sandbox that it ended with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub sandbox: Option<String>,
 }
 
 /// The size of a terminal. If there are several viewers, the last size that one of them sent
@@ -207,7 +207,7 @@ pub struct SendSignal {
 }
 
 impl Size {
-    pub fn checked(self) -> Result<TerminalSize, Problem> {
+    pub fn checked(self) -> Result<TerminalSize, Refusal> {
         check_range("rows", Some(self.rows.into()), 1, u16::MAX.into())?;
         check_range("columns", Some(self.columns.into()), 1, u16::MAX.into())?;
         Ok(TerminalSize { rows: self.rows, columns: self.columns })
@@ -218,12 +218,12 @@ async fn list(
     call: Call,
     Query(query): Query<ListQuery>,
     _: Nothing,
-) -> Result<Reply<SessionList>, Problem> {
+) -> Result<Reply<SessionList>, Refusal> {
     let sessions = find::list(&call.api, &call.which()?, query.recorded).await?;
     Ok(Reply(SessionList { sessions: sessions.into_iter().map(SessionInfo::from).collect() }))
 }
 
-async fn get(call: Call, _: Nothing, _: Nothing) -> Result<Reply<SessionInfo>, Problem> {
+async fn get(call: Call, _: Nothing, _: Nothing) -> Result<Reply<SessionInfo>, Refusal> {
     let found = find(&call.api, &call.which()?, &call.session()?).await?;
     Ok(Reply(found.session.into()))
 }
@@ -232,7 +232,7 @@ async fn wait(
     call: Call,
     Query(query): Query<WaitQuery>,
     _: Nothing,
-) -> Result<Reply<Waited>, Problem> {
+) -> Result<Reply<Waited>, Refusal> {
     check_range("timeout_ms", query.timeout_ms, 0, 86_400_000)?;
     let found = find(&call.api, &call.which()?, &call.session()?).await?;
     let ending = feed::ending(&call.api, found);
@@ -241,22 +241,24 @@ async fn wait(
         Some(limit) => tokio::time::timeout(limit, ending).await.ok(),
     };
     Ok(Reply(match ended {
-        None => Waited { running: true, exit: None },
-        Some(SessionEnd::Known(record)) => Waited { running: false, exit: Some((*record).into()) },
-        Some(SessionEnd::Unknown) => Waited { running: false, exit: None },
+        None => Waited { running: true, exit: None, sandbox: None },
+        Some(SessionEnd::Known(record)) => {
+            Waited { running: false, exit: Some((*record).into()), sandbox: None }
+        }
+        Some(SessionEnd::Unknown { sandbox }) => Waited { running: false, exit: None, sandbox },
     }))
 }
 
-async fn resize(call: Call, _: Nothing, Json(size): Json<Size>) -> Result<Done, Problem> {
+async fn resize(call: Call, _: Nothing, Json(size): Json<Size>) -> Result<Done, Refusal> {
     let (inside, session) = (call.inside()?, call.session()?);
     let size = size.checked()?;
     inside.guest.resize(Resize { session, size, redraw: false }).await?;
     Ok(Done)
 }
 
-async fn signal(call: Call, _: Nothing, Json(asked): Json<SendSignal>) -> Result<Done, Problem> {
+async fn signal(call: Call, _: Nothing, Json(request): Json<SendSignal>) -> Result<Done, Refusal> {
     let (inside, session) = (call.inside()?, call.session()?);
-    let (signal, target) = (asked.signal.number()?, asked.target.into());
+    let (signal, target) = (request.signal.number()?, request.target.into());
     inside.guest.signal(Signal { session, signal, target }).await?;
     Ok(Done)
 }
@@ -265,20 +267,20 @@ async fn release(
     call: Call,
     Query(query): Query<ReleaseQuery>,
     _: Nothing,
-) -> Result<Done, Problem> {
+) -> Result<Done, Refusal> {
     let found = find(&call.api, &call.which()?, &call.session()?).await?;
     let Session::Live(info) = &found.session else { return Ok(Done) };
     let Some(inside) = &found.inside else { return Ok(Done) };
     let (guest, session) = (&inside.guest, &info.session);
     if info.exit.is_none() && !query.kill {
         let message = format!("session {session} is running");
-        return Err(Problem::new(Code::Conflict, message)
+        return Err(Refusal::new(Code::Conflict, message)
             .hint("end it first, or release it with kill=true")
             .details(json!({ "reason": "still_running" })));
     }
     if query.kill {
         let kill = Signal { session: session.clone(), signal: KILL, target: Target::Tree };
-        // That there is nobody left to be killed is as good.
+        // If no process is left to kill, that is success too.
         let _ = guest.signal(kill).await;
         let _ = tokio::time::timeout(KILL_WAIT_MAX, guest.wait(session)).await;
     }

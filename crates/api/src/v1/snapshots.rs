@@ -6,11 +6,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::super::call::Call;
-use super::super::problem::{Code, Problem};
 use super::super::route::{Operation, operation};
 use super::super::shape::{Created, Json, Nothing, Query, Reply};
-use super::sandboxes::{Machine, NAME, Sandbox};
+use crate::forms::machine::Machine;
+use crate::forms::sandboxes::{NAME, Sandbox};
 use sandbox::Name;
+use sandbox::refusal::{Code, Refusal};
 
 pub fn operations() -> Vec<Operation> {
     let one = "/v1/snapshots/{namespace}/{name}";
@@ -70,7 +71,7 @@ pub struct TakeSnapshot {
     pub name: Name,
 }
 
-/// A machine that was written down, with all that ran in it.
+/// A saved machine, with all that ran in it.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Snapshot {
@@ -125,20 +126,20 @@ impl From<sandbox::Snapshot> for Snapshot {
     }
 }
 
-async fn pause(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Sandbox>, Problem> {
+async fn pause(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Sandbox>, Refusal> {
     Ok(Reply(call.api.registry().pause(&call.which()?).await?.into()))
 }
 
-async fn resume(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Sandbox>, Problem> {
+async fn resume(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Sandbox>, Refusal> {
     Ok(Reply(call.api.registry().resume(&call.which()?).await?.into()))
 }
 
 async fn take(
     call: Call,
     _: Nothing,
-    Json(asked): Json<TakeSnapshot>,
-) -> Result<Created<Snapshot>, Problem> {
-    let taken = call.api.registry().snapshot(&call.which()?, asked.name).await?;
+    Json(request): Json<TakeSnapshot>,
+) -> Result<Created<Snapshot>, Refusal> {
+    let taken = call.api.registry().snapshot(&call.which()?, request.name).await?;
     Ok(Created(taken.into()))
 }
 
@@ -146,16 +147,16 @@ async fn list(
     call: Call,
     Query(query): Query<SnapshotsQuery>,
     _: Nothing,
-) -> Result<Reply<SnapshotList>, Problem> {
+) -> Result<Reply<SnapshotList>, Refusal> {
     let namespace = call.one_namespace(query.namespace)?;
     let snapshots = call.api.registry().snapshots(namespace.as_ref());
     Ok(Reply(SnapshotList { snapshots: snapshots.into_iter().map(Snapshot::from).collect() }))
 }
 
-async fn get(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Snapshot>, Problem> {
+async fn get(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Snapshot>, Refusal> {
     Ok(Reply(call.api.registry().get_snapshot(&call.which()?)?.into()))
 }
 
-async fn remove(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Snapshot>, Problem> {
+async fn remove(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Snapshot>, Refusal> {
     Ok(Reply(call.api.registry().remove_snapshot(&call.which()?).await?.into()))
 }

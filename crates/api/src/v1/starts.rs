@@ -1,6 +1,6 @@
 //! Sessions that were started under names that clients have chosen.
 //!
-//! An agent forgets a session that has ended and been recorded; a client that did not hear the
+//! An agent forgets a session that has ended and been recorded; a client that did not get the
 //! answer to its start and asks again must not start it a second time. What is remembered is bounded
 //! and does not outlive the bridge.
 
@@ -36,7 +36,7 @@ struct Table {
 pub enum Known {
     No,
     Same,
-    /// The name stands for something else.
+    /// The name means something else.
     Other,
 }
 

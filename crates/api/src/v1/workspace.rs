@@ -5,9 +5,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::super::call::Call;
-use super::super::problem::{Code, Problem};
 use super::super::route::{Operation, operation};
 use super::super::shape::{Nothing, Reply};
+use sandbox::refusal::{Code, Refusal};
 use workspace::Report;
 
 pub fn operations() -> Vec<Operation> {
@@ -29,7 +29,7 @@ pub fn operations() -> Vec<Operation> {
     ]
 }
 
-/// What has come back, as paths in the workspace; at most a thousand of each kind.
+/// The files that were copied back, as paths in the workspace; at most a thousand of each kind.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Synced {
@@ -81,6 +81,6 @@ impl From<Report> for Synced {
     }
 }
 
-async fn sync(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Synced>, Problem> {
+async fn sync(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Synced>, Refusal> {
     Ok(Reply(call.api.registry().sync(&call.which()?).await?.into()))
 }

@@ -1,6 +1,6 @@
-//! Whether a WebSocket's client lives: by what comes from it, and by what it takes.
+//! Whether a WebSocket's client lives: by what it sends, and by what it reads.
 //!
-//! A ping waits behind all that was said before it. As long as the client takes that slowly, no pong
+//! A ping waits behind all earlier messages. While the client takes them slowly, no pong
 //! can come, and it is not missed; one that takes nothing at all is given up by its connection.
 
 use std::io;
@@ -20,7 +20,7 @@ pub struct Pulse(Arc<Mutex<PulseState>>);
 #[derive(Debug, Default)]
 struct PulseState {
     /// The first ping behind which there was no sign of life.
-    asked: Option<Instant>,
+    pinged_at: Option<Instant>,
     /// More was sent than the client has taken.
     is_held_up: bool,
 }
@@ -28,24 +28,24 @@ struct PulseState {
 impl Pulse {
     /// A ping is on its way.
     pub fn ask(&self) {
-        self.signs().asked.get_or_insert_with(Instant::now);
+        self.signs().pinged_at.get_or_insert_with(Instant::now);
     }
 
     /// Whether the client counts as gone.
     pub fn is_lost(&self) -> bool {
         let signs = self.signs();
-        !signs.is_held_up && signs.asked.is_some_and(|asked| asked.elapsed() > SOCKET_SILENCE_MAX)
+        !signs.is_held_up && signs.pinged_at.is_some_and(|at| at.elapsed() > SOCKET_SILENCE_MAX)
     }
 
     fn has_come(&self) {
-        self.signs().asked = None;
+        self.signs().pinged_at = None;
     }
 
     fn watch<T>(&self, sent: Poll<T>) -> Poll<T> {
         let mut signs = self.signs();
         if signs.is_held_up && sent.is_ready() {
             // It has taken something.
-            signs.asked = None;
+            signs.pinged_at = None;
         }
         signs.is_held_up = sent.is_pending();
         sent

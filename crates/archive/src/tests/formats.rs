@@ -57,7 +57,7 @@ fn final_slashes_are_dropped_and_type_bits_masked() {
 }
 
 #[test]
-fn what_follows_the_end_is_ignored() {
+fn bytes_after_the_end_are_ignored() {
     let archive = [encode(&[file("f", b"content")]), vec![0xff; 3000]].concat();
     assert_eq!(decode_members(&archive), [file("f", b"content")]);
 }

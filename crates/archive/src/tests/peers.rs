@@ -1,5 +1,5 @@
-//! The codec against GNU tar and Python's `tarfile`, in both directions: what both comparisons
-//! share. A program that is not there is a skip, and says so.
+//! The codec against GNU tar and Python's `tarfile`, in both directions: the common part of both
+//! comparisons. A missing program skips the test with a message.
 
 mod gnu;
 mod python;
@@ -54,7 +54,7 @@ fn with_time((entry, content): Member, mtime_s: i64, mtime_ns: u32) -> Member {
     (Entry { mtime_s, mtime_ns, ..entry }, content)
 }
 
-/// One of everything that a file system can hold and that an archive spells in its own way.
+/// One of everything that a file system can contain and an archive encodes in a special way.
 fn specimens() -> Vec<Member> {
     let split = format!("{0}/{0}/{0}", "s".repeat(70));
     let long = format!("{0}/{0}/{0}/ü", "l".repeat(200));

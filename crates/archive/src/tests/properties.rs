@@ -1,5 +1,5 @@
-//! Properties of the codec: what is encoded decodes to the same, however the bytes are cut, and
-//! no bytes at all make the decoder panic or allocate beyond its bounds.
+//! Properties of the codec: an encoded entry decodes to the same, however the bytes are split, and
+//! no input makes the decoder panic or allocate beyond its limits.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -76,7 +76,7 @@ fn pieces<'a>(bytes: &'a [u8], cuts: &[usize]) -> Vec<&'a [u8]> {
 
 proptest! {
     #[test]
-    fn what_is_encoded_decodes_to_the_same(members in vec(member(), 0..5)) {
+    fn encoded_entries_decode_to_the_same(members in vec(member(), 0..5)) {
         prop_assert_eq!(decode_members(&encode(&members)), members);
     }
 
@@ -114,8 +114,8 @@ proptest! {
         prop_assert_eq!(result.map(|()| seen), expected);
     }
 
-    /// Bytes changed anywhere, with the checksums of all blocks that were headers made to hold
-    /// again, so that the decoder gets to see the damage.
+    /// Bytes that are changed anywhere, with the checksums of all headers corrected, so that the
+    /// decoder reads the damage.
     #[test]
     fn damaged_archives_end_in_the_same_error_however_cut(
         members in vec(member(), 1..4),

@@ -14,21 +14,21 @@ fn extended_attributes_are_told_to_readers_who_want_them() {
         ("mtime", b"7"),
     ];
     let archive = whole(&[&pax_header(&pairs), &header(|_| {}), &header(|_| {})]);
-    let told = |mut decoder: Decoder| {
-        let (mut input, mut told) = (archive.as_slice(), Vec::new());
+    let attributes = |mut decoder: Decoder| {
+        let (mut input, mut attributes) = (archive.as_slice(), Vec::new());
         while let Some(event) = decoder.next_event(&mut input).unwrap() {
             if matches!(event, Event::Entry(_)) {
-                told.push(decoder.take_xattrs());
+                attributes.push(decoder.take_xattrs());
             }
         }
-        told
+        attributes
     };
     let expected = vec![
         (b"security.capability".to_vec(), vec![1, 0, 0, 2]),
         (b"user.note".to_vec(), b"second".to_vec()),
     ];
-    assert_eq!(told(Decoder::with_xattrs()), [expected, vec![]]);
-    assert_eq!(told(Decoder::new()), [vec![], vec![]]);
+    assert_eq!(attributes(Decoder::with_xattrs()), [expected, vec![]]);
+    assert_eq!(attributes(Decoder::new()), [vec![], vec![]]);
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn extended_attributes_are_written_as_they_are_read() {
     let event = decoder.next_event(&mut input).unwrap();
     assert!(matches!(event, Some(Event::Entry(read)) if read == entry));
     assert_eq!(decoder.take_xattrs(), pairs);
-    // Without any it is what it would be anyway.
+    // Without any it is the same as before.
     let (mut with, mut without) = (Vec::new(), Vec::new());
     encode_entry_with(&entry, &[], &mut with).unwrap();
     encode_entry(&entry, &mut without).unwrap();

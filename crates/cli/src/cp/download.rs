@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+use host::sparse::{finish_sparse, write_sparse};
 use protocol::message::FileKind;
 use tokio::sync::{mpsc, oneshot};
 
@@ -65,8 +66,7 @@ impl Cp {
             if let Some(bytes) = piece {
                 return target.write(bytes);
             }
-            target.is_complete = true;
-            Ok(())
+            target.finish()
         })
         .await
     }
@@ -129,6 +129,8 @@ struct Target {
     path: PathBuf,
     is_new: bool,
     is_complete: bool,
+    /// Pipes and devices have no holes.
+    is_regular: bool,
 }
 
 impl Target {
@@ -143,12 +145,25 @@ impl Target {
             }
             Err(error) => return Err(unwritable(error).into()),
         };
-        Ok(Self { file, path: path.to_path_buf(), is_new, is_complete: false })
+        let is_regular = file.metadata().is_ok_and(|found| found.is_file());
+        Ok(Self { file, path: path.to_path_buf(), is_new, is_complete: false, is_regular })
     }
 
     fn write(&self, bytes: &[u8]) -> Result<()> {
         let unwritable = |source| CliError::Unwritable { path: self.path.clone(), source };
-        Ok((&self.file).write_all(bytes).map_err(unwritable)?)
+        let written = if self.is_regular {
+            write_sparse(&self.file, bytes)
+        } else {
+            (&self.file).write_all(bytes)
+        };
+        Ok(written.map_err(unwritable)?)
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let finished = if self.is_regular { finish_sparse(&self.file) } else { Ok(()) };
+        finished.map_err(|source| CliError::Unwritable { path: self.path.clone(), source })?;
+        self.is_complete = true;
+        Ok(())
     }
 }
 

@@ -34,8 +34,8 @@ pub enum InvalidEndpoint {
 impl FromStr for Endpoint {
     type Err = InvalidEndpoint;
 
-    /// What begins with `/`, `.` or `~`, or has no `SANDBOX:` in front, is a path of the host; a file
-    /// of the host that looks like `sandbox:file` is written `./sandbox:file`.
+    /// An argument that begins with `/`, `.` or `~`, or has no `SANDBOX:` in front, is a path of the host;
+    /// write `./sandbox:file` for a file of the host with such a name.
     fn from_str(text: &str) -> Result<Self, InvalidEndpoint> {
         match text {
             "" => return Err(InvalidEndpoint::Empty),
@@ -72,7 +72,7 @@ pub fn wants_contents(path: &str) -> bool {
     path == "." || path.ends_with("/.")
 }
 
-/// The last component of a path of a sandbox; `None` for the root and for what ends in dots.
+/// The last component of a path of a sandbox; `None` for the root and for paths that end in dots.
 pub fn base_name(path: &str) -> Option<&str> {
     let name = path.trim_end_matches('/').rsplit('/').next()?;
     (!matches!(name, "" | "." | "..")).then_some(name)

@@ -27,7 +27,7 @@ use endpoint::Endpoint;
 #[command(after_help = "Examples:
   host-bridge cp data.csv work:/tmp/                 into a directory of the sandbox
   host-bridge cp work:/etc/os-release .              from the sandbox
-  host-bridge cp src work:/build                     a directory, as /build/src; as /build if that is new
+  host-bridge cp src work:/build                     as /build/src, or as /build if that is new
   host-bridge cp src/. work:/build                   only the contents of a directory
   host-bridge cp work:/var/log/app.log - | less      the contents of a file
   echo hello | host-bridge cp - work:/tmp/greeting

@@ -46,7 +46,7 @@ pub fn pack(
     // Directories wait here, so that depth costs memory in the heap and not on the stack.
     let mut waiting = vec![(root.to_path_buf(), name.unwrap_or(b".").to_vec())];
     while let Some((path, name)) = waiting.pop() {
-        // The root itself is followed, since it is what the person named.
+        // The root itself is followed, since the person named it.
         let metadata = if path == root { fs::metadata(&path) } else { fs::symlink_metadata(&path) };
         let metadata = metadata.map_err(|source| PackError::Read { path: path.clone(), source })?;
         packer.entry(&path, &name, &metadata)?;
@@ -84,7 +84,7 @@ impl<T: FnMut(Vec<u8>) -> bool> Packer<T> {
         let kind = metadata.file_type();
         if kind.is_file() {
             let file = File::open(path).map_err(failed)?;
-            // The size of what was opened: the name may mean another file by now.
+            // The size of the opened file: the name may mean another one by now.
             let size = file.metadata().map_err(failed)?.len();
             self.header(path, name, metadata, Kind::File { size })?;
             return self.content(path, file, size);

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use super::super::output;
 use super::super::values::human_bytes;
 
-/// How often the line is drawn: below it people see no difference, and a serial line chokes.
+/// How often the line is drawn: people see no difference below it, and a serial line would be too
+/// slow.
 const DRAW_EVERY: Duration = Duration::from_millis(100);
 /// Shorter copies show no line.
 const QUIET_FOR: Duration = Duration::from_millis(300);
@@ -22,7 +23,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// `total` is what it will be, where that is known; with `quiet` nothing is ever drawn.
+    /// `total` is the expected size, if known; with `quiet` nothing is ever drawn.
     pub fn new(what: &str, total: Option<u64>, quiet: bool) -> Self {
         let enabled = !quiet && output::stderr_is_screen();
         let what = output::printable(what);

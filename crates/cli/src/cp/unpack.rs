@@ -1,12 +1,12 @@
 //! A tar archive of a *hostile* guest becomes a tree on the host.
 //!
-//! What the archive can do is bounded thus:
+//! The archive's effects are limited as follows:
 //!
-//! - it names one thing: every entry must lie below the first one, and where that one goes the
-//!   person has said, not the archive;
+//! - it names one thing: every entry must lie below the first one, and the person has chosen where
+//!   that one goes, not the archive;
 //! - every directory on the way is opened with `openat2`, beneath the destination and through no
-//!   symbolic link, so that a link planted by the archive (or by anybody, meanwhile) leads nowhere;
-//! - a name that is taken is unlinked and made anew, never written through;
+//!   symbolic link, so that a link from the archive (or planted meanwhile) leads nowhere;
+//! - a name that is taken is unlinked and made again, never written through;
 //! - set-id and sticky bits are dropped, and the person's umask applies;
 //! - devices, pipes and sockets are not made; they are counted.
 //!
@@ -14,22 +14,24 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use archive::{Decoder, Entry, Event, Kind, TarError, safe_relative};
+use host::excerpt::path_excerpt;
+use host::sparse::{finish_sparse, write_sparse};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 
-/// Directories whose times and narrow modes are remembered until the end. An archive with more
-/// gets its contents whole, and the times of further directories as they fall.
+/// Directories whose times and restrictive modes are set at the end. A larger archive gets its
+/// contents unpacked completely, and the times of further directories become those of unpacking.
 const DIRECTORIES_REMEMBERED_MAX: usize = 16 * 1024;
 
 /// Bits of a mode that an archive of a guest may set.
 const MODE_ALLOWED: u32 = 0o777;
-/// What we need of a directory while we fill it.
+/// The permissions that filling a directory needs.
 const DIRECTORY_MODE_NEEDED: u32 = 0o700;
 
 const NOWHERE_ELSE: ResolveFlags =
@@ -65,7 +67,7 @@ pub struct Unpacked {
 pub enum RootName {
     /// This name, within the destination.
     As(Vec<u8>),
-    /// None: its contents go into the destination itself.
+    /// `None`: its contents go into the destination itself.
     Contents,
 }
 
@@ -112,10 +114,11 @@ impl Unpacker {
                 Some(Event::Entry(entry)) => self.begin(entry)?,
                 Some(Event::Content(bytes)) => {
                     if let Some((file, entry)) = &mut self.file {
-                        file.write_all(bytes).map_err(|source| write_error(&entry.path, source))?;
+                        let written = write_sparse(file, bytes);
+                        written.map_err(|source| write_error(&entry.path, source))?;
                     }
                 }
-                Some(Event::EndOfEntry) => self.end_file(),
+                Some(Event::EndOfEntry) => self.end_file()?,
                 Some(Event::EndOfArchive) => {}
             }
         }
@@ -157,7 +160,7 @@ impl Unpacker {
             }
         };
         made.map_err(|errno| match errno {
-            Errno::LOOP | Errno::XDEV => UnpackError::Escape { path: shown(&entry.path) },
+            Errno::LOOP | Errno::XDEV => UnpackError::Escape { path: path_excerpt(&entry.path) },
             errno => write_error(&entry.path, errno.into()),
         })?;
         self.unpacked.entries += 1;
@@ -167,7 +170,7 @@ impl Unpacker {
         Ok(())
     }
 
-    /// Where an entry goes, relative to the destination; empty for the destination itself.
+    /// The target of an entry, relative to the destination; empty for the destination itself.
     fn place(&mut self, path: &[u8]) -> Result<Vec<u8>, UnpackError> {
         let components = safe_relative(path)?;
         let first = self
@@ -198,7 +201,7 @@ impl Unpacker {
         let (parent, name) = self.open_parent(path)?;
         let mode = Mode::from_raw_mode(MODE_ALLOWED);
         match rustix::fs::mkdirat(&parent, name, mode) {
-            // Whatever is there must be a directory, and no link to one.
+            // An existing file must be a directory, and no link to one.
             Err(Errno::EXIST) => self.open_directory(path).map(drop),
             made => made,
         }
@@ -231,8 +234,8 @@ impl Unpacker {
         replacing(&parent, name, || rustix::fs::linkat(&from, old, &parent, name, AtFlags::empty()))
     }
 
-    /// The directory that `path` is in, and its last component. Archives need not name parents
-    /// first, so what is missing is made.
+    /// The directory that contains `path`, and its last component. Archives need not name parents
+    /// first, so missing ones are made.
     fn open_parent<'a>(&self, path: &'a [u8]) -> Result<(OwnedFd, &'a OsStr), Errno> {
         let (parent, name) = match path.iter().rposition(|&byte| byte == b'/') {
             Some(slash) => (&path[..slash], &path[slash + 1..]),
@@ -260,15 +263,17 @@ impl Unpacker {
         )
     }
 
-    fn end_file(&mut self) {
+    fn end_file(&mut self) -> Result<(), UnpackError> {
         if let Some((file, entry)) = self.file.take() {
+            finish_sparse(&file).map_err(|source| write_error(&entry.path, source))?;
             // A time that a file system cannot hold is no reason to fail a copy.
             let _ = rustix::fs::futimens(&file, &times(&entry));
         }
+        Ok(())
     }
 }
 
-/// Makes something under a name; what is in the way is unlinked first, unless it is a directory.
+/// Makes something under a name; an existing file is unlinked first, unless it is a directory.
 fn replacing<T>(
     parent: &OwnedFd,
     name: &OsStr,
@@ -289,16 +294,11 @@ fn times(entry: &Entry) -> Timestamps {
 }
 
 fn elsewhere(path: &[u8]) -> UnpackError {
-    UnpackError::Elsewhere { path: shown(path) }
+    UnpackError::Elsewhere { path: path_excerpt(path) }
 }
 
 fn write_error(path: &[u8], source: io::Error) -> UnpackError {
-    UnpackError::Write { path: shown(path), source }
-}
-
-/// A path of the guest's for a message; its `Debug` escapes what a terminal would obey.
-fn shown(path: &[u8]) -> String {
-    String::from_utf8_lossy(path).into_owned()
+    UnpackError::Write { path: path_excerpt(path), source }
 }
 
 #[cfg(test)]

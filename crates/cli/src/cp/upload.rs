@@ -21,11 +21,11 @@ use super::pack::{PackError, Packed, pack};
 use super::progress::Progress;
 use agent_client::guest::{FileTarget, Guest, Upload};
 
-/// What is read from a file at once.
+/// How much is read from a file at once.
 const READ_BYTES: usize = 256 * 1024;
 /// Pieces buffered between the disk and the link.
 const PIECES_WAITING_MAX: usize = 4;
-/// Bits of a mode that a copy keeps: what is set-id here has no business being so there.
+/// Mode bits that a copy keeps: a file that is set-id here must not be set-id there.
 const MODE_KEPT: u32 = 0o777;
 /// The mode of a new file from stdin: the agent's default.
 const MODE_OF_STDIN: Option<u32> = None;
@@ -86,7 +86,7 @@ impl Cp {
         let mut progress = Progress::new(&to.path, None, self.quiet);
         let (pieces, packing) = pack_pieces(from.to_path_buf(), name);
         let carried = carry(upload, pieces, &mut progress).await;
-        // What broke on the disk explains why the archive that arrived was not whole.
+        // A disk error explains why the archive arrived incomplete.
         let packed = match packing.await? {
             Err(PackError::Unwanted) => Packed::default(),
             packed => packed?,
@@ -124,8 +124,8 @@ impl Cp {
     }
 }
 
-/// What a thread ended with, and the pieces that it made until then. A piece of nothing says that
-/// there are no more; a channel that closes without one, that the thread failed.
+/// A thread's result, and its pieces until then. An empty piece marks the end; a channel that
+/// closes without one means that the thread failed.
 type Pieces<T, E> = (mpsc::Receiver<Vec<u8>>, oneshot::Receiver<Result<T, E>>);
 
 fn read_pieces(mut source: impl Read + Send + 'static) -> Pieces<(), std::io::Error> {
@@ -160,8 +160,8 @@ fn pack_pieces(root: PathBuf, name: Option<Vec<u8>>) -> Pieces<Packed, PackError
     (receiver, ended)
 }
 
-/// Carries pieces into an upload. Without the piece that says so, it is not finished, and the sandbox
-/// keeps what it had before.
+/// Copies pieces into an upload. Without the final piece it is not finished, and the sandbox keeps its old
+/// file.
 async fn carry(
     mut upload: Upload,
     mut pieces: mpsc::Receiver<Vec<u8>>,

@@ -12,9 +12,12 @@ use crate::context::Context;
 use crate::exit;
 use crate::values::human_bytes;
 use agent_client::program::{Program, draw_session};
-use host::paths::{self, Paths};
+use host::agent::find_agent;
+use host::paths::Paths;
+use machine::process::scratch;
 use sandbox::limits::SCRATCH_BYTES_DEFAULT;
 use sandbox::{Name, SandboxRef, Spec};
+use services::build::packages::cache::{CACHE_BYTES_MAX, PackageCache};
 
 /// Free memory below which a sandbox with a full writable layer would push the host into swap.
 const MEMORY_COMFORTABLE_BYTES: u64 = 2 * SCRATCH_BYTES_DEFAULT;
@@ -22,10 +25,14 @@ const MEMORY_COMFORTABLE_BYTES: u64 = 2 * SCRATCH_BYTES_DEFAULT;
 const DISK_COMFORTABLE_BYTES: u64 = 1024 * 1024 * 1024;
 
 pub(super) fn agent() -> Check {
-    match paths::find_agent() {
-        Ok(path) => Check::new("agent", Verdict::Works, path.display().to_string()),
+    match find_agent() {
+        Ok(agent) => {
+            let place = agent.path().map(|path| path.display().to_string());
+            let place = place.unwrap_or_else(|| "carried by this program".to_owned());
+            Check::new("agent", Verdict::Works, place)
+        }
         Err(missing) => Check::new("agent", Verdict::Fails, missing.to_string())
-            .fix("build it with `just build`, or set its path with BURROW_AGENT=/path"),
+            .fix("build it with `./do build`, or set its path with BURROW_AGENT=/path"),
     }
 }
 
@@ -63,8 +70,13 @@ pub(super) async fn probed() -> Vec<Check> {
     };
     let overlay = match ProbeKind::Overlay.ask().await {
         Ok(()) => Check::new("overlay", Verdict::Works, "over the host's root"),
+        // The agent makes one of each directory at the top then.
+        Err(reason) if !root => Check::new("overlay", Verdict::Lacks, reason).fix(
+            "sandboxes over the host's root get an overlay for each of its directories; one over the \
+             whole root needs Linux 5.11 or newer, or root",
+        ),
         Err(reason) => Check::new("overlay", Verdict::Fails, reason)
-            .fix("modprobe overlay; without root it needs Linux 5.11 or newer"),
+            .fix("modprobe overlay"),
     };
     vec![user, namespaces, overlay]
 }
@@ -117,8 +129,8 @@ const CONTROLLERS_WANTED: [&str; 3] = ["cpu", "memory", "pids"];
 
 pub(super) fn vsock() -> Check {
     let name = "vsock";
-    // Asked of the list of protocols: a socket of this family reaches whatever the host's own
-    // hypervisor has put there, and is none of ours.
+    // Reads the list of protocols: a socket of this family reaches whatever the host's own
+    // hypervisor has there, and must not be opened.
     let protocols = fs::read_to_string("/proc/net/protocols").unwrap_or_default();
     if !protocols.lines().any(|line| line.starts_with("AF_VSOCK")) {
         return Check::new(name, Verdict::Lacks, "no vsock sockets")
@@ -149,7 +161,7 @@ pub(super) fn memory() -> Check {
 
 pub(super) fn disk(paths: &Paths) -> Check {
     let name = "disk";
-    // The directory may not exist yet; what it will be on does.
+    // The directory may not exist yet; its parent does.
     let Some(existing) = paths.state.ancestors().find(|path| path.exists()) else {
         return Check::new(name, Verdict::Unknown, "no parent of the state directory exists");
     };
@@ -166,19 +178,76 @@ pub(super) fn disk(paths: &Paths) -> Check {
     Check::new(name, Verdict::Works, detail)
 }
 
+/// Whether writable layers of process sandboxes can be on disk; a template of them is made and mounted.
+pub(super) fn layers(paths: &Paths) -> Check {
+    let name = "writable layers";
+    let Some(existing) = paths.state.ancestors().find(|path| path.exists()) else {
+        return Check::new(name, Verdict::Unknown, "no parent of the state directory exists");
+    };
+    let tried = scratch::size(existing, None).and_then(|bytes| {
+        if existing == paths.state {
+            scratch::prepare(existing, bytes)?;
+        }
+        Ok(bytes)
+    });
+    match tried {
+        Ok(bytes) => {
+            let detail = format!("on disk with a memory limit, {} each", human_bytes(bytes));
+            Check::new(name, Verdict::Works, detail)
+        }
+        Err(why) => Check::new(name, Verdict::Lacks, format!("always in memory: {why}")).fix(
+            "docs/reference/machines.md has the rule; until then, give sandboxes more --memory",
+        ),
+    }
+}
+
+/// Packages that were installed over the host's root, which take room until they are removed.
+pub(super) fn packages() -> Check {
+    let name = "packages";
+    let cache = match PackageCache::of_user() {
+        Ok(cache) => cache,
+        Err(error) => {
+            return Check::new(name, Verdict::Lacks, error.to_string())
+                .fix("--pip and --npm need it over the host's root, and not on an image");
+        }
+    };
+    let place = cache.place().display();
+    match cache.size() {
+        Ok((sets, bytes)) => {
+            let (bytes, max) = (human_bytes(bytes), human_bytes(CACHE_BYTES_MAX));
+            let sets = if sets == 1 { "1 set".to_owned() } else { format!("{sets} sets") };
+            let detail = format!("{sets} of {bytes} in {place}; at most {max} of unused ones stay");
+            Check::new(name, Verdict::Works, detail)
+        }
+        Err(error) => Check::new(name, Verdict::Lacks, format!("{place}: {error}"))
+            .fix("remove the directory, or set BURROW_CACHE_DIR"),
+    }
+}
+
+/// The files that bridges keep.
+pub(super) fn state(paths: &Paths) -> Vec<Check> {
+    let name = "state";
+    let problems = control::state_problems(paths);
+    if problems.is_empty() {
+        return vec![Check::new(name, Verdict::Works, "all records can be read")];
+    }
+    let checks = problems.into_iter();
+    checks.map(|one| Check::new(name, Verdict::Lacks, one.what).fix(one.fix)).collect()
+}
+
 pub(super) async fn daemon(context: &Context) -> Check {
     let name = "daemon";
-    let asked = match context.daemon().await {
+    let answer = match context.running().await {
         Ok(mut daemon) => daemon.version().await.map_err(anyhow::Error::from),
         Err(error) => Err(error),
     };
-    match asked {
+    match answer {
         Ok(version) => {
             let detail = format!("{}, process {}", version.release, version.pid);
             Check::new(name, Verdict::Works, detail)
         }
         Err(error) => Check::new(name, Verdict::Lacks, format!("{error:#}"))
-            .fix("`host-bridge serve &` starts it; only `start` and the API need it"),
+            .fix("nothing to fix: `start` and other commands start it when they need it"),
     }
 }
 

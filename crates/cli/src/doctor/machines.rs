@@ -17,7 +17,7 @@ use machine::kvm::{self, Kvm};
 use machine::qemu::{self, Accelerator};
 use machine::vmm::{Kit, find_program};
 
-/// What makes the disk of a large writable layer, for virtual machines of every kind.
+/// Makes the disk of a large writable layer, for virtual machines of every kind.
 const MKFS: Program = Program {
     label: "e2fsprogs",
     name: "mkfs.ext4",
@@ -43,7 +43,7 @@ pub(super) async fn all(paths: &Paths) -> Vec<Check> {
     let kit_check = match &kit {
         Ok(kit) => describe_kit(kit),
         Err(error) => Check::new("kit", Verdict::Lacks, error.to_string())
-            .fix("only needed for virtual machines; `just images` builds it"),
+            .fix("only needed for virtual machines; `./do images` builds it"),
     };
     let mut checks = vec![kit_check, describe_kvm(&kvm)];
     for profile in MachineKind::ALL.map(MachineKind::profile) {
@@ -71,10 +71,10 @@ fn describe_kit(kit: &Kit) -> Check {
     let at = kit.directory().display();
     match missing {
         None if images.is_empty() => Check::new("kit", Verdict::Lacks, format!("no image at {at}"))
-            .fix("`just images` builds some"),
+            .fix("`./do images` builds some"),
         None => Check::new("kit", Verdict::Works, format!("{sizes}; at {at}")),
         Some(error) => Check::new("kit", Verdict::Lacks, error.to_string()).fix(format!(
-            "`just images` builds it; {} need it to boot",
+            "`./do images` builds it; {} need it to boot",
             on_hypervisor().join(" and ")
         )),
     }
@@ -155,10 +155,15 @@ async fn version_of(program: &Path) -> String {
     let place = program.display().to_string();
     // mkfs.ext4 knows the short flag alone, and says its version where others complain.
     let flag = if place.ends_with("mkfs.ext4") { "-V" } else { "--version" };
-    let asked = Command::new(program).arg(flag).stdin(Stdio::null()).kill_on_drop(true).output();
-    let Ok(Ok(output)) = tokio::time::timeout(VERSION_MAX, asked).await else { return place };
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said).lines().next().unwrap_or_default().trim().to_owned();
-    let said: String = said.chars().take(VERSION_CHARS_MAX).collect();
-    if said.is_empty() || !output.status.success() { place } else { format!("{said}, at {place}") }
+    let running = Command::new(program).arg(flag).stdin(Stdio::null()).kill_on_drop(true).output();
+    let Ok(Ok(output)) = tokio::time::timeout(VERSION_MAX, running).await else { return place };
+    let version = [output.stdout, output.stderr].concat();
+    let version =
+        String::from_utf8_lossy(&version).lines().next().unwrap_or_default().trim().to_owned();
+    let version: String = version.chars().take(VERSION_CHARS_MAX).collect();
+    if version.is_empty() || !output.status.success() {
+        place
+    } else {
+        format!("{version}, at {place}")
+    }
 }

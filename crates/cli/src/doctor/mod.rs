@@ -5,6 +5,7 @@ mod machines;
 pub mod probe;
 
 use std::fmt::Write;
+use std::io::{IsTerminal as _, stdout};
 
 use anyhow::Result;
 use clap::Args;
@@ -12,7 +13,7 @@ use serde::Serialize;
 
 use super::context::Context;
 use super::exit::Exit;
-use super::output;
+use super::{help, output};
 use machine::process::bounds;
 
 /// Check what this host can run
@@ -45,7 +46,7 @@ enum Verdict {
 struct Check {
     name: &'static str,
     verdict: Verdict,
-    /// What was found.
+    /// The result.
     detail: String,
     /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,8 +80,11 @@ impl Doctor {
             checks::vsock(),
             checks::memory(),
             checks::disk(&context.paths),
-            checks::daemon(context).await,
+            checks::layers(&context.paths),
+            checks::packages(),
         ]);
+        checks.extend(checks::state(&context.paths));
+        checks.push(checks::daemon(context).await);
         checks.extend(machines::all(&context.paths).await);
         let works = sandbox.verdict == Verdict::Works;
         checks.push(sandbox);
@@ -88,13 +92,15 @@ impl Doctor {
         if self.json {
             output::print_json(&report)?;
         } else {
-            output::print(&describe(&report, output::stdout_has_colours()))?;
+            // Lines that no person sees wrapped stay whole for programs.
+            let columns = if stdout().is_terminal() { help::width() } else { usize::MAX };
+            output::print(&describe(&report, output::stdout_has_colours(), columns))?;
         }
         Ok(if works { Exit::SUCCESS } else { Exit(1) })
     }
 }
 
-fn describe(report: &Report, colours: bool) -> String {
+fn describe(report: &Report, colours: bool, columns: usize) -> String {
     let width = report.checks.iter().map(|check| check.name.len()).max().unwrap_or_default();
     let mut text = String::new();
     for check in &report.checks {
@@ -106,10 +112,20 @@ fn describe(report: &Report, colours: bool) -> String {
         };
         let mark = if colours { format!("\x1b[{colour}m{mark}\x1b[0m") } else { mark.to_owned() };
         // Writing to a String cannot fail.
-        let _ =
-            writeln!(text, "{mark}  {:width$}  {}", check.name, output::printable(&check.detail));
-        if let Some(fix) = &check.fix {
-            let _ = writeln!(text, "      {:width$}  -> {}", "", output::printable(fix));
+        let _ = write!(text, "{mark}  {:width$}  ", check.name);
+        let indent = " ".repeat(width + 8);
+        let details = check.detail.lines().map(|line| (output::printable(line.trim()), 0));
+        let fix = check.fix.as_ref().map(|fix| (format!("-> {}", output::printable(fix)), 3));
+        let mut is_first = true;
+        for (paragraph, hanging) in details.chain(fix) {
+            let further = format!("{indent}{:hanging$}", "");
+            for line in help::wrapped(&paragraph, columns, &indent, &further) {
+                let _ = writeln!(text, "{}", if is_first { line.trim_start() } else { &line });
+                is_first = false;
+            }
+        }
+        if is_first {
+            text.push('\n');
         }
     }
     text.push_str(if report.process_machine_works {
@@ -128,13 +144,15 @@ mod tests {
     fn a_report_names_the_fix_below_the_fault() {
         let checks = vec![
             Check::new("agent", Verdict::Works, "/bin/agent"),
-            Check::new("overlay", Verdict::Fails, "no\x1b such").fix("modprobe overlay"),
+            Check::new("overlay", Verdict::Fails, "no\x1b such\n  at all").fix("modprobe overlay"),
         ];
-        let text = describe(&Report { process_machine_works: false, checks }, false);
+        let report = Report { process_machine_works: false, checks };
         assert_eq!(
-            text,
-            "ok    agent    /bin/agent\nFAIL  overlay  no\\u{1b} such\n               -> modprobe overlay\n\
+            describe(&report, false, usize::MAX),
+            "ok    agent    /bin/agent\nFAIL  overlay  no\\u{1b} such\n               at all\n               -> modprobe overlay\n\
              \nThis host cannot run sandboxes on the process machine yet; see above.\n"
         );
+        let narrow = describe(&report, false, 27);
+        assert!(narrow.contains("-> modprobe\n                  overlay\n"), "{narrow}");
     }
 }

@@ -83,7 +83,7 @@ fn enter_user_namespace() -> Result<()> {
         std::fs::write(file, line).with_context(|| format!("writing {file}"))
     };
     write("/proc/self/uid_map", &format!("0 {uid} 1"))?;
-    // Without it the kernel refuses a map of groups to those who are not root.
+    // Without it the kernel refuses a map of groups to ordinary users.
     write("/proc/self/setgroups", "deny")?;
     write("/proc/self/gid_map", &format!("0 {gid} 1"))
 }
@@ -115,7 +115,7 @@ fn mount_overlay() -> Result<()> {
     for directory in ["upper", "work", "root"] {
         std::fs::create_dir(scratch.join(directory)).context("a directory on the tmpfs")?;
     }
-    // userxattr is what an overlay in a user namespace needs, and harmless for root.
+    // An overlay in a user namespace needs userxattr, which is harmless for root.
     let options = "lowerdir=/,upperdir=/tmp/upper,workdir=/tmp/work,userxattr";
     mount(Some("overlay"), "/tmp/root", Some("overlay"), MsFlags::empty(), Some(options))
         .context("an overlay over /")?;

@@ -11,24 +11,26 @@ use super::pull;
 use super::record::Recorder;
 use crate::context::Context;
 use crate::exit::Exit;
+use crate::machine_kind::{self, KindParser};
 use crate::output::{self, Sink};
-use control::egress_settings;
+use control::{egress_settings, operator_defaults, own_host_files};
 use image::dockerfile::limits::FILE_BYTES_MAX;
 use image::reference::Reference;
 use image::registry::Options;
 use image::{Image, ImageError, Images};
-use services::build::{self, BuildEvent, BuildOptions, BuildRequest, Plan};
+use machine::MachineKind;
+use services::build::{self, BuildEvent, BuildOptions, BuildRequest, Plan, StepSandbox};
 use settings::{Overrides, Settings};
 
 /// The maximum number of buffered messages; a full buffer slows the build down.
-const TOLD_WAITING_MAX: usize = 64;
+pub const TOLD_WAITING_MAX: usize = 64;
 
 /// Build an image from a Dockerfile
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge image build -t team/app:1 .
   host-bridge image build -t team/app:1 -f build/Dockerfile --build-arg VERSION=2 .
-  host-bridge image build -t app --pull missing --egress pypi.org --egress files.pythonhosted.org .
+  host-bridge image build -t app --pull missing --egress @pypi .
   host-bridge image build --target tests --no-cache .
   host-bridge image build -t team/app:1 -t team/app:latest -f - . <Dockerfile
 
@@ -69,9 +71,16 @@ pub struct Build {
     #[arg(long, value_name = "never|missing|always", default_value = "never")]
     pull: image::Pull,
 
-    /// Allow RUN to connect to a host: HOST, *.HOST or public, with an optional :PORT; repeatable
+    /// Allow RUN to connect to a host: HOST, *.HOST or public, with an optional :PORT, or a registry
+    /// as @pypi, @npm, @crates or @debian; repeatable
     #[arg(long, value_name = "HOST")]
     egress: Vec<String>,
+
+    /// Set the machine that RUN starts, with its own kernel or the host's (default: the
+    /// configuration's, or process)
+    #[arg(long, value_name = "MACHINE", env = machine_kind::VARIABLE, hide_env_values = true,
+          value_parser = KindParser, hide_possible_values = true)]
+    machine: Option<MachineKind>,
 
     /// Print only the digest and errors
     #[arg(short, long)]
@@ -143,20 +152,23 @@ impl Build {
             args: self.args.iter().filter_map(value).collect(),
             labels: self.label.clone(),
             target: self.target.clone(),
-            anew: self.no_cache,
+            no_cache: self.no_cache,
             egress: self.egress.clone(),
         })?;
-        let options = Options::from_settings(&settings.registries)?;
+        let options = Options::from_settings(&settings.registries, &settings.images_ca)?;
         for name in plan.images() {
             self.fetch(&images, &name, &options, recorder).await?;
         }
-        let (tell, told) = channel(TOLD_WAITING_MAX);
+        let (tell, progress) = channel(TOLD_WAITING_MAX);
         let paths = context.paths.clone();
-        let means = BuildOptions { paths, images, egress: egress_settings(&settings.egress), tell };
-        let writing = tokio::spawn(write(told, self.quiet));
+        let (defaults, files) = (operator_defaults(&settings), own_host_files(&settings));
+        let step = StepSandbox::new(self.machine, &defaults, files);
+        let egress = egress_settings(&settings.egress);
+        let means = BuildOptions { paths, images, egress, step, tell };
+        let writing = tokio::spawn(write(progress, self.quiet));
         let built = build::build(&plan, &means).await;
         drop(means);
-        // All that was said comes before how it has ended.
+        // The output precedes the result.
         let _ = writing.await;
         Ok(built?)
     }
@@ -190,10 +202,10 @@ impl Build {
 }
 
 /// Prints the progress of a build. A closed stderr is not an error.
-async fn write(mut told: Receiver<BuildEvent>, quiet: bool) {
+pub async fn write(mut progress: Receiver<BuildEvent>, quiet: bool) {
     let Ok(stderr) = Sink::stderr() else { return };
-    while let Some(told) = told.recv().await {
-        let bytes = match told {
+    while let Some(progress) = progress.recv().await {
+        let bytes = match progress {
             BuildEvent::Warning(text) => {
                 output::note(&output::printable(&text));
                 continue;

@@ -6,6 +6,8 @@ use clap::Args;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::output;
+use control::Request;
+use image::digest::Digest;
 use image::reference::Reference;
 use sandbox::SandboxRef;
 
@@ -33,7 +35,9 @@ pub struct Commit {
 impl Commit {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
         let mut daemon = context.daemon().await?;
-        match daemon.commit(&self.which, &self.name).await {
+        let (sandbox, image) = (self.which.clone(), self.name.to_string());
+        let request = Request::Commit { sandbox, image };
+        match daemon.ask::<Digest>(&request).await {
             Ok(digest) => output::print_line(&digest.to_string())?,
             Err(error) => return Err(context.explain(&self.which, error).await),
         }

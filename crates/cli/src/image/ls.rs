@@ -14,8 +14,13 @@ use image::reference::Reference;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge image ls
+  host-bridge image ls -a                  steps of builds too
   host-bridge image ls --json | jq -r '.[].digest'")]
 pub struct Ls {
+    /// Show images without a name too, such as steps of builds; --json always does
+    #[arg(short, long)]
+    all: bool,
+
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -34,7 +39,7 @@ impl Ls {
                 let size = human_bytes(one.image.size_bytes);
                 [name, short(&one.image.digest), size, instant::format(at_ms)]
             };
-            if one.names.is_empty() {
+            if one.names.is_empty() && self.all {
                 rows.push(row("-".to_owned(), one.image.added_at_ms));
             }
             rows.extend(one.names.iter().map(|named| {

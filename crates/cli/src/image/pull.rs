@@ -53,7 +53,7 @@ impl Pull {
 
     async fn pull(&self, images: &Images) -> Result<Image> {
         let settings = Settings::load(self.config.as_deref(), &Overrides::default())?;
-        let options = Options::from_settings(&settings.registries)?;
+        let options = Options::from_settings(&settings.registries, &settings.images_ca)?;
         Ok(fetch(images, &self.name, &options, self.quiet).await?)
     }
 }
@@ -71,7 +71,7 @@ pub async fn if_wanted(paths: &Paths, spec: &Spec) -> Result<()> {
         Err(error) => return Err(error.into()),
     }
     let settings = Settings::load(None, &Overrides::default())?;
-    let options = Options::from_settings(&settings.registries)?;
+    let options = Options::from_settings(&settings.registries, &settings.images_ca)?;
     fetch(&images, &name.parse()?, &options, false).await?;
     Ok(())
 }
@@ -83,21 +83,21 @@ pub async fn fetch(
     options: &Options,
     quiet: bool,
 ) -> Result<Image, ImageError> {
-    let (tell, told) = watch::channel(Progress::default());
-    let drawing = tokio::spawn(draw(told, name.short(), quiet));
+    let (tell, progress) = watch::channel(Progress::default());
+    let drawing = tokio::spawn(draw(progress, name.short(), quiet));
     let pulled = pull_into(images, name, options, &tell).await;
     drop(tell);
-    // The line is gone before anything else is said.
+    // The progress line is removed before other output.
     let _ = drawing.await;
     pulled
 }
 
 /// Draws the progress line until the pull ends.
-async fn draw(mut told: watch::Receiver<Progress>, what: String, quiet: bool) {
+async fn draw(mut updates: watch::Receiver<Progress>, what: String, quiet: bool) {
     let mut line: Option<Line> = None;
     let mut drawn = 0;
-    while told.changed().await.is_ok() {
-        let progress = told.borrow_and_update();
+    while updates.changed().await.is_ok() {
+        let progress = updates.borrow_and_update();
         let (bytes, size) = (progress.bytes(), progress.size());
         if size > 0 {
             let line = line.get_or_insert_with(|| Line::new(&what, Some(size), quiet));

@@ -32,7 +32,7 @@ impl Recorder {
         AuditedAction { audit: self.0.clone(), entry, began: Instant::now() }
     }
 
-    /// Writes what was recorded so far.
+    /// Writes the records so far.
     pub async fn close(&self) {
         self.0.close().await;
     }
@@ -85,7 +85,7 @@ impl AuditedAction {
     }
 
     /// Passes the result on, and records an error.
-    pub fn tried<T>(&self, result: Result<T, ImageError>) -> Result<T> {
+    pub fn tried<T, E: Into<Error>>(&self, result: Result<T, E>) -> Result<T> {
         result.map_err(|error| {
             let error = error.into();
             self.clone().failed(&error);

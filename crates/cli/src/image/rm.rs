@@ -40,7 +40,7 @@ impl Rm {
                         output::print_line(&removed.digest.to_string())?;
                     }
                 }
-                // What is refused for one may be fine for the next.
+                // A refusal of one does not concern the next.
                 Err(error) => exit = failure::report(&error),
             }
         }

@@ -111,7 +111,7 @@ impl Save {
         drop(line);
         let unwritable = |source| CliError::Unwritable { path: self.output.clone(), source };
         match written {
-            // Nobody reads it any more.
+            // The reader is gone.
             Err(SaveError::Write(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
                 return Ok(Exit::UNREAD);
             }

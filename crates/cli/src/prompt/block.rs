@@ -13,8 +13,8 @@ pub(super) struct Block {
     text: String,
     lines: usize,
     indent: String,
-    /// A line brought an indentation of its own on top of ours. Whoever types or pastes so, needs
-    /// none of us.
+    /// A line came with its own indentation after ours. A person who types or pastes like that
+    /// needs none of ours.
     brings_own: bool,
 }
 
@@ -51,7 +51,7 @@ impl Block {
         let line = match given {
             // The empty line that ends a block.
             Some(rest) if rest.trim().is_empty() => "",
-            // Nothing can be indented deeper than what was given.
+            // A line cannot be indented deeper than what was given.
             Some(rest) if rest.starts_with([' ', '\t']) => {
                 self.brings_own = true;
                 rest
@@ -64,14 +64,14 @@ impl Block {
 
     /// Expects another line, which would begin with `indent`.
     pub(super) fn grow(&mut self, indent: &str) {
-        // It comes from the guest, and goes in front of what a person types.
+        // It comes from the guest, and precedes what a person types.
         let blank = indent.chars().all(|c| c == ' ' || c == '\t');
         let fits = blank && !self.brings_own && indent.len() <= INDENT_BYTES_MAX;
         self.indent = if fits { indent.to_owned() } else { String::new() };
     }
 
-    /// Whether more lines are wanted, as far as it can be told without the interpreter: an opening
-    /// end of a line, and then everything up to an empty line.
+    /// Whether more lines are needed, as far as that is known without the interpreter: after an
+    /// opening end of a line, everything up to an empty line.
     pub(super) fn looks_open(&self) -> bool {
         let last = self.text.lines().next_back().unwrap_or_default().trim_end();
         let opens = last.ends_with([':', '{', '(', '[', ',', '\\']);

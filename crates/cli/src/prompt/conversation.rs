@@ -20,8 +20,8 @@ use agent_client::guest::contexts::language::{CompletenessCheck, Language};
 use agent_client::guest::{Guest, GuestError};
 use host::paths::Paths;
 
-/// How long an interpreter may take to say whether some code is complete, before we judge by its
-/// looks: somebody has pressed Enter and waits.
+/// How long an interpreter may take to check whether code is complete, before we guess from its
+/// form: a person has pressed Enter and waits.
 const CHECK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The maximum size of output held back while a line is edited.
@@ -63,11 +63,15 @@ impl<'a> Conversation<'a> {
     ) -> Result<Self> {
         let language = Language::of(&opened.language);
         let mut screen = Screen::new()?;
-        screen.say(&words::banner(&language, opened, &prompt.place));
+        let is_kept = prompt.way_back.is_some();
+        screen.say(&words::banner(&language, opened, &prompt.place, is_kept));
+        if let Some(run) = opened.running {
+            screen.say(&words::busy(run, opened.queued));
+        }
         if let Some(reason) = &opened.lost {
             screen.say(&words::lost(reason));
         }
-        // Without its history a prompt is still a prompt.
+        // A prompt works without its history.
         let (history, entries) = match History::open(paths, &opened.language) {
             Ok((history, entries)) => (Some(history), entries),
             Err(error) => {
@@ -77,7 +81,7 @@ impl<'a> Conversation<'a> {
         };
         let mut watching = ContextWatch::begin(guest, opened).await;
         if opened.lost.is_some() {
-            watching.loss_was_told();
+            watching.loss_was_shown();
         }
         Ok(Self {
             guest,
@@ -208,7 +212,7 @@ impl<'a> Conversation<'a> {
     async fn answer(&mut self, notices: &mut Notices) -> Result<Answer> {
         loop {
             tokio::select! {
-                heard = self.editor.hear() => match heard {
+                event = self.editor.next_event() => match event {
                     EditorEvent::Complete(question) => self.complete(question),
                     EditorEvent::Line(line) => {
                         self.line_is_done();
@@ -216,7 +220,7 @@ impl<'a> Conversation<'a> {
                     }
                 },
                 news = self.watching.next() => {
-                    self.tell(news);
+                    self.show_update(news);
                     if self.screen.settle().await.is_err() {
                         return Ok(Answer::PromptExit(PromptExit::Unread));
                     }
@@ -231,7 +235,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Notes that the cursor is at the left edge, and writes what was held back.
+    /// Records that the cursor is at the left edge, and writes what was held back.
     pub(super) fn line_is_done(&mut self) {
         self.screen.start_line();
         let held = std::mem::take(&mut self.held);
@@ -254,16 +258,16 @@ impl<'a> Conversation<'a> {
         });
     }
 
-    /// Shows an event besides our own runs.
-    pub(super) fn tell(&mut self, news: Update) {
+    /// Shows an event that is not from our own runs.
+    pub(super) fn show_update(&mut self, news: Update) {
         match news {
             Update::Output(channel, bytes) => self.show(channel, bytes),
             Update::Line(line) => self.say(&line),
         }
     }
 
-    /// Shows output of a program, unless that would be written into a line of code. What code says
-    /// beside a question of its own is not held back: it may be a part of the question.
+    /// Shows output of a program, unless it would be written into a line of code. Output beside the
+    /// code's own question is not held back: it may be part of the question.
     pub(super) fn show(&mut self, channel: Channel, bytes: Vec<u8>) {
         if self.holds_back(channel) {
             self.hold_back(&bytes);

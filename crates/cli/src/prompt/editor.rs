@@ -78,20 +78,20 @@ pub(super) enum Kind {
 /// The conversation's handle of the editor.
 pub(super) struct Editor {
     orders: threads::SyncSender<EditorCommand>,
-    heard: mpsc::Receiver<EditorEvent>,
+    events: mpsc::Receiver<EditorEvent>,
     editing: Option<Kind>,
 }
 
 impl Editor {
-    /// With what was typed in earlier conversations. `tab` is what Tab writes at a line's beginning.
+    /// With the history of earlier conversations. `tab` is what Tab inserts at a line's beginning.
     pub(super) fn start(entries: &[String], tab: &'static str) -> io::Result<Self> {
         let (orders, todo) = threads::sync_channel(ORDERS_WAITING_MAX);
-        let (say, heard) = mpsc::channel(WORDS_WAITING_MAX);
+        let (say, events) = mpsc::channel(WORDS_WAITING_MAX);
         let mut lines = open(Helper::new(tab, say.clone()), entries).map_err(into_io)?;
         std::thread::Builder::new()
             .name("editor".to_owned())
             .spawn(move || attend(&mut lines, &todo, &say))?;
-        Ok(Self { orders, heard, editing: None })
+        Ok(Self { orders, events, editing: None })
     }
 
     /// The purpose of the requested line, if one is open.
@@ -128,19 +128,19 @@ impl Editor {
     }
 
     fn order(&mut self, kind: Kind, order: EditorCommand) {
-        // One order at a time, so there is room; a thread that is no more says so by its silence.
+        // There is one order at a time, so there is room; a thread that has ended does not answer.
         self.editing = Some(kind);
         let _ = self.orders.try_send(order);
     }
 
     /// The next event of the editor. Safe to cancel.
-    pub(super) async fn hear(&mut self) -> EditorEvent {
+    pub(super) async fn next_event(&mut self) -> EditorEvent {
         let gone = || EditorEvent::Line(Line::Failed(io::Error::other("the line editor failed")));
-        let heard = self.heard.recv().await.unwrap_or_else(gone);
-        if matches!(heard, EditorEvent::Line(_)) {
+        let event = self.events.recv().await.unwrap_or_else(gone);
+        if matches!(event, EditorEvent::Line(_)) {
             self.editing = None;
         }
-        heard
+        event
     }
 }
 
@@ -148,7 +148,7 @@ type Lines = rustyline::Editor<Helper, MemHistory>;
 
 fn open(helper: Helper, entries: &[String]) -> rustyline::Result<Lines> {
     let behavior =
-        // The prompt is for the person, not for whoever reads our output.
+        // The prompt is for the person, not for a program that reads our output.
         if stdout().is_terminal() { Behavior::Stdio } else { Behavior::PreferTerm };
     let config = Config::builder()
         .behavior(behavior)
@@ -173,7 +173,7 @@ fn attend(
     todo: &threads::Receiver<EditorCommand>,
     say: &mpsc::Sender<EditorEvent>,
 ) {
-    // Without it, lines are broken where the window was once as wide.
+    // Without it, lines are wrapped at the old width of the window.
     let _ = terminal_mode::window_signal().thread_unblock();
     while let Ok(order) = todo.recv() {
         let line = match order {
@@ -204,7 +204,7 @@ fn attend(
 fn read(lines: &mut Lines, prompt: &str, initial: &str) -> Line {
     match lines.readline_with_initial(prompt, (initial, "")) {
         Ok(text) => Line::Typed(text),
-        // Keys that are no text in any encoding we know; the line is begun anew.
+        // Keys that are no text in any encoding we know; the line is begun again.
         Err(ReadlineError::Io(error)) if error.kind() == io::ErrorKind::InvalidData => {
             Line::Interrupted
         }

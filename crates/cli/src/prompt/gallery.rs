@@ -9,15 +9,15 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Files that one conversation leaves, and their bytes together. Code can show pictures without an
-/// end, and the directory may be in memory.
+/// Files that one conversation may leave, and their size. Code can display pictures without end,
+/// and the directory may be in memory.
 const FILES_MAX: usize = 1000;
 const BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Displays whose updates find their file again.
 const NAMED_MAX: usize = 256;
-/// Files of earlier conversations that are looked through for the number to go on with.
+/// Files of earlier conversations that are read to find the next number.
 const EARLIER_MAX: usize = 100_000;
-/// What a sandbox and a context give to a directory's name.
+/// How much of a sandbox's and a context's name is in a directory's name.
 const NAME_CHARS_MAX: usize = 100;
 
 const PRIVATE_DIRECTORY: u32 = 0o700;
@@ -59,7 +59,7 @@ impl Gallery {
         Self { wanted, directory: None, next: 1, files: 0, bytes: 0, named: BTreeMap::new() }
     }
 
-    /// Saves one form of a display in a file of its own.
+    /// Saves one form of a display in its own file.
     pub(super) fn keep(
         &mut self,
         id: Option<&str>,
@@ -90,8 +90,8 @@ impl Gallery {
         Ok(path)
     }
 
-    /// Puts a new state of a display into the file that has the old one, so that a viewer can show
-    /// it; into one of its own if there is none.
+    /// Writes a new state of a display to the file of the old one, so that a viewer can show it; to
+    /// a new file if there is none.
     pub(super) fn update(
         &mut self,
         id: &str,
@@ -122,7 +122,7 @@ impl Gallery {
         if let Some(directory) = &self.directory {
             return Ok(directory.clone());
         }
-        // Anybody may have made the name in a directory that is everybody's.
+        // In a shared directory anybody may have created the name.
         let mut other = self.wanted.clone().into_os_string();
         other.push(format!("-{}", std::process::id()));
         let mut refused = GalleryError::Directory(self.wanted.clone());

@@ -15,7 +15,7 @@ use host::paths::{Paths, make_private_directory};
 
 /// The maximum number of entries.
 pub(super) const ENTRIES_MAX: usize = 2000;
-/// A longer input is a file that was pasted: nobody looks for it with the arrow keys.
+/// A longer input is a pasted file: nobody looks for it with the arrow keys.
 const ENTRY_BYTES_MAX: usize = 16 * 1024;
 /// A file that has grown beyond this is cut to its last entries when it is opened.
 const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -81,7 +81,7 @@ impl History {
         let mut reader = BufReader::new(file.take(READ_BYTES_MAX));
         let mut line = Vec::new();
         while reader.read_until(b'\n', &mut line)? > 0 {
-            // What is no entry was cut by a full disk, or written by another program.
+            // An invalid line was cut by a full disk, or written by another program.
             if let Ok(entry) = serde_json::from_slice::<String>(&line) {
                 if entries.len() == ENTRIES_MAX {
                     entries.pop_front();

@@ -3,11 +3,11 @@
 use agent_client::guest::contexts::language::{CompletenessCheck, Language};
 use protocol::repl::RunEnd;
 
-/// The exit code with which the person leaves by what they have typed, if they do.
+/// The exit code if the person leaves by typing this.
 pub(super) fn farewell(language: &Language, code: &str, end: &RunEnd) -> Option<i32> {
     match (language.prompt.judge, end) {
         (CompletenessCheck::Interpreter, RunEnd::Exited { code }) => Some(*code),
-        // The end of a shell's run is the status of its last command, whatever that was.
+        // A shell run's end is the status of its last command, whatever that was.
         (CompletenessCheck::Shell, RunEnd::Exited { code: status }) => {
             is_exit(code).then_some(*status)
         }

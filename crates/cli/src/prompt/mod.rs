@@ -26,9 +26,10 @@ mod watching;
 mod words;
 
 use std::io::{IsTerminal, stdin};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use protocol::repl::OpenContext;
+use protocol::repl::{ContextInfo, OpenContext};
 
 use super::exit::Exit;
 use super::missing::explain_missing;
@@ -37,6 +38,9 @@ use agent_client::guest::Guest;
 use conversation::Conversation;
 use host::paths::Paths;
 use terminal_mode::TerminalMode;
+
+/// How long opening a context may take before the cause is checked.
+const OPENING_PATIENCE: Duration = Duration::from_millis(300);
 
 /// The options of a prompt.
 pub struct Prompt {
@@ -68,13 +72,14 @@ pub async fn hold(guest: &Guest, paths: &Paths, mut prompt: Prompt) -> Result<Ex
     // An interpreter may take its time to start, and the person may lose patience with it.
     let opened = tokio::select! {
         opened = guest.open_context(&prompt.context) => opened.map_err(explain_missing)?,
+        busy = find_busy(guest, &prompt.context) => busy,
         signal = next_end(&mut notices) => return Ok(Exit::signalled(signal)),
     };
     let mut seat = TerminalMode::take()?;
     let mut conversation = Conversation::begin(guest, paths, &prompt, &opened).await?;
     let left = conversation.hold(&mut notices).await;
     if conversation.is_editing() {
-        // The editor is torn away from its line, with a mode and a paste mode of its own.
+        // The editor is interrupted within its line, with its own mode and paste mode.
         seat.tidy_at_end();
     }
     drop(seat);
@@ -88,6 +93,19 @@ pub async fn hold(guest: &Guest, paths: &Paths, mut prompt: Prompt) -> Result<Ex
             Ok(Exit::signalled(signal))
         }
         PromptExit::Unread => Ok(Exit::UNREAD),
+    }
+}
+
+/// Waits until the context runs somebody's code, in which case it cannot be opened because it is open
+/// already. Never returns for one that only starts slowly.
+async fn find_busy(guest: &Guest, context: &OpenContext) -> ContextInfo {
+    loop {
+        tokio::time::sleep(OPENING_PATIENCE).await;
+        let contexts = guest.contexts().await.unwrap_or_default();
+        let ours = contexts.into_iter().find(|info| info.context == context.context);
+        if let Some(info) = ours.filter(|info| info.running.is_some()) {
+            return info;
+        }
     }
 }
 

@@ -43,7 +43,7 @@ impl Screen {
         })
     }
 
-    /// Whether what a program writes there lands on the screen that the person edits on.
+    /// Whether a program's output there appears on the screen that the person edits on.
     pub(super) fn shows(channel: Channel) -> bool {
         match channel {
             Channel::Stderr => stderr().is_terminal(),
@@ -95,8 +95,8 @@ impl Screen {
         }
     }
 
-    /// What stands on the line that a program has begun, printable, if it is short enough to become
-    /// the beginning of a prompt; otherwise that line is ended.
+    /// The line that a program has begun, printable, if it is short enough to become the beginning
+    /// of a prompt; otherwise that line is ended.
     pub(super) fn take_begun_line(&mut self, columns: usize) -> String {
         let text = self.line.text(columns);
         if text.is_none() {
@@ -120,7 +120,7 @@ impl Screen {
         self.writing.is_none() && self.waiting.is_empty()
     }
 
-    /// Returns when all is written. Safe to cancel; `BrokenPipe` means that nobody reads.
+    /// Returns when everything is written. Cancel safe; `BrokenPipe` means that the reader is gone.
     pub(super) async fn settle(&mut self) -> io::Result<()> {
         loop {
             if let Some(writing) = &mut self.writing {

@@ -7,7 +7,7 @@ use std::io::{self, IsTerminal, Write, stdin, stdout};
 
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 
-/// A longer secret is cut off: whatever types so much is not a person.
+/// A longer secret is cut off: no person types so much.
 const SECRET_BYTES_MAX: usize = 64 * 1024;
 
 const CTRL_C: u8 = 0x03;
@@ -23,7 +23,7 @@ pub(super) enum Secret {
     Line(String),
     /// ctrl-c.
     Interrupted,
-    /// ctrl-d on an empty line, or a terminal that is no more.
+    /// ctrl-d on an empty line, or a terminal that is gone.
     End,
 }
 
@@ -36,8 +36,8 @@ pub(super) fn ask(prompt: &str) -> io::Result<Secret> {
     quiet.make_raw();
     quiet.output_modes = mode.output_modes;
     tcsetattr(stdin(), OptionalActions::Drain, &quiet)?;
-    let said = show(prompt);
-    let secret = said.and_then(|()| read());
+    let shown = show(prompt);
+    let secret = shown.and_then(|()| read());
     tcsetattr(stdin(), OptionalActions::Drain, &mode)?;
     show("\n")?;
     secret
@@ -56,7 +56,7 @@ fn read() -> io::Result<Secret> {
     let mut typing = Typing::default();
     let mut byte = [0];
     loop {
-        // One at a time: what is typed behind the line is for whoever reads next.
+        // One byte at a time: what is typed after the line is for the next reader.
         match rustix::io::read(stdin(), &mut byte) {
             Ok(0) => return Ok(Secret::End),
             Ok(_) => {
@@ -94,7 +94,7 @@ impl Typing {
         None
     }
 
-    /// Takes back a character, which may have several bytes.
+    /// Removes a character, which may have several bytes.
     fn erase(&mut self) {
         while let Some(byte) = self.bytes.pop() {
             if !(0x80..0xc0).contains(&byte) {

@@ -17,9 +17,9 @@ use crate::exit::Exit;
 use crate::terminal::{Notice, Notices, Size};
 use agent_client::guest::{GuestError, RunCode};
 
-/// How long a run waits for its turn before the person is told why.
+/// How long a run is queued before the person learns why.
 const TURN_PATIENCE: Duration = Duration::from_millis(300);
-/// How long an interrupted run may continue before the person is told about force.
+/// How long an interrupted run may continue before the person learns about force.
 const INTERRUPT_PATIENCE: Duration = Duration::from_secs(2);
 /// The grace of one ctrl-c: code may take its time. Only another ctrl-c adds force.
 const POLITE_GRACE: Duration = Duration::from_secs(3600);
@@ -34,11 +34,11 @@ struct PendingRun {
     /// How often the person pressed ctrl-c.
     presses: u32,
     /// Whether an error was shown.
-    told_error: bool,
+    error_shown: bool,
     /// When to print a note about the time that it takes.
     tell_at: Option<Instant>,
     /// The open question.
-    asked: Option<u64>,
+    open_question: Option<u64>,
     questions: std::collections::VecDeque<Request>,
 }
 
@@ -86,7 +86,7 @@ impl Conversation<'_> {
                     }).map(|()| None),
                     Err(error) => return self.refused(error).map(|()| None),
                 },
-                heard = self.editor.hear(), if self.editor.editing().is_some() => match heard {
+                event = self.editor.next_event(), if self.editor.editing().is_some() => match event {
                     EditorEvent::Complete(question) => self.complete(question),
                     EditorEvent::Line(line) => {
                         self.line_is_done();
@@ -96,7 +96,7 @@ impl Conversation<'_> {
                         self.answered(&mut turn, line);
                     }
                 },
-                news = self.watching.next() => self.tell(news),
+                news = self.watching.next() => self.show_update(news),
                 notice = notices.next() => match notice {
                     Notice::End(nix::libc::SIGINT) => {
                         self.screen.echoed();
@@ -110,8 +110,7 @@ impl Conversation<'_> {
         }
     }
 
-    /// Something was refused, or failed, that costs an input and not the conversation, unless the
-    /// link is no more.
+    /// A refusal or failure costs an input and not the conversation, unless the link has ended.
     fn refused(&mut self, error: GuestError) -> Result<()> {
         if let GuestError::Link(_) = error {
             return Err(error.into());
@@ -135,13 +134,13 @@ impl Conversation<'_> {
             Happening::Stderr { bytes } => self.show(Channel::Stderr, bytes.into_bytes()),
             Happening::Late(late) => {
                 if let Some(news) = self.watching.late_in_run(late) {
-                    self.tell(news);
+                    self.show_update(news);
                 }
             }
             Happening::Display(display) => self.display(&display),
             Happening::Artifact(artifact) => self.say(&words::artifact(&artifact)),
             Happening::Error(error) => {
-                turn.told_error = true;
+                turn.error_shown = true;
                 if let Some(text) = words::traceback(&error) {
                     self.show_lines(Channel::Stderr, text.as_bytes());
                 }
@@ -152,7 +151,7 @@ impl Conversation<'_> {
                 }
                 self.ask_next(turn);
             }
-            // A watch tells the first; the others are no events of a run's own.
+            // A watch reports the first; the others are not events of a run.
             Happening::Lost { .. } | Happening::Gap { .. } | Happening::Finished(_) => {}
         }
     }
@@ -163,13 +162,13 @@ impl Conversation<'_> {
         }
         for form in words::rich(display) {
             let data = form.data.as_bytes();
-            let kept = match (display.role, &display.id) {
+            let place = match (display.role, &display.id) {
                 (DisplayRole::Update, Some(id)) => self.gallery.update(id, &form.mime, data),
                 (_, id) => self.gallery.keep(id.as_deref(), &form.mime, data),
             };
-            let line = match kept {
-                Ok(path) => words::kept(display.role, form, &path),
-                Err(error) => words::not_kept(form, &error),
+            let line = match place {
+                Ok(path) => words::saved(display.role, form, &path),
+                Err(error) => words::not_saved(form, &error),
             };
             self.say(&line);
         }
@@ -177,11 +176,11 @@ impl Conversation<'_> {
 
     /// Asks the person for the next line that the code wants.
     fn ask_next(&mut self, turn: &mut PendingRun) {
-        if self.is_editing() || turn.asked.is_some() {
+        if self.is_editing() || turn.open_question.is_some() {
             return;
         }
         let Some(request) = turn.questions.pop_front() else { return };
-        turn.asked = Some(request.number);
+        turn.open_question = Some(request.number);
         let columns = Size::read().unwrap_or(Size::DEFAULT).columns;
         let begun = self.screen.take_begun_line(columns.into());
         let (before, prompt) = words::question(&begun, &request.prompt);
@@ -197,7 +196,7 @@ impl Conversation<'_> {
     }
 
     fn answered(&mut self, turn: &mut PendingRun, line: Line) {
-        let request = turn.asked.take();
+        let request = turn.open_question.take();
         let line = match line {
             Line::Typed(line) => Some(line),
             Line::End | Line::Failed(_) => None,
@@ -208,14 +207,14 @@ impl Conversation<'_> {
             let line = line.map(Into::into);
             let ask = AnswerInput { context, run, request, line };
             let guest = self.guest.clone();
-            // A question that has lapsed meanwhile is no failure of anybody's.
+            // A question that has lapsed meanwhile is no failure.
             tokio::spawn(async move { guest.answer_input(ask).await.ok() });
         }
         self.ask_next(turn);
     }
 
-    /// The person wants an end of this: first by asking, then by force. However often ctrl-c is
-    /// pressed, force is given its time: only what resists it costs the state.
+    /// The person wants to end this: first politely, then by force. However often ctrl-c is
+    /// pressed, each step gets its time: only code that resists it loses its state.
     fn press(&mut self, turn: &mut PendingRun) {
         turn.presses += 1;
         let given = if turn.presses == 1 { POLITE_GRACE } else { Duration::ZERO };
@@ -244,11 +243,11 @@ impl Conversation<'_> {
         code: &str,
         finished: &Finished,
     ) -> Result<Option<PromptExit>> {
-        if let Some(line) = words::end(finished, turn.presses > 0, turn.told_error) {
+        if let Some(line) = words::end(finished, turn.presses > 0, turn.error_shown) {
             self.say(&line);
         }
         if !finished.state_kept && turn.began {
-            self.watching.loss_was_told();
+            self.watching.loss_was_shown();
         }
         if self.is_editing() {
             self.say("the code no longer waits for this line; press enter");
@@ -258,7 +257,7 @@ impl Conversation<'_> {
         if self.screen.settle().await.is_err() {
             return Ok(Some(PromptExit::Unread));
         }
-        // Of an exit code, eight bits are kept, as by a kernel.
+        // Eight bits of an exit code are kept, as by a kernel.
         let farewell = farewell(&self.language, code, &finished.end);
         Ok(farewell.map(|code| PromptExit::Person(Exit(code as u8))))
     }
@@ -271,9 +270,9 @@ impl PendingRun {
             ahead,
             began: false,
             presses: 0,
-            told_error: false,
+            error_shown: false,
             tell_at: Some(Instant::now() + TURN_PATIENCE),
-            asked: None,
+            open_question: None,
             questions: std::collections::VecDeque::new(),
         }
     }

@@ -9,7 +9,7 @@ use protocol::repl::{ContextInfo, Event, Happening, Late};
 use super::words;
 use agent_client::guest::{Events, Guest};
 
-/// Our latest runs, of which a watch may still tell.
+/// Our latest runs, of which a watch may still report events.
 const OWN_RUNS_MAX: usize = 64;
 
 /// Something to show.
@@ -34,8 +34,8 @@ struct EventTracker {
     /// Runs of other clients that ended since the last notice.
     others: u64,
     /// Whether the loss of the previous interpreter was reported.
-    loss_told: bool,
-    /// Late output has been shown, or a run has begun whose events could have had it.
+    loss_shown: bool,
+    /// Late output has been shown, or a run has begun whose events could have contained it.
     late_told: bool,
 }
 
@@ -70,7 +70,7 @@ impl ContextWatch {
                         "the context was closed; the next input opens it again".to_owned(),
                     );
                 }
-                // Its reason comes to whoever runs something.
+                // The next run gets the reason.
                 Err(_) => self.events = None,
             }
         }
@@ -91,27 +91,27 @@ impl ContextWatch {
         std::mem::take(&mut self.tale.others)
     }
 
-    /// Late output that a run of ours tells. A living watch has told it already, but for what was said
-    /// before we came, which the first run is told before anything else.
+    /// Late output that one of our runs reports. A living watch has shown it already, except for earlier
+    /// output, which the first run reports before anything else.
     pub(super) fn late_in_run(&mut self, late: Late) -> Option<Update> {
         let known = self.events.is_some() && self.tale.late_told;
         (!known).then(|| output(late))
     }
 
-    /// A run of ours has got beyond what was said before it.
+    /// One of our runs has passed the output from before it.
     pub(super) fn late_is_past(&mut self) {
         self.tale.late_told = true;
     }
 
-    /// What there is to say of an interpreter that a run found to be another; once for each.
+    /// The message about an interpreter that a run found replaced; once for each.
     pub(super) fn loss(&mut self, reason: &str) -> Option<String> {
-        let told = std::mem::take(&mut self.tale.loss_told);
-        (!told).then(|| words::lost(reason))
+        let was_told = std::mem::take(&mut self.tale.loss_shown);
+        (!was_told).then(|| words::lost(reason))
     }
 
     /// Marks the loss of the interpreter as reported.
-    pub(super) fn loss_was_told(&mut self) {
-        self.tale.loss_told = true;
+    pub(super) fn loss_was_shown(&mut self) {
+        self.tale.loss_shown = true;
     }
 }
 
@@ -144,8 +144,8 @@ impl EventTracker {
             }
             Happening::Lost { reason } => {
                 self.running = None;
-                let told = std::mem::replace(&mut self.loss_told, true);
-                (!told).then(|| Update::Line(words::lost(&reason)))
+                let was_shown = std::mem::replace(&mut self.loss_shown, true);
+                (!was_shown).then(|| Update::Line(words::lost(&reason)))
             }
             _ => None,
         }

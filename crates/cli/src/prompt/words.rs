@@ -18,18 +18,39 @@ const WORD_CHARS_MAX: usize = 80;
 
 const PLAIN: &str = "text/plain";
 
-/// The first line: the interpreter, who shares it, and how to leave.
-pub(super) fn banner(language: &Language, info: &ContextInfo, place: &str) -> String {
+/// The first line: the interpreter, who shares it, and what of it exists after the prompt.
+pub(super) fn banner(
+    language: &Language,
+    info: &ContextInfo,
+    place: &str,
+    is_kept: bool,
+) -> String {
     let title =
         if language.title.is_empty() { words(&info.language) } else { language.title.into() };
     let version = info.interpreter.as_ref().map(|living| words(&living.version));
     let version = version.filter(|version| !version.is_empty());
     let version = version.map_or_else(String::new, |version| format!(" {version}"));
+    if !is_kept {
+        return format!(
+            "{title}{version} in {place}: ctrl-d ends it, with its state and its files; to keep them, \
+             `host-bridge start --name NAME`, then `host-bridge repl NAME`"
+        );
+    }
     format!(
         "{title}{version} in context {} of {place}: its state is shared with everyone who uses it, and \
          lives on after ctrl-d",
         info.context
     )
+}
+
+/// The message for a person who attaches while code runs.
+pub(super) fn busy(run: u64, queued: u32) -> String {
+    let more = match queued {
+        0 => String::new(),
+        1 => " and 1 more waits".to_owned(),
+        _ => format!(" and {queued} more wait"),
+    };
+    format!("run {run} of another client is running{more}; what you enter runs after that")
 }
 
 /// The message for a lost interpreter.
@@ -59,16 +80,16 @@ pub(super) fn others(runs: u64) -> Option<String> {
     }
 }
 
-/// How a run ended, where its own output does not say it. `ours`: it was we who asked for its end;
-/// `told`: an error has been shown.
-pub(super) fn end(finished: &Finished, ours: bool, told: bool) -> Option<String> {
+/// How a run ended, if its own output does not show it. `ours`: we asked for its end; `was_told`: an
+/// error has been shown.
+pub(super) fn end(finished: &Finished, ours: bool, was_shown: bool) -> Option<String> {
     let mut line = match &finished.end {
         RunEnd::Ok {} | RunEnd::Error {} | RunEnd::Exited { .. } => None,
         RunEnd::Interrupted { by } if !ours => Some(format!("interrupted by {}", words(by))),
         RunEnd::Interrupted { .. } => match finished.rung {
             Some(Rung::Firm) => Some("interrupted by force".to_owned()),
             Some(Rung::Killed) => Some("the interpreter was killed".to_owned()),
-            _ => (!told).then(|| "interrupted".to_owned()),
+            _ => (!was_shown).then(|| "interrupted".to_owned()),
         },
         RunEnd::TimedOut { limit_ms } => Some(format!("ended after its limit of {limit_ms} ms")),
         RunEnd::Died { cause } => Some(died(cause)),
@@ -121,14 +142,14 @@ pub(super) fn rich(display: &Display) -> impl Iterator<Item = &Datum> {
 }
 
 /// The line that names a file.
-pub(super) fn kept(role: DisplayRole, form: &Datum, path: &Path) -> String {
+pub(super) fn saved(role: DisplayRole, form: &Datum, path: &Path) -> String {
     let update = if role == DisplayRole::Update { "update, " } else { "" };
     let (mime, size) = (words(&form.mime), human_bytes(form.data.as_bytes().len() as u64));
     format!("[{update}{mime} {size}: {}]", path.display())
 }
 
 /// The line if no file was saved.
-pub(super) fn not_kept(form: &Datum, why: &impl std::fmt::Display) -> String {
+pub(super) fn not_saved(form: &Datum, why: &impl std::fmt::Display) -> String {
     let (mime, size) = (words(&form.mime), human_bytes(form.data.as_bytes().len() as u64));
     format!("[{mime} {size}: {}]", printable(&why.to_string()))
 }
@@ -140,7 +161,7 @@ pub(super) fn artifact(artifact: &Artifact) -> String {
     format!("[{mime} {}, in the sandbox: {path}]", human_bytes(artifact.bytes))
 }
 
-/// The line that an input is asked with, and what comes in lines before it.
+/// The line with the prompt of an input, and the lines before it.
 pub(super) fn question(begun: &str, prompt: &str) -> (Option<String>, String) {
     match prompt.rsplit_once('\n') {
         Some((before, last)) => {

@@ -1,5 +1,5 @@
-//! Saves what code displays as files in a directory. The files are named by a number and an
-//! extension chosen here.
+//! Saves displays of code as files in a directory. The files are named by a number and an extension
+//! chosen here.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,8 +9,8 @@ use protocol::repl::{Datum, Display, DisplayRole};
 
 use super::super::failure::CliError;
 
-/// Displays that one run may leave behind: a directory with more is of no use, and code that shows
-/// something in a loop shall not fill the disk.
+/// Displays that one run may leave: a directory with more is useless, and code that displays
+/// something in a loop must not fill the disk.
 const DISPLAYS_MAX: usize = 1000;
 
 /// Limits the bytes of all displays, for the same reason.
@@ -59,8 +59,8 @@ impl Displays {
         Ok(Self { dir: dir.to_owned(), count: 0, bytes: 0, is_full: false, by_id: HashMap::new() })
     }
 
-    /// Writes all forms of a display but its plain text, which needs no file. An update takes the
-    /// place of what it updates.
+    /// Writes all forms of a display except its plain text, which needs no file. An update replaces
+    /// what it updates.
     pub fn save(&mut self, shown: &Display) -> Result<Saved, CliError> {
         let forms: Vec<&Datum> = rich_forms(shown).collect();
         if forms.is_empty() {
@@ -72,7 +72,7 @@ impl Displays {
         let known = shown.id.as_ref().and_then(|id| self.by_id.get(id)).copied();
         let known = known.filter(|_| shown.role == DisplayRole::Update);
         let number = known.unwrap_or(self.count + 1);
-        // What an update replaces counts too: code can update without end.
+        // Replaced files count, too: code can update without end.
         let bytes: usize = forms.iter().map(|form| form.data.as_bytes().len()).sum();
         if number > DISPLAYS_MAX || self.bytes + bytes as u64 > BYTES_MAX {
             self.is_full = true;

@@ -14,18 +14,17 @@ use super::printer::SandboxLifetime;
 /// The exit code after ctrl-c: 128 + SIGINT.
 const INTERRUPTED: Exit = Exit(128 + 2);
 
-/// What Python calls an interrupt that nobody caught, be it from ctrl-c or raised by the code: it then
-/// ends as if by the signal.
+/// Python's name for an interrupt that nobody caught, from ctrl-c or raised by the code: it then ends as if
+/// by the signal.
 const KEYBOARD_INTERRUPT: &str = "KeyboardInterrupt";
 
-/// The exit code. `by_us` when it was we who interrupted the run; `error` is the kind of the last
-/// one that was told.
+/// The exit code. `by_us`: we interrupted the run; `error`: the kind of the last reported error.
 pub fn exit(end: &RunEnd, error: Option<&str>, by_us: bool) -> Exit {
     match end {
         RunEnd::Ok {} => Exit::SUCCESS,
         RunEnd::Error {} if error == Some(KEYBOARD_INTERRUPT) => INTERRUPTED,
         RunEnd::Error {} => Exit(1),
-        // As for any process, eight bits of it.
+        // Like any process's, eight bits of it.
         RunEnd::Exited { code } => Exit(*code as u8),
         RunEnd::Interrupted { .. } => INTERRUPTED,
         RunEnd::TimedOut { .. } => Exit(EXIT_TIMED_OUT as u8),
@@ -35,11 +34,11 @@ pub fn exit(end: &RunEnd, error: Option<&str>, by_us: bool) -> Exit {
     }
 }
 
-/// The message for what the exit code does not say.
+/// The message for what the exit code does not show.
 pub fn explain(finished: &Finished, lifetime: SandboxLifetime, by_us: bool) -> Option<String> {
     let killed = finished.rung == Some(Rung::Killed);
     let fate = if killed { "the interpreter was killed" } else { "the code was interrupted" };
-    let told = match &finished.end {
+    let explanation = match &finished.end {
         RunEnd::Ok {} | RunEnd::Error {} | RunEnd::Exited { .. } => None,
         RunEnd::Cancelled { .. } | RunEnd::Interrupted { .. } if by_us && !killed => None,
         RunEnd::Interrupted { .. } if by_us => Some(format!("{fate}: it did not react to ctrl-c")),
@@ -57,12 +56,14 @@ pub fn explain(finished: &Finished, lifetime: SandboxLifetime, by_us: bool) -> O
             Some(format!("the code was not run: {}", printable(reason)))
         }
     };
-    // In a sandbox of its own nothing was to be kept.
+    // A run's own sandbox has no state to keep.
     if finished.state_kept || lifetime == SandboxLifetime::Temporary {
-        return told;
+        return explanation;
     }
     let lost = "the state of the context is lost";
-    Some(told.map_or_else(|| lost.to_owned(), |told| format!("{told}; {lost}")))
+    Some(
+        explanation.map_or_else(|| lost.to_owned(), |explanation| format!("{explanation}; {lost}")),
+    )
 }
 
 #[cfg(test)]

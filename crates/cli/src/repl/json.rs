@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use agent_client::program::whole_characters;
 
-/// Events on their way to lines. A character that two pieces of output share is told with the
+/// Turns events into lines. A character that is split between two pieces of output goes with the
 /// second, so that text stays text.
 #[derive(Debug, Default)]
 pub struct Lines {
@@ -19,17 +19,17 @@ pub struct Lines {
 impl Lines {
     /// Appends the lines of an event; there may be none, or several.
     pub fn append(&mut self, event: &Event, out: &mut String) {
-        let said = match &event.what {
+        let piece = match &event.what {
             Happening::Stdout { bytes } => Some((&mut self.stdout, "stdout", bytes)),
             Happening::Stderr { bytes } => Some((&mut self.stderr, "stderr", bytes)),
             _ => None,
         };
-        if let Some((begun, name, bytes)) = said {
+        if let Some((begun, name, bytes)) = piece {
             begun.extend_from_slice(bytes.as_bytes());
             let rest = begun.split_off(whole_characters(begun));
-            let said = std::mem::replace(begun, rest);
-            if !said.is_empty() {
-                append(event, name, with_bytes(Map::new(), &said), out);
+            let piece = std::mem::replace(begun, rest);
+            if !piece.is_empty() {
+                append(event, name, with_bytes(Map::new(), &piece), out);
             }
             return;
         }
@@ -95,7 +95,7 @@ fn display(shown: &Display) -> Value {
             Value::Object(with_bytes(fields, form.data.as_bytes()))
         })
         .collect();
-    // Its maker says that it is JSON; if it is not, it is text.
+    // Its source claims that it is JSON; if it is not, it is text.
     let metadata = shown.metadata.as_ref().map(|text| {
         serde_json::from_str::<Value>(text).unwrap_or_else(|_| Value::String(text.clone()))
     });
@@ -220,38 +220,41 @@ mod tests {
             data,
             metadata: Some("{\"w\":1}".to_owned()),
         };
-        let told = lines(&[
+        let lines_shown = lines(&[
             event(Happening::Started(Started { count: 1, lost: None })),
             event(Happening::Display(shown)),
             end(),
         ]);
-        assert_eq!(told[0], json!({ "event": "started", "run": 2, "at_us": 5, "count": 1 }));
-        assert_eq!(told[1]["role"], "value");
-        assert_eq!(told[1]["data"][0], json!({ "mime": "text/plain", "text": "x\ny" }));
-        assert_eq!(told[1]["data"][1], json!({ "mime": "image/png", "base64": "iVBORw==" }));
-        assert_eq!(told[1]["metadata"]["w"], 1);
-        assert_eq!(told[2]["cause"], "died");
-        assert_eq!(told[2]["how"]["signaled"]["signal"], 9);
+        assert_eq!(lines_shown[0], json!({ "event": "started", "run": 2, "at_us": 5, "count": 1 }));
+        assert_eq!(lines_shown[1]["role"], "value");
+        assert_eq!(lines_shown[1]["data"][0], json!({ "mime": "text/plain", "text": "x\ny" }));
+        assert_eq!(lines_shown[1]["data"][1], json!({ "mime": "image/png", "base64": "iVBORw==" }));
+        assert_eq!(lines_shown[1]["metadata"]["w"], 1);
+        assert_eq!(lines_shown[2]["cause"], "died");
+        assert_eq!(lines_shown[2]["how"]["signaled"]["signal"], 9);
         assert_eq!(
-            (&told[2]["state_kept"], &told[2]["memory_bytes_peak"]),
+            (&lines_shown[2]["state_kept"], &lines_shown[2]["memory_bytes_peak"]),
             (&json!(false), &json!(7))
         );
     }
 
     #[test]
     fn a_character_in_two_pieces_stays_one() {
-        let told = lines(&[stdout(b"f\xc3"), stdout(b"\xbcr \xe2"), stdout(b"\x82"), end()]);
-        assert_eq!(told[0]["text"], "f");
-        assert_eq!(told[1]["text"], "\u{fc}r ");
-        assert_eq!((&told[2]["event"], &told[2]["base64"]), (&json!("stdout"), &json!("4oI=")));
-        assert_eq!(told[3]["event"], "finished");
+        let lines_shown = lines(&[stdout(b"f\xc3"), stdout(b"\xbcr \xe2"), stdout(b"\x82"), end()]);
+        assert_eq!(lines_shown[0]["text"], "f");
+        assert_eq!(lines_shown[1]["text"], "\u{fc}r ");
+        assert_eq!(
+            (&lines_shown[2]["event"], &lines_shown[2]["base64"]),
+            (&json!("stdout"), &json!("4oI="))
+        );
+        assert_eq!(lines_shown[3]["event"], "finished");
     }
 
     #[test]
-    fn what_is_no_text_is_base64() {
-        let told = lines(&[stdout(b"\xff\xfe"), stdout(b"ok")]);
-        assert_eq!(told[0]["base64"], "//4=");
-        assert_eq!(told[1]["text"], "ok");
+    fn binary_output_is_base64() {
+        let lines_shown = lines(&[stdout(b"\xff\xfe"), stdout(b"ok")]);
+        assert_eq!(lines_shown[0]["base64"], "//4=");
+        assert_eq!(lines_shown[1]["text"], "ok");
         for (bytes, text) in [
             (&b""[..], ""),
             (b"f", "Zg=="),

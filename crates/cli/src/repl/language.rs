@@ -9,8 +9,8 @@ use protocol::limits::NAME_BYTES_MAX;
 use super::super::failure::CliError;
 use agent_client::guest::contexts::language;
 
-/// A language by its name. The agent knows which there are: one that is not in the table is asked
-/// for all the same.
+/// A language by its name. The agent knows which exist: one that is not in the table is requested
+/// anyway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Language(String);
 

@@ -10,11 +10,11 @@ use tokio::time::timeout;
 use super::printer::{Printer, StdoutState};
 use agent_client::guest::{Guest, GuestError, RunCode};
 
-/// How long it is listened to: what the agent grants a context that is closed, and some more.
+/// How long to listen: the agent's grace for a context that is closed, and some more.
 const LISTEN_MAX: Duration = Duration::from_secs(5);
 
-/// Closes the context, and tells what is said until it is closed. The run itself has ended well
-/// enough, so a guest that does not play along here is no failure.
+/// Closes the context, and prints its output until it is closed. The run itself has ended well
+/// enough, so a guest that does not cooperate here is no failure.
 pub async fn print_late_output(
     guest: &Guest,
     open: &OpenContext,
@@ -22,13 +22,13 @@ pub async fn print_late_output(
 ) -> Result<StdoutState> {
     match timeout(LISTEN_MAX, listen(guest, open, printer)).await {
         Ok(Err(error)) if error.is::<GuestError>() => Ok(StdoutState::Open),
-        Ok(told) => told,
+        Ok(line) => line,
         Err(_) => Ok(StdoutState::Open),
     }
 }
 
-/// Late output is kept for the next run, and told to whoever watches. So the watch begins first, a
-/// run of nothing takes what was kept, and what the watch hears behind that run's end is the rest.
+/// Late output is kept for the next run, and sent to watches. So the watch begins first, an empty
+/// run takes what was kept, and what the watch gets after that run's end is the rest.
 async fn listen(guest: &Guest, open: &OpenContext, printer: &mut Printer) -> Result<StdoutState> {
     let mut watch = guest.watch_context(&open.context).await?;
     let mut nothing = guest.run_code(RunCode::new(open.clone(), "")).await?;
@@ -41,7 +41,7 @@ async fn listen(guest: &Guest, open: &OpenContext, printer: &mut Printer) -> Res
     let closing = guest.close_context(&open.context);
     tokio::pin!(closing);
     let mut closed = false;
-    let mut heard = false;
+    let mut is_read = false;
     loop {
         let event = tokio::select! {
             biased;
@@ -53,10 +53,10 @@ async fn listen(guest: &Guest, open: &OpenContext, printer: &mut Printer) -> Res
             }
         };
         let Some(event) = event else { return Ok(StdoutState::Open) };
-        if heard && printer.print_late(&event).await? == StdoutState::Closed {
+        if is_read && printer.print_late(&event).await? == StdoutState::Closed {
             return Ok(StdoutState::Closed);
         }
-        heard |= is_end_of(number, &event);
+        is_read |= is_end_of(number, &event);
     }
 }
 

@@ -22,10 +22,10 @@ pub struct Lines {
 
 impl Lines {
     pub fn new() -> Self {
-        let (questions, asked) = mpsc::channel::<oneshot::Sender<_>>();
+        let (questions, lines_wanted) = mpsc::channel::<oneshot::Sender<_>>();
         std::thread::spawn(move || {
-            while let Ok(answer) = asked.recv() {
-                // Whoever asked may be gone with the code that wanted to know.
+            while let Ok(answer) = lines_wanted.recv() {
+                // The question may be gone, with the code that asked.
                 let _ = answer.send(read_line(&mut stdin().lock()));
             }
         });

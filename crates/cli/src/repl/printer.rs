@@ -112,7 +112,7 @@ impl Printer {
             Happening::Late(late) => {
                 self.late_bytes += late.bytes.as_bytes().len() as u64 + late.dropped;
             }
-            // The question is asked, and the end told, by whoever runs us.
+            // Our caller sees the question, and the end.
             Happening::Started(_)
             | Happening::InputRequest { .. }
             | Happening::Lost { .. }
@@ -169,7 +169,7 @@ impl Printer {
             Some(Saved::TooMany) => {
                 output::note("the code displays too much; the rest is not saved");
             }
-            // What it returns is not what it shows.
+            // Its value is not a display.
             None if shown.role == DisplayRole::Shown => {
                 if let Some(form) = rich_forms(shown).next() {
                     self.unkept.get_or_insert_with(|| form.mime.clone());

@@ -40,7 +40,7 @@ pub async fn perform(
     lifetime: SandboxLifetime,
     telling: OutputFormat,
 ) -> Result<Exit> {
-    // Before the run, so that no signal finds it without somebody who minds.
+    // Before the run, so that every signal has a handler.
     let mut notices = Notices::watch()?;
     let mut printer = Printer::new(lifetime, &telling)?;
     let open = ask.context.clone();
@@ -51,12 +51,12 @@ pub async fn perform(
     };
     let mut ladder =
         Interrupter { guest, context: open.context.clone(), run: run.number(), rungs: 0 };
-    let told = {
+    let shown = {
         let pump = pump(guest, &mut run, &mut printer, input);
         tokio::pin!(pump);
         loop {
             tokio::select! {
-                told = &mut pump => break Outcome::Done(told),
+                shown = &mut pump => break Outcome::Done(shown),
                 signal = next_end(&mut notices) => {
                     if !ladder.climb(signal) {
                         break Outcome::Signalled(signal);
@@ -65,19 +65,19 @@ pub async fn perform(
             }
         }
     };
-    let told = match told {
-        Outcome::Done(told) => told.map_err(explain_cut)?,
+    let shown = match shown {
+        Outcome::Done(shown) => shown.map_err(explain_cut)?,
         // Our leaving interrupts the run, which is tied to us.
         Outcome::Signalled(signal) => return Ok(Exit::signalled(signal)),
     };
-    let RunResult::Finished(finished) = told else { return Ok(Exit::UNREAD) };
+    let RunResult::Finished(finished) = shown else { return Ok(Exit::UNREAD) };
     if lifetime == SandboxLifetime::Temporary && finished.state_kept {
         let late = late_output::print_late_output(guest, &open, &mut printer);
-        let told = tokio::select! {
-            told = late => told?,
+        let shown = tokio::select! {
+            shown = late => shown?,
             _ = next_end(&mut notices) => StdoutState::Open,
         };
-        if told == StdoutState::Closed {
+        if shown == StdoutState::Closed {
             return Ok(Exit::UNREAD);
         }
     }
@@ -113,7 +113,7 @@ impl Interrupter<'_> {
         self.rungs += 1;
         let ask = Interrupt { context: self.context.clone(), run: self.run, grace };
         let guest = self.guest.clone();
-        // Its answer is not awaited: the end of the run is what we wait for.
+        // Its answer is not awaited: the run's end is.
         tokio::spawn(async move { guest.interrupt(ask).await });
         true
     }
@@ -162,7 +162,7 @@ async fn pump(
 #[derive(Default)]
 struct Questions {
     waiting: VecDeque<Question>,
-    asked: Option<(Question, Awaited, Option<EchoOff>)>,
+    open: Option<(Question, Awaited, Option<EchoOff>)>,
 }
 
 struct Question {
@@ -183,20 +183,20 @@ impl Questions {
 
     /// Prints the next question, if none is open.
     async fn next(&mut self, lines: &Lines, printer: &mut Printer) -> Result<StdoutState> {
-        if self.asked.is_some() {
+        if self.open.is_some() {
             return Ok(StdoutState::Open);
         }
         let Some(question) = self.waiting.pop_front() else { return Ok(StdoutState::Open) };
-        // Who answers a question as soon as it is seen must not be shown what they type.
+        // An answer that is typed at once must not be echoed.
         let silence = if question.secret { EchoOff::keep()? } else { None };
-        let told = printer.ask(&question.prompt, question.secret).await?;
-        self.asked = Some((question, lines.ask(), silence));
-        Ok(told)
+        let shown = printer.ask(&question.prompt, question.secret).await?;
+        self.open = Some((question, lines.ask(), silence));
+        Ok(shown)
     }
 
     /// The line that answers the open question. Never returns if there is none.
     async fn line(&mut self) -> Result<Option<Vec<u8>>> {
-        match &mut self.asked {
+        match &mut self.open {
             // A reader that is gone has reached the end.
             Some((_, awaited, _)) => match awaited.await {
                 Ok(line) => line.context("cannot read stdin"),
@@ -207,7 +207,7 @@ impl Questions {
     }
 
     async fn answer(&mut self, guest: &Guest, run: &Run, line: Option<Vec<u8>>) -> Result<()> {
-        let Some((question, ..)) = self.asked.take() else { return Ok(()) };
+        let Some((question, ..)) = self.open.take() else { return Ok(()) };
         let Some(number) = run.number() else { return Ok(()) };
         let answer = AnswerInput {
             context: run.context().clone(),

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_neither_is_refused_with_both_readings() {
+    fn an_argument_that_is_neither_is_refused_with_both_readings() {
         let error = wanted(&["my sandbox"], None).expect_err("no name").to_string();
         assert!(error.contains("./my sandbox") && error.contains("is not a name"), "{error}");
         assert!(matches!(

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -13,6 +13,10 @@ use protocol::{SessionId, Text};
 use super::super::failure::CliError;
 use super::super::values::{parse_duration, resolve_variable, resolve_variables};
 use crate::terminal::Size;
+use agent_client::guest::contexts::language;
+
+/// The ending of a notebook's file.
+const NOTEBOOK: &str = "ipynb";
 
 /// What to run, and how.
 #[derive(Debug, Args)]
@@ -33,7 +37,7 @@ pub struct ProcessArguments {
     #[arg(long, value_name = "FILE")]
     pub env_file: Vec<PathBuf>,
 
-    /// Set the working directory in the sandbox (default: the image's)
+    /// Set the working directory in the sandbox (default: the workspace, the image's, or /sandbox)
     #[arg(short = 'w', long, visible_alias = "workdir", value_name = "DIR")]
     pub cwd: Option<OsString>,
 
@@ -49,6 +53,7 @@ pub struct ProcessArguments {
 impl ProcessArguments {
     /// The request to start `command`.
     pub fn start(&self, session: SessionId, command: &[OsString]) -> Result<Start> {
+        check_notebook(command)?;
         let argv = command.iter().map(|argument| text(argument.clone())).collect();
         Ok(Start {
             session,
@@ -75,23 +80,57 @@ impl ProcessArguments {
         }
     }
 
-    /// Variables of files come first, so that options on the command line override them.
     fn environment(&self) -> Result<Vec<(Text, Text)>> {
-        let ours = |name: &str| std::env::var(name).ok();
-        let mut variables = Vec::new();
-        if self.tty {
-            variables.push(terminal_variable());
-        }
-        for path in &self.env_file {
-            let content = std::fs::read_to_string(path)
-                .map_err(|source| CliError::Unreadable { path: path.clone(), source })?;
-            variables.extend(resolve_variables(&path.display().to_string(), &content, ours)?);
-        }
-        for variable in &self.env {
-            variables.extend(resolve_variable(variable, ours)?);
-        }
-        Ok(variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
+        let terminal = self.tty.then(terminal_variable);
+        let own = read_environment(&self.env_file, &self.env)?;
+        let variables = terminal.into_iter().chain(own);
+        Ok(variables.map(|(name, value)| (name.into(), value.into())).collect())
     }
+}
+
+/// The variables of `--env-file` and `--env`. Those of files come first, so that options on the command
+/// line override them.
+pub fn read_environment(files: &[PathBuf], given: &[String]) -> Result<Vec<(String, String)>> {
+    let ours = |name: &str| std::env::var(name).ok();
+    let mut variables = Vec::new();
+    for path in files {
+        let content = std::fs::read_to_string(path)
+            .map_err(|source| CliError::Unreadable { path: path.clone(), source })?;
+        variables.extend(resolve_variables(&path.display().to_string(), &content, ours)?);
+    }
+    for variable in given {
+        variables.extend(resolve_variable(variable, ours)?);
+    }
+    Ok(variables)
+}
+
+/// Whether a program is an interpreter of the notebooks' language, of any version.
+fn is_of_notebooks(program: &str) -> bool {
+    let is_version = |c: char| c.is_ascii_digit() || c == '.';
+    let found = language::called(program.trim_end_matches(is_version));
+    found.is_some() && found == language::of_ending(NOTEBOOK)
+}
+
+/// Refuses a notebook as the program of an interpreter, which would read it as an expression.
+fn check_notebook(command: &[OsString]) -> Result<(), CliError> {
+    let [program, arguments @ ..] = command else { return Ok(()) };
+    let is_notebook = |path: &OsString| {
+        let ending = Path::new(path).extension();
+        ending.is_some_and(|ending| ending.eq_ignore_ascii_case(NOTEBOOK))
+    };
+    let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
+    let file = if is_notebook(program) {
+        Some(program)
+    } else if is_of_notebooks(&name) {
+        // The word after an option, such as a module, belongs to that option.
+        arguments.first().filter(|first| is_notebook(first))
+    } else {
+        None
+    };
+    let Some(file) = file else { return Ok(()) };
+    let program = if file == program { "a shell" } else { &*name };
+    let notebook = file.to_string_lossy().into_owned();
+    Err(CliError::Notebook { program: program.to_owned(), notebook })
 }
 
 /// The TERM variable of the person's terminal, for the program.

@@ -1,6 +1,9 @@
 //! Follows a session on pipes that another client started: its output is printed and nothing is
 //! sent to it. ctrl-c ends the command, since it cannot be sent to the session.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use anyhow::{Context as _, Result};
 use protocol::SessionId;
 use protocol::message::Channel;
@@ -34,7 +37,7 @@ pub async fn follow(guest: &Guest, session: &SessionId, tail_bytes: u64) -> Resu
                 {
                     return Ok(SessionExit::Unread);
                 }
-                // Whether anybody reads what went wrong is no matter of ours.
+                // Whether anybody reads the error does not matter here.
                 stderr.task.await.context("the output task failed")??;
                 return Ok(SessionExit::Exited(record));
             }
@@ -70,6 +73,8 @@ impl OutputTask {
     ) -> Result<Self> {
         let (output, begun) = guest.subscribe(session, channel, from, Role::Observer {}).await?;
         let (goal, goal_seen) = watch::channel(None);
-        Ok(Self { task: tokio::spawn(show(output, begun.from, goal_seen, sink)), goal })
+        let has_keyboard = Arc::new(AtomicBool::new(false));
+        let show = show(output, begun.from, goal_seen, sink, has_keyboard);
+        Ok(Self { task: tokio::spawn(show), goal })
     }
 }

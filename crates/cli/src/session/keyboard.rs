@@ -5,9 +5,9 @@ use std::io::{ErrorKind, Read, stdin};
 
 use tokio::sync::mpsc;
 
-/// What is read at once: more than a person types, and a pipe's buffer for those who pipe.
+/// How much is read at once: more than a person types, and a pipe's buffer.
 const READ_BYTES: usize = 64 * 1024;
-/// Pieces that may wait. Few, so that a program that does not read is felt by whoever pipes.
+/// Pieces that may wait. Few, so that a program that does not read slows down its pipe's writer.
 const PIECES_WAITING_MAX: usize = 2;
 
 /// Starts to read; the channel closes at the end of the input.
@@ -24,7 +24,7 @@ pub fn listen() -> mpsc::Receiver<Vec<u8>> {
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // A terminal that was closed gives EIO for ever.
+                // A closed terminal returns EIO forever.
                 Err(_) => return,
             }
         }

@@ -4,6 +4,8 @@
 //! the keys that detach.
 
 use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -14,10 +16,10 @@ use tokio::task::JoinHandle;
 
 use agent_client::guest::{Guest, GuestError, Writer};
 
-/// Pieces that wait for the writing task; what the writer itself buffers comes on top.
+/// Pieces that wait for the writing task, in addition to the writer's own buffer.
 const PIECES_WAITING_MAX: usize = 8;
 
-/// How soon somebody who does not type is told that the keyboard was taken.
+/// How soon a person who does not type learns that the keyboard was taken.
 const LOSS_CHECKED_EVERY: Duration = Duration::from_millis(200);
 
 /// How long the last keys before detaching may take to reach the program.
@@ -29,6 +31,8 @@ pub(super) struct KeyboardInput {
     guest: Guest,
     session: SessionId,
     hand: Option<InputTask>,
+    /// Whether typed keys go to the program, for the writer of its output.
+    is_ours: Arc<AtomicBool>,
 }
 
 /// The result of taking the keyboard.
@@ -47,8 +51,15 @@ struct InputTask {
 }
 
 impl KeyboardInput {
-    pub(super) fn new(guest: &Guest, session: &SessionId) -> Self {
-        Self { guest: guest.clone(), session: session.clone(), hand: None }
+    /// Not taken yet; `is_ours` says whether it certainly will be.
+    pub(super) fn new(guest: &Guest, session: &SessionId, is_ours: bool) -> Self {
+        let is_ours = Arc::new(AtomicBool::new(is_ours));
+        Self { guest: guest.clone(), session: session.clone(), hand: None, is_ours }
+    }
+
+    /// Follows whether the keyboard is ours.
+    pub(super) fn has_keyboard_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_ours)
     }
 
     pub(super) fn has_keyboard(&self) -> bool {
@@ -60,6 +71,7 @@ impl KeyboardInput {
         let writer = match self.guest.input(&self.session, None, by_force).await {
             Ok((writer, _)) => writer,
             Err(error) if error.fault_code() == Some(FaultCode::Gone) => {
+                self.is_ours.store(false, Ordering::Release);
                 return Ok(KeyboardState::Closed);
             }
             Err(error) if is_taken(&error) && !by_force => return Ok(KeyboardState::SomebodyElses),
@@ -74,12 +86,14 @@ impl KeyboardInput {
             }
         });
         self.hand = Some(InputTask { pieces, lost, task });
+        self.is_ours.store(true, Ordering::Release);
         Ok(KeyboardState::Ours)
     }
 
-    /// A way to type that does not borrow the keyboard, whose loss is awaited at the same time.
-    pub(super) fn keys(&self) -> Option<mpsc::Sender<Vec<u8>>> {
-        self.hand.as_ref().map(|hand| hand.pieces.clone())
+    /// A way to type that does not borrow the keyboard, whose loss is awaited at the same time. It does not
+    /// keep the keyboard, because giving it up waits until nobody does.
+    pub(super) fn keys(&self) -> Option<mpsc::WeakSender<Vec<u8>>> {
+        self.hand.as_ref().map(|hand| hand.pieces.downgrade())
     }
 
     /// Returns when the keyboard is no longer ours. Never returns without one.
@@ -87,12 +101,14 @@ impl KeyboardInput {
         let Some(hand) = &mut self.hand else { return std::future::pending().await };
         let reason = hand.lost.recv().await;
         self.hand = None;
+        self.is_ours.store(false, Ordering::Release);
         reason
     }
 
-    /// Types the last bytes and lets go of the keyboard when the program has them all. A program
-    /// that does not read is not waited for.
-    pub(super) async fn let_go(&mut self, last: Vec<u8>) {
+    /// Types the last bytes and releases the keyboard when the program has them all. Does not wait
+    /// for a program that does not read.
+    pub(super) async fn release(&mut self, last: Vec<u8>) {
+        self.is_ours.store(false, Ordering::Release);
         let Some(InputTask { pieces, lost, task }) = self.hand.take() else { return };
         let typed = async move {
             if pieces.send(last).await.is_ok() {
@@ -105,13 +121,13 @@ impl KeyboardInput {
     }
 }
 
-/// Types as soon as there is room, and clears what was typed. Safe to cancel: nothing is typed
-/// then. Never returns without a keyboard.
-pub(super) async fn type_in(keys: Option<&mpsc::Sender<Vec<u8>>>, bytes: &mut Vec<u8>) {
-    match keys {
+/// Types as soon as there is room, and clears what was typed. Cancel safe: nothing is typed then.
+/// Never returns without a keyboard.
+pub(super) async fn type_in(keys: Option<&mpsc::WeakSender<Vec<u8>>>, bytes: &mut Vec<u8>) {
+    match keys.and_then(mpsc::WeakSender::upgrade) {
         Some(keys) => match keys.reserve().await {
             Ok(permit) => permit.send(std::mem::take(bytes)),
-            // The writing task has ended; `lost` tells why.
+            // The writing task has ended; `lost` has the reason.
             Err(_) => bytes.clear(),
         },
         None => std::future::pending().await,
@@ -131,7 +147,7 @@ async fn write(
                 Some(bytes) => writer.write(&bytes).await,
                 None => return Some(writer),
             },
-            // Writing nothing asks nothing of the agent; it tells whether the stream still is.
+            // An empty write sends nothing to the agent; it shows whether the stream still exists.
             _ = check.tick() => match poll_fn(|cx| Poll::Ready(writer.poll_write(&[], cx))).await {
                 Poll::Ready(Err(error)) => Err(error),
                 _ => Ok(()),
@@ -145,7 +161,7 @@ async fn write(
 }
 
 /// Waits until the program has been given all that was written. Acknowledgements come in batches,
-/// so the agent is asked: it lets an input begin at an offset only when it stands there.
+/// so the agent is asked: it lets an input begin only at its current offset.
 async fn settle(guest: &Guest, session: &SessionId, writer: &Writer) {
     let Some(end) = writer.offset() else { return };
     while let Err(error) = guest.input(session, Some(end), false).await

@@ -20,7 +20,9 @@ use super::failure::CliError;
 use crate::terminal::Keys;
 use screen::{Keyboard, ViewerOptions};
 
-pub use arguments::{ProcessArguments, program_name, terminal_size, terminal_variable};
+pub use arguments::{
+    ProcessArguments, program_name, read_environment, terminal_size, terminal_variable,
+};
 
 /// The holder name of the daemon's recorder: the agent keeps output until the recorder has written it.
 pub const LOG_HOLDER: &str = "log";
@@ -51,13 +53,22 @@ pub fn check_terminal(process: &ProcessArguments) -> Result<(), CliError> {
 
 /// Finds a session by its id or by an unambiguous prefix.
 pub fn find<'a>(sessions: &'a [SessionInfo], wanted: &str) -> Result<&'a SessionInfo, CliError> {
-    if let Some(exact) = sessions.iter().find(|session| session.session.as_str() == wanted) {
+    find_by(sessions, wanted, |info| &info.session)
+}
+
+/// The same for anything with a session's id.
+pub fn find_by<'a, T>(
+    sessions: &'a [T],
+    wanted: &str,
+    id: impl Fn(&T) -> &SessionId,
+) -> Result<&'a T, CliError> {
+    if let Some(exact) = sessions.iter().find(|session| id(session).as_str() == wanted) {
         return Ok(exact);
     }
-    let matches: Vec<&SessionInfo> =
-        sessions.iter().filter(|session| session.session.as_str().starts_with(wanted)).collect();
-    let names = |sessions: &[&SessionInfo]| {
-        sessions.iter().take(NAMES_SHOWN_MAX).map(|session| session.session.to_string()).collect()
+    let matches: Vec<&T> =
+        sessions.iter().filter(|session| id(session).as_str().starts_with(wanted)).collect();
+    let names = |sessions: &[&T]| {
+        sessions.iter().take(NAMES_SHOWN_MAX).map(|session| id(session).to_string()).collect()
     };
     match matches.as_slice() {
         [one] => Ok(one),

@@ -7,7 +7,7 @@
 use std::io::ErrorKind;
 
 use anyhow::{Context as _, Result};
-use protocol::message::Channel;
+use protocol::message::{Channel, Started};
 use protocol::requests::{Release, Signal, Start, Target};
 use protocol::{Cause, ExitRecord, FaultCode, SessionId};
 
@@ -35,7 +35,7 @@ enum SessionResult {
 /// Runs `start` to its end. `holder` is our own name among its holders; `command` names the
 /// program in messages.
 pub async fn run(guest: &Guest, start: &Start, holder: &str, command: &str) -> Result<Exit> {
-    // Before the start, so that no signal finds the session without somebody who forwards it.
+    // Before the start, so that every signal is forwarded to the session.
     let mut notices = Notices::watch()?;
     let mut running = Program::from(start.clone()).begin(guest)?;
     if let Some(writer) = running.take_input() {
@@ -68,20 +68,27 @@ pub async fn run(guest: &Guest, start: &Start, holder: &str, command: &str) -> R
         SessionResult::Ended(ended) => {
             let record = ended.record;
             release(guest, session, holder).await;
-            // Whoever sent us the signal knows who killed it.
+            // The sender of the signal knows who killed it.
             if !(asked_before && matches!(record.cause, Cause::Killed { .. })) {
                 tell_end(&record, command);
             }
             Ok(Exit::of(&record))
         }
         SessionResult::Unread => {
-            // As the kernel does for a program whose pipe has no reader, but surely: a program
-            // that ignores SIGPIPE would write into nowhere for ever.
+            // As the kernel does for a program whose pipe has no reader, but certain: a program
+            // that ignores SIGPIPE would write to nowhere forever.
             let kill = Signal { session: session.clone(), signal: SIGKILL, target: Target::Tree };
             let _ = guest.signal(kill).await;
             release(guest, session, holder).await;
             Ok(Exit::UNREAD)
         }
+    }
+}
+
+/// Says which limits the host cannot enforce.
+pub fn tell_warnings(started: &Started) {
+    for warning in &started.warnings {
+        output::note(&output::printable(warning));
     }
 }
 
@@ -92,9 +99,7 @@ async fn pump(running: &mut Running) -> Result<SessionResult> {
     while let Some(event) = running.next().await? {
         match event {
             Event::Started(started) => {
-                for warning in started.warnings {
-                    output::note(&output::printable(&warning));
-                }
+                tell_warnings(&started);
             }
             Event::Output { channel: Channel::Stderr, bytes, .. } => {
                 if stderr_is_read {
@@ -135,7 +140,7 @@ async fn feed(mut writer: Writer) {
 fn forward(guest: &Guest, session: &SessionId, signal: i32, asked_before: bool) -> Result<()> {
     let (signal, target) =
         if asked_before { (SIGKILL, Target::Tree) } else { (signal, Target::Group) };
-    // The answer is not awaited: the end of the session is what we wait for.
+    // The answer is not awaited: the end of the session is.
     drop(guest.signal_now(Signal { session: session.clone(), signal, target })?);
     Ok(())
 }
@@ -157,7 +162,7 @@ pub async fn release(guest: &Guest, session: &SessionId, holder: &str) {
     }
 }
 
-/// Gives up our hold on a session whose program never ran: what is kept of it is in the error.
+/// Drops our hold on a session whose program never ran: the error contains everything.
 pub async fn give_up(guest: &Guest, session: &SessionId, holder: &str, error: &anyhow::Error) {
     let fault = error.downcast_ref().and_then(GuestError::fault_code);
     if fault == Some(FaultCode::SpawnFailed) {
@@ -165,7 +170,7 @@ pub async fn give_up(guest: &Guest, session: &SessionId, holder: &str, error: &a
     }
 }
 
-/// Says of an end what the exit code does not.
+/// Prints what the exit code does not show.
 pub fn tell_end(record: &ExitRecord, command: &str) {
     let (reason, left_behind) =
         (exit::explain(&record.cause, command), exit::explain_left_behind(record));

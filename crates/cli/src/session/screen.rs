@@ -1,5 +1,5 @@
-//! In front of a session on a terminal: what it shows is shown, what is typed is typed, and our
-//! window's size is its size.
+//! Shows a session on a terminal: its output is shown, typed keys go to it, and our window's size
+//! is its size.
 //!
 //! ```text
 //!            ┌──── take (ctrl-p ctrl-t, or free at the start) ────┐
@@ -18,6 +18,7 @@ use protocol::requests::{Origin, Resize, Role, Signal, Target, TerminalSize};
 use protocol::{ExitRecord, SessionId};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use super::super::output::{self, Sink, printable};
 use super::keyboard_input::{self, KeyboardInput, KeyboardState};
@@ -26,8 +27,9 @@ use super::{keyboard, terminal_size};
 use crate::terminal::{Command, Keys, Notice, Notices, RawMode};
 use agent_client::guest::{Guest, GuestError, Output};
 
-/// How long a key that may begin a sequence waits for the next one: longer than anybody needs
-/// between two keys, shorter than patience with a shell whose history does not come.
+/// How long a key that may begin a sequence is kept from the program: too short to notice.
+const KEY_HELD: Duration = Duration::from_millis(150);
+/// How long after it the next key still completes the sequence: longer than anybody needs between two.
 const KEY_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The key that leaves a session that we only watch: ctrl-c.
@@ -36,6 +38,8 @@ const CTRL_C: u8 = 0x03;
 /// How to attach to a session.
 pub struct ViewerOptions {
     pub session: SessionId,
+    /// With the tail, earlier output is a replay; with an offset, we have started the session and see all of
+    /// it live.
     pub origin: Origin,
     /// A holder receives all output; an observer never slows the program down.
     pub role: Role,
@@ -65,7 +69,7 @@ impl Keyboard {
     }
 }
 
-/// How long the screen may take for what it is being given when we leave.
+/// How long the screen may take for pending output when we leave.
 const LAST_PIECE_MAX: Duration = Duration::from_secs(1);
 
 /// Why the attachment ended.
@@ -87,10 +91,15 @@ pub async fn run(guest: &Guest, seat: ViewerOptions) -> Result<SessionExit> {
     let (stream, subscribed) =
         guest.subscribe(&seat.session, Channel::Terminal, seat.origin, seat.role.clone()).await?;
     let mut raw = if stdin().is_terminal() && interactive { Some(RawMode::enter()?) } else { None };
+    let live_from = match seat.origin {
+        Origin::Tail { .. } | Origin::Oldest {} => subscribed.end,
+        Origin::Offset { offset } => offset,
+    };
+    let sink = Sink::stdout()?.live_from(live_from);
     let left = Screen::new(guest, seat, interactive)
-        .attend(stream, subscribed.from, &mut notices, raw.as_ref())
+        .attend(stream, subscribed.from, sink, &mut notices, raw.as_ref())
         .await;
-    // A program that has ended by itself has put the screen in order; nobody else has.
+    // A program that has ended by itself has reset the screen; otherwise nobody has.
     if !matches!(left, Ok(SessionExit::Exited(_)))
         && let Some(raw) = &mut raw
     {
@@ -110,6 +119,8 @@ struct Screen<'a> {
     input: KeyboardInput,
     /// Typed bytes that are not sent yet.
     typed: Vec<u8>,
+    /// When something was typed.
+    last_key: Instant,
 }
 
 /// The result of a key.
@@ -120,23 +131,27 @@ enum Step {
 
 impl<'a> Screen<'a> {
     fn new(guest: &'a Guest, seat: ViewerOptions, interactive: bool) -> Self {
-        let input = KeyboardInput::new(guest, &seat.session);
+        // A forced owner has the keyboard for the first bytes, too: they may contain queries.
+        let input = KeyboardInput::new(guest, &seat.session, seat.keyboard == Keyboard::Take);
         let ViewerOptions { session, keys, keyboard, sizes, .. } = seat;
-        Self { guest, session, keys, keyboard, interactive, sizes, input, typed: Vec::new() }
+        let (typed, last_key) = (Vec::new(), Instant::now());
+        Self { guest, session, keys, keyboard, interactive, sizes, input, typed, last_key }
     }
 
     async fn attend(
         mut self,
         stream: Output,
         from: u64,
+        sink: Sink,
         notices: &mut Notices,
         raw: Option<&RawMode>,
     ) -> Result<SessionExit> {
         let (goal, goal_seen) = watch::channel(None);
-        let mut show = tokio::spawn(show(stream, from, goal_seen, Sink::stdout()?));
+        let mut show =
+            tokio::spawn(show(stream, from, goal_seen, sink, self.input.has_keyboard_flag()));
         let left = self.stay(&goal, &mut show, notices, raw).await;
         if !show.is_finished() {
-            // What is on its way to the screen comes before what is said by us, and nothing after it.
+            // Pending output precedes our own messages, and none follows them.
             let _ = goal.send(Some(0));
             let _ = tokio::time::timeout(LAST_PIECE_MAX, show).await;
         }
@@ -153,11 +168,13 @@ impl<'a> Screen<'a> {
         let mut ending = self.guest.wait_now(&self.session)?;
         let mut input = self.interactive.then(keyboard::listen);
         if self.keyboard.may_type() {
-            self.sit_down().await?;
+            self.take_keyboard().await?;
         }
         self.tell_size(true)?;
         loop {
             let typing = self.input.keys();
+            let key_deadline =
+                self.last_key + if self.keys.is_holding() { KEY_HELD } else { KEY_PATIENCE };
             tokio::select! {
                 record = &mut ending => {
                     let record = record.context("the exit status of the session is unknown")?;
@@ -178,7 +195,7 @@ impl<'a> Screen<'a> {
                 notice = notices.next() => match notice {
                     Notice::Resized => self.tell_size(false)?,
                     Notice::Continued => {
-                        // Whoever is hung up is continued, too, and may hear of that first.
+                        // A process that is hung up is also continued, and may notice that first.
                         if raw.is_some_and(|raw| raw.enforce().is_err()) {
                             return Ok(SessionExit::Signalled(nix::libc::SIGHUP));
                         }
@@ -193,8 +210,12 @@ impl<'a> Screen<'a> {
                     None if raw.is_some() => return Ok(SessionExit::Signalled(nix::libc::SIGHUP)),
                     None => input = None,
                 },
-                () = tokio::time::sleep(KEY_PATIENCE), if self.keys.is_holding() => {
-                    self.keys.expire(&mut self.typed);
+                () = tokio::time::sleep_until(key_deadline), if self.keys.is_begun() => {
+                    if self.keys.is_holding() {
+                        self.keys.expire(&mut self.typed);
+                    } else {
+                        self.keys.forget(&mut self.typed);
+                    }
                     self.forget_without_keyboard();
                 }
                 () = keyboard_input::type_in(typing.as_ref(), &mut self.typed), if !self.typed.is_empty() => {}
@@ -204,21 +225,22 @@ impl<'a> Screen<'a> {
     }
 
     /// Takes the keyboard at the start, or prints who has it.
-    async fn sit_down(&mut self) -> Result<()> {
+    async fn take_keyboard(&mut self) -> Result<()> {
         if self.input.take(self.keyboard == Keyboard::Take).await? == KeyboardState::SomebodyElses {
             let owner = self.owner().await.unwrap_or_else(|| "another client".to_owned());
             output::note(&format!("watching only: {owner} has the keyboard{}", self.how_to_take()));
         }
-        // A program that has ended before we sat down still has an end to be told.
+        // A program that ended before we attached still has a result to report.
         Ok(())
     }
 
     async fn on_keys(&mut self, mut bytes: &[u8]) -> Result<Step> {
+        self.last_key = Instant::now();
         while let Some((command, taken)) = self.keys.feed(bytes, &mut self.typed) {
             bytes = &bytes[taken..];
             match command {
                 Command::Detach => {
-                    self.input.let_go(std::mem::take(&mut self.typed)).await;
+                    self.input.release(std::mem::take(&mut self.typed)).await;
                     return Ok(Step::Leave);
                 }
                 Command::Take if !self.keyboard.may_type() => {}
@@ -246,8 +268,8 @@ impl<'a> Screen<'a> {
         }
     }
 
-    /// Announces whoever has taken the keyboard. When nobody has, the program has ended or takes
-    /// no more input, and a cut link speaks for itself.
+    /// Announces who has taken the keyboard. If nobody has, the program has ended or takes no more
+    /// input, and a cut link is reported elsewhere.
     async fn tell_lost(&mut self, reason: Option<&GuestError>) {
         self.typed.clear();
         if matches!(reason, Some(GuestError::Fault(_)))

@@ -2,6 +2,7 @@
 //! that the program had written when it ended.
 
 use std::io::ErrorKind;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -22,13 +23,15 @@ pub(super) enum OutputEnd {
     Unread,
 }
 
-/// Writes what comes from offset `at` on, until the output's end or until `goal`, which is what the
-/// program had written when it ended: what it left behind may keep the output open for ever.
+/// Writes output from offset `at` on, until its end or until `goal`, which is how much the program had
+/// written when it ended: processes that it left behind may keep the output open forever. `has_keyboard` says
+/// whether our terminal may answer the program's queries.
 pub(super) async fn show(
     mut stream: Output,
     mut at: u64,
     mut goal: watch::Receiver<Option<u64>>,
     sink: Sink,
+    has_keyboard: impl AsRef<AtomicBool>,
 ) -> Result<OutputEnd> {
     loop {
         let ended = *goal.borrow_and_update();
@@ -38,13 +41,14 @@ pub(super) async fn show(
         let piece = tokio::select! {
             piece = stream.next() => piece,
             Ok(()) = goal.changed() => continue,
-            // The program is no more and its rest does not come: the agent is at fault.
+            // The program has ended and its output does not arrive: the agent is at fault.
             () = tokio::time::sleep(REST_DEADLINE), if ended.is_some() => return Ok(OutputEnd::Everything),
         };
         match piece {
             Piece::Bytes { offset, bytes } => {
                 at = offset + bytes.len() as u64;
-                match sink.write(bytes).await {
+                let has_keyboard = has_keyboard.as_ref().load(Ordering::Acquire);
+                match sink.write_at(offset, bytes, has_keyboard).await {
                     Ok(()) => {}
                     Err(error) if error.kind() == ErrorKind::BrokenPipe => {
                         return Ok(OutputEnd::Unread);
@@ -54,6 +58,8 @@ pub(super) async fn show(
             }
             Piece::Gap { from, to } => {
                 at = to;
+                // A failed write is noticed at the next piece.
+                let _ = sink.skip().await;
                 output::note(&format!(
                     "skipped {} bytes, because the terminal was too slow",
                     to - from

@@ -27,8 +27,8 @@ use super::form::{SCREEN_IN_ORDER, raw_form};
 /// The hidden verb that makes this program a guardian.
 pub const VERB: &str = "__terminal-guard";
 
-/// How long a guardian may take to say that it is ready. It is a re-execution of a program that is
-/// in the page cache; a host that needs longer is in trouble, and a person is waiting.
+/// How long a guardian may take to be ready. It is a re-execution of a program that is in the page
+/// cache; a host that needs longer is in trouble, and a person is waiting.
 const READY_DEADLINE: Duration = Duration::from_secs(2);
 
 const READY: u8 = b'r';
@@ -49,8 +49,8 @@ pub struct Guardian {
 }
 
 impl Guardian {
-    /// Starts a guardian over `terminal` and waits until it has read the mode, so that what it
-    /// restores is what was there before us.
+    /// Starts a guardian over `terminal` and waits until it has read the mode, so that it restores
+    /// the mode from before us.
     pub(super) fn start(terminal: BorrowedFd<'_>) -> Result<Self, GuardianError> {
         let terminal = terminal.try_clone_to_owned().map_err(GuardianError::Spawn)?;
         let child = Command::new("/proc/self/exe")
@@ -86,16 +86,17 @@ impl Guardian {
         if let Some(mut pipe) = self.child.stdin.take() {
             let _ = pipe.write_all(&[DISMISSED]);
         }
-        // It leaves at once; waiting for it keeps a zombie and a late write out of the shell.
+        // It ends at once; waiting for it prevents a zombie and a late write to the shell's
+        // terminal.
         let _ = self.child.wait();
     }
 }
 
-/// What the hidden verb does. Must be called before any thread is started: signals are blocked for
-/// the calling thread alone.
+/// The hidden verb. Call it before any thread is started: signals are blocked for the calling
+/// thread only.
 pub fn watch() {
     let mut blocked = SigSet::empty();
-    // SIGTTOU among them is what lets a process outside the foreground group set the mode.
+    // Blocking SIGTTOU lets a process outside the foreground group set the mode.
     for signal in [
         Signal::SIGINT,
         Signal::SIGQUIT,
@@ -117,7 +118,7 @@ pub fn watch() {
     if stdin().lock().read_exact(&mut word).is_ok() {
         return;
     }
-    // A shell that has already set a mode of its own knows better than we do.
+    // A shell that has already set its own mode is right.
     let ours = tcgetattr(stderr()).is_ok_and(|now| {
         let raw = raw_form(&mode);
         now.local_modes == raw.local_modes && now.input_modes == raw.input_modes

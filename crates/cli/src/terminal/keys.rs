@@ -1,8 +1,9 @@
 //! The keys that mean something to us instead of to the program: a pure state machine over bytes.
 //!
-//! Bytes that could begin a sequence are held until the next byte decides. When it decides against
-//! the sequence, all of them go on to the program unharmed; so does what is held when nothing
-//! follows for a while ([`Keys::expire`]), lest a lone ctrl-p never reach a shell's history.
+//! Bytes that could begin a sequence are held until the next byte decides. If it decides against the
+//! sequence, all of them are passed to the program unchanged; so are held bytes when nothing follows soon
+//! ([`Keys::expire`]), so that a lone ctrl-p reaches a shell's history. A slow typist can still complete the
+//! sequence then, until [`Keys::forget`].
 
 use std::str::FromStr;
 
@@ -11,7 +12,10 @@ use std::str::FromStr;
 pub struct Keys {
     detach: Vec<u8>,
     take: Vec<u8>,
-    held: Vec<u8>,
+    /// The beginning of a sequence.
+    begun: Vec<u8>,
+    /// How many bytes of it have been passed to the program already.
+    forwarded: usize,
 }
 
 /// A command typed with the detach keys.
@@ -61,51 +65,69 @@ impl Keys {
             }
             _ => Vec::new(),
         };
-        Self { detach, take, held: Vec::new() }
+        Self { detach, take, begun: Vec::new(), forwarded: 0 }
     }
 
-    /// How a person would write the sequence that detaches; `None` when there is none.
+    /// The readable form of the sequence that detaches; `None` if there is none.
     pub fn detach_name(&self) -> Option<String> {
         name(&self.detach)
     }
 
-    /// How a person would write the sequence that takes the keyboard; `None` when there is none.
+    /// The readable form of the sequence that takes the keyboard; `None` if there is none.
     pub fn take_name(&self) -> Option<String> {
         name(&self.take)
     }
 
-    /// Takes bytes of the keyboard. What is for the program is appended to `forward`. On a command
-    /// the count of bytes taken comes with it; the rest is to be fed again by whoever goes on.
+    /// Takes bytes of the keyboard. Bytes for the program are appended to `forward`. A command
+    /// comes with the count of bytes taken; the next caller must feed the rest again.
     pub fn feed(&mut self, input: &[u8], forward: &mut Vec<u8>) -> Option<(Command, usize)> {
         for (index, &byte) in input.iter().enumerate() {
-            self.held.push(byte);
-            if self.held == self.detach {
-                self.held.clear();
-                return Some((Command::Detach, index + 1));
+            self.begun.push(byte);
+            for (sequence, command) in
+                [(&self.detach, Command::Detach), (&self.take, Command::Take)]
+            {
+                if self.begun == *sequence {
+                    self.begun.clear();
+                    self.forwarded = 0;
+                    return Some((command, index + 1));
+                }
             }
-            if self.held == self.take {
-                self.held.clear();
-                return Some((Command::Take, index + 1));
-            }
-            while !self.held.is_empty() && !self.may_follow() {
-                forward.push(self.held.remove(0));
+            while !self.begun.is_empty() && !self.may_follow() {
+                let first = self.begun.remove(0);
+                match self.forwarded.checked_sub(1) {
+                    Some(forwarded) => self.forwarded = forwarded,
+                    None => forward.push(first),
+                }
             }
         }
         None
     }
 
-    /// Whether bytes are held until the next one arrives.
-    pub fn is_holding(&self) -> bool {
-        !self.held.is_empty()
+    /// Whether a sequence has begun.
+    pub fn is_begun(&self) -> bool {
+        !self.begun.is_empty()
     }
 
-    /// Stops waiting: held bytes go to the program.
+    /// Whether bytes are held until the next one arrives.
+    pub fn is_holding(&self) -> bool {
+        self.begun.len() > self.forwarded
+    }
+
+    /// Stops holding: held bytes go to the program. The next byte may still complete the sequence.
     pub fn expire(&mut self, forward: &mut Vec<u8>) {
-        forward.append(&mut self.held);
+        forward.extend_from_slice(&self.begun[self.forwarded..]);
+        self.forwarded = self.begun.len();
+    }
+
+    /// The bytes since its beginning are not the sequence.
+    pub fn forget(&mut self, forward: &mut Vec<u8>) {
+        self.expire(forward);
+        self.begun.clear();
+        self.forwarded = 0;
     }
 
     fn may_follow(&self) -> bool {
-        self.detach.starts_with(&self.held) || self.take.starts_with(&self.held)
+        self.detach.starts_with(&self.begun) || self.take.starts_with(&self.begun)
     }
 }
 

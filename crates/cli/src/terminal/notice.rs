@@ -34,7 +34,7 @@ impl Notices {
             Some(SIGWINCH) => Notice::Resized,
             Some(SIGCONT) => Notice::Continued,
             Some(signal) => Notice::End(signal),
-            // Only a handle of it ends the stream, and nobody has one.
+            // Only a handle of it ends the stream, and there is none.
             None => std::future::pending().await,
         }
     }

@@ -1,7 +1,7 @@
 //! Raw mode as a guard: while it lives, keys arrive as bytes and nothing is echoed.
 //!
-//! What was there before is kept in one place of the process, because a panic hook has no access to
-//! the guard. Whoever restores first empties that place, so restoring twice is harmless.
+//! The previous mode is kept in one place of the process, because a panic hook has no access to the
+//! guard. The first restore empties that place, so restoring twice is harmless.
 
 use std::io::{IsTerminal, Write, stdin, stdout};
 use std::os::fd::{AsFd, OwnedFd};
@@ -68,8 +68,8 @@ impl RawMode {
             .map_err(|source| TerminalError::Mode { action: "set", source })
     }
 
-    /// From now on the end of raw mode also puts the screen in order: the program that drew on it
-    /// lives on, or died without cleaning up.
+    /// From now on the end of raw mode also resets the screen: the program that drew on it lives
+    /// on, or died without cleaning up.
     pub fn tidy_at_end(&mut self) {
         self.tidy = true;
     }
@@ -84,12 +84,12 @@ impl Drop for RawMode {
     }
 }
 
-/// Whether raw mode is on, so that whoever writes a line knows to return the cursor itself.
+/// Whether raw mode is on, so that writers of a line must return the cursor themselves.
 pub fn is_on() -> bool {
     SAVED.lock().unwrap_or_else(PoisonError::into_inner).is_some()
 }
 
-/// Undoes raw mode, if it is on. Errors have nobody to go to: the terminal is gone then.
+/// Undoes raw mode, if it is on. Errors cannot be reported: the terminal is gone then.
 fn restore(tidy: bool) {
     let Some(saved) = SAVED.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
     if tidy && stdout().is_terminal() {

@@ -10,11 +10,11 @@ pub struct Size {
 }
 
 impl Size {
-    /// What a program may assume when nobody is looking: the VT100's screen.
+    /// The default size without a terminal: the VT100's screen.
     pub const DEFAULT: Self = Self { rows: 24, columns: 80 };
 
-    /// The size of the window that stdout, stdin or stderr is, in this order of trust: what is
-    /// drawn goes to stdout. `None` when none of them is a terminal that knows its size.
+    /// The window size of stdout, stdin or stderr, in this order of preference: drawing goes to
+    /// stdout. `None` if none of them is a terminal that knows its size.
     pub fn read() -> Option<Self> {
         let window = rustix::termios::tcgetwinsize(stdout())
             .or_else(|_| rustix::termios::tcgetwinsize(stdin()))

@@ -9,8 +9,8 @@ fn host(text: &str) -> Host {
     text.parse().unwrap()
 }
 
-/// What a client says that believes this certificate, of a server that shows itself as `shown`, when
-/// it wants `wanted`.
+/// The error of a client that trusts this certificate, of a server that presents `shown`, when it wants
+/// `wanted`.
 async fn greet(believed: &Authority, server: TlsAcceptor, wanted: &str) -> io::Result<()> {
     let mut roots = RootCertStore::empty();
     roots.add(believed.certificate.clone()).unwrap();
@@ -28,9 +28,9 @@ async fn greet(believed: &Authority, server: TlsAcceptor, wanted: &str) -> io::R
     });
     let name = ServerName::try_from(wanted.to_owned()).unwrap();
     let mut stream = connector.connect(name, near).await?;
-    let mut said = String::new();
-    stream.read_to_string(&mut said).await?;
-    assert_eq!(said, "hello");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await?;
+    assert_eq!(text, "hello");
     serving.await.unwrap()
 }
 
@@ -44,7 +44,7 @@ async fn a_client_that_believes_it_takes_it_for_its_hosts_and_no_others() {
     }
     let server = authority.server(&host("api.example.org")).unwrap();
     greet(&authority, server, "b.example.net").await.unwrap_err();
-    // Its own word binds it, whatever it signs.
+    // Its own name constraints bind it, whatever it signs.
     let server = authority.server(&host("bank.example.com")).unwrap();
     greet(&authority, server, "bank.example.com").await.unwrap_err();
     let other = Authority::open(None, &hosts).await.unwrap();
@@ -53,7 +53,7 @@ async fn a_client_that_believes_it_takes_it_for_its_hosts_and_no_others() {
 }
 
 #[tokio::test]
-async fn who_has_believed_it_believes_it_when_it_is_opened_again() {
+async fn clients_trust_a_reopened_authority() {
     let directory = std::env::temp_dir().join(format!("burrow-authority-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
     let hosts = [host("api.example.org")];

@@ -1,13 +1,13 @@
 //! Certificates, as far as one authority of a sandbox and the hosts that it speaks for need them:
 //! version 3, P-256, in DER. Pure; it signs nothing by itself.
 //!
-//! What is written is fixed but for names, keys and numbers, so this is a writer of a dozen kinds of
-//! value, and no reader.
+//! Everything but names, keys and numbers is fixed, so this is a writer for a dozen kinds of value, and no
+//! reader.
 
 use crate::host::Host;
 
-/// The same for all: a guest's clock may be anything, and what these certificates are worth ends with
-/// the sandbox, not with a date.
+/// The same for all certificates: a guest's clock may be wrong, and their validity ends with the sandbox, not
+/// at a date.
 const NOT_BEFORE: &str = "200101000000Z";
 const NOT_AFTER: &str = "491231235959Z";
 
@@ -23,7 +23,7 @@ const UTF8_STRING: u8 = 0x0c;
 const UTC_TIME: u8 = 0x17;
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
-/// Values that are told apart by their place.
+/// Context-specific tags.
 const PLACE_0: u8 = 0xa0;
 const PLACE_1: u8 = 0xa1;
 const PLACE_3: u8 = 0xa3;
@@ -48,29 +48,28 @@ const ECDSA_WITH_SHA256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2];
 const SIGNS_CERTIFICATES_AND_LISTS: [u8; 2] = [1, 0b0000_0110];
 const SIGNS: [u8; 2] = [7, 0b1000_0000];
 
-/// Bytes that tell one certificate of an authority from the others.
+/// Bytes of a certificate's serial number.
 pub const SERIAL_BYTES: usize = 16;
-/// Bytes that tell one key from others.
+/// Bytes of a key id.
 pub const KEY_ID_BYTES: usize = 20;
 
-/// What is to be signed.
+/// The content to sign.
 pub struct TbsCertificate<'a> {
     pub serial: [u8; SERIAL_BYTES],
-    /// The point of its own key, uncompressed, and of the authority's.
+    /// The uncompressed point of its own key, and of the authority's.
     pub key: &'a [u8],
     pub key_id: &'a [u8; KEY_ID_BYTES],
     pub authority_key_id: &'a [u8; KEY_ID_BYTES],
 }
 
 impl TbsCertificate<'_> {
-    /// An authority that can speak for these hosts and what is below them alone, by the word of the
-    /// certificate itself.
+    /// An authority that its own certificate restricts to these hosts and their subdomains.
     pub fn authority(&self, hosts: &[Host]) -> Vec<u8> {
         let permitted: Vec<u8> = hosts
             .iter()
             .flat_map(|host| tagged(SEQUENCE, &tagged(DNS_NAME, host.as_str().as_bytes())))
             .collect();
-        // Kinds of names that nothing is said of would all be permitted.
+        // Without a constraint, all names of a kind would be permitted.
         let addresses = [vec![0; 8], vec![0; 32]];
         let excluded = addresses.map(|all| tagged(SEQUENCE, &tagged(ADDRESS, &all))).concat();
         let constraints = [tagged(PLACE_0, &permitted), tagged(PLACE_1, &excluded)].concat();
@@ -128,7 +127,7 @@ impl TbsCertificate<'_> {
     }
 }
 
-/// The certificate, of what was signed and its signature.
+/// The certificate, from the signed content and its signature.
 pub fn signed(unsigned: &[u8], signature: &[u8]) -> Vec<u8> {
     tagged(SEQUENCE, &[unsigned, &algorithm(), &bits(signature)].concat())
 }

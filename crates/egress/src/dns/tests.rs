@@ -8,7 +8,7 @@ fn host(text: &str) -> Host {
     text.parse().unwrap()
 }
 
-/// An answer of a server to `question`, with these records.
+/// A server's answer to `question`, with these records.
 fn answer(question: &[u8], records: &[(&str, u16, Vec<u8>)]) -> Vec<u8> {
     let mut message = question.to_vec();
     message[2] |= 0x80;
@@ -37,8 +37,8 @@ fn a_question_is_read_as_it_was_asked() {
 
 #[test]
 fn an_answer_repeats_the_question_and_gives_the_address() {
-    let asked = encode_question(7, &host("a.org"), TYPE_A);
-    let question = parse_question(&asked).unwrap();
+    let query = encode_question(7, &host("a.org"), TYPE_A);
+    let question = parse_question(&query).unwrap();
     let message = encode_address(&question, Ipv4Addr::new(198, 18, 0, 9), 60);
     assert_eq!(found(&message), Some(vec!["198.18.0.9".parse().unwrap()]));
     let plain = encode_plain(&question, Code::NoSuchName);
@@ -48,7 +48,7 @@ fn an_answer_repeats_the_question_and_gives_the_address() {
 
 #[test]
 fn aliases_are_followed_in_whatever_order_they_come() {
-    let asked = encode_question(7, &host("a.org"), TYPE_A);
+    let question = encode_question(7, &host("a.org"), TYPE_A);
     let address = vec![93, 184, 216, 34];
     let records = [
         ("c.org", TYPE_A, address.clone()),
@@ -56,35 +56,35 @@ fn aliases_are_followed_in_whatever_order_they_come() {
         ("a.org", TYPE_CNAME, name_bytes(&host("B.org"))),
         ("other.org", TYPE_A, vec![10, 0, 0, 1]),
     ];
-    assert_eq!(found(&answer(&asked, &records)), Some(vec!["93.184.216.34".parse().unwrap()]));
+    assert_eq!(found(&answer(&question, &records)), Some(vec!["93.184.216.34".parse().unwrap()]));
 }
 
 #[test]
 fn aliases_in_a_ring_end() {
-    let asked = encode_question(7, &host("a.org"), TYPE_A);
+    let question = encode_question(7, &host("a.org"), TYPE_A);
     let records = [
         ("a.org", TYPE_CNAME, name_bytes(&host("b.org"))),
         ("b.org", TYPE_CNAME, name_bytes(&host("a.org"))),
     ];
-    assert_eq!(found(&answer(&asked, &records)), Some(vec![]));
+    assert_eq!(found(&answer(&question, &records)), Some(vec![]));
 }
 
 #[test]
-fn what_answers_another_question_is_no_answer() {
-    let asked = encode_question(7, &host("a.org"), TYPE_A);
-    let good = answer(&asked, &[("a.org", TYPE_A, vec![1, 2, 3, 4])]);
+fn an_answer_to_another_question_is_ignored() {
+    let question = encode_question(7, &host("a.org"), TYPE_A);
+    let good = answer(&question, &[("a.org", TYPE_A, vec![1, 2, 3, 4])]);
     assert!(found(&good).is_some());
     assert_eq!(parse_answer(&good, 8, &host("a.org"), TYPE_A), None, "another id");
     assert_eq!(parse_answer(&good, 7, &host("b.org"), TYPE_A), None, "another name");
     assert_eq!(parse_answer(&good, 7, &host("a.org"), TYPE_AAAA), None, "another kind");
-    assert_eq!(found(&asked), None, "a question");
+    assert_eq!(found(&question), None, "a question");
 }
 
 #[test]
 fn a_question_that_is_none_is_told_so_where_its_header_can_be_read() {
-    let asked = encode_question(7, &host("a.org"), TYPE_A);
+    let question = encode_question(7, &host("a.org"), TYPE_A);
     let wrong = |change: fn(&mut Vec<u8>)| {
-        let mut message = asked.clone();
+        let mut message = question.clone();
         change(&mut message);
         parse_question(&message).unwrap_err()
     };
@@ -119,7 +119,7 @@ fn the_name_of_an_address_is_read_backwards() {
 }
 
 proptest! {
-    /// Whatever comes is read or refused, within bounds, and an answer to it can be made.
+    /// Any input is read or refused within bounds, and can be answered.
     #[test]
     fn no_bytes_of_a_stranger_do_harm(message in proptest::collection::vec(any::<u8>(), 0..600)) {
         if let Ok(question) = parse_question(&message) {
@@ -134,10 +134,10 @@ proptest! {
 #[test]
 fn a_changed_byte_adds_no_address_that_the_answer_does_not_hold() {
     const FLAGS_AT: usize = 2;
-    let asked = encode_question(7, &host("a.org"), TYPE_A);
+    let query = encode_question(7, &host("a.org"), TYPE_A);
     let records =
         [("a.org", TYPE_CNAME, name_bytes(&host("b.org"))), ("b.org", TYPE_A, vec![1, 2, 3, 4])];
-    let good = answer(&asked, &records);
+    let good = answer(&query, &records);
     assert_eq!(found(&good), Some(vec!["1.2.3.4".parse().unwrap()]));
     for at in 0..good.len() {
         for byte in 0..=u8::MAX {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What the bytes say when they come at once.
+/// The result of parsing the bytes at once.
 fn read(bytes: &[u8]) -> Hello {
     Greeting::default().read(bytes)
 }
@@ -98,14 +98,14 @@ fn one_that_comes_byte_by_byte_is_looked_at_once() {
 }
 
 #[test]
-fn what_follows_a_greeting_does_not_change_it() {
+fn bytes_after_a_greeting_do_not_change_it() {
     let mut bytes = greeting(&[name("example.org")]);
     bytes.extend(b"more of whatever it is");
     assert_eq!(read(&bytes), names("example.org"));
 }
 
 #[test]
-fn what_is_not_tls_is_told_at_once() {
+fn bytes_that_are_not_tls_are_recognised_at_once() {
     for bytes in
         [&b"GET / HTTP/1.1"[..], b"S", b"\x16\x02\x01", b"\x80\x2e\x01\x00\x02", b"\x15\x03"]
     {
@@ -153,7 +153,7 @@ proptest! {
         let _ = read(&bytes);
         let _ = read(&records(&bytes, 100));
         let mut pieces = Greeting::default();
-        let early = (0..=bytes.len()).map(|end| pieces.read(&bytes[..end])).find(|said| *said != Hello::More);
+        let early = (0..=bytes.len()).map(|end| pieces.read(&bytes[..end])).find(|hello| *hello != Hello::More);
         prop_assert_eq!(early.unwrap_or(Hello::More), read(&bytes));
         let mut greeted = vec![CLIENT_HELLO, 0, (bytes.len() >> 8) as u8, bytes.len() as u8];
         greeted.extend(bytes);
@@ -170,14 +170,16 @@ fn a_changed_byte_names_another_host_only_if_it_is_in_the_name() {
         for byte in 0..=u8::MAX {
             let mut bytes = good.clone();
             bytes[at] = byte;
-            let said = read(&bytes);
+            let hello = read(&bytes);
             if (begin..begin + NAME.len()).contains(&at) {
                 let changed = std::str::from_utf8(&bytes[begin..begin + NAME.len()]);
                 match changed.ok().and_then(|text| text.parse().ok()) {
-                    Some(host) => assert_eq!(said, Hello::Names(host), "byte {at} is {byte}"),
-                    None => assert!(matches!(said, Hello::Bad(_)), "byte {at} is {byte}: {said:?}"),
+                    Some(host) => assert_eq!(hello, Hello::Names(host), "byte {at} is {byte}"),
+                    None => {
+                        assert!(matches!(hello, Hello::Bad(_)), "byte {at} is {byte}: {hello:?}");
+                    }
                 }
-            } else if let Hello::Names(host) = said {
+            } else if let Hello::Names(host) = hello {
                 assert_eq!(host.as_str(), "example.org", "byte {at} is {byte}");
             }
         }

@@ -3,15 +3,15 @@
 use super::super::host::Host;
 use super::super::limits::HEAD_BYTES_MAX;
 
-/// Why a request does not go on.
+/// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadRequest {
     #[error("it is not a valid HTTP/1 request: {0}")]
     Malformed(&'static str),
     #[error("its head has more than {HEAD_BYTES_MAX} bytes")]
     TooLong,
-    #[error("it is for the host {asked:?}, but the connection is for {host}")]
-    AnotherHost { asked: String, host: Host },
+    #[error("it is for the host {requested:?}, but the connection is for {host}")]
+    AnotherHost { requested: String, host: Host },
     #[error("it asks the server for a tunnel (CONNECT)")]
     Tunnel,
     #[error("it asks the server to echo it (TRACE), which would reveal injected secrets")]

@@ -5,7 +5,7 @@ use super::super::limits::FIELDS_MAX;
 use super::BadRequest;
 use super::second::{OFFER, is_offer};
 
-/// A head that is plain enough to be understood in one way alone.
+/// A head that is plain enough to have only one interpretation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     pub method: String,
@@ -15,7 +15,7 @@ pub struct Head {
     fields: Vec<(String, String)>,
 }
 
-/// How much follows.
+/// How the length of a body is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
     Bytes(u64),
@@ -57,7 +57,7 @@ impl Head {
             check_text(line)?;
             let (name, value) =
                 line.split_once(':').ok_or(BadRequest::Malformed("a header has no colon"))?;
-            // A line that begins with a space goes on with the one before, to some.
+            // Some parsers read a line that begins with a space as a continuation.
             if !is_token(name) {
                 return Err(BadRequest::Malformed("a header name is malformed"));
             }
@@ -93,17 +93,17 @@ impl Head {
 
     /// Whether it has a body that means nothing.
     pub fn has_needless_body(&self) -> Result<bool, BadRequest> {
-        /// Of these the standard says so.
+        /// The standard says so of these methods.
         const NEED_NONE: [&str; 4] = ["GET", "HEAD", "DELETE", "TRACE"];
         Ok(NEED_NONE.contains(&self.method.as_str()) && self.length()? != Length::Bytes(0))
     }
 
-    /// Whether it offers to go on with the second version, and with nothing else.
+    /// Whether it offers HTTP/2 and nothing else.
     pub fn offers_second(&self) -> Result<bool, BadRequest> {
         Ok(self.one("upgrade")?.is_some_and(is_offer))
     }
 
-    /// How much follows, if that can be said in one way alone.
+    /// The body's length, if it has only one interpretation.
     pub fn length(&self) -> Result<Length, BadRequest> {
         let coding = self.one("transfer-encoding")?;
         let length = self.one("content-length")?;
@@ -131,18 +131,20 @@ impl Head {
 
     /// Refuses a request that is for another host than this, in whichever of its places.
     pub fn check_host(&self, host: &Host, port: u16) -> Result<(), BadRequest> {
-        let asked = self.one("host")?.ok_or(BadRequest::Malformed("it names no host"))?;
-        let another =
-            |asked: &str| BadRequest::AnotherHost { asked: shown(asked), host: host.clone() };
-        let is_it = |asked: &str| authority(asked, port) == Some((host.clone(), port));
-        if !is_it(asked) {
-            return Err(another(asked));
+        let requested = self.one("host")?.ok_or(BadRequest::Malformed("it names no host"))?;
+        let another = |requested: &str| BadRequest::AnotherHost {
+            requested: shown(requested),
+            host: host.clone(),
+        };
+        let is_it = |requested: &str| authority(requested, port) == Some((host.clone(), port));
+        if !is_it(requested) {
+            return Err(another(requested));
         }
         if self.target.starts_with('/') || self.target == "*" {
             return Ok(());
         }
         match self.absolute() {
-            // Whatever else stands behind the host, to some what is before it is a user's name.
+            // Some parsers read what precedes other characters as a user's name.
             Some((in_target, path))
                 if is_it(in_target) && !path.is_empty() && !path.starts_with('/') =>
             {
@@ -165,14 +167,14 @@ impl Head {
         Some(rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len())))
     }
 
-    /// The request as a server takes it that is not a proxy, and told to end the connection behind it.
-    /// One that asks to go on otherwise has been refused before, unless it was an offer.
+    /// The request in the form for a server that is not a proxy, with `connection: close`. One that asks for
+    /// another protocol was refused before, unless it was an offer.
     pub fn for_server(&self, authority: &str, path: &str) -> Vec<u8> {
         /// Between the client and the proxy alone.
         const OURS: [&str; 6] =
             ["connection", "proxy-connection", "proxy-authorization", "keep-alive", "host", "te"];
-        /// Where the body ends. Without them the server would take it for another request, whoever
-        /// says that they are for the proxy alone.
+        /// Where the body ends. These stay even if the client names them in `connection`: without
+        /// them the server would read the body as another request.
         const FRAME: [&str; 2] = ["content-length", "transfer-encoding"];
         let slash = if path.starts_with('/') { "" } else { "/" };
         let (method, version) = (&self.method, &self.version);
@@ -193,8 +195,7 @@ impl Head {
     }
 }
 
-/// A head that was read before, with which the server is told to end the connection behind its answer. Some
-/// servers understand that only where nothing else is said beside it.
+/// A validated head with `connection: close`. Some servers only understand it as the field's only value.
 pub fn closing(head: &[u8]) -> Vec<u8> {
     let mut lines = head.split_inclusive(|byte| *byte == b'\n');
     let mut out = lines.next().unwrap_or_default().to_vec();
@@ -214,7 +215,7 @@ fn check_text(line: &str) -> Result<(), BadRequest> {
     Ok(())
 }
 
-/// Host and port of a text such as `example.org:8080`.
+/// Host and port from text such as `example.org:8080`.
 pub fn authority(text: &str, port_default: u16) -> Option<(Host, u16)> {
     let (name, port) = match text.rsplit_once(':') {
         Some((name, "")) => (name, port_default),
@@ -232,7 +233,7 @@ fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(is_plain)
 }
 
-/// What a client has said, as far as it may be shown.
+/// A client's text, in a form that can be shown.
 pub fn shown(text: &str) -> String {
     const CHARS_SHOWN_MAX: usize = 80;
     text.chars().filter(char::is_ascii_graphic).take(CHARS_SHOWN_MAX).collect()

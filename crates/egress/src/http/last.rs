@@ -1,20 +1,20 @@
-//! The answer to the only request of a connection. Its head tells the client that there will be no other
-//! one: a server that was asked to close need not say so, and a client that has heard nothing of it may
-//! send its next request to nobody. Pure; what it reads comes from strangers, in whatever pieces.
+//! The answer to the only request of a connection. Its head must tell the client that no other answer
+//! follows: a server that was asked to close need not say so, and the client would send its next request to
+//! nobody. Pure; its input is untrusted and comes in any pieces.
 
 use std::borrow::Cow;
 
 use super::super::limits::HEAD_BYTES_MAX;
 
-/// How an answer begins whose head can be told apart.
+/// How an answer begins whose head can be recognised.
 const BEGINS: &[u8] = b"HTTP/1.";
-/// Where the digit is that says of which kind an answer is.
+/// The position of the first digit of the status.
 const KIND_AT: usize = "HTTP/1.1 ".len();
 const CLOSE: &[u8] = b"Connection: close\r\n";
-/// What a server says of its own connection, which is not the client's.
+/// Fields about the server's own connection, which is not the client's.
 const OWN: [&[u8]; 3] = [b"connection", b"keep-alive", b"proxy-connection"];
 
-/// What is left of a head, as it goes by.
+/// The state of a head while it passes through.
 #[derive(Debug, Default)]
 pub struct LastAnswer {
     held: Vec<u8>,
@@ -24,7 +24,7 @@ pub struct LastAnswer {
 }
 
 impl LastAnswer {
-    /// Takes bytes of the server, and says what goes on to the client.
+    /// Takes bytes from the server and returns what goes to the client.
     pub fn push<'a>(&mut self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         if self.is_through {
             return Cow::Borrowed(bytes);
@@ -35,7 +35,7 @@ impl LastAnswer {
             let rest = self.held.split_off(end);
             let head = std::mem::replace(&mut self.held, rest);
             self.looked = 0;
-            // What comes before the answer goes on as it is.
+            // An interim answer (1xx) passes unchanged.
             if head.get(KIND_AT) == Some(&b'1') {
                 out.extend(head);
                 continue;
@@ -59,7 +59,7 @@ impl LastAnswer {
         self.held
     }
 
-    /// Behind the empty line. There are servers that end their lines with half of what belongs there.
+    /// The index after the empty line. Some servers end their lines with a bare LF.
     fn end_of_head(&mut self) -> Option<usize> {
         if !self.held.starts_with(BEGINS) {
             return None;
@@ -100,7 +100,7 @@ fn closing(head: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// All that comes out, in pieces of every size; they must be the same.
+    /// The whole output, checked to be the same for pieces of every size.
     fn through(answer: &str) -> String {
         let whole = |size: usize| {
             let mut last = LastAnswer::default();
@@ -141,11 +141,11 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_head_goes_on_as_it_is() {
+    fn an_answer_without_a_head_passes_unchanged() {
         for answer in ["hello", "HTTP/2 200\r\n\r\n", "HTTP/1.1 200 OK\r\nhalf", "H", "\r\n\r\n"] {
             assert_eq!(through(answer), answer);
         }
-        // One without an end is not waited for.
+        // A head without an end is not awaited.
         let mut last = LastAnswer::default();
         let line = [&b"HTTP/1.1 200 OK\r\nX: "[..], &vec![b'x'; HEAD_BYTES_MAX]].concat();
         assert_eq!(*last.push(&line), line);

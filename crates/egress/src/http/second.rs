@@ -1,13 +1,13 @@
-//! The second version of HTTP, which is not carried without TLS: how clients offer it, and how those who
-//! begin with it are told no. Pure.
+//! HTTP/2, which is not carried without TLS: recognises how clients offer it, and how to refuse those that
+//! begin with it. Pure.
 //!
-//! An offer binds nobody: a server that does not know it answers as if it had not been made, and so it
-//! is taken out of the request. A client that begins with the second version has left no other way, and
-//! hears in its own words that there is one.
+//! An offer is not binding: a server that does not know it answers as if it had not been made, so it is
+//! removed from the request. A client that begins with HTTP/2 has no other way, and gets its refusal in
+//! HTTP/2.
 
 /// The fields of an offer, which the field `connection` lists too.
 pub const OFFER: [&str; 2] = ["upgrade", "http2-settings"];
-/// What is offered: the second version, without TLS.
+/// The name of the offered protocol: HTTP/2 without TLS.
 const PROTOCOL: &str = "h2c";
 
 const SETTINGS: u8 = 4;
@@ -15,13 +15,12 @@ const GOAWAY: u8 = 7;
 /// The error that asks for the first version.
 const HTTP_1_1_REQUIRED: u32 = 0xd;
 
-/// Whether the value of `upgrade` is such an offer, and no other.
+/// Whether the value of `upgrade` is exactly this offer.
 pub fn is_offer(upgrade: &str) -> bool {
     upgrade.split(',').all(|protocol| protocol.trim().eq_ignore_ascii_case(PROTOCOL))
 }
 
-/// A head that makes an offer, as it would be without it. It has been judged before: its lines are whole
-/// and plain.
+/// A head without its offer. It was validated before: its lines are whole and plain.
 pub fn without_offer(head: &[u8]) -> Vec<u8> {
     let is_of_offer =
         |name: &[u8]| OFFER.iter().any(|one| name.eq_ignore_ascii_case(one.as_bytes()));
@@ -45,15 +44,15 @@ pub fn without_offer(head: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What a client hears that has begun with the second version: the settings that it waits for, and the
-/// end with its reason.
-pub fn told(why: &str) -> Vec<u8> {
+/// The answer to a client that has begun with HTTP/2: the settings that it waits for, and a GOAWAY with the
+/// reason.
+pub fn refusal(why: &str) -> Vec<u8> {
     let last_stream = 0_u32;
     let end = [&last_stream.to_be_bytes()[..], &HTTP_1_1_REQUIRED.to_be_bytes(), why.as_bytes()];
     [frame(SETTINGS, &[]), frame(GOAWAY, &end.concat())].concat()
 }
 
-/// A frame of the whole connection. What is put into one here has far less bytes than one may have.
+/// A frame of the whole connection. Bodies here are far below the limit.
 fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
     let length = (body.len() as u32).to_be_bytes();
     [&length[1..], &[kind, 0, 0, 0, 0, 0], body].concat()
@@ -91,9 +90,9 @@ mod tests {
 
     #[test]
     fn the_end_is_settings_and_a_reason() {
-        let told = told("no");
-        assert_eq!(told[..9], [0, 0, 0, 4, 0, 0, 0, 0, 0]);
-        assert_eq!(told[9..18], [0, 0, 10, 7, 0, 0, 0, 0, 0]);
-        assert_eq!(told[18..], [0, 0, 0, 0, 0, 0, 0, 0xd, b'n', b'o']);
+        let frames = refusal("no");
+        assert_eq!(frames[..9], [0, 0, 0, 4, 0, 0, 0, 0, 0]);
+        assert_eq!(frames[9..18], [0, 0, 10, 7, 0, 0, 0, 0, 0]);
+        assert_eq!(frames[18..], [0, 0, 0, 0, 0, 0, 0, 0xd, b'n', b'o']);
     }
 }

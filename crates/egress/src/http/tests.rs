@@ -8,7 +8,7 @@ fn requests() -> Requests {
     Requests::new("a.org".parse().unwrap(), 80)
 }
 
-/// What goes on of some bytes, in pieces of so many.
+/// What is forwarded of some bytes, given in pieces of this size.
 fn passed(text: &[u8], bytes: usize) -> Result<Vec<u8>, BadRequest> {
     let (mut requests, mut out) = (requests(), Vec::new());
     for piece in text.chunks(bytes) {
@@ -135,8 +135,8 @@ fn a_body_that_means_nothing_is_the_last_of_its_connection() {
             )
         };
         let closing = format!("{}{hidden}", head("Connection: close\r\n"));
-        for said in ["", "connection: keep-alive\r\nCONNECTION: x\r\n"] {
-            let text = format!("{}{hidden}", head(said));
+        for fields in ["", "connection: keep-alive\r\nCONNECTION: x\r\n"] {
+            let text = format!("{}{hidden}", head(fields));
             assert_eq!(passed(text.as_bytes(), 9).unwrap(), closing.as_bytes());
             let more = format!("{text}GET / HTTP/1.1\r\nHost: a.org\r\n\r\n");
             assert!(matches!(wrong(&more), BadRequest::Malformed(_)), "{more:?}");
@@ -186,7 +186,7 @@ fn a_websocket_waits_for_the_server_and_nothing_else_is_agreed_upon() {
         let unsaid = ask(protocol).replace("keep-alive, Upgrade", "HTTP2-Settings");
         assert!(matches!(wrong(&unsaid), BadRequest::Upgrade { .. }), "{protocol}");
     }
-    // An offer goes no further, whether it is said as it should be or not.
+    // An offer is removed, whether it is well-formed or not.
     let unsaid = ask("h2c").replace("keep-alive, Upgrade", "HTTP2-Settings");
     for (offer, left) in [(ask("h2c"), "Connection: keep-alive\r\n"), (unsaid, "")] {
         for bytes in [1, 7, 1000] {
@@ -216,7 +216,7 @@ fn the_first_bytes_tell_a_request() {
 }
 
 #[test]
-fn what_a_proxy_was_asked_becomes_what_a_server_is_asked() {
+fn a_proxy_request_becomes_a_server_request() {
     let text =
         b"GET http://a.org:8080?q HTTP/1.1\r\nHost: b.org\r\nProxy-Connection: keep-alive\r\n\
         Connection: X-Mine\r\nX-Mine: 1\r\nAccept: */*\r\n\r\n";
@@ -243,7 +243,7 @@ fn the_end_of_a_body_is_never_between_a_client_and_its_proxy_alone() {
 }
 
 proptest! {
-    /// However a connection is cut into pieces, the same goes on.
+    /// However a connection is split, the same bytes are forwarded.
     #[test]
     fn pieces_make_no_difference(
         picks in proptest::collection::vec(0_usize..8, 0..30),
@@ -271,7 +271,7 @@ proptest! {
             prop_assert!(bytes.starts_with(&passed));
             prop_assert_eq!(passed, pieces.unwrap());
         }
-        // What is decided early stays so, whatever follows.
+        // An early decision does not change, whatever follows.
         for end in 0..bytes.len() {
             if let Some(decided) = is_request(&bytes[..end]) {
                 prop_assert_eq!(is_request(&bytes), Some(decided));

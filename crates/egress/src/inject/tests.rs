@@ -28,26 +28,28 @@ fn placeholders_in_fields_become_values_for_their_hosts_alone() {
     let head = "GET /?burrow-secret~token~ HTTP/1.1\r\nhost: x\r\n\
                 authorization: Bearer burrow-secret~token~\r\n\
                 x-two: a burrow-secret~token-2~ burrow-secret~token~ b\r\n\r\n";
-    let (said, used) = filled("api.example.org", head);
+    let (head_out, used) = filled("api.example.org", head);
     assert_eq!(
-        said,
+        head_out,
         "GET /?burrow-secret~token~ HTTP/1.1\r\nhost: x\r\nauthorization: Bearer s3cr3t\r\n\
          x-two: a other s3cr3t b\r\n\r\n"
     );
     assert_eq!(used, ["token", "token-2"]);
-    let (said, used) = filled("b.example.org", head);
-    assert!(said.contains("Bearer burrow-secret~token~\r\n") && said.contains("a other burrow"));
+    let (head_out, used) = filled("b.example.org", head);
+    assert!(
+        head_out.contains("Bearer burrow-secret~token~\r\n") && head_out.contains("a other burrow")
+    );
     assert_eq!(used, ["token-2"]);
-    let (said, used) = filled("c.example.org", head);
-    assert_eq!((said.as_str(), used.len()), (head, 0));
+    let (head_out, used) = filled("c.example.org", head);
+    assert_eq!((head_out.as_str(), used.len()), (head, 0));
 }
 
 #[test]
-fn what_is_nearly_a_placeholder_stays() {
+fn text_like_a_placeholder_stays() {
     for text in ["burrow-secret~", "burrow-secret~token", "burrow-secret~none~", "~token~"] {
         let head = format!("GET / HTTP/1.1\r\nX-Two: {text}\r\n\r\n");
-        let (said, used) = filled("api.example.org", &head);
-        assert_eq!((said, used.len()), (head, 0), "{text}");
+        let (head_out, used) = filled("api.example.org", &head);
+        assert_eq!((head_out, used.len()), (head, 0), "{text}");
     }
 }
 
@@ -55,10 +57,10 @@ fn what_is_nearly_a_placeholder_stays() {
 fn a_password_is_found_where_it_is_encoded() {
     let encoded = STANDARD.encode("me:burrow-secret~token~");
     let head = format!("GET / HTTP/1.1\r\nAuthorization: basic {encoded}\r\nhost: x\r\n\r\n");
-    let (said, used) = filled("api.example.org", &head);
+    let (head_out, used) = filled("api.example.org", &head);
     let expected = STANDARD.encode("me:s3cr3t");
     assert_eq!(
-        said,
+        head_out,
         format!("GET / HTTP/1.1\r\nAuthorization: Basic {expected}\r\nhost: x\r\n\r\n")
     );
     assert_eq!(used, ["token"]);
@@ -84,8 +86,8 @@ fn fields_that_servers_give_back_are_not_filled() {
     let head = "OPTIONS / HTTP/1.1\r\norigin: burrow-secret~token~\r\n\
                 access-control-request-headers: burrow-secret~token~\r\n\
                 X-TWO: burrow-secret~token~\r\n\r\n";
-    let (said, used) = filled("api.example.org", head);
-    assert_eq!(said, head.replace("X-TWO: burrow-secret~token~", "X-TWO: s3cr3t"));
+    let (head_out, used) = filled("api.example.org", head);
+    assert_eq!(head_out, head.replace("X-TWO: burrow-secret~token~", "X-TWO: s3cr3t"));
     assert_eq!(used, ["token"]);
 }
 
@@ -101,6 +103,6 @@ fn a_secret_that_could_not_be_had_closes_its_hosts() {
 }
 
 #[test]
-fn what_ends_a_line_fits_no_field() {
+fn line_breaks_fit_no_field() {
     assert!(fits_a_field("ghp_0123 äöü=") && !fits_a_field("a\r\nb: c") && !fits_a_field("a\nb"));
 }

@@ -78,7 +78,7 @@ fn prepare_refuses_a_file_and_too_long_a_path() {
 
 #[test]
 fn prepare_refuses_what_belongs_to_somebody_else() {
-    // A directory that root owns and everybody sees: for root it is its own, so look from outside.
+    // A directory of root that everybody sees: for root it is its own, so look from outside.
     if nix::unistd::geteuid().is_root() {
         let base = scratch("foreign");
         let target = base.join("theirs");
@@ -93,24 +93,4 @@ fn prepare_refuses_what_belongs_to_somebody_else() {
         let paths = Paths { runtime: "/usr".into(), state: "/usr".into() };
         assert!(matches!(paths.prepare(), Err(PathsError::NotYours { owner: 0, .. })));
     }
-}
-
-#[test]
-fn the_agent_is_sought_beside_the_program_and_in_the_build_directory() {
-    let places = agent_places(None, Some(Path::new("/w/target/release/host-bridge")));
-    let built = format!("/w/target/{}-unknown-linux-musl", std::env::consts::ARCH);
-    assert_eq!(places[0], Path::new("/w/target/release/guest-agent"));
-    assert_eq!(places[1], Path::new(&built).join("release/guest-agent"));
-    let places = agent_places(None, Some(Path::new("/w/target/debug/deps/x-1")));
-    assert!(places.contains(&Path::new(&built).join("debug/guest-agent")), "{places:?}");
-}
-
-#[test]
-fn a_named_agent_is_the_only_one_looked_for_and_a_missing_one_is_said() {
-    let places = agent_places(Some("/nowhere/agent".into()), Some(Path::new("/bin/sh")));
-    let places = first_program(places).unwrap_err();
-    let error = AgentMissing { places };
-    let text = error.to_string();
-    assert!(text.contains("/nowhere/agent") && text.contains("just build"), "{text}");
-    assert!(first_program(vec!["/etc/passwd".into(), "/bin/sh".into()]).is_ok());
 }

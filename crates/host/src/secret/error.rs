@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use super::limits::{SECRET_BYTES_MAX, SECRETS_PER_SANDBOX_MAX};
 
-/// See the module's description. `Display` is for whoever asked for the sandbox; it says nothing of
-/// the host that the configuration does not give away by a secret's name.
+/// See the module's description. `Display` is for the sandbox's creator; it reveals nothing about
+/// the host except a secret's name.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     #[error("there is no secret {name:?} for the namespace {namespace}")]
@@ -26,11 +26,11 @@ pub enum SecretError {
     OutOfReach { name: String, host: String },
     #[error("the secret {name:?} contains a line break, which a header field cannot contain")]
     NoField { name: String },
-    #[error("cannot get the secret {name:?} from its {kind}: {}", source.told())]
+    #[error("cannot get the secret {name:?} from its {kind}: {}", source.public_message())]
     Provider { name: String, kind: &'static str, source: ProviderError },
 }
 
-/// What went wrong with a provider. `Display` is for the operator, who knows its configuration.
+/// A provider's failure. `Display` is for the operator, who knows its configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ProviderError {
     #[error("the variable {variable} is not set")]
@@ -58,8 +58,8 @@ pub enum ProviderError {
 }
 
 impl ProviderError {
-    /// The same for those who may not know how the host is set up: neither paths nor programs.
-    pub fn told(&self) -> &'static str {
+    /// The same for those who must not know the host's set-up: neither paths nor programs.
+    pub fn public_message(&self) -> &'static str {
         match self {
             Self::Unset { .. } | Self::NoCredentials => "it is missing",
             Self::Unread { .. } => "it cannot be read",

@@ -12,5 +12,5 @@ pub const SECRETS_PER_SANDBOX_MAX: usize = 32;
 /// How long a program may take to print a secret: it may ask another host, and somebody waits for
 /// the sandbox.
 pub const COMMAND_DEADLINE: Duration = Duration::from_secs(10);
-/// How long a file may take: a named pipe that nobody writes to has no end.
+/// How long reading a file may take: a named pipe without a writer has no end.
 pub const FILE_DEADLINE: Duration = Duration::from_secs(5);

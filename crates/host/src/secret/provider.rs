@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 
 use tokio::io::AsyncReadExt;
@@ -18,8 +18,8 @@ use super::{Secret, Source};
 
 /// The directory of a service's systemd credentials.
 const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
-/// Room for one value, a line break and one byte that is too many. It is never moved to a larger
-/// place, which would leave a copy behind.
+/// Room for one value, a line break and one byte that is too many. It is never reallocated, which
+/// would leave a copy behind.
 const ROOM_BYTES: usize = SECRET_BYTES_MAX + 3;
 
 /// Reads a value. `hidden` are variables that a program must not inherit.
@@ -32,12 +32,16 @@ pub async fn read(source: &Source, hidden: &[String]) -> Result<Secret, Provider
         }
         Source::File(path) => read_file(path.clone()).await,
         Source::Credential(name) => {
-            let directory = std::env::var_os(CREDENTIALS).filter(|path| !path.is_empty());
-            let directory = directory.ok_or(ProviderError::NoCredentials)?;
-            read_file(Path::new(&directory).join(name)).await
+            let directory = credentials_directory().ok_or(ProviderError::NoCredentials)?;
+            read_file(directory.join(name)).await
         }
         Source::Command(words) => run(words, hidden).await,
     }
+}
+
+/// Systemd's directory for the credentials of this service, if there is one.
+pub fn credentials_directory() -> Option<PathBuf> {
+    std::env::var_os(CREDENTIALS).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
 async fn read_file(path: PathBuf) -> Result<Secret, ProviderError> {
@@ -63,8 +67,8 @@ async fn read_file(path: PathBuf) -> Result<Secret, ProviderError> {
     }
 }
 
-/// Runs a program of the host for its output. What it says on stderr goes nowhere: it may quote what
-/// it was to keep. When it takes too long, its whole group is ended.
+/// Runs a program of the host for its output. Its stderr is discarded: it may quote the secret. After a
+/// timeout, its whole group is killed.
 async fn run(words: &[String], hidden: &[String]) -> Result<Secret, ProviderError> {
     let Some((program, arguments)) = words.split_first() else { return Err(ProviderError::Empty) };
     let not_started = |source| ProviderError::NotStarted { program: program.clone(), source };
@@ -107,7 +111,7 @@ async fn run(words: &[String], hidden: &[String]) -> Result<Secret, ProviderErro
     Err(failed)
 }
 
-/// The process group of a program that has not ended by itself: it is ended with this, also when
+/// The process group of a program that has not ended by itself: dropping this kills it, also when
 /// nobody waits for the sandbox any more.
 struct Group(Option<u32>);
 

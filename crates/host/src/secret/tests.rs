@@ -60,7 +60,7 @@ async fn a_file_loses_the_line_break_that_ends_it_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn what_no_environment_can_hold_is_refused() {
+async fn invalid_environment_values_are_refused() {
     let place = place("bad");
     let path = place.join("value");
     let read = || resolved(Source::File(path.clone()));
@@ -85,7 +85,7 @@ async fn a_command_gives_what_it_prints_and_fails_without_its_words() {
     let failed = failed.await.unwrap_err();
     assert!(matches!(failed, ProviderError::Failed { .. }));
     assert!(!format!("{failed} {failed:?}").contains("exit 3;"), "{failed:?}");
-    assert_eq!(failed.told(), "it failed");
+    assert_eq!(failed.public_message(), "it failed");
     let missing = resolved(command(&["/nowhere/program"])).await.unwrap_err();
     assert!(matches!(missing, ProviderError::NotStarted { .. }));
     let much = resolved(command(&["/bin/sh", "-c", "yes"])).await.unwrap_err();
@@ -130,8 +130,8 @@ fn a_secret_of_another_namespace_is_as_unknown_as_none() {
     let these = Reach::These(names(&["team"]));
     let secrets = secrets(&[("theirs", source.clone(), these), ("all", source, Reach::All)]);
     assert_eq!(secrets.variables("team", &names(&["theirs", "all"])).unwrap(), ["THEIRS", "ALL"]);
-    let told = |name: &str| secrets.variables("other", &names(&[name])).unwrap_err().to_string();
-    assert_eq!(told("theirs").replace("theirs", "none"), told("none"));
+    let error = |name: &str| secrets.variables("other", &names(&[name])).unwrap_err().to_string();
+    assert_eq!(error("theirs").replace("theirs", "none"), error("none"));
     assert!(matches!(
         secrets.variables("team", &names(&["all", "all"])),
         Err(SecretError::Twice { .. })

@@ -8,13 +8,13 @@ use std::ops::Deref;
 use super::error::ProviderError;
 use super::limits::SECRET_BYTES_MAX;
 
-/// A secret's value: text without zero bytes, of bounded length. To see it one must [`Secret::expose`]
-/// it. There is no way to write it as JSON, and none to print it.
+/// A secret's value: text without zero bytes, of bounded length. Only [`Secret::expose`] shows it. It cannot
+/// be serialized or printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// From what a provider gave, without the line break that ends a file of one line.
+    /// From a provider's output, without the line break that ends a file of one line.
     pub fn of(mut bytes: Vec<u8>) -> Result<Self, ProviderError> {
         if bytes.last() == Some(&b'\n') {
             bytes.pop();
@@ -92,8 +92,8 @@ pub fn wipe_text(text: &mut String) {
     wipe(&mut std::mem::take(text).into_bytes());
 }
 
-/// Writes over all that a vector has room for. The compiler is told that somebody looks, so that it
-/// does not leave the writing out.
+/// Overwrites the whole capacity of a vector. The write is volatile, so that the compiler does not
+/// remove it.
 pub fn wipe(bytes: &mut Vec<u8>) {
     bytes.clear();
     bytes.resize(bytes.capacity(), 0);

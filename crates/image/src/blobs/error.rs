@@ -26,7 +26,7 @@ impl BlobError {
         Self::Io { path: path.to_owned(), source }
     }
 
-    /// The same about a content that should be there.
+    /// The error for a content that should exist.
     pub(super) fn of(digest: &Digest, path: &Path, source: io::Error) -> Self {
         if source.kind() == io::ErrorKind::NotFound {
             return Self::Missing { digest: *digest };
@@ -34,7 +34,7 @@ impl BlobError {
         Self::io(path, source)
     }
 
-    /// The same about one that is being written and has so many bytes.
+    /// The error for a content that is being written and has this many bytes.
     pub(super) fn writing(digest: &Digest, bytes: u64, path: &Path, source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {

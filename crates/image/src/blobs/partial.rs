@@ -7,9 +7,8 @@
 //!                                                        └─ dropped: kept for the next attempt
 //! ```
 //!
-//! The lock is the kernel's, on the open file, so that it ends with whoever had it however they end.
-//! Who has waited for one may hold that of a file which has got its name or was removed meanwhile;
-//! that is looked for once the lock is there.
+//! The kernel holds the lock, on the open file, so it ends with its holder in any case. After waiting, a lock
+//! may be on a file that was renamed or removed meanwhile; this is checked once the lock is held.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -26,7 +25,7 @@ use host::paths::PRIVATE_FILE;
 /// The state of a content when a download begins.
 #[derive(Debug)]
 pub enum BlobState {
-    /// It is there, perhaps because somebody else has just brought it.
+    /// It exists, perhaps because somebody else has just fetched it.
     Whole,
     Partial(Partial),
 }
@@ -41,21 +40,21 @@ pub struct Partial {
     path: PathBuf,
     /// Locked as long as it is open.
     file: File,
-    /// Boxed, because it is most of what is moved about.
+    /// Boxed, because it is large and moved often.
     digester: Box<Digester>,
 }
 
 /// The result of one attempt to take the lock.
 enum LockAttempt {
     Begun(BlobState),
-    /// Somebody else is at it.
+    /// Somebody else has the lock.
     Taken,
 }
 
 pub(super) async fn begin(blobs: Blobs, digest: Digest, size: u64) -> Result<BlobState, BlobError> {
     loop {
         let blobs = blobs.clone();
-        // What is there is hashed, which takes seconds where it is gigabytes.
+        // Existing bytes are hashed, which takes seconds for gigabytes.
         let look = tokio::task::spawn_blocking(move || look(&blobs, digest, size));
         match look.await.expect("a look does not panic")? {
             LockAttempt::Begun(begun) => return Ok(begun),
@@ -89,7 +88,7 @@ fn look(blobs: &Blobs, digest: Digest, size: u64) -> Result<LockAttempt, BlobErr
     Ok(LockAttempt::Begun(BlobState::Partial(partial)))
 }
 
-/// Tries to lock a file; false when somebody else has.
+/// Tries to lock a file; false if somebody else has it.
 pub(super) fn is_locked_by_us(file: &File) -> io::Result<bool> {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(true),
@@ -112,7 +111,7 @@ pub(super) fn is_at(path: &Path, file: &File) -> bool {
 }
 
 impl Partial {
-    /// Hashes what is there already, and starts anew if that is more than the content has.
+    /// Hashes the existing bytes, and starts again if there are too many.
     fn take_up(&mut self) -> Result<(), BlobError> {
         let mut piece = vec![0; HASH_PIECE_BYTES];
         loop {
@@ -131,7 +130,7 @@ impl Partial {
         }
     }
 
-    /// Forgets what is there: the source does not go on where it was left.
+    /// Discards the existing bytes: the source does not continue from there.
     pub fn start_anew(&mut self) -> Result<(), BlobError> {
         let emptied = self.file.set_len(0).and_then(|()| io::Seek::rewind(&mut self.file));
         emptied.map_err(|error| BlobError::io(&self.path, error))?;
@@ -143,17 +142,17 @@ impl Partial {
         self.digest
     }
 
-    /// How many bytes the content has in the end.
+    /// The size of the whole content.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// How many of them are here: where to go on.
+    /// The bytes that are here: where to continue.
     pub fn offset(&self) -> u64 {
         self.digester.bytes()
     }
 
-    /// Adds what comes next. After an error nothing is left.
+    /// Appends bytes. An error discards everything.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), BlobError> {
         let found = self.offset().saturating_add(bytes.len() as u64);
         if found > self.size {
@@ -168,8 +167,8 @@ impl Partial {
         Ok(())
     }
 
-    /// Checks that it is the content, and gives it its name once it is on disk. What is too short is
-    /// kept to go on with; what is wrong goes.
+    /// Verifies the content, and gives it its name once it is on disk. A partial one is kept for the next
+    /// attempt; a wrong one is removed.
     pub fn finish(self) -> Result<(), BlobError> {
         let Self { digest, size, .. } = self;
         if self.offset() != size {
@@ -181,7 +180,7 @@ impl Partial {
             return Err(BlobError::Digest { wanted: digest, found });
         }
         if let Err(error) = self.file.sync_all() {
-            // What a disk could not take is not there, whatever it shows for now.
+            // Bytes that the disk refused may be missing, whatever the file shows now.
             self.discard();
             return Err(BlobError::writing(&digest, size, &self.path, error));
         }
@@ -195,7 +194,7 @@ impl Partial {
         named.map_err(|error| BlobError::writing(&digest, size, &whole, error))
     }
 
-    /// Takes the file away while its lock is held, so that it is nobody else's.
+    /// Removes the file while its lock is held, so that nobody else uses it.
     fn discard(&self) {
         remove_locked(&self.path, &self.file);
     }

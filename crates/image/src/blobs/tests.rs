@@ -3,7 +3,7 @@ use std::time::{Duration, SystemTime};
 use super::*;
 use crate::limits::{PARTIAL_AGE_MAX, PARTIALS_MAX};
 
-/// A store in a directory of its own, which goes away with it.
+/// A store in its own directory, which is removed with it.
 struct TestStore {
     root: PathBuf,
     blobs: Blobs,
@@ -17,7 +17,7 @@ impl TestStore {
         Self { root, blobs }
     }
 
-    /// What lies about that has no name yet.
+    /// The number of partial contents.
     fn partials(&self) -> usize {
         fs::read_dir(self.root.join(PARTIAL)).unwrap().count()
     }
@@ -69,7 +69,7 @@ async fn a_dropped_attempt_is_gone_on_with() {
 }
 
 #[tokio::test]
-async fn what_is_too_short_stays_and_what_is_wrong_goes() {
+async fn short_contents_stay_and_wrong_ones_are_removed() {
     let place = TestStore::new("wrong");
     let mut partial = place.begin(b"content").await;
     partial.write(b"cont").unwrap();
@@ -118,7 +118,7 @@ async fn the_second_goes_on_where_the_first_gave_up() {
     let blobs = place.blobs.clone();
     let second = tokio::spawn(async move { blobs.begin(Digest::of(b"content"), 7).await });
     first.write(b"con").unwrap();
-    // Removed under the lock of the first: what the second waits for is no longer there.
+    // Removed under the first one's lock, so the second waits for a file that is gone.
     assert!(first.write(b"far too much").is_err());
     drop(first);
     let BlobState::Partial(second) = second.await.unwrap().unwrap() else { panic!("not whole") };

@@ -12,11 +12,12 @@ use crate::layer::limits::{
     BUFFER_BYTES, DEPTH_MAX, HEADER_BYTES, LAYER_BYTES_MAX, LAYER_OVERHEAD_BYTES_MAX, NOTE_BYTES,
     NOTED_BYTES_MAX,
 };
-use crate::layer::{Bounded, CAPABILITY, Compressed, LayerError, kept_xattrs, shown};
+use crate::layer::{Bounded, CAPABILITY, Compressed, LayerError, kept_xattrs};
 use host::byte_path::{ends, join, split};
+use host::excerpt::path_excerpt;
 
-/// How files begin that others unpack and that are not known here, so that nobody can tell whether they
-/// are to be copied. Behind the first of bzip2 is a digit.
+/// The first bytes of archives that other builders unpack and that are not supported here, so they can be
+/// neither copied nor unpacked. For bzip2, a digit follows.
 const XZ: &[u8] = b"\xfd7zXZ\0";
 const BZIP2: [&[u8]; 2] = [b"BZh", b"1AY&SY"];
 
@@ -25,22 +26,22 @@ pub(super) fn is_archive(root: &Root, found: &ResolvedPath) -> Result<bool, Copy
     if !found.kind.is_some_and(rustix::fs::FileType::is_file) {
         return Ok(false);
     }
-    let failed = |source| CopyError::Read { path: shown(&found.path), source };
+    let failed = |source| CopyError::Read { path: path_excerpt(&found.path), source };
     let file = root.file(&found.path).map_err(failed)?;
     let Ok(inner) = Compressed::open(file) else { return Ok(false) };
     let mut block = Vec::new();
-    // What only looks compressed is a file like any other.
+    // A file that only looks compressed is an ordinary file.
     if inner.take(HEADER_BYTES).read_to_end(&mut block).is_err() {
         return Ok(false);
     }
     if let Some(with) = unknown(&block) {
-        return Err(CopyError::Compression { path: shown(&found.path), with });
+        return Err(CopyError::Compression { path: path_excerpt(&found.path), with });
     }
     let is_whole = block.len() as u64 == HEADER_BYTES && block.iter().any(|byte| *byte != 0);
     Ok(is_whole && Decoder::new().next_event(&mut block.as_slice()).is_ok())
 }
 
-/// What a file is compressed with that cannot be read here.
+/// The compression of a file that cannot be read here.
 fn unknown(block: &[u8]) -> Option<&'static str> {
     let [first, second] = BZIP2;
     let rest = block.strip_prefix(first).and_then(|rest| rest.get(1..));
@@ -51,21 +52,21 @@ fn unknown(block: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Where the entries of one directory of an archive go.
+/// Where the entries of one archive directory go.
 #[derive(Default)]
 struct ParentDirectory {
     in_archive: Vec<u8>,
     place: Vec<u8>,
-    /// The links that the archive has made, which lead nowhere.
+    /// The links that the archive has made, which are not followed.
     links: BTreeSet<Vec<u8>>,
     noted_bytes: usize,
 }
 
 impl ParentDirectory {
-    /// Remembers a link, and refuses what goes through one.
+    /// Records a link, and refuses paths through it.
     fn note(&mut self, place: &[u8], kind: &Kind) -> Result<(), LayerError> {
         if ends(split(place).0).any(|end| self.links.contains(&place[..end])) {
-            return Err(LayerError::ThroughSymlink { path: shown(place) });
+            return Err(LayerError::ThroughSymlink { path: path_excerpt(place) });
         }
         if !matches!(kind, Kind::Symlink { .. }) {
             self.links.remove(place);
@@ -81,16 +82,16 @@ impl ParentDirectory {
 }
 
 impl Layer<'_> {
-    /// Puts what is in an archive into a directory.
+    /// Puts the content of an archive into a directory.
     pub(super) fn unpack(
         &mut self,
         task: &Task<'_>,
         path: &[u8],
         to: &[u8],
     ) -> Result<(), CopyError> {
-        let archive = |source| CopyError::Archive { path: shown(path), source };
+        let archive = |source| CopyError::Archive { path: path_excerpt(path), source };
         let file = task.from.file(path);
-        let file = file.map_err(|source| CopyError::Read { path: shown(path), source })?;
+        let file = file.map_err(|source| CopyError::Read { path: path_excerpt(path), source })?;
         let max = LAYER_BYTES_MAX + LAYER_OVERHEAD_BYTES_MAX;
         let mut bytes =
             Bounded::open(file, max).map_err(|error| archive(LayerError::Read(error)))?;
@@ -136,7 +137,7 @@ impl Layer<'_> {
         decoder.finish().map_err(|error| archive(error.into()))
     }
 
-    /// An entry as the layer has it.
+    /// An archive's entry in the layer.
     fn judge(
         &mut self,
         task: &Task<'_>,
@@ -147,7 +148,7 @@ impl Layer<'_> {
         let place = self.within(to, above, &entry.path)?;
         let kind = match entry.kind {
             Kind::CharDevice { .. } | Kind::BlockDevice { .. } => {
-                return Err(LayerError::Device { path: shown(&entry.path) }.into());
+                return Err(LayerError::Device { path: path_excerpt(&entry.path) }.into());
             }
             Kind::HardLink { target } => {
                 Kind::HardLink { target: self.within(to, above, &target)? }
@@ -171,8 +172,8 @@ impl Layer<'_> {
         Ok(Entry { path, kind, mode, uid, gid, ..entry })
     }
 
-    /// Where a path of an archive is in the image: links of the image that lead to a directory are
-    /// followed within it, and those of the archive are none of them.
+    /// Where a path of an archive is in the image: the image's own links to directories are
+    /// followed within it, but the archive's are not.
     fn within(
         &self,
         to: &[u8],
@@ -181,10 +182,10 @@ impl Layer<'_> {
     ) -> Result<Vec<u8>, AddFault> {
         let names = safe_relative(path).map_err(LayerError::from)?;
         if names.len() > DEPTH_MAX {
-            return Err(LayerError::TooDeep { path: shown(path), max: DEPTH_MAX }.into());
+            return Err(LayerError::TooDeep { path: path_excerpt(path), max: DEPTH_MAX }.into());
         }
         if names.iter().any(|name| name.starts_with(WHITEOUT)) {
-            return Err(CopyError::Whiteout { path: shown(path) }.into());
+            return Err(CopyError::Whiteout { path: path_excerpt(path) }.into());
         }
         let Some((name, parents)) = names.split_last() else { return Ok(to.to_vec()) };
         let directory = parents.join(&b'/');
@@ -197,7 +198,7 @@ impl Layer<'_> {
     }
 }
 
-/// What is wrong with an entry, or with where it goes.
+/// The error for an entry or its target.
 enum AddFault {
     Entry(LayerError),
     Place(CopyError),

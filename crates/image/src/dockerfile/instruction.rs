@@ -4,6 +4,7 @@ use super::limits::CHARS_SHOWN_MAX;
 use super::lines::Lines;
 use super::{Fault, words};
 use crate::layer::limits::NAME_BYTES_MAX;
+use host::excerpt::excerpt;
 
 /// A command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,13 +30,13 @@ pub struct Copy {
     pub adds: bool,
 }
 
-/// A file whose lines are those behind an instruction.
+/// A file whose content follows an instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text {
-    /// The word that ends it, which is what it is called in a directory.
+    /// The word that ends it, which is also its name in a directory.
     pub name: String,
     pub content: String,
-    /// Whether variables are filled in; not behind a word in quotes.
+    /// Whether variables are expanded; not after a quoted word.
     pub expands: bool,
 }
 
@@ -93,7 +94,7 @@ pub fn flags(words: Vec<String>) -> (Flags, Vec<String>) {
     (flags, words.collect())
 }
 
-/// Reads an instruction; what follows it up to a word that ends it is given beside.
+/// Parses an instruction; here-documents after it are passed separately.
 pub fn parse(
     lines: &mut Lines<'_>,
     keyword: &str,
@@ -158,15 +159,10 @@ fn unknown(keyword: &str) -> Fault {
         "HEALTHCHECK" => "health checks are not run; leave it out",
         _ => "see `host-bridge image build --help` for supported instructions",
     };
-    Fault::Unknown { name: shown(&name), hint }
+    Fault::Unknown { name: excerpt(&name, CHARS_SHOWN_MAX), hint }
 }
 
-/// Of a text that may be anything, what an error says.
-fn shown(text: &str) -> String {
-    text.chars().take(CHARS_SHOWN_MAX).filter(|c| !c.is_control()).collect()
-}
-
-/// A list of texts as JSON has it; anything else is for the shell.
+/// A JSON list of strings; anything else is for the shell.
 fn array(text: &str) -> Option<Vec<String>> {
     if text.starts_with('[') { serde_json::from_str(text).ok() } else { None }
 }
@@ -225,11 +221,12 @@ fn run(lines: &mut Lines<'_>, rest: &str) -> Result<(Instruction, String), Fault
         }
         return Ok((Instruction::Run(Command::Shell(inside)), body));
     }
-    // A shell knows what to do with its own.
+    // The shell handles here-documents itself.
     Ok((Instruction::Run(Command::Shell(format!("{rest}{body}"))), body))
 }
 
-/// The words that end texts behind a command, in their order, and whether tabs before those go.
+/// The words that end the here-documents of a command, in order, and whether their leading tabs are
+/// removed.
 fn heredocs(text: &str) -> Vec<(String, bool)> {
     let mut found = Vec::new();
     let mut quote = None;
@@ -250,7 +247,7 @@ fn heredocs(text: &str) -> Vec<(String, bool)> {
                 let is_part = |c: char| c.is_ascii_alphanumeric() || "_\"'".contains(c);
                 let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
                 let word = rest[..end].replace(['"', '\''], "");
-                // A number behind it is arithmetic.
+                // A number after `<<` is arithmetic.
                 if word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
                     found.push((word, strips_tabs));
                 }
@@ -286,7 +283,7 @@ fn copy(
             "from" if !copy.adds => copy.from = value,
             "chown" => copy.chown = value,
             "chmod" => copy.chmod = value,
-            // How layers are stored is no matter of what is in them.
+            // It only affects how layers are stored, not their content.
             "link" => {}
             _ => {
                 let hint = "supported flags are --from, --chown and --chmod";
@@ -308,7 +305,8 @@ fn copy(
         };
         let (begun, strips_tabs) =
             begun.strip_prefix('-').map_or((begun, false), |rest| (rest, true));
-        let (end, expands) = end_word(begun).ok_or(Fault::TextName { name, word: shown(&word) })?;
+        let (end, expands) = end_word(begun)
+            .ok_or(Fault::TextName { name, word: excerpt(&word, CHARS_SHOWN_MAX) })?;
         let content = lines.until(end, strips_tabs)?;
         body.extend(["\n", &content, end]);
         copy.texts.push(Text { name: end.to_owned(), content, expands });

@@ -4,13 +4,13 @@
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Instructions of all stages together.
 pub const STEPS_MAX: usize = 2048;
-/// What one word may become when its variables are filled in.
+/// The longest word after its variables are expanded.
 pub const WORD_BYTES_MAX: usize = 64 << 10;
-/// What the lines of one file may become when theirs are.
+/// The longest here-document after its variables are expanded.
 pub const TEXT_BYTES_MAX: usize = 4 << 20;
-/// What an error shows of a word.
+/// How much of a word an error shows.
 pub const CHARS_SHOWN_MAX: usize = 32;
-/// How deep `${a:-${b:-…}}` may go.
+/// The deepest nesting of `${a:-${b:-…}}`.
 pub const DEPTH_MAX: usize = 8;
 /// Rules of a `.dockerignore`.
 pub const RULES_MAX: usize = 4096;

@@ -1,17 +1,17 @@
-//! The lines of a recipe: what belongs together behind an escape at a line's end, comments, the
-//! directives of the first lines, and texts up to a word that ends them. Pure.
+//! The lines of a recipe: continuations, comments, the directives of the first lines, and
+//! here-documents. Pure.
 
 use super::{DockerfileError, Fault};
 
 /// An instruction with all its lines as one.
 #[derive(Debug)]
 pub struct Line {
-    /// Of its first line, from one.
+    /// The number of its first line, from one.
     pub number: usize,
     pub text: String,
 }
 
-/// What is left of a recipe.
+/// The rest of a recipe.
 #[derive(Debug)]
 pub struct Lines<'a> {
     pub escape: char,
@@ -41,7 +41,7 @@ impl<'a> Lines<'a> {
         Ok(Self { escape, all: lines, at: 0 })
     }
 
-    /// How many there are in all.
+    /// The number of all lines.
     pub fn count(&self) -> usize {
         self.all.len()
     }
@@ -55,7 +55,7 @@ impl<'a> Lines<'a> {
                 continue;
             }
             let first = *number.get_or_insert(self.at);
-            // White space before the first word means nothing, and behind an escape neither.
+            // White space before the first word means nothing, nor does it after an escape.
             let line = if text.is_empty() { line.trim_start() } else { line };
             let Some(begun) = line.trim_end().strip_suffix(self.escape) else {
                 text.push_str(line);
@@ -66,8 +66,7 @@ impl<'a> Lines<'a> {
         number.filter(|_| !text.trim().is_empty()).map(|number| Line { number, text })
     }
 
-    /// The lines up to one that is a word and nothing else, without tabs before them if those are for
-    /// the eye alone.
+    /// The lines up to one that consists of this word, optionally without leading tabs.
     pub fn until(&mut self, word: &str, strips_tabs: bool) -> Result<String, Fault> {
         let mut text = String::new();
         while let Some(line) = self.all.get(self.at) {

@@ -12,10 +12,11 @@ pub fn is_pattern(component: &[u8]) -> bool {
     component.iter().any(|byte| matches!(byte, b'*' | b'?' | b'['))
 }
 
-/// Whether a name is what a pattern of one component says.
+/// Whether a name matches a pattern of one component.
 pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut read) = (0, 0);
-    // Where to go on when what follows the last star does not fit: one byte more is the star's.
+    // Where to continue when the rest after the last star does not match: the star takes one more
+    // byte.
     let mut star = None;
     loop {
         if pattern.get(at) == Some(&b'*') {
@@ -39,7 +40,7 @@ pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// How much of a pattern stands for this byte, if it does.
+/// The length of the pattern that matches this byte, if it matches.
 fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     match pattern {
         [b'?', ..] => Some(1),
@@ -72,14 +73,14 @@ fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     }
 }
 
-/// What of a context stays where it is.
+/// The rules for files of a context that are not copied.
 #[derive(Debug, Default)]
 pub struct Ignore(Vec<Rule>);
 
 #[derive(Debug)]
 struct Rule {
     components: Vec<Vec<u8>>,
-    /// Whether it brings back what an earlier one has taken.
+    /// Whether it re-includes what an earlier rule excluded.
     keeps: bool,
 }
 
@@ -119,7 +120,7 @@ impl Ignore {
 
 impl Rule {
     fn speaks_of(&self, path: &[&[u8]]) -> bool {
-        // Whether the components so far are what so many of the path say.
+        // Whether the components so far match this many components of the path.
         let mut fits = vec![false; path.len() + 1];
         fits[0] = true;
         for component in &self.components {

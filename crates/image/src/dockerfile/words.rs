@@ -34,8 +34,8 @@ pub fn split(text: &str, escape: char) -> Result<Vec<String>, Fault> {
     Ok(words)
 }
 
-/// Fills in the variables of a file's lines, as a shell does in such a text: quotes are none there, and an
-/// escape is one before a dollar sign and before another.
+/// Expands the variables in a here-document, like a shell: quotes are ordinary characters, and a backslash
+/// only escapes a dollar sign and another backslash.
 pub fn expand_text(
     text: &str,
     escape: char,
@@ -109,7 +109,7 @@ fn expand_at(
     if is_quoted { Err(Fault::Unclosed { what: "\"".to_owned() }) } else { Ok(out) }
 }
 
-/// What stands behind a dollar sign: its value, and what comes after it.
+/// The variable after a dollar sign: its value, and the rest of the text.
 fn variable_at<'a>(
     text: &'a str,
     escape: char,
@@ -150,7 +150,7 @@ fn variable_at<'a>(
     Ok((value, after))
 }
 
-/// Where the brace ends that was opened before a text.
+/// The position of the brace that closes one opened before the text.
 fn closing(text: &str) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, c) in text.char_indices() {

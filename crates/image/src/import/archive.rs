@@ -1,6 +1,5 @@
-//! A directory of this host as the archive of a layer. Symbolic links are archived as what they are,
-//! and names of one file stay such. Sockets, devices and pipes have no place in an image, and are
-//! left out.
+//! Archives a directory of this host as a layer. Symbolic links stay links, and so do hard links. Sockets,
+//! devices and pipes have no place in an image, and are skipped.
 
 use std::collections::HashMap;
 use std::fs::{self, File, Metadata};
@@ -29,7 +28,7 @@ pub fn write(root: &Path, to: &Path) -> Result<(), ImageError> {
         if entries > LAYER_ENTRIES_MAX {
             return Err(ImageError::TooMany { max: LAYER_ENTRIES_MAX });
         }
-        // The root itself is followed, since it is what the person named.
+        // The root itself is followed, because the person named it.
         let metadata = if path == root { fs::metadata(&path) } else { fs::symlink_metadata(&path) };
         let metadata = metadata.map_err(&failed)?;
         writer.entry(&path, &name, &metadata).map_err(&failed)?;

@@ -1,9 +1,9 @@
-//! The files of a sandbox as an image: what differs from the image that it was made of becomes one
-//! layer on top of that one's.
+//! Saves the files of a sandbox as an image: the difference to its base image becomes one layer on
+//! top of that image.
 //!
-//! The sandbox sends the whole of its root as an archive, and a sandbox is a stranger: the archive is
-//! unpacked as a layer would be, with the same bounds and refusals. What is the same as below is taken
-//! out then, what is gone gets a whiteout, and the rest is the layer.
+//! The sandbox sends its whole root as an archive. It is untrusted: the archive is unpacked like a layer,
+//! with the same bounds and refusals. Then unchanged files are removed, missing ones become whiteouts, and
+//! the rest is the layer.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
@@ -21,19 +21,20 @@ use crate::layer::{Bounds, hold, open_at, remove_tree, unpack_files};
 use crate::reference::Reference;
 use crate::store::{Image, ImageError, Images, Lease};
 
-/// What a machine puts over a root: it is not the image's.
+/// Mount points that a machine adds; they are not part of the image.
 const MOUNTED: [&str; 3] = ["dev", "proc", "sys"];
-/// What a machine makes in a root that has none. It is the image's as soon as there is something in it.
-const MADE: [&str; 2] = ["run", "tmp"];
-/// What a machine writes into a root to tell programs where they are.
+/// Directories that a machine makes in a root without them. They become part of the image once they contain
+/// something.
+const MADE: [&str; 3] = ["run", "tmp", "sandbox"];
+/// Files that a machine writes into a root to configure its programs.
 const TOLD: [&str; 4] =
     ["etc/hostname", "etc/hosts", "etc/resolv.conf", "etc/ssl/burrow-authorities.pem"];
-/// What a layer takes away is called so there.
+/// The prefix of a removed file's name in a layer.
 const WHITEOUT: &str = ".wh.";
 
 impl Images {
-    /// Takes up what a sandbox of the image `base` has become, under a name. `root` is the archive of
-    /// all its files. Blocks, within a runtime.
+    /// Saves a sandbox of the image `base` as an image with a name. `root` is the archive of all its files.
+    /// Blocks, within a runtime.
     pub fn commit(
         &self,
         base: &Image,
@@ -58,8 +59,7 @@ impl Images {
     }
 }
 
-/// What the archive of a root has that makes it another than an image, as the archive of a layer in a
-/// directory.
+/// The difference between a root and its image, as a layer's archive in a directory.
 pub(super) fn layer_of(
     directory: &Path,
     base: &Lease,
@@ -82,7 +82,7 @@ impl Import<'_> {
     fn on_top(&self, base: &Image, layer: &Path) -> Result<Digest, ImageError> {
         let blobs = self.images.blobs();
         let layer = self.layer_at(layer)?;
-        // What was made here is not compressed.
+        // The new layer is not compressed.
         let digest = layer.digest;
         let mut layers = ManifestOrIndex::parse(&blobs.read(&base.digest)?)?.layers;
         layers.push(layer);
@@ -91,7 +91,7 @@ impl Import<'_> {
             return Err(DocumentError::TooManyLayers { count, max }.into());
         }
         let broken = |source| DocumentError::Json { what: "configuration", source };
-        // What is said there that nobody here knows stays said.
+        // Unknown fields are preserved.
         let mut config: Value =
             serde_json::from_slice(&blobs.read(&base.config)?).map_err(broken)?;
         if let Some(Value::Array(diff_ids)) = config.pointer_mut("/rootfs/diff_ids") {
@@ -104,7 +104,7 @@ impl Import<'_> {
     }
 }
 
-/// Leaves of `tree` what makes it another than `base`.
+/// Removes from `tree` what it shares with `base`.
 fn keep_difference(base: &Path, tree: &Path) -> Result<(), ImageError> {
     let mut both = Vec::new();
     let mut waiting = vec![PathBuf::new()];
@@ -140,7 +140,7 @@ fn keep_difference(base: &Path, tree: &Path) -> Result<(), ImageError> {
         let failed = ImageError::files("remove", &tree.join(machines));
         match open_at(&root, parent.as_bytes()) {
             Ok(parent) => remove_tree(&parent, name.as_bytes()).map_err(failed)?,
-            // It has no such directory, or a link in its place, which leads to nothing of ours.
+            // The base has no such directory, or a link in its place, which leads nowhere in it.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
             Err(errno) => return Err(failed(errno.into())),
         }
@@ -152,14 +152,14 @@ fn keep_difference(base: &Path, tree: &Path) -> Result<(), ImageError> {
             fs::remove_dir(&path).ok();
         }
     }
-    // What has been looked at last lies deepest.
+    // The last ones are the deepest.
     for place in both.iter().rev() {
         let (below, path) = (base.join(place), tree.join(place));
         let failed = ImageError::files("compare", &path);
         let old = fs::metadata(&below).map_err(&failed)?;
         let new = fs::symlink_metadata(&path).map_err(&failed)?;
         if place.as_os_str().is_empty() {
-            // Of the root itself the archive says nothing that is the sandbox's to say.
+            // The root's own attributes are not the sandbox's to change.
             fs::set_permissions(&path, old.permissions()).map_err(failed)?;
         } else if looks(&old) == looks(&new)
             && fs::read_dir(&path).map_err(&failed)?.next().is_none()
@@ -170,7 +170,7 @@ fn keep_difference(base: &Path, tree: &Path) -> Result<(), ImageError> {
     Ok(())
 }
 
-/// Whether a path of a root is what its machine puts there.
+/// Whether the machine adds this path to a root.
 fn is_machines(path: &Path) -> bool {
     MOUNTED.iter().chain(&TOLD).any(|own| path == Path::new(own))
 }

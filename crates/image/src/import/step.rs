@@ -1,5 +1,5 @@
-//! One step of a build: an image with one layer more, or with another word on its programs; and which
-//! image a step has come to before, so that it need not be done again.
+//! One step of a build: an image with one more layer, or with changed settings; and a cache of the images
+//! that steps have produced.
 
 use std::fs;
 use std::io::{self, Read};
@@ -33,13 +33,13 @@ impl Images {
         Ok(Workbench { draft: self.draft_import()?, shared })
     }
 
-    /// The configuration of an image as it is written, with what nobody here knows.
+    /// The configuration of an image as it was written, with unknown fields.
     pub fn document(&self, image: &Image) -> Result<Value, ImageError> {
         let broken = |source| DocumentError::Json { what: "configuration", source };
         Ok(serde_json::from_slice(&self.blobs().read(&image.config)?).map_err(broken)?)
     }
 
-    /// What a sandbox has changed of an image, as a layer. Blocks.
+    /// The changes of a sandbox to its image, as a layer. Blocks.
     pub fn difference(
         &self,
         bench: &Workbench,
@@ -50,8 +50,8 @@ impl Images {
         commit::layer_of(bench.path(), base, root, source)
     }
 
-    /// Takes up what a step has made: the layers of `base`, `layer` on top of them, and what `document`
-    /// says, whose list of layers is made true here. Blocks, within a runtime.
+    /// Adds the result of a step: the layers of `base`, `layer` on top, and the settings in `document`, whose
+    /// list of layers is corrected here. Blocks, within a runtime.
     pub fn put_on(
         &self,
         bench: &Workbench,
@@ -85,7 +85,7 @@ impl Images {
         self.lease(&image)
     }
 
-    /// What a step has come to before, if that is still here.
+    /// The cached result of a step, if it still exists.
     pub fn step_done(&self, step: &Digest) -> Result<Option<Lease>, ImageError> {
         let shared = self.share()?;
         let digest = match fs::read_to_string(self.steps().join(step.hex())) {
@@ -99,7 +99,7 @@ impl Images {
         lease
     }
 
-    /// Remembers what a step has come to, as long as that is here.
+    /// Caches the result of a step, as long as that exists.
     pub fn step_is(&self, step: &Digest, image: &Image) -> Result<(), ImageError> {
         let (steps, name) = (self.steps(), step.hex());
         let written =

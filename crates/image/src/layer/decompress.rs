@@ -18,7 +18,7 @@ const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const SKIPPED_MAGIC: u32 = 0x184d_2a50;
 const SKIPPED_MASK: u32 = 0xffff_fff0;
 
-/// Counts what is read through it, for somebody else to see.
+/// Counts what is read through it, for another thread.
 struct CountingReader<R> {
     inner: R,
     count: Rc<Cell<u64>>,
@@ -39,8 +39,8 @@ impl<R: Read> Read for CountingReader<R> {
     }
 }
 
-/// A reader of what is in another, told by its first bytes: a stranger's word on it may be wrong,
-/// and a wrong guess is found out by the digest of what comes out.
+/// A reader that decompresses another, chosen by its first bytes: an untrusted media type may be
+/// wrong, and a wrong guess is found by the digest of the output.
 pub enum Compressed<R: Read> {
     Plain(BufReader<R>),
     Gzip(MultiGzDecoder<BufReader<R>>),
@@ -60,7 +60,7 @@ impl<R: Read> Compressed<R> {
         }
     }
 
-    /// What a layer is called that is compressed so.
+    /// The media type of a layer with this compression.
     pub fn media_type(&self) -> &'static str {
         match self {
             Self::Plain(_) => document::LAYER,
@@ -103,7 +103,7 @@ impl<R: Read> Bounded<R> {
         self.exceeded.take()
     }
 
-    /// The digest of what has come out.
+    /// The digest of the output.
     pub fn finish(self) -> Digest {
         self.digester.finish()
     }
@@ -124,10 +124,10 @@ impl<R: Read> Read for Bounded<R> {
     }
 }
 
-/// The magic of a frame was read to see what it is, and is put before the rest again.
+/// The magic of a frame was read to identify it, and is put back.
 type Frame<R> = io::Chain<Cursor<[u8; 4]>, R>;
 
-/// Frames of zstd, one after the other; some writers make several, or add such as are skipped.
+/// Consecutive zstd frames; some writers make several, or add skippable ones.
 pub enum Frames<R: Read> {
     Between(Option<R>),
     Within(Box<StreamingDecoder<Frame<R>, FrameDecoder>>),

@@ -1,4 +1,4 @@
-//! Files below a directory that is held open: no name leads out of it, whatever is in it.
+//! Files below an open directory: no name leads out of it, whatever it contains.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,11 +11,11 @@ use std::path::Path;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-/// How every path of an image is resolved: below where it belongs, and through no link of any kind.
+/// Every path of an image is resolved like this: below its root, and through no link of any kind.
 pub const NOWHERE_ELSE: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 
-/// What we need of a directory to empty it.
+/// The permissions that emptying a directory needs.
 const DIRECTORY_MODE_NEEDED: u32 = 0o700;
 
 /// Opens a directory of the store by its path.
@@ -31,15 +31,15 @@ pub fn open_at(root: impl AsFd, path: &[u8]) -> Result<OwnedFd, Errno> {
     rustix::fs::openat2(root, OsStr::from_bytes(path), flags, Mode::empty(), NOWHERE_ELSE)
 }
 
-/// Removes whatever a held directory has under a name; nothing is fine too. Links are removed and
-/// never followed.
+/// Removes whatever has this name in a directory, if anything does. Links are removed and never
+/// followed.
 pub fn remove_tree(parent: &OwnedFd, name: &[u8]) -> io::Result<()> {
     let path = Path::new("/proc/self/fd")
         .join(parent.as_raw_fd().to_string())
         .join(OsStr::from_bytes(name));
     let removed = match fs::symlink_metadata(&path) {
         Ok(found) if found.is_dir() => match fs::remove_dir_all(&path) {
-            // Only an ordinary user is stopped by the modes that an image gives its directories.
+            // The modes of an image's directories only restrict ordinary users.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 widen(&path)?;
                 fs::remove_dir_all(&path)
@@ -70,11 +70,4 @@ fn widen(root: &Path) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// A path of a stranger's for a message; whoever prints it escapes what a terminal would obey.
-pub fn shown(path: &[u8]) -> String {
-    /// The rest of a longer path tells a reader nothing more.
-    const SHOWN_BYTES_MAX: usize = 256;
-    String::from_utf8_lossy(&path[..path.len().min(SHOWN_BYTES_MAX)]).into_owned()
 }

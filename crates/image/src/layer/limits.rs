@@ -3,29 +3,29 @@
 
 /// Layers of one image. Overlay-based builders stop at 127.
 pub const LAYERS_MAX: usize = 128;
-/// What the files of one layer may hold together: the largest frameworks for accelerators are near
-/// ten.
+/// The total size of one layer's files: the largest frameworks for accelerators have nearly ten
+/// GiB.
 pub const LAYER_BYTES_MAX: u64 = 32 << 30;
-/// What the files of all layers of an image may hold together.
+/// The total size of the files in all layers of an image.
 pub const IMAGE_BYTES_MAX: u64 = 64 << 30;
 /// Entries of one layer: several full desktops.
 pub const LAYER_ENTRIES_MAX: u64 = 2_000_000;
 /// Entries of all layers of an image together.
 pub const IMAGE_ENTRIES_MAX: u64 = 4_000_000;
-/// What the archive of a layer has besides the contents of files: a header and its extensions for
-/// each entry, and padding.
+/// An archive's overhead besides its files' contents: a header and its extensions for each entry,
+/// and padding.
 pub const LAYER_OVERHEAD_BYTES_MAX: u64 = 4 << 30;
-/// How many directories a path may lead through.
+/// The deepest path, in directories.
 pub const DEPTH_MAX: usize = 128;
 /// The largest name of one component, which is the kernel's own bound.
 pub const NAME_BYTES_MAX: usize = 255;
-/// What may be remembered of one layer while it is unpacked or composed: paths of directories,
-/// whiteouts and links. A full desktop has some fifty thousand of such paths.
+/// The paths of one layer that are kept in memory while it is unpacked or composed: directories,
+/// whiteouts and links. A full desktop has about fifty thousand of them.
 pub const NOTED_BYTES_MAX: usize = 128 << 20;
-/// What one such path costs besides its own bytes: its entry, and its place in a tree.
+/// The cost of one such path besides its own bytes: its entry, and its place in a tree.
 pub const NOTE_BYTES: usize = 256;
 /// How much larger than its compressed form a layer may become, once it is larger than
-/// [`RATIO_FREE_BYTES`]. Source code comes to 10, and gzip cannot say more than 1030.
+/// [`RATIO_FREE_BYTES`]. Source code reaches 10, and gzip's maximum is 1030.
 pub const RATIO_MAX: u64 = 200;
 /// Up to this size no ratio is too good: a layer of zeros is small and legitimate.
 pub const RATIO_FREE_BYTES: u64 = 256 << 20;

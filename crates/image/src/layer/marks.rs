@@ -1,5 +1,5 @@
-//! What a layer says besides its files: what it takes away of those below, and which of its
-//! directories and links are not wholly its own. Kept as a file of fields that end in a zero byte.
+//! A layer's metadata besides its files: what it removes from lower layers, and which of its
+//! directories and links depend on them. Stored as a file of zero-terminated fields.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,15 +15,15 @@ const END: u8 = 0;
 /// Paths are relative to the root, without a slash at either end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
-    /// What layers below have there is gone.
+    /// Paths that are removed from lower layers.
     pub whiteouts: BTreeSet<Vec<u8>>,
-    /// What layers below have in these directories is gone.
+    /// Directories whose lower content is removed.
     pub opaque: BTreeSet<Vec<u8>>,
-    /// Directories that no entry describes: they look like those below, where there are such.
+    /// Directories without an entry: they keep a lower directory's attributes, if there is one.
     pub implied: BTreeSet<Vec<u8>>,
     /// Hard links to files of layers below.
     pub links: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// What is remembered, in bytes; entries that go again are not given back.
+    /// Bytes of recorded paths; removed entries are not subtracted.
     noted_bytes: usize,
 }
 
@@ -33,7 +33,7 @@ pub struct Marks {
 pub struct BadMarks;
 
 impl Marks {
-    /// Counts a path that is to be remembered.
+    /// Counts a recorded path.
     pub fn note(&mut self, path: &[u8]) -> Result<(), LayerError> {
         self.noted_bytes += path.len() + NOTE_BYTES;
         if self.noted_bytes > NOTED_BYTES_MAX {

@@ -1,14 +1,13 @@
-//! The archive of a stranger becomes files below one directory, and nowhere else.
+//! Unpacks an untrusted archive into files below one directory, and nowhere else.
 //!
 //! - Every directory on the way is opened beneath that one and through no symbolic link; links
 //!   themselves are names, whose targets are free text.
-//! - A name that is taken is unlinked and made anew, never written through; only a directory stays
-//!   what it is.
-//! - Devices are refused; so are the attributes by which overlays know what they are made of.
-//! - What may come out is bounded: bytes, entries, depth, names, and what is remembered of them.
+//! - A name that exists is unlinked and made again, never written through; only a directory stays.
+//! - Devices are refused; so are the attributes that overlay file systems use.
+//! - The output is bounded: bytes, entries, depth, names, and the memory for them.
 //!
-//! Owner, set-id bits and attributes are kept as far as this process may set them; what is lost is
-//! counted. It runs in a thread of its own, and leaves the removal of a half-made tree to its caller.
+//! Owner, set-id bits and attributes are kept as far as this process may set them; losses are counted. It
+//! runs in its own thread, and its caller removes a half-made tree.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -22,49 +21,50 @@ use archive::{Decoder, Entry, Event, Kind, safe_relative};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 
-use super::directory::{NOWHERE_ELSE, hold, open_at, shown};
+use super::directory::{NOWHERE_ELSE, hold, open_at};
 use super::limits::{BUFFER_BYTES, DEPTH_MAX, NAME_BYTES_MAX};
 use super::{LayerError, Marks};
 use host::byte_path::{ends, join, split};
+use host::excerpt::path_excerpt;
 
-/// What begins the names that take something away.
+/// The prefix of names that remove something.
 const WHITEOUT_PREFIX: &[u8] = b".wh.";
-/// The name that empties its directory of what is below.
+/// The name that hides the lower content of its directory.
 const OPAQUE: &[u8] = b".wh..wh..opq";
 /// Notes that an old union file system left for itself begin so, and mean nothing.
 const AUFS_PREFIX: &[u8] = b".wh..wh.";
 
-/// Mode of what is not finished.
+/// The mode of unfinished files.
 const UNFINISHED_DIRECTORY: u32 = 0o700;
 const UNFINISHED_FILE: u32 = 0o600;
-/// Mode of a directory that nobody has described.
+/// The mode of a directory without an entry.
 const IMPLIED_DIRECTORY: u32 = 0o755;
 
-/// The number that no user has: to the kernel it means that nothing is to be changed.
+/// The id that means "unchanged" to the kernel, so no user has it.
 const NOBODY_AT_ALL: u32 = u32::MAX;
 
 /// The attribute that lets a program do more than its user.
 pub(crate) const CAPABILITY: &[u8] = b"security.capability";
 const USER_PREFIX: &[u8] = b"user.";
-/// Attributes that overlays read: a stranger who writes them decides what is seen where.
+/// Attributes that overlay file systems read: their writer would control what is visible where.
 const OVERLAY_PREFIXES: [&[u8]; 2] = [b"trusted.overlay.", b"user.overlay."];
 
-/// What one layer may come to.
+/// The limits of one layer.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     pub bytes_max: u64,
     pub entries_max: u64,
 }
 
-/// What could not be kept, because this process may not set it or this file system has no such
-/// thing.
+/// Attributes that could not be kept, because this process may not set them or the file system does
+/// not support them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct SkippedMetadata {
     pub owners: u64,
     pub attributes: u64,
 }
 
-/// What came out of an archive.
+/// The result of unpacking an archive.
 #[derive(Debug, Default)]
 pub struct UnpackedLayer {
     pub entries: u64,
@@ -82,9 +82,8 @@ pub fn unpack(
     unpack_as(Form::Layer, archive, into, bounds)
 }
 
-/// The same of an archive that is no layer but files: a name that would mean in a layer that
-/// something is gone is refused. What is in some directories of the root is passed over, whatever it
-/// is.
+/// Unpacks an archive that is not a layer: names that would mean removals in a layer are refused. The content
+/// of some directories of the root is skipped.
 pub fn unpack_files(
     left_out: &'static [&'static str],
     archive: impl Read,
@@ -94,7 +93,7 @@ pub fn unpack_files(
     unpack_as(Form::Files { left_out }, archive, into, bounds)
 }
 
-/// What an archive is the archive of.
+/// The kind of an archive.
 #[derive(Clone, Copy)]
 enum Form {
     Layer,
@@ -118,7 +117,7 @@ fn unpack_as(
         chowns: nix::unistd::geteuid().is_root(),
         unpacked: UnpackedLayer::default(),
     };
-    // Until the archive says what the root itself is like.
+    // Until the archive describes the root itself.
     unpacker.unpacked.marks.implied.insert(Vec::new());
     let mut decoder = Decoder::with_xattrs();
     let mut buffer = vec![0; BUFFER_BYTES];
@@ -128,7 +127,7 @@ fn unpack_as(
             break;
         }
         let mut piece = &buffer[..read];
-        // What follows the archive is read too, because its digest is that of all bytes.
+        // The rest after the archive is read, too, because its digest covers all bytes.
         while let Some(event) = decoder.next_event(&mut piece)? {
             match event {
                 Event::Entry(entry) => {
@@ -154,7 +153,7 @@ struct Unpacker {
     bounds: Bounds,
     form: Form,
     file: Option<(File, Entry, Xattrs)>,
-    /// Their modes and times come last, when nothing is put into them any more.
+    /// Their modes and times are set last, when nothing is added to them any more.
     directories: BTreeMap<Vec<u8>, Entry>,
     chowns: bool,
     unpacked: UnpackedLayer,
@@ -177,7 +176,7 @@ impl Unpacker {
         match marked {
             Some(at) if at + 1 == components.len() => return self.mark(&path, &entry),
             Some(_) => {
-                let (path, why) = (shown(&path), "the layer puts a file in it");
+                let (path, why) = (path_excerpt(&path), "the layer puts a file in it");
                 return Err(LayerError::Whiteout { path, why });
             }
             None => {}
@@ -186,7 +185,7 @@ impl Unpacker {
         match &entry.kind {
             Kind::Directory => self.make_directory(path, entry, &xattrs),
             Kind::CharDevice { .. } | Kind::BlockDevice { .. } => {
-                Err(LayerError::Device { path: shown(&path) })
+                Err(LayerError::Device { path: path_excerpt(&path) })
             }
             _ if path.is_empty() => Err(LayerError::Collision { path: "/".to_owned() }),
             Kind::File { size } => {
@@ -218,10 +217,10 @@ impl Unpacker {
         }
     }
 
-    /// Notes what an entry takes away.
+    /// Records what an entry removes.
     fn mark(&mut self, path: &[u8], entry: &Entry) -> Result<(), LayerError> {
         let (directory, name) = split(path);
-        let refused = |why| LayerError::Whiteout { path: shown(path), why };
+        let refused = |why| LayerError::Whiteout { path: path_excerpt(path), why };
         if matches!(self.form, Form::Files { .. }) {
             return Err(refused("its name marks a removed file in an image"));
         }
@@ -280,7 +279,8 @@ impl Unpacker {
     fn make_link(&mut self, path: &[u8], target: &[u8]) -> Result<(), LayerError> {
         let components = components(target)?;
         let target = components.join(&b'/');
-        let bad = || LayerError::BadLink { path: shown(path), target: shown(&target) };
+        let bad =
+            || LayerError::BadLink { path: path_excerpt(path), target: path_excerpt(&target) };
         if target.is_empty() || components.iter().any(|name| name.starts_with(WHITEOUT_PREFIX)) {
             return Err(bad());
         }
@@ -316,7 +316,8 @@ impl Unpacker {
         }
     }
 
-    /// Makes something new under a name; what is in the way goes first, unless it is a directory.
+    /// Makes something under a name; whatever has the name is removed first, unless it is a
+    /// directory.
     fn make<T>(
         &mut self,
         path: &[u8],
@@ -342,7 +343,7 @@ impl Unpacker {
         }
     }
 
-    /// What is made under a name is no longer the link to below that it was.
+    /// The new file replaces the link to a lower layer.
     fn forget_link(&mut self, path: &[u8]) {
         self.unpacked.marks.links.remove(path);
     }
@@ -352,7 +353,8 @@ impl Unpacker {
     fn open_parent<'a>(&mut self, path: &'a [u8]) -> Result<(OwnedFd, &'a [u8]), LayerError> {
         let (directory, name) = split(path);
         let copy = |held: &OwnedFd| {
-            held.try_clone().map_err(|source| LayerError::Write { path: shown(directory), source })
+            held.try_clone()
+                .map_err(|source| LayerError::Write { path: path_excerpt(directory), source })
         };
         if let Some((known, held)) = &self.parent
             && known == directory
@@ -392,7 +394,7 @@ impl Unpacker {
     fn write(&mut self, bytes: &[u8]) -> Result<(), LayerError> {
         let Some((file, entry, _)) = &mut self.file else { return Ok(()) };
         file.write_all(bytes)
-            .map_err(|source| LayerError::Write { path: shown(&entry.path), source })
+            .map_err(|source| LayerError::Write { path: path_excerpt(&entry.path), source })
     }
 
     fn end_file(&mut self) -> Result<(), LayerError> {
@@ -400,8 +402,8 @@ impl Unpacker {
         self.describe(&file, &entry, &xattrs)
     }
 
-    /// Owner, mode, attributes and times of what is open. In this order: a new owner takes away
-    /// set-id bits and capabilities, and everything changes times.
+    /// Sets owner, mode, attributes and times of an open file, in this order: a new owner clears
+    /// set-id bits and capabilities, and everything changes the times.
     fn describe(
         &mut self,
         held: impl AsFd,
@@ -421,7 +423,7 @@ impl Unpacker {
         Ok(())
     }
 
-    /// The same of what has only a name.
+    /// The same for something that cannot be opened.
     fn describe_name(
         &mut self,
         path: &[u8],
@@ -449,7 +451,7 @@ impl Unpacker {
         entry: &Entry,
         chown: impl FnOnce() -> Result<(), Errno>,
     ) -> Result<(), LayerError> {
-        // Of an ordinary user all files are this user's, who is root in the box.
+        // For an ordinary user all files belong to this user, who is root in the sandbox.
         if !self.chowns || [entry.uid, entry.gid].contains(&NOBODY_AT_ALL) {
             self.unpacked.lost.owners += u64::from((entry.uid, entry.gid) != (0, 0));
             return Ok(());
@@ -482,7 +484,7 @@ impl Unpacker {
         Ok(())
     }
 
-    /// Directories become what they are to be, the innermost first.
+    /// Gives directories their final attributes, the innermost first.
     fn finish(mut self) -> Result<UnpackedLayer, LayerError> {
         for path in std::mem::take(&mut self.unpacked.marks.implied) {
             let held = open_at(&self.root, &path).map_err(|errno| LayerError::at(&path, errno))?;
@@ -502,10 +504,10 @@ impl Unpacker {
 fn components(path: &[u8]) -> Result<Vec<&[u8]>, LayerError> {
     let components = safe_relative(path)?;
     if components.len() > DEPTH_MAX {
-        return Err(LayerError::TooDeep { path: shown(path), max: DEPTH_MAX });
+        return Err(LayerError::TooDeep { path: path_excerpt(path), max: DEPTH_MAX });
     }
     if components.iter().any(|name| name.len() > NAME_BYTES_MAX) {
-        return Err(LayerError::NameTooLong { path: shown(path), max: NAME_BYTES_MAX });
+        return Err(LayerError::NameTooLong { path: path_excerpt(path), max: NAME_BYTES_MAX });
     }
     Ok(components)
 }
@@ -514,7 +516,10 @@ fn components(path: &[u8]) -> Result<Vec<&[u8]>, LayerError> {
 pub(crate) fn kept_xattrs(path: &[u8], xattrs: Xattrs) -> Result<Xattrs, LayerError> {
     let of_overlay = |name: &[u8]| OVERLAY_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
     if let Some((name, _)) = xattrs.iter().find(|(name, _)| of_overlay(name)) {
-        return Err(LayerError::OverlayAttribute { path: shown(path), name: shown(name) });
+        return Err(LayerError::OverlayAttribute {
+            path: path_excerpt(path),
+            name: path_excerpt(name),
+        });
     }
     let is_kept = |name: &[u8]| name == CAPABILITY || name.starts_with(USER_PREFIX);
     Ok(xattrs.into_iter().filter(|(name, _)| is_kept(name) && !name.contains(&0)).collect())

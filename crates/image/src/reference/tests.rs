@@ -13,7 +13,7 @@ fn refused(text: &str) -> InvalidReference {
 }
 
 #[test]
-fn what_is_left_out_is_filled_in() {
+fn missing_parts_get_defaults() {
     for (text, whole, short) in [
         ("python", "docker.io/library/python:latest", "python:latest"),
         ("python:3.11-slim", "docker.io/library/python:3.11-slim", "python:3.11-slim"),
@@ -59,7 +59,7 @@ fn a_digest_stands_alone_or_beside_a_tag() {
 }
 
 #[test]
-fn what_is_no_name_says_why() {
+fn an_invalid_name_has_a_reason() {
     let digits = DIGEST.trim_start_matches("sha256:");
     assert_eq!(refused(""), InvalidReference::Empty);
     assert!(matches!(refused(digits), InvalidReference::BareDigest(_)));

@@ -23,12 +23,12 @@ use super::secret::{Authorization, Credential, Secret};
 use super::transport::{RegistryRequest, RegistryResponse, Transport};
 use super::url::{Url, encode};
 
-/// What a token server is told about who asks.
+/// Our name for token servers.
 const CLIENT_ID: &str = "burrow";
-/// Of a header that may be anything, shown in an error.
+/// How much of an untrusted header an error shows.
 const CHARS_SHOWN_MAX: usize = 200;
 
-/// What lets the requests of one pull in at one registry.
+/// The authorization for one pull's requests to one registry.
 #[derive(Default)]
 pub struct Auth {
     state: Mutex<State>,
@@ -52,7 +52,7 @@ enum CredentialState {
 
 struct CachedToken {
     authorization: Authorization,
-    /// None for ever.
+    /// `None` if it never expires.
     good_until: Option<Instant>,
 }
 
@@ -64,14 +64,14 @@ struct Grant {
 }
 
 impl Auth {
-    /// What the next request says, if anything.
+    /// The authorization for the next request, if any.
     pub async fn held(&self) -> Option<Authorization> {
         let mut state = self.state.lock().await;
         state.held.take_if(|held| held.good_until.is_some_and(|until| Instant::now() >= until));
         state.held.as_ref().map(|held| held.authorization.clone())
     }
 
-    /// How we are called there, for messages.
+    /// The user name, for messages.
     pub async fn user(&self) -> String {
         match &self.state.lock().await.credential {
             CredentialState::Found(credential) => credential.user(),
@@ -84,7 +84,7 @@ impl Auth {
         !matches!(self.state.lock().await.credential, CredentialState::Found(_))
     }
 
-    /// Gets what the registry wants to see, after a request with `refused` was.
+    /// Gets new authorization after a request with `refused`.
     pub async fn renew(
         &self,
         refusal: &RegistryResponse,
@@ -114,7 +114,7 @@ impl Auth {
     }
 }
 
-/// All that one renewal needs.
+/// What one renewal needs.
 struct TokenRequest<'a> {
     place: &'a Endpoint,
     options: &'a Options,
@@ -153,15 +153,15 @@ impl TokenRequest<'_> {
         }
     }
 
-    /// What is asked for: to read this repository. The registry's own words are taken where they ask
-    /// for no more than to read, because it may know the repository by another name; a token for
-    /// more is not for handing out.
-    fn scope(&self, told: Option<&str>) -> String {
+    /// The scope to request: reading this repository. The registry's own scope is used if it only asks to
+    /// read, because the registry may know the repository by another name; a token for more is never
+    /// requested.
+    fn scope(&self, given: Option<&str>) -> String {
         let reads = |scope: &&str| {
             scope.split(' ').all(|one| one.starts_with("repository:") && one.ends_with(":pull"))
         };
         let own = || format!("repository:{}:pull", self.place.repository);
-        told.filter(reads).map_or_else(own, str::to_owned)
+        given.filter(reads).map_or_else(own, str::to_owned)
     }
 
     async fn token(
@@ -209,7 +209,7 @@ impl TokenRequest<'_> {
         }
         let what = "the token server's answer";
         let bytes = answer.body.whole(what, TOKEN_BYTES_MAX).await?;
-        // What a parser says about it may quote the token.
+        // A parser's message may quote the token.
         let unclear = |why: &str| PullError::Malformed {
             at: at.clone(),
             what: what.to_owned(),
@@ -230,13 +230,13 @@ impl TokenRequest<'_> {
         match (status, &self.credential) {
             (401 | 403, Some(credential)) => {
                 let user = credential.user();
-                PullError::Denied { at, user, repository, said: RegistryMessage::default() }
+                PullError::Denied { at, user, repository, message: RegistryMessage::default() }
             }
             (401 | 403, None) => PullError::Anonymous { at, repository },
             _ => PullError::Status {
                 at,
                 status,
-                said: RegistryMessage::default(),
+                message: RegistryMessage::default(),
                 retry_after: None,
             },
         }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-/// One way in which it lets somebody in.
+/// One way to authenticate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Challenge {
     /// Name and password with every request.
     Basic,
-    /// A token of whoever answers at `realm`.
+    /// A token from the server at `realm`.
     Bearer { realm: String, service: Option<String>, scope: Option<String> },
 }
 
@@ -23,8 +23,7 @@ pub fn parse_challenges(value: &str) -> Vec<Challenge> {
         if word.is_empty() {
             break;
         }
-        // A word with a value behind it belongs to the challenge that was begun; one without begins
-        // another.
+        // A word with a value belongs to the current challenge; one without begins another.
         if let Some(value) = rest.value() {
             parameters.insert(word.to_ascii_lowercase(), value);
         } else {
@@ -55,7 +54,7 @@ fn finish(
     }
 }
 
-/// What is not read yet.
+/// The unread rest.
 struct Rest<'a>(&'a str);
 
 impl<'a> Rest<'a> {
@@ -63,20 +62,20 @@ impl<'a> Rest<'a> {
         self.0 = self.0.trim_start_matches([' ', '\t', ',']);
     }
 
-    /// Up to what cannot be part of a word; the characters of base64 can, and `=` at its end.
+    /// A word; the characters of base64 are allowed, and `=` at its end.
     fn word(&mut self) -> &'a str {
         let is_inside = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~/".contains(c);
         let end = self.0.find(|c| !is_inside(c)).unwrap_or(self.0.len());
         let (word, rest) = self.0.split_at(end);
         self.0 = rest;
         if word.is_empty() {
-            // Something that belongs nowhere: nothing behind it can be trusted to mean what it says.
+            // Unexpected input: nothing after it can be trusted.
             self.0 = "";
         }
         word
     }
 
-    /// What stands behind `=`, quoted or not.
+    /// The value after `=`, quoted or not.
     fn value(&mut self) -> Option<String> {
         let behind = self.0.trim_start().strip_prefix('=')?.trim_start();
         let Some(quoted) = behind.strip_prefix('"') else {

@@ -16,14 +16,14 @@ use super::secret::Credential;
 use crate::reference::{Host, Repository};
 use file::{AuthFile, CredentialEntry};
 
-/// Why credentials that somebody has set up are not to be had.
+/// Why configured credentials cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
     #[error("cannot read the credentials in {path:?}: {source}")]
     Unreadable { path: PathBuf, source: io::Error },
     #[error("the credentials in {path:?} have more than {bytes_max} bytes")]
     TooLarge { path: PathBuf, bytes_max: u64 },
-    /// What is wrong is told by its place alone: the text around it is secret.
+    /// An error names only its position: the text around it is secret.
     #[error("{path:?}, line {line}, column {column}: not a valid credentials file")]
     Syntax { path: PathBuf, line: usize, column: usize },
     #[error("{path:?}: the credentials for {key:?} are not base64 of USER:PASSWORD")]
@@ -58,7 +58,7 @@ pub fn auth_files(variable: &dyn Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     places.into_iter().flatten().collect()
 }
 
-/// What the first file that knows the registry says.
+/// The credential from the first file that knows the registry.
 pub async fn find_credential(
     files: &[PathBuf],
     host: &Host,
@@ -79,7 +79,7 @@ pub async fn find_credential(
     Ok(None)
 }
 
-/// None when there is no such file.
+/// `None` if the file does not exist.
 async fn read(path: &Path) -> Result<Option<Vec<u8>>, CredentialsError> {
     let unreadable = |source| CredentialsError::Unreadable { path: path.to_owned(), source };
     let file = match tokio::fs::File::open(path).await {

@@ -16,6 +16,12 @@ use host::trust::TrustError;
 pub enum PullError {
     #[error("{at} cannot be reached: {source}")]
     Unreachable { at: String, source: io::Error },
+    #[error(
+        "{at} is not on the public internet: a registry is asked there only if the configuration \
+         has a section for it, [registries.\"{}\"]",
+        authority(at)
+    )]
+    NotPublic { at: String },
     #[error("{at}: {what} took longer than {limit:?}")]
     Slow { at: String, what: PullStep, limit: Duration },
     #[error("the TLS connection to {at} is not trusted: {source}")]
@@ -24,17 +30,17 @@ pub enum PullError {
     Trust(#[from] TrustError),
     #[error("{at} closed the connection: {source}")]
     Cut { at: String, source: hyper::Error },
-    #[error("{at} answered with status {status}{said}")]
-    Status { at: String, status: u16, said: RegistryMessage, retry_after: Option<Duration> },
-    #[error("{at} has no {what}{said}")]
-    NotFound { at: String, what: String, said: RegistryMessage },
+    #[error("{at} answered with status {status}{message}")]
+    Status { at: String, status: u16, message: RegistryMessage, retry_after: Option<Duration> },
+    #[error("{at} has no {what}{message}")]
+    NotFound { at: String, what: String, message: RegistryMessage },
     #[error(
         "{at} lets nobody read {repository} who does not say who he is, and no file of credentials \
          knows this registry; `docker login` or `skopeo login` writes one"
     )]
     Anonymous { at: String, repository: String },
-    #[error("{at} does not let {user} read {repository}{said}")]
-    Denied { at: String, user: String, repository: String, said: RegistryMessage },
+    #[error("{at} does not let {user} read {repository}{message}")]
+    Denied { at: String, user: String, repository: String, message: RegistryMessage },
     #[error("{at} asks for credentials with a scheme that is not supported: {challenge:?}")]
     Challenge { at: String, challenge: String },
     #[error(
@@ -70,7 +76,7 @@ pub enum PullError {
     Everywhere { reference: Box<Reference>, reasons: Vec<(String, PullError)> },
 }
 
-/// Why an image is none that can be run here, wherever it comes from.
+/// Why an image cannot run here, wherever it comes from.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnsupportedImage {
     #[error("it has docker's first manifest format, which is no longer supported; push it again")]
@@ -127,6 +133,7 @@ impl From<DialError> for PullError {
     fn from(error: DialError) -> Self {
         match error {
             DialError::Unreachable { at, source } => Self::Unreachable { at, source },
+            DialError::NotPublic { at } => Self::NotPublic { at },
             DialError::Slow { at, limit } => Self::Slow { at, what: PullStep::Connecting, limit },
             DialError::Tls { at, source } => Self::Tls { at, source },
             DialError::Trust(source) => Self::Trust(source),
@@ -153,13 +160,18 @@ impl PullError {
         }
     }
 
-    /// How long the registry says to wait.
+    /// The pause that the registry asks for.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Status { retry_after, .. } => *retry_after,
             _ => None,
         }
     }
+}
+
+/// The name of the configuration section.
+fn authority(at: &str) -> &str {
+    at.split_once("://").map_or(at, |(_, authority)| authority)
 }
 
 fn list(reasons: &[(String, PullError)]) -> String {

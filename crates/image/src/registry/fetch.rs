@@ -27,7 +27,7 @@ struct Fetch<'a> {
     partial: Option<Partial>,
 }
 
-/// Brings a blob, unless it is here. Dropped in the midst, it leaves what has come for the next time.
+/// Fetches a blob, unless it is here. If dropped, it keeps what has arrived for the next attempt.
 pub(super) async fn fetch(
     source: &Source<'_>,
     blobs: &Blobs,
@@ -51,7 +51,7 @@ pub(super) async fn fetch(
         was_resumed.get_or_insert(offset > 0);
         let mut fetch = Fetch { source, teller, digest, size, partial: Some(begun) };
         match fetch.attempt().await {
-            // What an earlier pull has left may be wrong: once, all of it is fetched anew.
+            // The remains of an earlier pull may be wrong: once, everything is fetched again.
             Err(PullError::Digest { .. }) if was_resumed == Some(true) => was_resumed = Some(false),
             Ok(()) => {
                 teller.whole(digest);
@@ -91,7 +91,7 @@ impl Fetch<'_> {
 
     async fn ask(&mut self, offset: u64) -> Result<RegistryResponse, PullError> {
         match self.source.blob(&self.digest, (offset > 0).then_some(offset)).await {
-            // It does not know of so many bytes: what is here is not the beginning of that.
+            // It has fewer bytes than are here, so these are not its beginning.
             Err(PullError::Status { status: 416, .. }) if offset > 0 => {
                 self.with_partial(Partial::start_anew).await?;
                 self.source.blob(&self.digest, None).await
@@ -100,7 +100,7 @@ impl Fetch<'_> {
         }
     }
 
-    /// How many bytes of the answer are here already, once its head agrees with what was promised.
+    /// How many bytes of the answer are here already, once its head agrees with the expected size.
     fn skipped(&self, answer: &RegistryResponse) -> Result<u64, PullError> {
         let (offset, size) = (self.offset(), self.size);
         let skipped = if answer.status == 206 {
@@ -122,9 +122,10 @@ impl Fetch<'_> {
         } else {
             offset
         };
-        let told = answer.header("content-length").and_then(|length| length.parse::<u64>().ok());
+        let content_length =
+            answer.header("content-length").and_then(|length| length.parse::<u64>().ok());
         let wanted = size - offset + skipped;
-        match told.filter(|told| *told != wanted) {
+        match content_length.filter(|content_length| *content_length != wanted) {
             Some(found) => {
                 Err(PullError::Length { at: self.source.at(), what: self.what(), wanted, found })
             }
@@ -132,7 +133,7 @@ impl Fetch<'_> {
         }
     }
 
-    /// Writes what comes, and what has come when it ends before its time as well.
+    /// Writes the body, also the part that arrived before an error.
     async fn fill(&mut self, body: &mut Body, mut skipped: u64) -> Result<(), PullError> {
         let mut piece = Vec::with_capacity(PIECE_BYTES);
         let trouble = loop {
@@ -145,7 +146,7 @@ impl Fetch<'_> {
             let known = skipped.min(next.len() as u64);
             skipped -= known;
             piece.extend_from_slice(&next[known as usize..]);
-            // More than was promised is refused at once, not when the disk has it.
+            // More than the expected size is refused at once, before it reaches the disk.
             let reached = self.offset() + piece.len() as u64;
             if reached > self.size {
                 let (at, what) = (self.source.at(), self.what());
@@ -199,7 +200,7 @@ impl Fetch<'_> {
     }
 }
 
-/// Where the part begins, and how long the whole is where that is known.
+/// The start of the part, and the whole length if it is known.
 fn parse_content_range(value: &str) -> Option<(u64, Option<u64>)> {
     let (range, total) = value.strip_prefix("bytes ")?.split_once('/')?;
     let (from, _) = range.split_once('-')?;

@@ -1,12 +1,12 @@
-//! Limits of what a registry may use: bytes, memory and time. A registry may be hostile.
+//! Limits on what a registry may use: bytes, memory and time. A registry may be hostile.
 
 use std::time::Duration;
 
 /// Layers of an image. Builders stop at 127.
 pub const LAYERS_MAX: usize = 512;
-/// All layers of an image together, as they travel.
+/// All layers of an image together, compressed.
 pub const IMAGE_BYTES_MAX: u64 = 256 << 30;
-/// Indexes inside of indexes: one is unusual, more nobody makes.
+/// Nested indexes: one is unusual, more never occur.
 pub const INDEX_DEPTH_MAX: usize = 2;
 /// Blobs of one pull that travel at once. More gain nothing where one source sends them all.
 pub const LAYERS_AT_ONCE: usize = 3;
@@ -16,7 +16,7 @@ pub const HEAD_BYTES_MAX: usize = 64 * 1024;
 pub const HEADERS_MAX: usize = 100;
 /// An answer of a token server.
 pub const TOKEN_BYTES_MAX: u64 = 256 * 1024;
-/// What a registry says about an error, read and shown.
+/// How much of an error response is read and shown.
 pub const ERROR_BYTES_MAX: u64 = 64 * 1024;
 pub const ERROR_CHARS_SHOWN_MAX: usize = 300;
 /// Platforms of an index that are listed when none fits.
@@ -25,17 +25,17 @@ pub const PLATFORMS_SHOWN_MAX: usize = 32;
 pub const REDIRECTS_MAX: usize = 5;
 /// Connections to one place that wait for the next request.
 pub const IDLE_CONNECTIONS_MAX: usize = 4;
-/// What one piece of a blob has when it is handed to the disk.
+/// The size of a blob's piece that is handed to the disk.
 pub const PIECE_BYTES: usize = 256 * 1024;
 
-/// Attempts without enough to show for them, the first included.
+/// Attempts without enough progress, the first included.
 pub const ATTEMPTS_MAX: u32 = 5;
-/// What an attempt brings that does not count as one of them.
+/// Bytes after which an attempt does not count.
 pub const ATTEMPT_BYTES_ENOUGH: u64 = 1 << 20;
 /// The pause before the second attempt; each further one is twice as long.
 pub const RETRY_PAUSE_FIRST: Duration = Duration::from_millis(500);
 pub const RETRY_PAUSE_MAX: Duration = Duration::from_secs(30);
-/// As long as a registry may tell us to wait.
+/// The longest pause that a registry may ask for.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
 /// Until there is a connection, TLS included.
@@ -47,16 +47,16 @@ pub const HEAD_DEADLINE: Duration = Duration::from_secs(30);
 pub const STALL_DEADLINE: Duration = Duration::from_secs(30);
 pub const STALL_BYTES: u64 = 16 * 1024;
 
-/// How long a token holds whose maker does not say, as the specification has it.
+/// The lifetime of a token without one, by the specification.
 pub const TOKEN_LIFE_DEFAULT: Duration = Duration::from_secs(60);
 /// A token is not used when so little of its life is left: clocks differ, requests travel.
 pub const TOKEN_LIFE_MARGIN: Duration = Duration::from_secs(10);
-/// No token is trusted for longer, whatever its maker says.
+/// No token is used for longer, even if it says so.
 pub const TOKEN_LIFE_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// A file of credentials.
 pub const AUTH_FILE_BYTES_MAX: u64 = 1 << 20;
-/// What a program that keeps credentials may answer, and how long it may take.
+/// Limits of a credential helper: its output and its time.
 pub const HELPER_BYTES_MAX: u64 = 64 * 1024;
 pub const HELPER_DEADLINE: Duration = Duration::from_secs(15);
 

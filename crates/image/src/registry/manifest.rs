@@ -1,5 +1,4 @@
-//! What registries say an image is made of: manifests, and indexes of them, of OCI and of docker.
-//! Pure; every byte here is a stranger's.
+//! Manifests and indexes of OCI and docker, as registries send them. Pure; every byte is untrusted.
 
 use serde::Deserialize;
 
@@ -8,6 +7,7 @@ use super::limits::{LAYERS_MAX, PLATFORMS_SHOWN_MAX};
 use super::platform::Platform;
 use crate::digest::Digest;
 use crate::limits::{BLOB_BYTES_MAX, DOCUMENT_BYTES_MAX};
+use host::excerpt::excerpt;
 
 const OCI_MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const OCI_INDEX: &str = "application/vnd.oci.image.index.v1+json";
@@ -20,15 +20,15 @@ const SCHEMA1: [&str; 2] = [
 ];
 const CONFIGS: [&str; 2] =
     ["application/vnd.oci.image.config.v1+json", "application/vnd.docker.container.image.v1+json"];
-/// What is asked for, as an `Accept` header.
+/// The accepted types, as an `Accept` header.
 pub const ACCEPTED: &str = "application/vnd.oci.image.index.v1+json, \
      application/vnd.oci.image.manifest.v1+json, \
      application/vnd.docker.distribution.manifest.list.v2+json, \
      application/vnd.docker.distribution.manifest.v2+json";
-/// Of a type that may be anything, shown in an error.
+/// How much of an untrusted type an error shows.
 const CHARS_SHOWN_MAX: usize = 200;
 
-/// How the tar of a layer is packed.
+/// The compression of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     None,
@@ -65,11 +65,11 @@ pub struct IndexEntry {
     pub bytes: u64,
 }
 
-/// Either of what a registry may have under a name.
+/// What a name in a registry refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Document {
     Manifest(Manifest),
-    /// What is in it for the wanted platform.
+    /// The entry for the wanted platform.
     Index(IndexEntry),
 }
 
@@ -104,9 +104,9 @@ struct RawPlatform {
     variant: Option<String>,
 }
 
-/// Reads a manifest or an index. `content_type` is what the registry calls it, if it says anything:
-/// where the document says so itself, the two must agree, so that nobody sees another image in the
-/// same bytes.
+/// Parses a manifest or an index. `content_type` is the registry's type, if it sent one; if the
+/// document states its own type, the two must agree, so that nobody sees another image in the same
+/// bytes.
 pub fn parse_document(
     bytes: &[u8],
     content_type: Option<&str>,
@@ -125,13 +125,17 @@ pub fn parse_document(
     {
         return Err(unclear(format!(
             "it calls itself {:?}, but its content type is {outside:?}",
-            shown(inside)
+            excerpt(inside, CHARS_SHOWN_MAX)
         )));
     }
     let is_index = match inside.or(outside) {
         Some(OCI_INDEX | DOCKER_INDEX) => true,
         Some(OCI_MANIFEST | DOCKER_MANIFEST) => false,
-        Some(other) => return Err(UnsupportedImage::NotAnImage { media_type: shown(other) }),
+        Some(other) => {
+            return Err(UnsupportedImage::NotAnImage {
+                media_type: excerpt(other, CHARS_SHOWN_MAX),
+            });
+        }
         None => raw.manifests.is_some(),
     };
     match (is_index, raw) {
@@ -159,13 +163,11 @@ fn unclear(why: String) -> UnsupportedImage {
     UnsupportedImage::Manifest(why)
 }
 
-fn shown(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(CHARS_SHOWN_MAX).collect()
-}
-
 fn manifest(config: &Descriptor, layers: &[Descriptor]) -> Result<Manifest, UnsupportedImage> {
     if !CONFIGS.contains(&config.media_type.as_str()) {
-        return Err(UnsupportedImage::NotAnImage { media_type: shown(&config.media_type) });
+        return Err(UnsupportedImage::NotAnImage {
+            media_type: excerpt(&config.media_type, CHARS_SHOWN_MAX),
+        });
     }
     if layers.len() > LAYERS_MAX {
         return Err(UnsupportedImage::Layers { count: layers.len(), count_max: LAYERS_MAX });
@@ -183,7 +185,10 @@ fn layer(descriptor: &Descriptor) -> Result<Layer, UnsupportedImage> {
     let is_elsewhere = descriptor.urls.as_ref().is_some_and(|urls| !urls.is_empty());
     if is_elsewhere || media_type.contains(".foreign.") || media_type.contains(".nondistributable.")
     {
-        return Err(UnsupportedImage::Foreign { digest, media_type: shown(media_type) });
+        return Err(UnsupportedImage::Foreign {
+            digest,
+            media_type: excerpt(media_type, CHARS_SHOWN_MAX),
+        });
     }
     let compression = match media_type {
         "application/vnd.oci.image.layer.v1.tar"
@@ -192,7 +197,12 @@ fn layer(descriptor: &Descriptor) -> Result<Layer, UnsupportedImage> {
         | "application/vnd.docker.image.rootfs.diff.tar.gzip" => Compression::Gzip,
         "application/vnd.oci.image.layer.v1.tar+zstd"
         | "application/vnd.docker.image.rootfs.diff.tar.zstd" => Compression::Zstd,
-        other => return Err(UnsupportedImage::Layer { digest, media_type: shown(other) }),
+        other => {
+            return Err(UnsupportedImage::Layer {
+                digest,
+                media_type: excerpt(other, CHARS_SHOWN_MAX),
+            });
+        }
     };
     if descriptor.size > BLOB_BYTES_MAX {
         return Err(UnsupportedImage::Bytes { bytes: descriptor.size, bytes_max: BLOB_BYTES_MAX });
@@ -209,13 +219,13 @@ fn choose(manifests: Vec<Descriptor>, wanted: &Platform) -> Result<IndexEntry, U
         let platform = descriptor.platform.as_ref().map(RawPlatform::known);
         let rank = match &platform {
             Some(platform) => wanted.rank(platform),
-            // The only one that there is, of which nobody says for what: its configuration will.
+            // The only entry has no platform: its configuration has one.
             None => is_only.then_some(0),
         };
         if let Some(platform) = platform.filter(|platform| platform.os != "unknown")
             && there.len() < PLATFORMS_SHOWN_MAX
         {
-            there.push(shown(&platform.to_string()));
+            there.push(excerpt(&platform.to_string(), CHARS_SHOWN_MAX));
         }
         if let Some(rank) = rank
             && best.as_ref().is_none_or(|(best, _)| rank > *best)
@@ -250,7 +260,7 @@ pub fn check_config(bytes: &[u8], wanted: &Platform) -> Result<(), UnsupportedIm
     }
     Err(UnsupportedImage::Platform {
         wanted: wanted.clone(),
-        there: vec![shown(&found.to_string())],
+        there: vec![excerpt(&found.to_string(), CHARS_SHOWN_MAX)],
     })
 }
 

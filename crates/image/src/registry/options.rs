@@ -16,33 +16,38 @@ use super::url::{Origin, Scheme, origin_of};
 use crate::limits::BLOB_BYTES_MAX;
 use crate::reference::{Host, InvalidReference, Reference, Repository};
 
-/// Where Docker Hub's images really are.
+/// The host that serves Docker Hub's images.
 const DOCKER_HUB_HOST: &str = "registry-1.docker.io";
 
 /// How images are pulled.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// By the name that references have; what is not here has no mirrors and is spoken to by TLS.
+    /// By the name in references; a registry that is not here has no mirrors and uses TLS.
     pub registries: BTreeMap<Host, Registry>,
-    /// Where credentials are looked for, in this order.
+    /// Files of certificates that are trusted for every registry in addition to the host's.
+    pub authorities: Vec<PathBuf>,
+    /// Files with credentials, in order of preference.
     pub auth_files: Vec<PathBuf>,
     pub platform: Platform,
     pub bounds: Bounds,
     pub times: Times,
+    /// The operator names the image, so its registry may have any address. Otherwise only
+    /// configured registries may have a private one.
+    pub believes_names: bool,
 }
 
-/// What is particular about a registry.
+/// The settings of one registry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Registry {
     /// Asked before it, in this order.
     pub mirrors: Vec<Mirror>,
     /// It may be spoken to in the clear.
     pub insecure: bool,
-    /// Certificates that are trusted besides those of the host.
+    /// Certificates that are trusted in addition to the host's.
     pub authorities: Option<PathBuf>,
 }
 
-/// What the operator writes of a registry, unparsed.
+/// The operator's settings of a registry, unparsed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RegistrySettings {
     pub mirror: Vec<String>,
@@ -50,16 +55,16 @@ pub struct RegistrySettings {
     pub ca: Option<PathBuf>,
 }
 
-/// Another place that has a registry's images, perhaps below a path of its own.
+/// Another server with a registry's images, perhaps below a path of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mirror {
     pub host: Host,
     pub prefix: String,
-    /// Where it was written; else as for any registry of that name.
+    /// If it was written; otherwise as for any registry of that name.
     pub scheme: Option<Scheme>,
 }
 
-/// What one pull may be.
+/// Limits of one pull.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     pub layers_at_once: usize,
@@ -67,7 +72,7 @@ pub struct Bounds {
     pub image_bytes_max: u64,
 }
 
-/// How long things may take.
+/// Deadlines.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
     pub connect: Duration,
@@ -82,7 +87,7 @@ pub struct Endpoint {
     pub host: Host,
     pub origin: Origin,
     pub repository: Repository,
-    pub authorities: Option<PathBuf>,
+    pub authorities: Vec<PathBuf>,
 }
 
 /// A setting of a registry that cannot be used.
@@ -125,21 +130,33 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             registries: BTreeMap::new(),
+            authorities: Vec::new(),
             auth_files: Vec::new(),
             platform: Platform::host(),
             bounds: Bounds::default(),
             times: Times::default(),
+            believes_names: true,
         }
     }
 }
 
 impl Options {
-    /// What the configuration says, with the credentials of whoever runs this.
+    /// Options for images that clients name.
+    #[must_use]
+    pub fn for_clients(self) -> Self {
+        Self { believes_names: false, ..self }
+    }
+
+    /// Options from the configuration, with the credentials of the current user.
     pub fn from_settings(
         registries: &BTreeMap<String, RegistrySettings>,
+        authorities: &[PathBuf],
     ) -> Result<Self, InvalidOptions> {
-        let mut options =
-            Self { auth_files: auth_files(&|name| std::env::var_os(name)), ..Self::default() };
+        let mut options = Self {
+            auth_files: auth_files(&|name| std::env::var_os(name)),
+            authorities: authorities.to_vec(),
+            ..Self::default()
+        };
         for (name, given) in registries {
             let host: Host = name.parse().map_err(InvalidOptions::Host)?;
             let mirrors = given.mirror.iter().map(|mirror| {
@@ -179,16 +196,26 @@ impl Options {
         host.is_loopback() || self.registries.get(host).is_some_and(|registry| registry.insecure)
     }
 
-    /// Whether what comes from one place may send us to another that is not secure.
+    /// Whether a redirect to another server is allowed that is not secure.
     pub fn may_follow(&self, from: &Origin, to: &Origin) -> bool {
         if to.scheme == Scheme::Https {
             return true;
         }
-        // Nobody elsewhere has a say in what is asked on this host.
+        // A remote server must not choose what is requested on this host.
         let is_here = from.is_loopback() && to.is_loopback();
         let host = to.authority().parse::<Host>();
         let is_named = host.is_ok_and(|host| !host.is_loopback() && self.may_be_plain(&host));
         from.scheme == Scheme::Http && (is_here || is_named)
+    }
+
+    /// Hosts that may have any address while this endpoint is used: those that the operator has
+    /// named. Other redirects must lead to the public internet.
+    pub fn named(&self, place: &Endpoint) -> Vec<Origin> {
+        let mirrors = self.registries.values().flat_map(|registry| &registry.mirrors);
+        let hosts = self.registries.keys().chain(mirrors.map(|mirror| &mirror.host));
+        let both = |host: &Host| [Scheme::Http, Scheme::Https].map(|scheme| origin(scheme, host));
+        let own = self.believes_names.then(|| place.origin.clone());
+        hosts.flat_map(both).chain(own).collect()
     }
 
     /// Where a reference may be pulled from: its registry's mirrors, then the registry itself.
@@ -213,17 +240,24 @@ impl Options {
         } else {
             Scheme::Https
         };
-        let mut origin = origin_of(scheme.unwrap_or(usual), host);
-        if host.is_docker_hub() {
-            DOCKER_HUB_HOST.clone_into(&mut origin.name);
-        }
-        let authorities = self.registries.get(host).and_then(|own| own.authorities.clone());
+        let origin = origin(scheme.unwrap_or(usual), host);
+        let own = self.registries.get(host).and_then(|own| own.authorities.clone());
+        let authorities = own.into_iter().chain(self.authorities.iter().cloned()).collect();
         Endpoint { host: host.clone(), origin, repository, authorities }
     }
 }
 
+/// The real address of a registry.
+fn origin(scheme: Scheme, host: &Host) -> Origin {
+    let mut origin = origin_of(scheme, host);
+    if host.is_docker_hub() {
+        DOCKER_HUB_HOST.clone_into(&mut origin.name);
+    }
+    origin
+}
+
 impl Mirror {
-    /// `HOST[:PORT][/PREFIX]`, with `https://` or `http://` in front or without.
+    /// `HOST[:PORT][/PREFIX]`, with or without `https://` or `http://`.
     pub fn parse(text: &str) -> Result<Self, InvalidReference> {
         let (scheme, rest) = match text.split_once("://") {
             Some(("https", rest)) => (Some(Scheme::Https), rest),
@@ -248,7 +282,7 @@ mod tests {
             let mirror = mirror.iter().map(|&mirror| mirror.to_owned()).collect();
             ((*host).to_owned(), RegistrySettings { mirror, insecure: *insecure, ca: None })
         };
-        Options::from_settings(&registries.iter().map(registry).collect())
+        Options::from_settings(&registries.iter().map(registry).collect(), &[])
     }
 
     fn places(options: &Options, reference: &str) -> Vec<String> {
@@ -278,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_said() {
+    fn invalid_settings_have_a_reason() {
         assert!(matches!(with(&[("a b", &[], false)]), Err(InvalidOptions::Host(_))));
         let mirror = with(&[("docker.io", &["ftp://x/"], false)]);
         assert!(matches!(mirror, Err(InvalidOptions::Mirror { .. })), "{mirror:?}");

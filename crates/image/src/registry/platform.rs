@@ -17,7 +17,7 @@ pub struct Platform {
 pub struct InvalidPlatform(pub String);
 
 impl Platform {
-    /// That of sandboxes on this host.
+    /// The platform of sandboxes on this host.
     pub fn host() -> Self {
         let architecture = match std::env::consts::ARCH {
             "x86_64" => "amd64",
@@ -28,7 +28,7 @@ impl Platform {
         Self { os: "linux".to_owned(), architecture: architecture.to_owned(), variant: None }
     }
 
-    /// How well an image for `other` runs here: not at all, or the better the greater.
+    /// How well an image for `other` runs here: `None` if not at all; greater is better.
     pub fn rank(&self, other: &Self) -> Option<u32> {
         if self.os != other.os || self.architecture != other.architecture {
             return None;
@@ -37,7 +37,7 @@ impl Platform {
         (theirs <= own).then_some(theirs)
     }
 
-    /// The number in `v7`; none for what is not one.
+    /// The number in `v7`; `None` if it is none.
     fn generation(&self) -> Option<u32> {
         match self.variant.as_deref() {
             Some(variant) if !variant.is_empty() => variant.strip_prefix('v')?.parse().ok(),

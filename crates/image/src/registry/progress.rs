@@ -6,7 +6,7 @@ use tokio::sync::watch;
 use super::manifest::Layer;
 use crate::digest::Digest;
 
-/// What is seen of a pull at one moment.
+/// The state of a pull at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// The origin that is asked.
@@ -20,7 +20,7 @@ pub struct Progress {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayerProgress {
     pub digest: Digest,
-    /// How many are here, those of earlier attempts included.
+    /// Bytes that are here, from earlier attempts too.
     pub bytes: u64,
     pub size: u64,
     pub is_whole: bool,

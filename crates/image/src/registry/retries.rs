@@ -21,14 +21,14 @@ impl<'a> Retries<'a> {
         Self { attempts: 1, pause: first_pause, first_pause, was_troubled: false, teller }
     }
 
-    /// An attempt has brought enough to begin counting anew.
+    /// An attempt has brought enough to begin counting again.
     pub(super) fn renew(&mut self) {
         (self.attempts, self.pause) = (0, self.first_pause);
     }
 
-    /// Waits for the next attempt, or gives the error back when there is to be none.
+    /// Waits for the next attempt, or returns the error if there is none.
     pub(super) async fn after(&mut self, error: PullError) -> Result<(), PullError> {
-        let pause = error.retry_after().map_or(self.pause, |told| told.max(self.pause));
+        let pause = error.retry_after().map_or(self.pause, |wanted| wanted.max(self.pause));
         let is_away = self.was_troubled && matches!(error, PullError::Unreachable { .. });
         let is_passing = error.is_passing() || is_away;
         if !is_passing || self.attempts >= ATTEMPTS_MAX || pause > RETRY_AFTER_MAX {

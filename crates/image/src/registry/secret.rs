@@ -14,7 +14,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// For the one place where it is sent.
+    /// Only for the place that sends it.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -26,19 +26,19 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Who somebody is to a registry.
+/// Credentials for a registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credential {
     Password {
         user: String,
         password: Secret,
     },
-    /// What a token server gives tokens for.
+    /// A refresh token for the token server.
     Identity(Secret),
 }
 
 impl Credential {
-    /// Who it is, for messages.
+    /// The user name, for messages.
     pub fn user(&self) -> String {
         match self {
             Self::Password { user, .. } => format!("the user {user:?}"),

@@ -15,8 +15,9 @@ use super::transport::{Dialler, RegistryRequest, RegistryResponse, Transport};
 use super::url::Url;
 use crate::digest::Digest;
 use crate::limits::DOCUMENT_BYTES_MAX;
+use host::excerpt::excerpt;
 
-/// A place with what is needed to ask it.
+/// An endpoint and what is needed to send requests to it.
 pub struct Source<'a> {
     pub place: Endpoint,
     pub options: &'a Options,
@@ -33,7 +34,7 @@ pub struct FetchedDocument {
     pub content_type: Option<String>,
 }
 
-/// What a registry says about an error.
+/// A registry's error response.
 #[derive(Deserialize)]
 struct Errors {
     errors: Vec<OneError>,
@@ -49,7 +50,7 @@ struct OneError {
 
 impl<'a> Source<'a> {
     pub fn new(place: Endpoint, options: &'a Options) -> Self {
-        let dialler = Dialler::new(place.authorities.clone());
+        let dialler = Dialler::new(place.authorities.clone()).naming(options.named(&place));
         let transport = Transport::new(dialler, options.times);
         Self { place, options, transport, auth: Auth::default(), fetched: AtomicU64::new(0) }
     }
@@ -66,7 +67,7 @@ impl<'a> Source<'a> {
         self.fetched.load(Ordering::Relaxed)
     }
 
-    /// A manifest by tag or digest. What it is called by its digest must be what it is.
+    /// A manifest by tag or digest. One requested by digest must match it.
     pub async fn manifest(
         &self,
         name: &str,
@@ -76,12 +77,13 @@ impl<'a> Source<'a> {
         let path = format!("/v2/{}/manifests/{name}", self.place.repository);
         let answer = self.get(&path, &what, Some(ACCEPTED), None).await?;
         let content_type = answer.header("content-type").map(str::to_owned);
-        // Of another algorithm, or none at all, it says nothing that could be checked.
-        let told = answer.header("docker-content-digest").and_then(|digest| digest.parse().ok());
+        // A digest of another algorithm cannot be checked.
+        let promised =
+            answer.header("docker-content-digest").and_then(|digest| digest.parse().ok());
         let bytes = answer.body.whole(&what, DOCUMENT_BYTES_MAX).await?;
         self.count(bytes.len() as u64);
         let found = Digest::of(&bytes);
-        match wanted.into_iter().chain(told).find(|digest| *digest != found) {
+        match wanted.into_iter().chain(promised).find(|digest| *digest != found) {
             Some(wanted) => Err(PullError::Digest { at: self.at(), what, wanted, found }),
             None => Ok(FetchedDocument { bytes, digest: found, content_type }),
         }
@@ -142,11 +144,14 @@ impl<'a> Source<'a> {
     fn follow(&self, from: &Url, answer: &RegistryResponse) -> Result<Url, PullError> {
         let location = answer.header("location").unwrap_or_default();
         let to = from.join(location).ok_or_else(|| {
-            // With neither path nor query, in which there may be a signature.
+            // Without path and query, which may contain a signature.
             let to = location.split(['?', '#']).next().unwrap_or_default();
-            PullError::Redirect { at: from.origin.to_string(), to: shown(to) }
+            PullError::Redirect {
+                at: from.origin.to_string(),
+                to: excerpt(to, ERROR_CHARS_SHOWN_MAX),
+            }
         })?;
-        // The registry's own scheme is what counts: two steps must not do what one may not.
+        // The registry's own scheme counts: two redirects must not do what one may not.
         if to.origin == from.origin || self.options.may_follow(&from.origin, &to.origin) {
             return Ok(to);
         }
@@ -159,18 +164,20 @@ impl<'a> Source<'a> {
         let RegistryResponse { status, .. } = answer;
         let retry_after = answer.header("retry-after").and_then(|value| value.trim().parse().ok());
         let retry_after = retry_after.map(Duration::from_secs);
-        // What a place elsewhere says is not the registry's word, and may repeat a signed address.
-        let said = if url.origin == self.place.origin {
-            said(answer).await
+        // A message from another server is not the registry's, and may repeat a signed URL.
+        let message = if url.origin == self.place.origin {
+            message_of(answer).await
         } else {
             RegistryMessage::default()
         };
         let repository = self.place.repository.to_string();
         match status {
-            404 => PullError::NotFound { at, what: what.to_owned(), said },
+            404 => PullError::NotFound { at, what: what.to_owned(), message },
             401 if self.auth.is_anonymous().await => PullError::Anonymous { at, repository },
-            401 | 403 => PullError::Denied { at, user: self.auth.user().await, repository, said },
-            _ => PullError::Status { at, status, said, retry_after },
+            401 | 403 => {
+                PullError::Denied { at, user: self.auth.user().await, repository, message }
+            }
+            _ => PullError::Status { at, status, message, retry_after },
         }
     }
 }
@@ -184,14 +191,14 @@ fn plain(answer: RegistryResponse, url: &Url, what: &str) -> Result<RegistryResp
             what: what.to_owned(),
             why: format!(
                 "it has the content-encoding {:?}, which was not requested",
-                shown(encoding)
+                excerpt(encoding, ERROR_CHARS_SHOWN_MAX)
             ),
         }),
     }
 }
 
-/// The registry's own words; an error without them is one too.
-async fn said(answer: RegistryResponse) -> RegistryMessage {
+/// The registry's error message; an error without one is an error, too.
+async fn message_of(answer: RegistryResponse) -> RegistryMessage {
     let body = answer.body.whole("an error", ERROR_BYTES_MAX).await.unwrap_or_default();
     let Ok(Errors { errors }) = serde_json::from_slice(&body) else {
         return RegistryMessage::default();
@@ -200,9 +207,5 @@ async fn said(answer: RegistryResponse) -> RegistryMessage {
         (code, "") => code.to_owned(),
         (_, message) => message.to_owned(),
     });
-    RegistryMessage(shown(&first.unwrap_or_default()))
-}
-
-fn shown(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(ERROR_CHARS_SHOWN_MAX).collect()
+    RegistryMessage(excerpt(&first.unwrap_or_default(), ERROR_CHARS_SHOWN_MAX))
 }

@@ -1,4 +1,4 @@
-//! Pulls from registries that a test plays itself: what real ones rarely do, and hostile ones would.
+//! Pulls from registries that a test plays: things that real ones rarely do, and hostile ones would.
 
 mod auth;
 mod cuts;
@@ -42,6 +42,12 @@ impl Scene {
     async fn pull(&self, server: &Server) -> Result<PulledImage, PullError> {
         let reference = server.name("app:v1").parse().unwrap();
         pull(&reference, &self.options, &self.blobs, &self.progress).await
+    }
+
+    /// Configures the registry, as an operator with a section for it.
+    fn names(&mut self, server: &Server) {
+        let host = format!("127.0.0.1:{}", server.port).parse().unwrap();
+        self.options.registries.insert(host, Registry::default());
     }
 
     fn partials(&self) -> usize {

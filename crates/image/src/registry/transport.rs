@@ -1,5 +1,5 @@
-//! Connections to registries and what answers on them: HTTP/1.1, with TLS but where the caller says
-//! otherwise. It knows nothing of images, redirects and credentials.
+//! Connections to registries: HTTP/1.1, with TLS unless the caller says otherwise. It knows nothing
+//! about images, redirects and credentials.
 //!
 //! A connection whose answer was read to its end waits for the next request; one that is dropped in
 //! the midst is closed, with the task that drives it.
@@ -38,7 +38,7 @@ pub struct Transport {
 pub struct RegistryRequest<'a> {
     pub authorization: Option<&'a Authorization>,
     pub accept: Option<&'a str>,
-    /// Only the bytes from here on.
+    /// Requests only the bytes from here on.
     pub offset: Option<u64>,
     pub form: Option<String>,
 }
@@ -50,14 +50,14 @@ pub struct RegistryResponse {
     pub body: Body,
 }
 
-/// What is read piece by piece, each within its time.
+/// A body that is read piece by piece, each with a deadline.
 pub struct Body {
     incoming: Incoming,
     connection: Option<Connection>,
     idle: Arc<Idle>,
     at: Origin,
     stall: Duration,
-    /// Of the time for the next [`STALL_BYTES`], what is left, and what has come of them.
+    /// The time left for the next [`STALL_BYTES`], and how many of them have arrived.
     left: Duration,
     came: u64,
 }
@@ -77,7 +77,7 @@ impl Drop for Driver {
     }
 }
 
-/// Connections that nobody uses just now.
+/// Idle connections.
 #[derive(Default)]
 struct Idle(Mutex<Vec<(Origin, Connection)>>);
 
@@ -120,7 +120,7 @@ impl Transport {
         let opened = http().handshake(stream).await;
         let (sender, driven) = opened.map_err(|error| broken(&url.origin, error))?;
         let driver = tokio::spawn(async move {
-            // How it ends is told to whoever reads the answer.
+            // The reader of the answer learns how it ends.
             let _ = driven.await;
         });
         let connection = Connection { sender, _driver: Driver(driver) };
@@ -215,7 +215,7 @@ impl Body {
             let at = || self.at.to_string();
             let slow = |_| PullError::Slow { at: at(), what: PullStep::Body, limit: self.stall };
             let frame = timeout(self.left, self.incoming.frame()).await.map_err(slow)?;
-            // What the caller does between two pieces is not the registry's fault.
+            // The caller's own time between two pieces does not count.
             self.left = self.left.saturating_sub(asked_at.elapsed());
             let Some(frame) = frame else {
                 if let Some(connection) = self.connection.take() {
@@ -223,7 +223,7 @@ impl Body {
                 }
                 return Ok(None);
             };
-            // Trailers say nothing that anybody asked.
+            // Trailers contain nothing that is used.
             if let Ok(data) = frame.map_err(|error| broken(&self.at, error))?.into_data() {
                 self.came += data.len() as u64;
                 if self.came >= STALL_BYTES {
@@ -234,7 +234,7 @@ impl Body {
         }
     }
 
-    /// All of it, if it is no more than so many bytes.
+    /// The whole body, if it fits the limit.
     pub async fn whole(mut self, what: &str, bytes_max: u64) -> Result<Vec<u8>, PullError> {
         let mut whole = Vec::new();
         while let Some(piece) = self.next().await? {

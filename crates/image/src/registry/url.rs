@@ -11,7 +11,7 @@ pub use host::dial::{Origin, Scheme};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
     pub origin: Origin,
-    /// With the query. It may be a secret: signed places are.
+    /// With the query. It may be a secret: signed URLs are.
     pub path: String,
 }
 
@@ -27,7 +27,7 @@ impl Url {
         Self { origin: origin.clone(), path: path.into() }
     }
 
-    /// An absolute one, without user and password in it.
+    /// Parses an absolute URL without user and password.
     pub fn parse(text: &str) -> Option<Self> {
         let parts = text.parse::<Uri>().ok()?.into_parts();
         let scheme = match parts.scheme?.as_str() {
@@ -39,7 +39,7 @@ impl Url {
         if authority.as_str().contains('@') || authority.host().is_empty() {
             return None;
         }
-        // A port behind a colon that is none must not become the usual one.
+        // An invalid port after a colon must not become the default port.
         let has_port = !authority.as_str().ends_with(authority.host());
         let port = match authority.port_u16() {
             None if has_port => return None,
@@ -50,7 +50,7 @@ impl Url {
         Some(Self { origin: Origin { scheme, name, port }, path })
     }
 
-    /// Where a `Location` of an answer from here leads.
+    /// The target of a `Location` header in an answer from this URL.
     pub fn join(&self, location: &str) -> Option<Self> {
         if location.contains("://") && !location.starts_with(['/', '?', '.']) {
             return Self::parse(location);
@@ -70,7 +70,7 @@ impl Url {
         Some(Self::at(&self.origin, whole_path(&path)))
     }
 
-    /// With one more parameter; `value` may be anything.
+    /// Adds a query parameter; `value` may be any text.
     pub fn push_query(&mut self, name: &str, value: &str) {
         self.path.push(if self.path.contains('?') { '&' } else { '?' });
         self.path.push_str(name);

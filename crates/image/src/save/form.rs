@@ -17,17 +17,17 @@ use crate::import;
 use crate::reference::{Reference, Tag};
 use crate::store::ImageError;
 
-/// What a layout says of itself.
+/// The version of a layout.
 const LAYOUT: &[u8] = br#"{"imageLayoutVersion":"1.0.0"}"#;
 const SCHEMA: u32 = 2;
 
-/// What an archive of images may be.
+/// The formats of an archive of images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// An OCI layout.
     #[default]
     Oci,
-    /// What `docker save` writes.
+    /// The format of `docker save`.
     Docker,
 }
 
@@ -54,11 +54,11 @@ pub struct Member {
     pub content: Content,
 }
 
-/// What is in it.
+/// The content of a member.
 pub enum Content {
     Directory,
     Text(Vec<u8>),
-    /// As it is kept.
+    /// As it is stored.
     Kept {
         digest: Digest,
         size: u64,
@@ -72,7 +72,7 @@ pub enum Content {
 }
 
 impl Content {
-    /// What is read of the store for it.
+    /// What is read from the store for it.
     pub fn read_bytes(&self) -> u64 {
         match self {
             Self::Directory | Self::Text(_) => 0,
@@ -159,9 +159,9 @@ fn docker(blobs: &Blobs, chosen: &[NamedImage], members: &mut Members) -> Result
         let size = blobs.size(&image.config)?;
         contents.push((config.clone(), Content::Kept { digest: image.config, size }));
         let mut layers = Vec::new();
-        for (layer, kept) in image.layers.iter().zip(&manifest.layers) {
+        for (layer, described) in image.layers.iter().zip(&manifest.layers) {
             let name = format!("{}.tar", layer.diff_id.hex());
-            let (digest, diff_id, size) = (layer.digest, layer.diff_id, kept.size);
+            let (digest, diff_id, size) = (layer.digest, layer.diff_id, described.size);
             contents.push((name.clone(), Content::Unpacked { digest, size, diff_id }));
             layers.push(name);
         }

@@ -25,7 +25,7 @@ const MARKS: &str = "marks";
 const LAYER: &str = "layer.json";
 const ROOT: &str = "root.json";
 
-/// What is known of a layer besides its files.
+/// The metadata of a layer.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct LayerRecord {
     entries: u64,
@@ -33,13 +33,13 @@ struct LayerRecord {
     lost: SkippedMetadata,
 }
 
-/// What is known of a root besides its files.
+/// The metadata of a root.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct RootRecord {
     lost: SkippedMetadata,
 }
 
-/// An image in use: its root stays as long as this is held, whoever wants to remove it.
+/// An image in use: its root cannot be removed while this is held.
 #[derive(Debug)]
 pub struct Lease {
     pub image: Image,
@@ -58,7 +58,7 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Makes an empty directory beside where the thing is to be.
+    /// Makes an empty directory beside the final path.
     pub(crate) fn begin(parent: &Path, name: &str) -> Result<Self, ImageError> {
         let path = parent.join(format!("{name}{NEW}"));
         let draft = Self {
@@ -67,7 +67,7 @@ impl Draft {
             name: name.to_owned(),
             finished: false,
         };
-        // What an earlier bridge has left there is of no use.
+        // The remains of an earlier bridge are useless.
         draft.remove().map_err(ImageError::files("remove", &path))?;
         make_private_directory(&path).map_err(ImageError::files("make", &path))?;
         Ok(draft)
@@ -100,7 +100,7 @@ impl Draft {
 impl Drop for Draft {
     fn drop(&mut self) {
         if !self.finished {
-            // What cannot be removed now goes when the store is opened the next time.
+            // If this fails, the next opening of the store removes it.
             let _ = self.remove();
         }
     }
@@ -122,7 +122,7 @@ impl Images {
         Ok(Lease { image: image.clone(), root: path.join(TREE), lost: record.lost, _held: held })
     }
 
-    /// Makes what is missing of an image's layers and root.
+    /// Makes the missing layers and root of an image.
     pub(super) fn build(&self, shared: &SharedLock, image: &Image) -> Result<(), ImageError> {
         let name = image.digest.hex();
         if self.path(ROOTS, &name).is_dir() {
@@ -166,7 +166,7 @@ impl Images {
             .map_err(|error| ImageError::files("read", &path)(io::Error::other(error)))
     }
 
-    /// Unpacks a layer unless that was done, in what the layers below it have left of the bounds.
+    /// Unpacks a layer unless it exists, within the bounds that the lower layers have left.
     fn build_layer(
         &self,
         shared: &SharedLock,
@@ -212,7 +212,7 @@ fn write_record(directory: &Path, name: &str, record: &impl Serialize) -> Result
     written.map_err(ImageError::files("write", &directory.join(name)))
 }
 
-/// Unpacks the bytes of a layer as they are kept, and gives the digest of the archive in them.
+/// Unpacks the stored bytes of a layer, and returns the digest of the archive in them.
 pub(crate) fn unpack_compressed(
     file: impl Read,
     into: &Path,

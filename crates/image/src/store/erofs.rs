@@ -19,7 +19,7 @@ use crate::digest::Digest;
 
 /// The file in the directory that is made.
 const FILE: &str = "root.erofs";
-/// What is taken of the digest, so that the same image has the same identity.
+/// Bytes of the digest in the UUID, so that the same image has the same identity.
 const UUID_BYTES: usize = 16;
 
 /// Why a root is no disk.
@@ -90,7 +90,7 @@ fn read(root: &Path) -> Result<Tree, DiskError> {
         } else if kind.is_fifo() {
             Kind::Fifo
         } else {
-            // Names of one file stay such; those of other roots do not count.
+            // Hard links within the root stay links; those to other roots do not count.
             if found.nlink() > 1 {
                 let inode = (found.dev(), found.ino());
                 if let Some(first) = linked.get(&inode) {

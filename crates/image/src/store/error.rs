@@ -14,7 +14,7 @@ use crate::layer::LayerError;
 use crate::reference::InvalidReference;
 use crate::registry::PullError;
 
-/// Why there is no such image, or no root of it.
+/// Why an image, or its root, is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
     #[error("there is no image {image:?} on this host")]
@@ -67,7 +67,7 @@ pub enum ImageError {
     PullTook { image: String, limit: Duration },
     #[error("{max} images are being pulled, which is the limit; try again later")]
     TooManyPulls { max: usize },
-    /// What several have waited for.
+    /// The result of a shared operation.
     #[error(transparent)]
     Shared(Arc<ImageError>),
     #[error("the image {image:?} is not allowed: {rule}")]

@@ -1,7 +1,7 @@
 //! Locks of the store: many processes may build and start images at once, or one may remove some.
 //!
-//! The locks are the kernel's, on open files, so that one ends with whoever had it however they end;
-//! and they hold between programs, because one-shots come without a daemon.
+//! The kernel holds the locks, on open files, so one ends with its holder in any case; and they work between
+//! programs, because one-shots run without a daemon.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -19,20 +19,20 @@ use host::paths::PRIVATE_FILE;
 /// The lock of the store as a whole.
 const LOCK: &str = "lock";
 
-/// As long as this is held nothing of the store is removed.
+/// While this is held, nothing is removed from the store.
 #[derive(Debug)]
 pub struct SharedLock(#[expect(dead_code, reason = "held for its lock")] File);
 
-/// As long as this is held nobody else is at work in the store.
+/// While this is held, nobody else uses the store.
 #[derive(Debug)]
 pub(super) struct ExclusiveLock(#[expect(dead_code, reason = "held for its lock")] File);
 
-/// As long as this is held nobody else makes the same thing.
+/// While this is held, nobody else makes the same thing.
 #[derive(Debug)]
 pub(super) struct BuildLock(#[expect(dead_code, reason = "held for its lock")] File);
 
 impl Images {
-    /// Keeps what is there, and waits for a removal that is under way.
+    /// Waits for a running removal, and prevents others.
     pub fn share(&self) -> Result<SharedLock, ImageError> {
         let path = self.0.root.join(LOCK);
         wait(&path, FlockOperation::NonBlockingLockShared).map(SharedLock)
@@ -43,7 +43,7 @@ impl Images {
         wait(&path, FlockOperation::NonBlockingLockExclusive).map(ExclusiveLock)
     }
 
-    /// The same, unless somebody is at work.
+    /// Locks the store alone, unless somebody uses it.
     pub(super) fn alone_now(&self) -> Result<Option<ExclusiveLock>, ImageError> {
         let path = self.0.root.join(LOCK);
         Ok(attempt(&path, FlockOperation::NonBlockingLockExclusive)?.map(ExclusiveLock))

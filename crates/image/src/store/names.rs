@@ -1,5 +1,6 @@
 //! The names of images: one table, which is replaced as a whole.
 
+use std::collections::BTreeSet;
 use std::io;
 
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,7 @@ use host::instant;
 use host::paths::{PRIVATE_FILE, write_durably};
 
 const TABLE: &str = "names.json";
-/// The lock of whoever changes the table, among those who share the store.
+/// The lock for changes to the table, among those who share the store.
 const TABLE_LOCK: &str = "names";
 
 /// One name.
@@ -24,6 +25,23 @@ pub struct NameRecord {
     /// Where the image came from.
     pub source: String,
     pub at_ms: u64,
+    /// The namespaces that have brought it in or made it; all see it when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespaces: Option<BTreeSet<String>>,
+}
+
+impl NameRecord {
+    pub fn is_seen_by(&self, namespace: &str) -> bool {
+        self.namespaces.as_ref().is_none_or(|those| those.contains(namespace))
+    }
+
+    /// Shows it to one more namespace; to all without one.
+    fn show_to(&mut self, namespace: Option<&str>) {
+        match (namespace, &mut self.namespaces) {
+            (Some(namespace), Some(those)) => drop(those.insert(namespace.to_owned())),
+            _ => self.namespaces = None,
+        }
+    }
 }
 
 impl Images {
@@ -45,7 +63,7 @@ impl Images {
         Ok(names.into_iter().find(|named| named.name == text).map(|named| named.digest))
     }
 
-    /// Lets a name mean an image, whatever it has meant before.
+    /// Makes a name refer to an image, whatever it meant before.
     pub(super) fn give_name(
         &self,
         name: &Reference,
@@ -54,9 +72,31 @@ impl Images {
     ) -> Result<(), ImageError> {
         let name = key(name);
         let source = source.to_owned();
+        let own = self.1.as_deref();
         self.change_names(|names| {
-            names.retain(|named| named.name != name);
-            names.push(NameRecord { name, digest, source, at_ms: instant::now_ms() });
+            let known = names.iter().position(|named| named.name == name);
+            let known = known.map(|at| names.swap_remove(at));
+            // Namespaces that could use the name can use its new meaning.
+            let mut namespaces = own.map(|own| BTreeSet::from([own.to_owned()]));
+            if let Some(mut known) = known {
+                known.show_to(own);
+                namespaces = known.namespaces;
+            }
+            names.push(NameRecord { name, digest, source, at_ms: instant::now_ms(), namespaces });
+        })
+    }
+
+    /// Shows a name to this handle's namespace, which has asked for it and found it here.
+    pub fn show(&self, name: &Reference) -> Result<(), ImageError> {
+        let (name, own) = (key(name), self.1.as_deref());
+        let is_hidden =
+            |named: &NameRecord| named.name == name && own.is_none_or(|own| !named.is_seen_by(own));
+        // The table is written only if that changes anything.
+        if !self.names()?.iter().any(|named| is_hidden(named) && named.namespaces.is_some()) {
+            return Ok(());
+        }
+        self.change_names(|names| {
+            names.iter_mut().filter(|named| is_hidden(named)).for_each(|named| named.show_to(own));
         })
     }
 
@@ -84,7 +124,8 @@ impl Images {
     }
 }
 
-/// What a name is kept as. With a tag beside it, a digest only says what was wanted at the time.
+/// The key of a name in the table. If there is also a tag, the digest only says what was wanted at
+/// the time.
 pub(super) fn key(name: &Reference) -> String {
     let tagged = Reference { digest: name.digest.filter(|_| name.tag.is_none()), ..name.clone() };
     tagged.to_string()

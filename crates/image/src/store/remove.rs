@@ -13,15 +13,15 @@ use crate::digest::Digest;
 use crate::layer;
 use crate::reference::Reference;
 
-/// Who has an image as its root.
+/// A user of an image as its root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     pub digest: Digest,
-    /// What it is called, for people.
+    /// Its name, for people.
     pub name: String,
 }
 
-/// What a removal came to.
+/// The result of a removal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Removed {
     pub digest: Digest,
@@ -31,20 +31,20 @@ pub struct Removed {
     pub image: bool,
 }
 
-/// What was not needed.
+/// The unused images that were removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PruneResult {
     pub images: Vec<Digest>,
     pub layers: u64,
     pub blobs: u64,
-    /// What the contents took; that of unpacked layers is not counted.
+    /// The size of the removed contents; unpacked layers are not counted.
     pub bytes: u64,
 }
 
 impl Images {
-    /// Removes a name, and the image with it when that has no other; by its digest, an image with
-    /// all its names. Refused while somebody has it as a root. `users` is asked when nobody can
-    /// start from the store any more.
+    /// Removes a name, and the image if it has no other; or an image with all names, by its digest.
+    /// Refused while it is in use as a root. `users` is called when nobody can start from the store
+    /// any more.
     pub fn remove(
         &self,
         text: &str,
@@ -57,10 +57,10 @@ impl Images {
             names.into_iter().filter(|named| named.digest == image.digest).collect();
         let all = own.len();
         if let Ok(Reference { digest: None, .. }) = text.parse::<Reference>()
-            && let Some(asked) = text.parse().ok().map(|name| super::names::key(&name))
-            && own.iter().any(|named| named.name == asked)
+            && let Some(wanted) = text.parse().ok().map(|name| super::names::key(&name))
+            && own.iter().any(|named| named.name == wanted)
         {
-            own.retain(|named| named.name == asked);
+            own.retain(|named| named.name == wanted);
         }
         let gone: Vec<String> = own.into_iter().map(|named| named.name).collect();
         let goes = gone.len() == all;
@@ -75,8 +75,7 @@ impl Images {
         Ok(Removed { digest: image.digest, names: gone, image: goes })
     }
 
-    /// Removes all images without a name that nobody uses, and all layers and contents that no
-    /// image has.
+    /// Removes all unused images without a name, and all layers and contents without an image.
     pub fn prune(&self, users: impl FnOnce() -> Vec<User>) -> Result<PruneResult, ImageError> {
         let alone = self.alone()?;
         let users = users();
@@ -92,8 +91,7 @@ impl Images {
         Ok(PruneResult { images: gone, ..self.collect(&alone)? })
     }
 
-    /// Takes away what a failed import has brought, unless somebody is at work in the store; then it
-    /// goes with the next removal.
+    /// Removes the remains of a failed import, unless somebody uses the store; then the next removal does.
     pub fn discard(&self) -> Result<(), ImageError> {
         match self.alone_now()? {
             Some(alone) => self.collect(&alone).map(drop),
@@ -117,7 +115,7 @@ impl Images {
         Err(ImageError::InUse { image: text.to_owned(), users })
     }
 
-    /// Forgets an image: its record first, so that none is left without what it needs.
+    /// Removes an image: its record first, so that no record lacks its contents.
     fn forget(&self, _: &ExclusiveLock, image: &Image) -> Result<(), ImageError> {
         let known = self.path(KNOWN, format!("{}.json", image.digest.hex()));
         fs::remove_file(&known).map_err(ImageError::files("remove", &known))?;
@@ -127,7 +125,7 @@ impl Images {
         Ok(())
     }
 
-    /// Removes what no image has.
+    /// Removes everything without an image.
     fn collect(&self, _: &ExclusiveLock) -> Result<PruneResult, ImageError> {
         let mut roots = BTreeSet::new();
         let mut layers = BTreeSet::new();
@@ -141,9 +139,9 @@ impl Images {
             }
         }
         let mut pruned = PruneResult::default();
-        for (kind, kept) in [(ROOTS, &roots), (EROFS, &roots), (LAYERS, &layers)] {
+        for (kind, used) in [(ROOTS, &roots), (EROFS, &roots), (LAYERS, &layers)] {
             for name in entries(&self.0.root.join(kind))? {
-                if !kept.contains(&name) {
+                if !used.contains(&name) {
                     remove_directory(&self.0.root.join(kind), &name)?;
                     pruned.layers += u64::from(kind == LAYERS);
                 }
@@ -165,7 +163,7 @@ impl Images {
                 fs::remove_file(&path).map_err(failed)?;
             }
         }
-        // Nobody waits for these, because nobody shares the store.
+        // Nobody waits for these locks, because nobody shares the store.
         for name in entries(&self.0.root.join(LOCKS))? {
             let path = self.path(LOCKS, name);
             fs::remove_file(&path).map_err(ImageError::files("remove", &path))?;
@@ -173,7 +171,7 @@ impl Images {
         Ok(pruned)
     }
 
-    /// Removes what was left half-made, unless somebody is making something.
+    /// Removes half-made entries, unless somebody is making something.
     pub(super) fn sweep(&self) -> Result<(), ImageError> {
         let Some(_alone) = self.alone_now()? else { return Ok(()) };
         for kind in ["", KNOWN, LAYERS, ROOTS, EROFS, IMPORTS, STEPS] {
@@ -191,8 +189,8 @@ fn entries(directory: &Path) -> Result<Vec<String>, ImageError> {
     Ok(listed.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect())
 }
 
-/// Removes a directory of the store. It is given another name first, so that a crash leaves what the
-/// next opening removes, and nothing that looks whole.
+/// Removes a directory of the store. It is renamed first, so that a crash leaves something that the next
+/// opening removes, and nothing that looks complete.
 fn remove_directory(parent: &Path, name: &str) -> Result<(), ImageError> {
     let path = parent.join(name);
     let failed = ImageError::files("remove", &path);

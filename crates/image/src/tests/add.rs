@@ -1,4 +1,4 @@
-//! Archives that `ADD` unpacks: what becomes of them, and what is refused.
+//! Archives that `ADD` unpacks: their result, and what is refused.
 
 use std::os::unix::fs::symlink;
 
@@ -9,7 +9,7 @@ use crate::copy::{CopyError, Layer, Root, Task};
 use crate::digest::Digest;
 use crate::layer::LayerError;
 
-/// What a layer has after an archive was put on a root: names, and what links mean.
+/// The content of a layer after an archive was put on a root: names, and the targets of links.
 fn added(place: &TestStore, bytes: &[u8], to: &str) -> Result<(Vec<String>, Digest), CopyError> {
     fs::write(place.file("archive"), bytes).unwrap();
     let root = place.file("root");
@@ -62,7 +62,7 @@ fn an_archive_is_told_by_its_content_and_goes_where_links_of_the_image_lead() {
     }
     let (names, _) = added(&place, &archive(), "/new/place").unwrap();
     assert_eq!(names[..3], ["new", "new/place", "new/place/lib"]);
-    // What is none is a file.
+    // A file that is no archive stays a file.
     let zeros = vec![0; 2048];
     for bytes in [&b"text"[..], &zeros, &gzip(b"text"), &[0x1f, 0x8b, 1, 2], &archive()[..511]] {
         assert_eq!(added(&place, bytes, "/x").unwrap().0, ["x"]);
@@ -75,7 +75,7 @@ fn an_archive_is_told_by_its_content_and_goes_where_links_of_the_image_lead() {
 }
 
 #[test]
-fn what_no_layer_may_have_no_archive_may() {
+fn archives_are_refused_like_layers() {
     let place = TestStore::new("add-hostile");
     let base = Archive::default;
     let device = Kind::CharDevice { major: 1, minor: 3 };
@@ -95,7 +95,7 @@ fn what_no_layer_may_have_no_archive_may() {
         let error = added(&place, &archive.end(), "/").unwrap_err();
         assert!(error.to_string().contains(expected), "{expected}: {error}");
     }
-    // What is cut off is no archive's end.
+    // A truncated archive is refused.
     let whole = base().file("a", &"text".repeat(1000)).end();
     for end in [1024, 2000, whole.len() - 1024] {
         let error = added(&place, &whole[..end], "/").unwrap_err();

@@ -1,4 +1,4 @@
-//! What a stranger's layer may try: each is refused, and nothing of it is left.
+//! What a hostile layer may try: each attempt is refused and leaves nothing.
 
 use super::*;
 use crate::layer::LayerError;
@@ -170,7 +170,7 @@ async fn attributes_that_overlays_read_are_refused() {
 }
 
 #[tokio::test]
-async fn what_is_cut_off_or_damaged_is_refused() {
+async fn truncated_and_damaged_layers_are_refused() {
     let good = TestLayer::packed(Archive::default().file("f", &"x".repeat(9_000)), gzip);
     let cut = TestLayer { blob: good.blob[..good.blob.len() - 9].to_vec(), ..good.clone() };
     let error = refused("cut", cut).await;

@@ -60,7 +60,7 @@ async fn a_layout_comes_as_a_directory_and_as_an_archive() {
 }
 
 #[tokio::test]
-async fn what_docker_saves_has_its_own_names() {
+async fn docker_archives_keep_their_names() {
     let place = TestStore::new("docker");
     let (saved, layer) = (place.file("saved"), layer());
     fs::create_dir_all(saved.join("abc")).unwrap();
@@ -98,7 +98,7 @@ async fn a_root_comes_as_a_directory_and_as_an_archive() {
     assert!(matches!(place.import("root", None).await, Err(ImageError::Nameless { .. })));
     fs::write(place.file("text"), "not an image").unwrap();
     assert!(matches!(place.import("text", Some("x")).await, Err(ImageError::NoForm { .. })));
-    // What comes from somewhere else may have been cut off on its way.
+    // A file from elsewhere may be truncated.
     let whole = layer().blob;
     fs::write(place.file("cut.tar"), &whole[..whole.len() / 2]).unwrap();
     let error = place.import("cut.tar", Some("x")).await.unwrap_err();
@@ -107,7 +107,7 @@ async fn a_root_comes_as_a_directory_and_as_an_archive() {
 }
 
 #[tokio::test]
-async fn what_can_be_read_only_once_is_taken_too() {
+async fn streams_can_be_imported() {
     let place = TestStore::new("once");
     let pipe = place.file("pipe");
     for (name, bytes) in [("plain", layer().blob), ("packed", gzip(&layer().blob))] {

@@ -9,7 +9,7 @@ fn nobody() -> Vec<User> {
     Vec::new()
 }
 
-/// An image under a name, of these layers.
+/// Adds an image with this name and these layers.
 async fn image(place: &TestStore, name: &str, layers: &[TestLayer]) -> Digest {
     let layout = format!("layout-{}", name.replace([':', '/'], "-"));
     let digest = write_layout(&place.file(&layout), layers, &json!({}));
@@ -26,8 +26,8 @@ async fn a_layer_is_kept_once_whatever_images_have_it() {
     let place = TestStore::new("once");
     image(&place, "one", &[layer("base"), layer("a")]).await;
     image(&place, "two", &[layer("base"), layer("b")]).await;
-    assert_eq!(place.kept("layers").len(), 3);
-    assert_eq!(place.kept("roots").len(), 2);
+    assert_eq!(place.names("layers").len(), 3);
+    assert_eq!(place.names("roots").len(), 2);
     let base = |name: &str| {
         let lease = place.images.lease(&place.images.find(name).unwrap()).unwrap();
         fs::metadata(lease.root.join("base")).unwrap().ino()
@@ -81,7 +81,7 @@ async fn a_name_that_moves_on_leaves_the_old_image_for_prune() {
     assert_eq!(place.images.prune(used).unwrap().images, []);
     let pruned = place.images.prune(nobody).unwrap();
     assert_eq!((pruned.images, pruned.layers, pruned.blobs), (vec![first], 1, 3));
-    assert_eq!(place.kept("layers").len(), 2);
+    assert_eq!(place.names("layers").len(), 2);
     assert!(place.images.lease(&place.images.find("app").unwrap()).is_ok());
 }
 
@@ -118,7 +118,7 @@ async fn the_last_name_takes_the_image_along() {
 }
 
 #[tokio::test]
-async fn what_was_left_half_made_goes_when_the_store_is_opened() {
+async fn opening_the_store_removes_half_made_entries() {
     let place = TestStore::new("leftovers");
     image(&place, "app", &[layer("a")]).await;
     let store = place.path.join("state/images");
@@ -127,14 +127,14 @@ async fn what_was_left_half_made_goes_when_the_store_is_opened() {
         fs::create_dir_all(&left).unwrap();
         fs::write(left.join("f"), "x").unwrap();
     }
-    // Not while somebody is at work.
+    // Not while somebody uses the store.
     let shared = place.images.share().unwrap();
     Images::open(&paths(&place.path)).unwrap();
-    assert_eq!(place.kept("imports"), ["0123.new"]);
+    assert_eq!(place.names("imports"), ["0123.new"]);
     drop(shared);
     let again = Images::open(&paths(&place.path)).unwrap();
     for (kind, count) in [("layers", 1), ("roots", 1), ("imports", 0)] {
-        assert_eq!(place.kept(kind).len(), count, "{kind}");
+        assert_eq!(place.names(kind).len(), count, "{kind}");
     }
     assert!(again.lease(&again.find("app").unwrap()).is_ok());
 }
@@ -144,7 +144,7 @@ async fn every_state_that_a_crash_can_leave_is_one_that_works() {
     let place = TestStore::new("crash");
     let digest = image(&place, "app", &[layer("base"), layer("a")]).await;
     let store = place.path.join("state/images");
-    // A root, a layer and a record that were not there yet, or not any more.
+    // A root, a layer and a record that are missing.
     for gone in [
         format!("roots/{}", digest.hex()),
         format!("layers/{}", layer("base").diff_id.hex()),
@@ -171,5 +171,5 @@ async fn two_who_want_the_same_image_at_once_both_get_it() {
         tokio::join!(place.import("layout", Some("app")), place.import("layout", Some("same")),);
     assert!(one.is_ok() && other.is_ok(), "{one:?} {other:?}");
     assert_eq!(place.images.find("app").unwrap(), place.images.find("same").unwrap());
-    assert_eq!((place.kept("layers").len(), place.kept("imports").len()), (2, 0));
+    assert_eq!((place.names("layers").len(), place.names("imports").len()), (2, 0));
 }

@@ -1,5 +1,5 @@
-//! Firecracker's jail: a directory with all that a machine needs, which becomes the root of its
-//! monitor, and a user without rights.
+//! Firecracker's jail: a directory with everything that a machine needs, which becomes its
+//! monitor's root, and an unprivileged user.
 //!
 //! The jail is in the machine's own directory and goes with it. Files come into it as second names
 //! of the same files, so the directory must be on the file system of the images and of the state
@@ -23,13 +23,13 @@ pub const INITRAMFS: &str = "initramfs";
 pub const VSOCK: &str = "vsock";
 const API: &str = "api";
 
-/// What a disk is called, there and to the monitor.
+/// The name of a disk, in the jail and for the monitor.
 pub fn disk(number: usize) -> String {
     format!("disk{number}")
 }
 
-/// As whom the monitor runs. Best nobody else does: each machine that shares it may signal the
-/// monitors of the others.
+/// The user that the monitor runs as. Use a dedicated one: machines that share a user can signal
+/// each other's monitors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Jailer {
     pub uid: u32,
@@ -88,7 +88,7 @@ impl Jailer {
         Ok(())
     }
 
-    /// Shows the socket that the guest calls, which is bound by now, to whoever is inside.
+    /// Makes the socket that the guest calls, which is bound by now, visible inside the jail.
     pub fn open_door(self, plan: &Plan) -> Result<(), MachineError> {
         let opened = find_root(plan).and_then(|root| {
             let inside = root.join(format!("{VSOCK}_{PORT}"));
@@ -99,7 +99,7 @@ impl Jailer {
     }
 }
 
-/// Where the jailer puts the root of a program.
+/// Where the jailer puts the root directory of a program.
 fn root(program: &Path, plan: &Plan) -> PathBuf {
     let name = program.file_name().unwrap_or_default();
     plan.directory.join(JAIL).join(name).join(plan.id.as_str()).join("root")
@@ -120,7 +120,7 @@ mod tests {
     use crate::firecracker::tests::plan;
 
     #[test]
-    fn what_is_inside_is_the_same_as_outside_under_other_names() {
+    fn paths_inside_lead_to_the_files_outside() {
         let (directory, plan) = plan("jail");
         let root = root(Path::new("/opt/bin/firecracker-1.16"), &plan);
         assert!(root.ends_with("jail/firecracker-1.16/0123456789ab/root"), "{}", root.display());
@@ -141,7 +141,7 @@ mod tests {
         symlink(root.join(API), plan.monitor()).unwrap();
         let listener = UnixListener::bind(plan.calls()).unwrap();
         ours.open_door(&plan).unwrap();
-        // Whoever calls at the inner name reaches whoever listens at the outer.
+        // A connection to the inner name reaches the listener at the outer one.
         std::os::unix::net::UnixStream::connect(root.join("vsock_1024")).unwrap();
         listener.accept().unwrap();
         plan.remove();

@@ -80,48 +80,48 @@ pub(super) const PROFILES: &[Profile; 5] = &[
         lacks: &[
             Lack {
                 capability: Capability::Workspace,
-                why: "whoever runs an external machine decides what it has at /workspace",
+                why: "the operator of an external machine decides what it has at /workspace",
                 hint: "leave it out and copy the files in and out",
             },
             NO_MOUNT,
             Lack {
                 capability: Capability::Egress,
-                why: "whoever runs an external machine controls its network",
+                why: "the operator of an external machine controls its network",
                 hint: "leave it out and restrict the network there",
             },
             Lack {
                 capability: Capability::Secrets,
-                why: "whoever runs an external machine sets its environment",
+                why: "the operator of an external machine sets its environment",
                 hint: "leave it out and give the secrets to the agent there",
             },
             Lack {
                 capability: Capability::Image,
-                why: "whoever runs an external machine chooses its root",
+                why: "the operator of an external machine chooses its root",
                 hint: "leave it out and start the machine with the image",
             },
             Lack {
                 capability: Capability::Hostname,
-                why: "whoever runs an external machine chooses its host name",
+                why: "the operator of an external machine chooses its host name",
                 hint: "leave it out and name the machine there",
             },
             Lack {
                 capability: Capability::Environment,
-                why: "whoever runs an external machine sets its environment",
+                why: "the operator of an external machine sets its environment",
                 hint: "leave it out and give each program its own with `host-bridge exec -e`",
             },
             Lack {
                 capability: Capability::Memory,
-                why: "whoever runs an external machine limits its memory",
+                why: "the operator of an external machine limits its memory",
                 hint: "leave it out and set the limit there",
             },
             Lack {
                 capability: Capability::Scratch,
-                why: "whoever runs an external machine limits its disk",
+                why: "the operator of an external machine limits its disk",
                 hint: "leave it out and set the limit there",
             },
             Lack {
                 capability: Capability::Cpus,
-                why: "whoever runs an external machine limits its CPUs",
+                why: "the operator of an external machine limits its CPUs",
                 hint: "leave it out and set the limit there",
             },
             NO_PAUSE,
@@ -141,7 +141,7 @@ const NO_MOUNT: Lack = Lack {
     hint: "leave it out: the sandbox then gets a copy, and its changes are copied back",
 };
 
-/// The memory of these is that of processes of this host, or of another one.
+/// The memory of these machines belongs to processes of this host, or to another host.
 const NO_PAUSE: Lack = Lack {
     capability: Capability::Pause,
     why: "the bridge does not control its memory",
@@ -149,7 +149,7 @@ const NO_PAUSE: Lack = Lack {
 };
 const NO_SNAPSHOT: Lack = Lack { capability: Capability::Snapshot, ..NO_PAUSE };
 
-/// The monitors can; nobody has tried it with the real program yet.
+/// The monitors can; it was never tried with the real program.
 const NO_PAUSE_OF_MONITOR: Lack = Lack {
     capability: Capability::Pause,
     why: "pausing it was never tried with the real monitor",

@@ -1,4 +1,4 @@
-//! The table against itself, against what the kinds do, and against the documentation.
+//! Compares the table with itself, with the kinds' behaviour, and with the documentation.
 
 use super::*;
 use crate::cloud_hypervisor::CloudHypervisor;

@@ -2,12 +2,14 @@
 //! name for the host's files. So the helper (`host::helper`) takes the directory along into the sandbox's
 //! mount namespace (and into its user namespace first, where it has one), and ends there.
 //!
-//! [`Bind::make`] is the bridge's side. [`Bind::carry`] is that process, which has one thread and is nothing
-//! else: entering namespaces changes who does it. [`Bind::lay`] is the same for a process that stays where it
-//! is, and gives what it sees to a virtual machine. The directory, what is below it and where it goes are looked
-//! up through no link, and once: whoever writes in it may put another in the place meanwhile.
+//! [`Bind::make`] is the bridge's side. [`Bind::carry`] is the helper process, which has one thread and does
+//! nothing else, because entering namespaces changes the whole process. [`Bind::lay`] does the same for a
+//! process that stays where it is and shares its view with a virtual machine. The directory, its
+//! subdirectories and the target are opened without following links, and once: anyone who can write there may
+//! replace them meanwhile.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -23,22 +25,27 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 
+use super::sealed::Sealed;
 use crate::identity::parent_of;
 use crate::limits::{BIND_DEADLINE, BIND_WORDS_MAX};
 use crate::supervisor::Supervisor;
+use host::agent::find_agent;
 use host::helper::find_helper;
 
 /// The hidden verb of the process that carries a directory over.
 pub const VERB: &str = "__bind";
 
+/// The verb of the agent that maps the owners of files.
+const MAP_OWNERS: &str = "map-owners";
+
 const INSIDE: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 
-/// What is to be seen where.
+/// A directory of the host, and where it is visible.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bind {
     pub directory: PathBuf,
-    /// Where it is in the sandbox: a directory that is there.
+    /// The path in the sandbox: an existing directory.
     pub target: String,
     pub read_only: bool,
     /// Directories below it that may be written to although it is read-only.
@@ -46,9 +53,10 @@ pub struct Bind {
 }
 
 impl Bind {
-    /// Has it done for a sandbox that nothing runs in yet.
+    /// Makes the mount in a sandbox that runs nothing yet.
     pub(super) async fn make(&self, supervisor: &Supervisor) -> io::Result<()> {
-        let init = supervisor.children().into_iter().next();
+        // The supervisor may have another child that is about to end, which has made the users.
+        let init = supervisor.children().into_iter().find(|child| is_init(child.pid));
         let init = init.ok_or_else(|| io::Error::other("its agent is gone"))?;
         let helper = find_helper().map_err(io::Error::other)?;
         let mut command = Command::new(helper.program());
@@ -62,38 +70,52 @@ impl Bind {
         if ended.status.success() {
             return Ok(());
         }
-        let said = String::from_utf8_lossy(&ended.stderr);
-        let said: String = said.trim().chars().take(BIND_WORDS_MAX).collect();
-        Err(io::Error::other(if said.is_empty() { ended.status.to_string() } else { said }))
+        let message = String::from_utf8_lossy(&ended.stderr);
+        let message: String = message.trim().chars().take(BIND_WORDS_MAX).collect();
+        Err(io::Error::other(if message.is_empty() { ended.status.to_string() } else { message }))
     }
 
     /// Does it, for the process of this number whose parent is `supervisor`.
     pub fn carry(&self, init: u32, supervisor: u32) -> Result<(), BindError> {
         let pid = i32::try_from(init).ok().and_then(Pid::from_raw).ok_or(BindError::Gone)?;
         let process = pidfd_open(pid, PidfdFlags::empty()).map_err(|_| BindError::Gone)?;
-        // The number may have been another's when it was opened, and is not from here on.
-        if parent_of(init) != Some(supervisor) {
-            return Err(BindError::Gone);
+        // The pid may have been another process's when it was opened; from here on it cannot be.
+        let parent = parent_of(init);
+        if parent != Some(supervisor) {
+            return Err(BindError::Another { init, parent, supervisor });
         }
         let failed = |action| {
             move |errno: nix::errno::Errno| BindError::Call { action, source: errno.into() }
         };
-        if namespace("self", "user") != namespace(&init.to_string(), "user") {
-            setns(&process, CloneFlags::CLONE_NEWUSER)
-                .map_err(failed("enter the sandbox's user namespace"))?;
-        }
+        let has_own_users = namespace("self", "user") != namespace(&init.to_string(), "user");
+        let users =
+            if !has_own_users {
+                None
+            } else if nix::unistd::geteuid().is_root() {
+                // Its mounts would be the host root's, and expose files to its users.
+                let users = File::open(format!("/proc/{init}/ns/user"));
+                Some(users.map_err(|source| BindError::Call {
+                    action: "open the sandbox's users",
+                    source,
+                })?)
+            } else {
+                // An ordinary user's sandbox owns its mounts.
+                setns(&process, CloneFlags::CLONE_NEWUSER)
+                    .map_err(failed("enter the sandbox's user namespace"))?;
+                None
+            };
         keep_apart()?;
-        let trees = self.take_along()?;
+        let trees = self.take_along(users.as_ref())?;
         setns(&process, CloneFlags::CLONE_NEWNS)
             .map_err(failed("enter the sandbox's mount namespace"))?;
         self.put_down(&trees)
     }
 
-    /// Does it for this process alone, which has one thread, and for what it becomes: nobody else ever sees
-    /// these mounts, and they end with it.
+    /// Makes the mounts for this single-threaded process and what it executes: nobody else ever sees them,
+    /// and they end with it.
     pub(crate) fn lay(&self) -> Result<(), BindError> {
         keep_apart()?;
-        self.put_down(&self.take_along()?)
+        self.put_down(&self.take_along(None)?)
     }
 
     /// Whether all of its directories are there, before anything is started for them.
@@ -120,13 +142,14 @@ impl Bind {
         Ok(directories)
     }
 
-    /// Copies of the mounts, which belong to no place and are as they are to be seen.
-    fn take_along(&self) -> Result<Vec<OwnedFd>, BindError> {
+    /// Detached copies of the mounts, already as they will be seen: with owners mapped for `users`, if those
+    /// are not the host's.
+    fn take_along(&self, users: Option<&File>) -> Result<Vec<OwnedFd>, BindError> {
         let mut copies = Vec::new();
         for (place, (path, directory)) in self.open()?.iter().enumerate() {
             let read_only = self.read_only || (place == 0 && !self.write.is_empty());
             let failed = |source| BindError::Directory { path: (*path).to_owned(), source };
-            copies.push(sealed(directory, read_only).map_err(failed)?);
+            copies.push(sealed(directory, read_only, users).map_err(failed)?);
         }
         Ok(copies)
     }
@@ -139,6 +162,13 @@ impl Bind {
         }
         Ok(())
     }
+}
+
+/// Whether a process is the first of a namespace of processes.
+fn is_init(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
+    pids.split_ascii_whitespace().skip(1).last() == Some("1")
 }
 
 /// Mounts of our own, which no change of the host's reaches and which reaches none.
@@ -160,7 +190,7 @@ fn namespace(process: &str, kind: &str) -> Option<OsString> {
     Some(link.into_os_string())
 }
 
-/// One mount, without those that are within it: what else the host has mounted there was not asked for.
+/// Copies one mount without the mounts inside it: nobody asked for what else the host has mounted there.
 fn copy(directory: &OwnedFd) -> rustix::io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -168,13 +198,36 @@ fn copy(directory: &OwnedFd) -> rustix::io::Result<OwnedFd> {
     open_tree(directory, "", flags)
 }
 
-/// A copy that has its flags before anybody sees it. Only a mount that is somewhere can be given them, so
-/// it is put over its own directory for that, in this process's namespace.
-fn sealed(directory: &OwnedFd, read_only: bool) -> io::Result<OwnedFd> {
+/// Makes a copy that has its flags before anybody sees it. Only an attached mount can be given flags, so it
+/// is put over its own directory for that, in this process's namespace.
+fn sealed(directory: &OwnedFd, read_only: bool, users: Option<&File>) -> io::Result<OwnedFd> {
     let mounted = copy(directory)?;
     put(&mounted, directory)?;
     seal(&mounted, read_only)?;
-    Ok(copy(&mounted)?)
+    let copy = copy(&mounted)?;
+    if let Some(users) = users {
+        map_owners(&copy, users)?;
+    }
+    Ok(copy)
+}
+
+/// Maps the owners of a copy's files to the users of a user namespace, each to the same number.
+fn map_owners(copy: &OwnedFd, users: &File) -> io::Result<()> {
+    let agent = find_agent().map_err(io::Error::other)?;
+    let launch = Sealed::default().command(&agent)?;
+    let mut command = launch.command.into_std();
+    // No safe call does this; the agent has one, and this process has one thread.
+    command.arg(MAP_OWNERS).env_clear();
+    command.stdin(copy.try_clone()?).stdout(users.try_clone()?);
+    let ended = command.stderr(Stdio::piped()).output()?;
+    if ended.status.success() {
+        return Ok(());
+    }
+    let why = String::from_utf8_lossy(&ended.stderr);
+    Err(io::Error::other(format!(
+        "its owners cannot be mapped to the sandbox's users: {}",
+        why.trim()
+    )))
 }
 
 fn put(tree: &OwnedFd, place: &OwnedFd) -> rustix::io::Result<()> {
@@ -199,7 +252,7 @@ fn seal(mounted: &OwnedFd, read_only: bool) -> io::Result<()> {
     let place = PathBuf::from(format!("/proc/self/fd/{}", mounted.as_raw_fd()));
     let has = statvfs(&place)?.flags();
     let mut flags = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
-    for (given, kept) in [
+    for (given, same) in [
         (FsFlags::ST_RDONLY, MsFlags::MS_RDONLY),
         (FsFlags::ST_NOEXEC, MsFlags::MS_NOEXEC),
         (FsFlags::ST_NOATIME, MsFlags::MS_NOATIME),
@@ -207,7 +260,7 @@ fn seal(mounted: &OwnedFd, read_only: bool) -> io::Result<()> {
         (FsFlags::ST_RELATIME, MsFlags::MS_RELATIME),
     ] {
         if has.contains(given) {
-            flags |= kept;
+            flags |= same;
         }
     }
     if read_only {
@@ -221,6 +274,8 @@ fn seal(mounted: &OwnedFd, read_only: bool) -> io::Result<()> {
 pub enum BindError {
     #[error("the sandbox is gone")]
     Gone,
+    #[error("the sandbox is gone: process {init} has the parent {parent:?}, not {supervisor}")]
+    Another { init: u32, parent: Option<u32>, supervisor: u32 },
     #[error("could not {action}: {source}")]
     Call { action: &'static str, source: io::Error },
     #[error(

@@ -1,10 +1,12 @@
-//! Holds a sandbox to the memory and the processors that it was granted, by control groups.
+//! Holds a sandbox to the memory, the processors and the processes that it was granted, by control groups.
 //!
-//! The supervisor is put into a group of its own before it is told what to become, so that all that
-//! it starts is born there. The group is named `burrow-<id>` and made below the one in which the
-//! bridge runs, in whichever version of control groups has the controller; `cgroup::remove` finds
-//! and removes it. What no hierarchy here can hold is not held, and that is said: a sandbox without
-//! its bound is worth more than none, as long as nobody takes it for bounded.
+//! The group is named `burrow-<id>`, in whichever version of control groups has the controller;
+//! `cgroup::remove` finds and removes it. In version 2 it is made in a group that holds no process: the
+//! bridge's own if that is the hierarchy's top, else the one above, beside the bridge. A process machine's
+//! first process is started in it. In version 1, and for the monitors of virtual machines, the supervisor is
+//! moved into it before it starts anything, so that everything that it starts is in the group. If no
+//! hierarchy of this host can enforce a limit, the sandbox starts without it and reports that: a sandbox
+//! without its limit is more useful than none, as long as nobody believes it to be limited.
 
 use std::error::Error as _;
 use std::fs;
@@ -13,20 +15,28 @@ use std::path::{Path, PathBuf};
 
 use cgroups_rs::cpu::CpuController;
 use cgroups_rs::memory::MemController;
-use cgroups_rs::{CgroupPid, Controller};
+use cgroups_rs::pid::PidController;
+use cgroups_rs::{CgroupPid, Controller, MaxValue};
 
 use crate::SandboxId;
 use crate::limits::CPU_PERIOD_US;
 
-/// What the names of all groups of sandboxes begin with; the agent's `launch` uses the same.
+/// The prefix of all sandboxes' groups; the agent's `launch` uses the same.
 pub const PREFIX: &str = "burrow-";
 
-/// What every group of a sandbox is called.
+/// The name of a sandbox's groups.
 pub fn group_name(id: &SandboxId) -> String {
     format!("{PREFIX}{id}")
 }
 
-/// What a sandbox may use; all that there is when absent.
+/// The controller of the number of processes.
+const PROCESSES: &str = "pids";
+/// The processes of a group.
+const MEMBERS: &str = "cgroup.procs";
+/// The bridge's own group, where it must leave the one that it was started in.
+const BRIDGE_LEAF: &str = "bridge";
+
+/// What a sandbox may use; unlimited where absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
     pub memory_bytes: Option<u64>,
@@ -48,30 +58,78 @@ struct Parent {
     path: PathBuf,
 }
 
-/// Why a bound is not held.
+/// Why a limit is not enforced.
 #[derive(Debug, thiserror::Error)]
-enum Unheld {
+enum NotEnforced {
     #[error("this host has no {controller} controller in its control groups")]
     NoController { controller: &'static str },
     #[error("could not {action} {path:?}: {source}")]
     Refused { action: &'static str, path: PathBuf, source: io::Error },
 }
 
-/// Puts the process, and with it all that it will start, under the bounds. Returns what of them is
-/// not held, in words for whoever asked for it.
-pub async fn hold(id: &SandboxId, pid: u32, bounds: Bounds) -> Vec<String> {
-    if bounds == Bounds::default() {
-        return Vec::new();
+/// Which limits are enforced, and where.
+#[derive(Debug, Default)]
+pub struct Enforced {
+    /// Limits that are not enforced, in words for the caller.
+    pub warnings: Vec<String>,
+    /// The group of version 2 in which a first process can be born.
+    pub group: Option<PathBuf>,
+}
+
+/// How processes come into a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Members {
+    /// They are born in it if it is a version 2 group; otherwise the supervisor with this pid is
+    /// moved.
+    Born(u32),
+    /// The supervisor of this number is moved into it.
+    Moved(u32),
+}
+
+/// Makes the groups of a sandbox, with its bounds.
+pub async fn hold(
+    id: &SandboxId,
+    members: Members,
+    bounds: Bounds,
+    processes_max: u64,
+) -> Enforced {
+    if bounds == Bounds::default() && matches!(members, Members::Moved(_)) {
+        return Enforced::default();
     }
     let name = group_name(id);
     // The kernel may take milliseconds to move a process.
-    let held = tokio::task::spawn_blocking(move || hold_now(&name, pid, bounds));
-    held.await.unwrap_or_else(|_| vec!["memory_mib and cpus are not enforced".to_owned()])
+    let held = tokio::task::spawn_blocking(move || hold_now(&name, members, bounds, processes_max));
+    held.await.unwrap_or_else(|_| Enforced {
+        warnings: vec!["memory_mib and cpus are not enforced".to_owned()],
+        group: None,
+    })
 }
 
-fn hold_now(name: &str, pid: u32, bounds: Bounds) -> Vec<String> {
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let memberships = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+/// Bounds a sandbox's processes by version 1: moves its first process into a group, and with it all that it
+/// will start. The error is the reason in words.
+pub(super) async fn hold_processes(
+    id: &SandboxId,
+    first: u32,
+    processes_max: u64,
+) -> Result<(), String> {
+    let name = group_name(id);
+    let held = tokio::task::spawn_blocking(move || {
+        let (mounts, memberships) = (read("/proc/self/mounts"), read("/proc/self/cgroup"));
+        let parents = parents_of(&mounts, &memberships, PROCESSES);
+        let parent = parents
+            .into_iter()
+            .find(|parent| parent.version == Version::One && parent.offers(PROCESSES))
+            .ok_or(NotEnforced::NoController { controller: PROCESSES })?;
+        parent.bind(&name, Members::Moved(first), Bound::Processes(processes_max))
+    });
+    match held.await {
+        Ok(held) => held.map_err(|error: NotEnforced| error.to_string()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn hold_now(name: &str, members: Members, bounds: Bounds, processes_max: u64) -> Enforced {
+    let (mounts, memberships) = (read("/proc/self/mounts"), read("/proc/self/cgroup"));
     let find = |controller| {
         let parents = parents_of(&mounts, &memberships, controller);
         parents.into_iter().find(|parent| parent.offers(controller))
@@ -80,26 +138,73 @@ fn hold_now(name: &str, pid: u32, bounds: Bounds) -> Vec<String> {
         ("memory_mib", bounds.memory_bytes.map(Bound::MemoryBytes)),
         ("cpus", bounds.cpu_millis.map(Bound::CpuMillis)),
     ];
-    let mut warnings = Vec::new();
+    let mut held = Enforced::default();
     for (field, bound) in asked_for {
         let Some(bound) = bound else { continue };
         let controller = bound.controller();
-        let held = match find(controller) {
-            Some(parent) => parent.bind(name, pid, bound),
-            None => Err(Unheld::NoController { controller }),
+        let bound = match find(controller) {
+            Some(parent) => parent.bind(name, members, bound),
+            None => Err(NotEnforced::NoController { controller }),
         };
-        if let Err(error) = held {
-            warnings.push(format!("{field} is not enforced: {error}"));
+        if let Err(error) = bound {
+            held.warnings.push(format!("{field} is not enforced: {error}"));
         }
     }
-    warnings
+    if matches!(members, Members::Born(_))
+        && let Some(parent) = parent_to_be_born_below(&mounts, &memberships)
+    {
+        held.group = parent.make_group(name).ok();
+        if held.group.is_some() && processes_max > 0 && parent.offers(PROCESSES) {
+            // The kernel counts the users' processes as well, so this is not the only bound.
+            let bound = parent.bind(name, members, Bound::Processes(processes_max));
+            let warning = |error| format!("no control group bounds the processes: {error}");
+            held.warnings.extend(bound.err().map(warning));
+        }
+    }
+    held
 }
 
-/// The controllers by which whole sandboxes can be bounded here, as far as that shows without making a
-/// group.
+/// The version 2 group below which a sandbox's first process can be started in a group of its own. If there is
+/// none, the supervisor makes a group without controllers.
+fn parent_to_be_born_below(mounts: &str, memberships: &str) -> Option<Parent> {
+    let parents = parents_of(mounts, memberships, PROCESSES);
+    parents.into_iter().find(|parent| {
+        parent.version == Version::Two && parent.can_be_shared_out() && parent.is_writable()
+    })
+}
+
+/// Leaves a group that was given to this bridge alone for a leaf of it, so that the group can be shared
+/// out among sandboxes. systemd before 254 starts a service in the group itself.
+pub fn make_room() {
+    let (mounts, memberships) = (read("/proc/self/mounts"), read("/proc/self/cgroup"));
+    let own = parents_of(&mounts, &memberships, "memory");
+    let Some(own) = own.into_iter().find(|parent| parent.version == Version::Two) else { return };
+    let alone = read(own.path.join(MEMBERS)).trim() == std::process::id().to_string();
+    if own.is_top() || !alone || !is_delegated(&own.path) {
+        return;
+    }
+    let leaf = own.path.join(BRIDGE_LEAF);
+    if fs::create_dir(&leaf).is_ok() || leaf.is_dir() {
+        fs::write(leaf.join(MEMBERS), "0").ok();
+    }
+}
+
+/// Whether the host's administrator has delegated this group, as systemd marks it.
+fn is_delegated(group: &Path) -> bool {
+    let marked = |name| {
+        let mut value = [0; 1];
+        rustix::fs::getxattr(group, name, &mut value).is_ok() && value == *b"1"
+    };
+    marked("trusted.delegate") || marked("user.delegate")
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+/// The controllers that can limit whole sandboxes here, as far as this can be known without making a group.
 pub fn holdable() -> Vec<&'static str> {
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let memberships = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let (mounts, memberships) = (read("/proc/self/mounts"), read("/proc/self/cgroup"));
     let can = |controller: &&str| {
         let parents = parents_of(&mounts, &memberships, controller);
         parents.iter().any(|parent| parent.is_writable() && parent.offers(controller))
@@ -112,6 +217,7 @@ pub fn holdable() -> Vec<&'static str> {
 enum Bound {
     MemoryBytes(u64),
     CpuMillis(u32),
+    Processes(u64),
 }
 
 impl Bound {
@@ -119,11 +225,12 @@ impl Bound {
         match self {
             Self::MemoryBytes(_) => "memory",
             Self::CpuMillis(_) => "cpu",
+            Self::Processes(_) => PROCESSES,
         }
     }
 }
 
-/// What the kernel answered. The crate wraps it in words of its own.
+/// The kernel's error. The crate wraps it in a message of its own.
 pub(super) fn answer(error: cgroups_rs::error::Error) -> io::Error {
     let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
     let code = cause.and_then(io::Error::raw_os_error);
@@ -131,28 +238,43 @@ pub(super) fn answer(error: cgroups_rs::error::Error) -> io::Error {
 }
 
 impl Parent {
-    /// Whether groups below this one have the controller, after asking for it where that is needed.
+    /// Whether groups below this one have the controller, after enabling it if necessary.
     fn offers(&self, controller: &str) -> bool {
         match self.version {
             Version::One => self.path.is_dir(),
             Version::Two => {
                 let switch = self.path.join("cgroup.subtree_control");
-                let has = || {
-                    let on = fs::read_to_string(&switch).unwrap_or_default();
-                    on.split_ascii_whitespace().any(|name| name == controller)
-                };
-                // A group with processes of its own refuses, unless it is the hierarchy's top.
-                has() || (fs::write(&switch, format!("+{controller}")).is_ok() && has())
+                let has = || read(&switch).split_ascii_whitespace().any(|name| name == controller);
+                self.can_be_shared_out()
+                    && (has() || (fs::write(&switch, format!("+{controller}")).is_ok() && has()))
             }
         }
     }
 
-    fn is_writable(&self) -> bool {
-        nix::unistd::access(&self.path, nix::unistd::AccessFlags::W_OK).is_ok()
+    /// Whether groups below this one can have both controllers and processes: only if this one has no
+    /// process. With a process in it, the kernel still grants some controllers, but then no process can enter
+    /// the groups below.
+    fn can_be_shared_out(&self) -> bool {
+        self.is_top()
+            || (read(self.path.join("cgroup.type")).trim_end() == "domain"
+                && read(self.path.join(MEMBERS)).is_empty())
     }
 
-    /// Makes the group if it is not there yet, writes the bound and moves the process into the group.
-    fn bind(&self, name: &str, pid: u32, bound: Bound) -> Result<(), Unheld> {
+    /// Whether it is the top of its hierarchy, for which the rules for groups do not hold.
+    fn is_top(&self) -> bool {
+        self.path.join(MEMBERS).exists() && !self.path.join("cgroup.type").exists()
+    }
+
+    /// Whether groups can be made in it, and processes of this one's group moved there.
+    fn is_writable(&self) -> bool {
+        let write = nix::unistd::AccessFlags::W_OK;
+        [self.path.clone(), self.path.join(MEMBERS)]
+            .iter()
+            .all(|path| nix::unistd::access(path, write).is_ok())
+    }
+
+    /// Makes the group of this name if it is not there yet.
+    fn make_group(&self, name: &str) -> Result<PathBuf, NotEnforced> {
         let group = self.path.join(name);
         // `Controller::create` would make the missing directories above it too, and so leave plain
         // directories where a hierarchy is no longer mounted.
@@ -161,14 +283,37 @@ impl Parent {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             made => made.map_err(refused("make", group.clone()))?,
         }
+        Ok(group)
+    }
+
+    /// Makes the group, writes the bound and has the process in the group.
+    fn bind(&self, name: &str, members: Members, bound: Bound) -> Result<(), NotEnforced> {
+        let group = self.make_group(name)?;
+        let moved = match members {
+            Members::Born(_) if self.version == Version::Two => None,
+            Members::Born(pid) | Members::Moved(pid) => Some(pid),
+        };
         match bound {
-            Bound::MemoryBytes(bytes) => self.bind_memory(&group, pid, bytes),
-            Bound::CpuMillis(millis) => self.bind_cpu(&group, pid, millis),
+            Bound::MemoryBytes(bytes) => self.bind_memory(&group, moved, bytes),
+            Bound::CpuMillis(millis) => self.bind_cpu(&group, moved, millis),
+            Bound::Processes(max) => self.bind_processes(&group, moved, max),
         }
     }
 
-    /// Grants no swap beside the memory: what a sandbox may have is what it was granted.
-    fn bind_memory(&self, group: &Path, pid: u32, bytes: u64) -> Result<(), Unheld> {
+    fn bind_processes(
+        &self,
+        group: &Path,
+        moved: Option<u32>,
+        max: u64,
+    ) -> Result<(), NotEnforced> {
+        let max = MaxValue::Value(i64::try_from(max).unwrap_or(i64::MAX));
+        let pids = PidController::new(group.to_owned(), self.version == Version::Two);
+        write(group, "pids.max", pids.set_pid_max(max))?;
+        enter(&pids, group, moved)
+    }
+
+    /// Grants no swap beyond the memory: a sandbox may use exactly what it was granted.
+    fn bind_memory(&self, group: &Path, moved: Option<u32>, bytes: u64) -> Result<(), NotEnforced> {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         // Version 1 counts memory and swap together, so the same number grants no swap.
         let (file, swap_file, swap) = match self.version {
@@ -177,15 +322,15 @@ impl Parent {
         };
         let memory = MemController::new(group.to_owned(), self.version == Version::Two);
         write(group, file, memory.set_limit(bytes))?;
-        // Kernels that do not account swap have no file for it; then there is none to bound.
+        // Kernels that do not account swap have no file for it; then there is nothing to limit.
         if group.join(swap_file).exists() {
             write(group, swap_file, memory.set_memswap_limit(swap))?;
         }
-        enter(&memory, group, pid)
+        enter(&memory, group, moved)
     }
 
-    fn bind_cpu(&self, group: &Path, pid: u32, millis: u32) -> Result<(), Unheld> {
-        // The crate takes zero for no bound at all; what the kernel finds too little, it refuses.
+    fn bind_cpu(&self, group: &Path, moved: Option<u32>, millis: u32) -> Result<(), NotEnforced> {
+        // The crate reads zero as no limit; the kernel refuses what it finds too little.
         let quota_us = (i64::from(millis) * CPU_PERIOD_US as i64 / 1000).max(1);
         let cpu = CpuController::new(group.to_owned(), self.version == Version::Two);
         let file = match self.version {
@@ -194,23 +339,32 @@ impl Parent {
         };
         let set = cpu.set_cfs_quota_and_period(Some(quota_us), Some(CPU_PERIOD_US));
         write(group, file, set)?;
-        enter(&cpu, group, pid)
+        enter(&cpu, group, moved)
     }
 }
 
-fn enter(controller: &impl Controller, group: &Path, pid: u32) -> Result<(), Unheld> {
-    let members = group.join("cgroup.procs");
+fn enter(
+    controller: &impl Controller,
+    group: &Path,
+    moved: Option<u32>,
+) -> Result<(), NotEnforced> {
+    let Some(pid) = moved else { return Ok(()) };
+    let members = group.join(MEMBERS);
     let entered = controller.add_task_by_tgid(&CgroupPid::from(u64::from(pid)));
     entered.map_err(answer).map_err(refused("enter", members))
 }
 
 /// Names the file that a controller has written.
-fn write(group: &Path, file: &str, written: cgroups_rs::error::Result<()>) -> Result<(), Unheld> {
+fn write(
+    group: &Path,
+    file: &str,
+    written: cgroups_rs::error::Result<()>,
+) -> Result<(), NotEnforced> {
     written.map_err(answer).map_err(refused("write", group.join(file)))
 }
 
-fn refused(action: &'static str, path: PathBuf) -> impl FnOnce(io::Error) -> Unheld {
-    move |source| Unheld::Refused { action, path, source }
+fn refused(action: &'static str, path: PathBuf) -> impl FnOnce(io::Error) -> NotEnforced {
+    move |source| NotEnforced::Refused { action, path, source }
 }
 
 /// The groups that may be tried as the parent for a controller, best first.
@@ -225,7 +379,8 @@ fn parents_of(mounts: &str, memberships: &str, controller: &str) -> Vec<Parent> 
             parents.insert(0, Parent { version: Version::One, path });
         } else if kind == "cgroup2" {
             let path = seen_from(point, own_path(memberships, None));
-            // The bridge may have been put into a leaf, so that the group above can be shared out.
+            // The bridge may have been put into a leaf, so that the group above can hold other
+            // groups.
             let above = path.parent().filter(|above| above.starts_with(point)).map(Path::to_owned);
             parents.push(Parent { version: Version::Two, path });
             parents.extend(above.map(|path| Parent { version: Version::Two, path }));
@@ -247,8 +402,8 @@ fn own_path<'a>(memberships: &'a str, controller: Option<&str>) -> Option<&'a st
     })
 }
 
-/// Where a group shows below a mount. In a container the mount may show the own group alone, and
-/// the path be that of the host.
+/// Where a group is visible below a mount. In a container the mount may show only the own group,
+/// while the path is the host's.
 fn seen_from(point: &Path, own: Option<&str>) -> PathBuf {
     let path = point.join(own.unwrap_or_default().trim_start_matches('/'));
     if path.is_dir() { path } else { point.to_owned() }
@@ -282,8 +437,15 @@ mod tests {
         let parents = parents_of(&mounts, "0::/unit/bridge\n", "memory");
         let paths: Vec<_> = parents.iter().map(|parent| parent.path.clone()).collect();
         assert_eq!(paths, [root.join("unit/bridge"), root.join("unit")]);
-        fs::write(root.join("unit/cgroup.subtree_control"), "cpu memory\n").unwrap();
+        for (file, text) in
+            [("subtree_control", "cpu memory\n"), ("type", "domain\n"), ("procs", "")]
+        {
+            fs::write(root.join(format!("unit/cgroup.{file}")), text).unwrap();
+        }
         assert!(parents[1].offers("memory") && !parents[0].path.join("x").exists());
+        // With a process in it, the groups below could have none.
+        fs::write(root.join("unit/cgroup.procs"), "7\n").unwrap();
+        assert!(!parents[1].offers("memory"));
         fs::remove_dir_all(root).unwrap();
     }
 
@@ -293,8 +455,12 @@ mod tests {
         for (version, files) in [
             (
                 Version::Two,
-                &[("memory.max", "1048576"), ("memory.swap.max", "0"), ("cpu.max", "5000 100000")]
-                    [..],
+                &[
+                    ("memory.max", "1048576"),
+                    ("memory.swap.max", "0"),
+                    ("cpu.max", "5000 100000"),
+                    ("pids.max", "64"),
+                ][..],
             ),
             (
                 Version::One,
@@ -302,19 +468,21 @@ mod tests {
                     ("memory.limit_in_bytes", "1048576"),
                     ("cpu.cfs_period_us", "100000"),
                     ("cpu.cfs_quota_us", "5000"),
+                    ("pids.max", "64"),
                 ],
             ),
         ] {
             fs::create_dir_all(&root).unwrap();
-            // The kernel fills a new group with files; these are the ones that are looked at.
+            // The kernel fills a new group with files; these are the ones that are read.
             fs::create_dir(root.join("g")).unwrap();
             if version == Version::Two {
                 fs::write(root.join("g/cpu.max"), "max 100000\n").unwrap();
                 fs::write(root.join("g/memory.swap.max"), "max\n").unwrap();
             }
             let parent = Parent { version, path: root.clone() };
-            parent.bind("g", 7, Bound::MemoryBytes(1 << 20)).unwrap();
-            parent.bind("g", 7, Bound::CpuMillis(50)).unwrap();
+            parent.bind("g", Members::Moved(7), Bound::MemoryBytes(1 << 20)).unwrap();
+            parent.bind("g", Members::Moved(7), Bound::CpuMillis(50)).unwrap();
+            parent.bind("g", Members::Moved(7), Bound::Processes(64)).unwrap();
             for (file, text) in files.iter().chain(&[("cgroup.procs", "7")]) {
                 assert_eq!(fs::read_to_string(root.join("g").join(file)).unwrap(), *text, "{file}");
             }
@@ -324,9 +492,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_held_is_said_with_its_reason() {
+    fn unenforced_limits_are_reported_with_a_reason() {
         let parent = Parent { version: Version::One, path: "/nowhere/at/all".into() };
-        let error = parent.bind("g", 7, Bound::CpuMillis(1000)).unwrap_err();
+        let error = parent.bind("g", Members::Moved(7), Bound::CpuMillis(1000)).unwrap_err();
         assert!(error.to_string().contains("/nowhere/at/all/g"), "{error}");
         assert!(!parent.offers("cpu"));
     }

@@ -1,9 +1,8 @@
 //! Removes the control groups of a machine: those that `bounds` made, and the one that a supervisor
 //! could not remove itself.
 //!
-//! A supervisor that ends in order removes its own group. One that was killed leaves it behind.
-//! Either kind is named `burrow-<id>` somewhere below the group in which its bridge ran; so they are
-//! looked for by name.
+//! A supervisor that ends in order removes its own group. One that was killed leaves it behind. Both are
+//! named `burrow-<id>` and lie somewhere below the bridge's own group, so they are searched by name.
 
 use std::fs;
 use std::io;
@@ -17,12 +16,11 @@ use super::bounds;
 use crate::SandboxId;
 use crate::limits::{CGROUP_DIRECTORIES_MAX, CGROUP_REMOVAL_DEADLINE};
 
-/// Finds and removes what is left of the groups of `id`. What cannot be removed is left: an empty
-/// group costs a few kilobytes of the kernel's memory and stands in nobody's way.
+/// Finds and removes the remaining groups of `id`. A group that cannot be removed is left: an empty
+/// one costs a few kilobytes of kernel memory and disturbs nothing.
 pub async fn remove(id: &SandboxId) {
     let name = bounds::group_name(id);
-    // A host may have thousands of groups, the kernel may still be emptying ours, and others wait for
-    // this thread.
+    // A host may have thousands of groups, the kernel may still be emptying ours, and this thread is shared.
     let removed = tokio::task::spawn_blocking(move || {
         let deadline = Instant::now() + CGROUP_REMOVAL_DEADLINE;
         for group in hierarchies().iter().flat_map(|root| find(root, &name)) {
@@ -46,7 +44,10 @@ fn remove_tree(group: &Path, deadline: Instant) {
     while group.delete().is_err_and(is_busy) && Instant::now() < deadline {}
 }
 
-/// Where control groups are mounted that a sandbox may have one in.
+/// The controllers of version 1 that sandboxes are bounded by.
+const CONTROLLERS: [&str; 3] = ["memory", "cpu", "pids"];
+
+/// Where the control-group hierarchies are mounted that may contain a sandbox's group.
 fn hierarchies() -> Vec<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     parse_hierarchies(&mounts)
@@ -57,7 +58,7 @@ fn parse_hierarchies(mounts: &str) -> Vec<PathBuf> {
     for line in mounts.lines() {
         let fields: Vec<&str> = line.split_ascii_whitespace().take(4).collect();
         let [_, point, kind, options] = fields[..] else { continue };
-        let has_ours = || options.split(',').any(|option| option == "memory" || option == "cpu");
+        let has_ours = || options.split(',').any(|option| CONTROLLERS.contains(&option));
         if kind == "cgroup2" || (kind == "cgroup" && has_ours()) {
             roots.push(PathBuf::from(point));
         }
@@ -113,8 +114,10 @@ mod tests {
         let hybrid = "tmpfs /sys/fs/cgroup tmpfs rw 0 0\n\
                       cgroup /sys/fs/cgroup/cpu cgroup rw,relatime,cpu 0 0\n\
                       cgroup /sys/fs/cgroup/blkio cgroup rw,relatime,blkio 0 0\n\
+                      cgroup /sys/fs/cgroup/pids cgroup rw,relatime,pids 0 0\n\
                       cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
-        let found = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/unified"].map(PathBuf::from);
+        let found = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/pids", "/sys/fs/cgroup/unified"]
+            .map(PathBuf::from);
         assert_eq!(parse_hierarchies(hybrid), found);
     }
 

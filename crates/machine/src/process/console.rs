@@ -1,5 +1,5 @@
-//! The agent's own log: its stderr. Of a kept sandbox it is a file beside the record; of a one-shot
-//! it is memory without a name, so that nothing is left whatever ends first.
+//! The agent's own log: its stderr. For a kept sandbox it is a file beside the record; for a
+//! one-shot it is anonymous memory, so that nothing is left, whichever process ends first.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -20,15 +20,15 @@ pub const CONSOLE_FILE: &str = "console.log";
 pub struct Console(File);
 
 impl Console {
-    /// A file, which goes on where it ends.
+    /// Opens a file, to append to it.
     pub fn at(path: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.read(true).append(true).create(true).mode(PRIVATE_FILE);
         Ok(Self(options.open(path)?))
     }
 
-    /// Memory that cannot grow beyond [`CONSOLE_BYTES_MAX`]: what does not fit is refused by the
-    /// kernel, so that an agent gone mad costs no more.
+    /// Opens memory that cannot grow beyond [`CONSOLE_BYTES_MAX`]: the kernel refuses what does not
+    /// fit, so an agent that logs without end costs no more.
     pub fn in_memory() -> io::Result<Self> {
         let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
         let file = File::from(memfd_create("burrow-console", flags)?);
@@ -55,7 +55,7 @@ impl Console {
     }
 }
 
-/// The last whole lines of what was written; memory beyond it is zero.
+/// The last whole lines that were written; memory beyond them is zero.
 pub fn parse_tail(bytes: &[u8]) -> String {
     let written = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     let start = written.saturating_sub(CONSOLE_TAIL_BYTES);
@@ -68,13 +68,13 @@ pub fn parse_tail(bytes: &[u8]) -> String {
     printable(&String::from_utf8_lossy(&tail[cut..]))
 }
 
-/// Without control characters: what a guest says must not command the reader's terminal.
+/// Removes control characters: a guest's output must not control the reader's terminal.
 fn printable(text: &str) -> String {
     // A serial line ends each of its lines with both.
     let text = text.replace("\r\n", "\n");
-    let kept =
+    let printable_bytes =
         text.trim_end().chars().map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c });
-    kept.collect()
+    printable_bytes.collect()
 }
 
 #[cfg(test)]

@@ -1,15 +1,16 @@
-//! What programs in a sandbox over the host's own root must not see.
+//! Credentials that programs in a sandbox over the host's own files must not see.
 //!
-//! A sandbox reads the host's files unless they are named here. The list is a courtesy against
-//! accidents (a program that tidies up `~/.aws`, an agent that reads keys because it can), not a
-//! wall: the process machine shares the host's kernel, and whoever needs a wall gives the sandbox
-//! an image of its own or a real machine.
+//! A sandbox reads the host's files unless they are named here. The list protects against accidents
+//! (a program that tidies up `~/.aws`, an agent that reads keys because it can). It is not a wall:
+//! the process machine shares the host's kernel. A sandbox that needs a wall gets its own image or
+//! a real machine.
 
 use std::path::{Path, PathBuf};
 
-use nix::unistd::{Uid, User};
+use host::names::existing_below;
+use host::places;
 
-/// Credentials below a home directory: what lets its reader act as this person elsewhere.
+/// Credentials below a home directory: files that let their reader act as this person elsewhere.
 pub const HIDDEN_IN_HOME: [&str; 21] = [
     ".ssh",
     ".gnupg",
@@ -52,42 +53,37 @@ pub const HIDDEN_OF_SYSTEM: [&str; 14] = [
     "/var/lib/kubelet",
 ];
 
-/// The list for a sandbox over the host's own root: the places above, in the homes of those who
-/// may have started the bridge. Paths that do not exist hide themselves.
-pub fn hidden_on_host() -> Vec<String> {
-    hidden_for(&homes()).into_iter().filter(|path| exists(path)).map(display).collect()
+/// The list for a sandbox that sees the host's files: the places above, in the homes of those whose
+/// files it may be able to read. Paths that do not exist hide themselves.
+pub fn hidden_on_host(homes: &[PathBuf]) -> Vec<PathBuf> {
+    let of_system = HIDDEN_OF_SYSTEM.iter().map(PathBuf::from).filter(|path| exists(path));
+    let in_homes = homes.iter().flat_map(|home| existing_below(home, &HIDDEN_IN_HOME));
+    of_system.chain(in_homes).collect()
 }
 
-/// Where `path` of the host shows in a sandbox over `root`, when it shows there.
-pub fn seen_through(root: &Path, path: &Path) -> Option<String> {
+/// The directories of the bridges that run at this moment, as a sandbox over `root` sees them.
+pub fn running_bridges(root: &Path) -> Vec<String> {
+    all_seen_through(root, &places::of_running_bridges())
+}
+
+/// Where these paths of the host and the targets of their symlinks are visible in a sandbox over
+/// `root`: a symlink must not leave its target in sight.
+pub fn all_seen_through<'a>(
+    root: &Path,
+    paths: impl IntoIterator<Item = &'a PathBuf>,
+) -> Vec<String> {
+    let with_target = |path: &PathBuf| [Some(path.clone()), path.canonicalize().ok()];
+    let all = paths.into_iter().flat_map(with_target).flatten();
+    all.filter_map(|path| seen_through(root, &path)).collect()
+}
+
+/// Where `path` of the host is visible in a sandbox over `root`, if it is.
+fn seen_through(root: &Path, path: &Path) -> Option<String> {
     let below = path.strip_prefix(root).ok()?;
     (!below.as_os_str().is_empty()).then(|| display(Path::new("/").join(below)))
 }
 
-fn hidden_for(homes: &[PathBuf]) -> Vec<PathBuf> {
-    let of_system = HIDDEN_OF_SYSTEM.iter().map(PathBuf::from);
-    let in_homes = homes.iter().flat_map(|home| HIDDEN_IN_HOME.map(|name| home.join(name)));
-    of_system.chain(in_homes).collect()
-}
-
-/// The homes of the user who runs this, by the environment and by the user database, and of the
-/// one who became root for it.
-fn homes() -> Vec<PathBuf> {
-    let mut homes: Vec<PathBuf> = std::env::var_os("HOME").map(PathBuf::from).into_iter().collect();
-    let ids = [Some(nix::unistd::getuid()), sudo_user()];
-    let users = ids.into_iter().flatten().filter_map(|uid| User::from_uid(uid).ok().flatten());
-    homes.extend(users.map(|user| user.dir));
-    homes.retain(|home| home.is_absolute());
-    homes.sort();
-    homes.dedup();
-    homes
-}
-
-fn sudo_user() -> Option<Uid> {
-    std::env::var("SUDO_UID").ok()?.parse().ok().map(Uid::from_raw)
-}
-
-/// Symlinks count as what they are: the agent covers what they lead to, if that is in the root.
+/// Symlinks are not followed: the agent covers their targets, if these are in the root.
 fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
@@ -102,12 +98,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_home_and_the_system_have_their_places() {
-        let hidden = hidden_for(&["/home/a".into(), "/root".into()]);
-        for path in ["/home/a/.ssh", "/root/.aws", "/home/a/.config/gcloud", "/etc/shadow"] {
-            assert!(hidden.contains(&PathBuf::from(path)), "{path} is not hidden");
+    fn what_there_is_in_every_home_and_in_the_system_is_hidden() {
+        let base = std::env::temp_dir().join(format!("burrow-hide-{}", std::process::id()));
+        let homes = ["a", "b"].map(|name| base.join(name));
+        for home in &homes {
+            for name in HIDDEN_IN_HOME {
+                std::fs::create_dir_all(home.join(name)).unwrap();
+            }
         }
-        assert_eq!(hidden.len(), HIDDEN_OF_SYSTEM.len() + 2 * HIDDEN_IN_HOME.len());
+        let hidden = hidden_on_host(&homes);
+        for home in &homes {
+            for name in HIDDEN_IN_HOME {
+                assert!(hidden.contains(&home.join(name)), "{name} is not hidden");
+            }
+        }
+        assert!(hidden.contains(&PathBuf::from("/etc/shadow")));
+        std::fs::remove_dir_all(base).unwrap();
     }
 
     #[test]

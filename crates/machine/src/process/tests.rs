@@ -12,7 +12,9 @@ fn spec() -> MachineSpec {
         root: PathBuf::from("/"),
         image: None,
         scratch_bytes: SCRATCH_BYTES_MIN,
+        scratch_disk: None,
         bounds: bounds::Bounds::default(),
+        confinement: confinement::Confinement::default(),
         env: vec![("A".to_owned(), "1".to_owned())],
         secrets: Vec::new(),
         hide: vec!["/etc/shadow".to_owned()],
@@ -34,7 +36,7 @@ fn script(name: &str, body: &str) -> PathBuf {
 #[test]
 fn the_boot_frame_carries_the_whole_description() {
     let mut buffer = FrameBuffer::new();
-    buffer.extend(&encode_boot(&spec()).unwrap());
+    buffer.extend(&encode_boot(&spec(), None, None, Vec::new()).unwrap());
     let frame = buffer.take().unwrap().unwrap();
     assert_eq!(frame.kind, Kind::Boot);
     let config: BootConfig = decode_body(frame.kind, frame.body).unwrap();
@@ -48,7 +50,7 @@ fn an_estimate_is_never_below_the_frame() {
     let mut spec = spec();
     spec.env = (0..2000).map(|n| (format!("N{n}"), "v".repeat(n % 300))).collect();
     spec.hide = (0..500).map(|n| format!("/hidden/{n}")).collect();
-    let frame = encode_boot(&spec).unwrap();
+    let frame = encode_boot(&spec, None, None, Vec::new()).unwrap();
     let config: BootConfig = decode_body(Kind::Boot, &frame[HEADER_BYTES..]).unwrap();
     assert!(boot::estimate_bytes(&config) >= frame.len());
 }
@@ -57,7 +59,10 @@ fn an_estimate_is_never_below_the_frame() {
 fn an_environment_larger_than_a_frame_is_refused_with_the_numbers() {
     let mut spec = spec();
     spec.env = vec![("BIG".to_owned(), "x".repeat(FRAME_BYTES_MAX))];
-    assert!(matches!(encode_boot(&spec), Err(MachineError::TooLarge { .. })));
+    assert!(matches!(
+        encode_boot(&spec, None, None, Vec::new()),
+        Err(MachineError::TooLarge { .. })
+    ));
 }
 
 #[test]
@@ -66,7 +71,7 @@ fn a_root_that_is_no_directory_is_refused_before_anything_starts() {
         [("/nowhere/at/all", "no such"), ("/etc/passwd", "not a directory"), ("usr", "absolute")]
     {
         let spec = MachineSpec { root: root.into(), ..spec() };
-        let message = encode_boot(&spec).unwrap_err().to_string();
+        let message = check(&spec).unwrap_err().to_string();
         assert!(message.contains(word), "{message}");
     }
 }

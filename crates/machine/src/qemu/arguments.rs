@@ -8,8 +8,8 @@ use super::board::{Board, Slots};
 use crate::MachineError;
 use crate::vmm::{Beside, GUEST_CID, ORDERS, Plan, Programs};
 
-/// The vsock device, and the connection to its relay. Its place on the bus is fixed, so that the
-/// machine that a snapshot of it becomes, which has it later, has all others where they were.
+/// The vsock device, and the connection to its relay. Its place on the bus is fixed. A machine
+/// restored from a snapshot gets the device later, and all others must be where they were.
 pub const VSOCK_DEVICE: &str = "vhost-user-vsock";
 pub const VSOCK: &str = "vsock";
 pub const VHOST: &str = "vhost";
@@ -22,11 +22,11 @@ const SHARE_TAG: &str = "virtiofs";
 /// The name by which the agent finds the serial port of a machine without a vsock.
 const PORT_NAME: &str = "burrow.0";
 
-/// What is to be known of a machine with a serial port.
+/// The warning about a machine with a serial port.
 const ALONE: &str = "the machine has a serial port instead of a vsock, which serves one client at a time; \
     `host-bridge doctor` says what a vsock needs";
 
-/// What a kernel is told that has a console to speak to and nobody to wait for.
+/// The command line of a kernel that has a console but nobody to wait for.
 const KERNEL_WORDS: &str = "console=ttyS0 quiet panic=-1 mitigations=off cryptomgr.notests \
     no_timer_check noreplace-smp random.trust_cpu=on rdinit=/init";
 
@@ -40,11 +40,11 @@ pub fn programs(
     plan: &Plan,
 ) -> Result<Programs, MachineError> {
     let vhost = plan.directory.join("vhost");
-    let mut asked = plan.clone();
+    let mut arguments = plan.clone();
     if relay.is_none() {
-        asked.words.push(format!("burrow.serial={PORT_NAME}"));
+        arguments.words.push(format!("burrow.serial={PORT_NAME}"));
     }
-    let mut machine = basics(program, accelerator, board, &asked)?;
+    let mut machine = basics(program, accelerator, board, &arguments)?;
     let mut slots = Slots::of(board);
     let mut word = |text: String| machine.push(OsString::from(text));
     word("-chardev".to_owned());
@@ -70,7 +70,7 @@ pub fn programs(
         word("-device".to_owned());
         word(format!("{},drive=disk{number}", slots.device("virtio-blk", None)));
     }
-    // Behind the disks, which the guest counts from the first.
+    // After the disks, which the guest counts from the first.
     if let Some(Beside { socket, .. }) = &sharer {
         board.words_to_share().iter().for_each(|text| word((*text).to_owned()));
         word("-chardev".to_owned());
@@ -105,7 +105,7 @@ pub fn programs(
     Ok(Programs { beside, machine, warnings, ..Programs::default() })
 }
 
-/// The same for a machine that comes from a snapshot: it has no vsock until it is there.
+/// The arguments for a machine that is restored from a snapshot: it has no vsock until it runs.
 pub fn awaiting(machine: Vec<OsString>) -> Vec<OsString> {
     let mut words = Vec::with_capacity(machine.len() + 2);
     let mut rest = machine.into_iter().peekable();
@@ -123,7 +123,7 @@ pub fn awaiting(machine: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// What every machine has, the probe's too.
+/// The arguments of every machine, the probe's too.
 pub fn basics(
     program: PathBuf,
     accelerator: Accelerator,

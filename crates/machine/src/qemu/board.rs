@@ -1,8 +1,8 @@
-//! The board that QEMU makes, and how devices are plugged into it. Pure, but for what is asked of the
-//! environment and of the host's processor.
+//! The board that QEMU emulates, and how devices are plugged into it. Pure, except for reading the
+//! environment and the host's processor.
 //!
-//! `pc` is the one on which everything works. `q35` is for guests that want PCI Express. `microvm` has
-//! no PCI at all and starts soonest; its devices cannot be taken away, so it is never written down.
+//! Everything works on `pc`. `q35` is for guests that want PCI Express. `microvm` has no PCI and starts
+//! soonest, but its devices cannot be removed, so it cannot be saved as a snapshot.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -47,13 +47,13 @@ impl Board {
         match self {
             Self::Pc => "pc",
             Self::Q35 => "q35",
-            // Its power button and its devices are told by ACPI alone.
+            // Only ACPI reports its power button and its devices.
             Self::Microvm => "microvm,acpi=on,pcie=off,rtc=on",
         }
     }
 
-    /// What a machine with a directory of the host needs besides: the daemon speaks to no device that is
-    /// older than the first standard of these, and those of a board without PCI are, unless it is said.
+    /// Extra arguments for a machine with a directory of the host: the daemon accepts no device from before
+    /// virtio 1.0, and the devices of a board without PCI are older unless message otherwise.
     pub fn words_to_share(self) -> &'static [&'static str] {
         match self {
             Self::Pc | Self::Q35 => &[],
@@ -65,12 +65,12 @@ impl Board {
     pub fn kernel(self, kit: &Kit) -> Result<PathBuf, KitError> {
         match self {
             Self::Pc | Self::Q35 => kit.kernel(),
-            // Its firmware hands the tables of ACPI to nothing else.
+            // Its firmware passes the ACPI tables to no other kind of kernel.
             Self::Microvm => kit.packed_kernel(),
         }
     }
 
-    /// What the kernel is told besides.
+    /// Additional words of the kernel's command line.
     pub fn kernel_word(self, accelerator: Accelerator) -> Option<String> {
         match (self, accelerator) {
             // There is no other timer against which an emulated guest could measure its clock. Beside
@@ -90,11 +90,11 @@ impl FromStr for Board {
 
     fn from_str(text: &str) -> Result<Self, MachineError> {
         let known = Self::ALL.into_iter().find(|board| board.name() == text);
-        known.ok_or_else(|| MachineError::Board { variable: VARIABLE, asked: text.to_owned() })
+        known.ok_or_else(|| MachineError::Board { variable: VARIABLE, requested: text.to_owned() })
     }
 }
 
-/// How fast the host's first processor counts, as its kernel says.
+/// The frequency of the host's first processor, as its kernel reports it.
 fn processor_khz(cpuinfo: &str) -> Option<u64> {
     let line = cpuinfo.lines().find_map(|line| line.strip_prefix("cpu MHz"))?;
     let (whole, part) = line.split_once(':')?.1.trim().split_once('.')?;
@@ -140,9 +140,9 @@ mod tests {
         for board in Board::ALL {
             assert_eq!(board.name().parse::<Board>().unwrap(), board);
         }
-        let told = "virt".parse::<Board>().unwrap_err().to_string();
-        assert!(told.contains("\"virt\"") && told.contains(VARIABLE), "{told}");
-        assert!(Board::ALL.iter().all(|board| told.contains(board.name())), "{told}");
+        let message = "virt".parse::<Board>().unwrap_err().to_string();
+        assert!(message.contains("\"virt\"") && message.contains(VARIABLE), "{message}");
+        assert!(Board::ALL.iter().all(|board| message.contains(board.name())), "{message}");
     }
 
     #[test]

@@ -1,13 +1,13 @@
-//! Standing still, being written down and coming back, by orders to QEMU's monitor.
+//! Pausing, saving and restoring, by commands to QEMU's monitor.
 //!
 //! ```text
 //! save   unplug the vsock ─▶ stop ─▶ migrate to a socket of ours ─▶ copy the disk ─▶ mend
-//! mend   cancel what goes on ─▶ cont ─▶ plug the vsock, where it is missing
+//! mend   cancel a migration ─▶ cont ─▶ plug the vsock, if it is missing
 //! load   -incoming ─▶ feed it the memory ─▶ mend
 //! ```
 //!
-//! A vhost-user device cannot be migrated, so the guest is without a vsock for that moment. `mend` is
-//! also what a bridge does that finds a machine which another has left half-way.
+//! A vhost-user device cannot be migrated, so it is unplugged meanwhile. `mend` also repairs a machine that
+//! another bridge left half-way.
 
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -26,16 +26,17 @@ use super::qmp::Qmp;
 use crate::limits::{
     MONITOR_ORDER_DEADLINE, SNAPSHOT_MARGIN_BYTES, SNAPSHOT_WRITE_DEADLINE, UNPLUG_DEADLINE,
 };
-use crate::vmm::{Halt, MEMORY, Made, ORDERS, Plan, Programs, SCRATCH, Saving, Standing, copy};
+use crate::vmm::{
+    Halt, MEMORY, MachineInputs, ORDERS, Plan, Programs, SCRATCH, Saving, Standing, copy,
+};
 use crate::{BoxFuture, MachineError, MachineKind};
 use host::paths::PRIVATE_FILE;
 
 /// The socket through which a memory goes out or comes in.
 const MIGRATION: &str = "migration";
-/// QEMU holds a migration back to what a network bears; a file bears all it has.
+/// QEMU limits a migration to a network's speed by default; a file needs no limit.
 const BYTES_PER_SECOND: u64 = 1 << 40;
-/// How often it is looked how a migration stands, and tried to plug a device whose relay is not
-/// there yet.
+/// How often to query a migration, and to retry plugging a device whose relay is not there yet.
 const LOOK_PAUSE: Duration = Duration::from_millis(10);
 
 /// Bytes of a memory that are moved at once.
@@ -45,9 +46,10 @@ impl Halt for Qemu {
     fn version(&self) -> BoxFuture<'_, Result<String, MachineError>> {
         Box::pin(async {
             let program = super::PROGRAM.find()?;
-            let told = tokio::process::Command::new(&program).arg("--version").output().await;
-            let told = told.map_err(|source| MachineError::Host { action: "run QEMU", source })?;
-            let text = String::from_utf8_lossy(&told.stdout).into_owned();
+            let version = tokio::process::Command::new(&program).arg("--version").output().await;
+            let version =
+                version.map_err(|source| MachineError::Host { action: "run QEMU", source })?;
+            let text = String::from_utf8_lossy(&version.stdout).into_owned();
             Ok(text.lines().next().unwrap_or_default().trim().to_owned())
         })
     }
@@ -92,7 +94,7 @@ impl Halt for Qemu {
     }
 
     fn check(&self, directory: &Path) -> Result<(), MachineError> {
-        let (kind, what) = (MachineKind::Qemu, "be written down");
+        let (kind, what) = (MachineKind::Qemu, "be saved as a snapshot");
         let reason = if has_device(directory, SHARE_DEVICE) {
             "it has a directory of the host mounted, whose open files stay behind"
         } else if has_vsock(directory) {
@@ -109,7 +111,7 @@ impl Halt for Qemu {
             let mut qmp = connect(&saving.directory).await.map_err(failed)?;
             let saved = save(&mut qmp, saving).await;
             let _ = std::fs::remove_file(saving.directory.join(MIGRATION));
-            // Whatever went wrong, the machine goes on.
+            // Whatever went wrong, the machine continues.
             let mended = set_right(&mut qmp, &saving.directory).await;
             saved.and(mended).map_err(failed)
         })
@@ -176,7 +178,8 @@ fn has_vsock(directory: &Path) -> bool {
 
 /// Whether the machine was started with a device whose words begin so.
 fn has_device(directory: &Path, words: &str) -> bool {
-    Made::noted(directory).is_ok_and(|made| made.words.iter().any(|word| word.starts_with(words)))
+    MachineInputs::noted(directory)
+        .is_ok_and(|made| made.words.iter().any(|word| word.starts_with(words)))
 }
 
 async fn is_reachable(qmp: &mut Qmp, directory: &Path) -> bool {
@@ -212,14 +215,14 @@ async fn save(qmp: &mut Qmp, saving: &Saving) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes the vsock away, and the connection to its relay, which makes itself anew.
+/// Takes the vsock away, and the connection to its relay, which makes itself again.
 async fn unplug(qmp: &mut Qmp) -> io::Result<()> {
     qmp.execute("device_del", json!({ "id": VSOCK })).await?;
     timeout(UNPLUG_DEADLINE, unplugged(qmp)).await.unwrap_or_else(|_| Err(late("device_del")))?;
     qmp.execute("chardev-remove", json!({ "id": VHOST })).await.map(drop)
 }
 
-/// Waits until the guest has let go of its vsock.
+/// Waits until the guest has released its vsock.
 async fn unplugged(qmp: &mut Qmp) -> io::Result<()> {
     loop {
         let event = qmp.event().await?;
@@ -234,7 +237,7 @@ async fn unplugged(qmp: &mut Qmp) -> io::Result<()> {
     }
 }
 
-/// Writes what comes until its end, durably, and no more than it may be.
+/// Writes what arrives until its end, durably, up to the limit.
 async fn write(mut from: UnixStream, path: &Path, bytes_max: u64) -> io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true).mode(PRIVATE_FILE);
@@ -255,14 +258,14 @@ async fn write(mut from: UnixStream, path: &Path, bytes_max: u64) -> io::Result<
     }
 }
 
-/// Waits until a migration has come to something.
+/// Waits until a migration has completed or failed.
 async fn settled(qmp: &mut Qmp) -> io::Result<()> {
     loop {
-        let told = qmp.execute("query-migrate", json!({})).await?;
-        match told.get("status").and_then(Value::as_str) {
+        let migration = qmp.execute("query-migrate", json!({})).await?;
+        match migration.get("status").and_then(Value::as_str) {
             Some("completed") => return Ok(()),
             Some("failed" | "cancelled") => {
-                let why = told.get("error-desc").and_then(Value::as_str);
+                let why = migration.get("error-desc").and_then(Value::as_str);
                 return Err(io::Error::other(why.unwrap_or("the migration has failed").to_owned()));
             }
             _ => sleep(LOOK_PAUSE).await,
@@ -292,13 +295,16 @@ async fn load(qmp: &mut Qmp, directory: &Path, memory: &Path) -> io::Result<()> 
     timeout(SNAPSHOT_WRITE_DEADLINE, fed).await.unwrap_or_else(|_| Err(late("migrate-incoming")))
 }
 
-/// Lets a machine go on that may stand anywhere, with its vsock plugged.
+/// Resumes a machine in an unknown state, with its vsock plugged.
 async fn set_right(qmp: &mut Qmp, directory: &Path) -> io::Result<()> {
-    let told = qmp.execute("query-migrate", json!({})).await?;
-    if matches!(told.get("status").and_then(Value::as_str), Some("setup" | "active" | "device")) {
+    let migration = qmp.execute("query-migrate", json!({})).await?;
+    if matches!(
+        migration.get("status").and_then(Value::as_str),
+        Some("setup" | "active" | "device")
+    ) {
         qmp.execute("migrate_cancel", json!({})).await?;
         let cancelled = timeout(MONITOR_ORDER_DEADLINE, settled(qmp)).await;
-        // That it has not been completed is what was wanted.
+        // A failed cancellation is expected: there may be no migration.
         drop(cancelled);
     }
     if !runs(qmp).await? {
@@ -310,7 +316,7 @@ async fn set_right(qmp: &mut Qmp, directory: &Path) -> io::Result<()> {
             if Instant::now() >= deadline {
                 return Err(error);
             }
-            // The relay makes its socket anew after each machine that has left it.
+            // The relay makes its socket again after each machine that has left it.
             sleep(LOOK_PAUSE).await;
         }
     }

@@ -1,6 +1,5 @@
-//! Which accelerator works here: found out by booting a guest on it and waiting until it has
-//! switched itself off. A device file says nothing; some hosts have one on which every usual guest
-//! dies.
+//! Which accelerator works here. The probe boots a guest on it and waits until the guest has switched itself
+//! off. A device file proves nothing: on some hosts that have one, every usual guest dies.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -23,23 +22,22 @@ pub enum Accelerator {
     Tcg,
 }
 
-/// What was found out, and why, in words.
+/// The accelerator that works, and why it was chosen, in words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Probe {
     pub accelerator: Accelerator,
     pub reason: String,
 }
 
-/// The file in the bridge's runtime directory that keeps what was found out.
-const KEPT: &str = "accelerator.json";
+/// The file in the bridge's runtime directory that caches the result.
+const CACHE_FILE: &str = "accelerator.json";
 
-/// How long a guest may take to boot and end where the hypervisor is real: that is a fraction of a
-/// second.
+/// How long a guest may take to boot and end. On a hypervisor that works it takes a fraction of a second.
 const PROBE_MAX: Duration = Duration::from_secs(5);
 const PROBE_PAUSE: Duration = Duration::from_millis(10);
 
-/// A shell that kills what it runs when its stdin closes, which the kernel sees to whatever becomes of
-/// the bridge: a guest on a broken hypervisor never ends.
+/// A shell that kills its child when its stdin closes, which the kernel does even if the bridge is killed: a
+/// guest on a broken hypervisor never ends.
 const TIED: &str = r#"
 exec 3<&0 </dev/null
 "$@" 3<&- &
@@ -53,7 +51,7 @@ kill -KILL "$tie" 2>/dev/null
 exit "$status"
 "#;
 
-/// Found out once in the life of a bridge.
+/// The result of this process, computed once.
 static FOUND: OnceLock<Probe> = OnceLock::new();
 
 /// The accelerator for this plan's machine.
@@ -61,43 +59,43 @@ pub fn known(program: &Path, plan: &Plan) -> Accelerator {
     probe(program, plan).accelerator
 }
 
-/// Finds it out, or remembers.
+/// Probes, or reads the cached result.
 pub fn probe(program: &Path, plan: &Plan) -> Probe {
     FOUND.get_or_init(|| find_out(program, plan)).clone()
 }
 
-/// What an earlier bridge has found out since the host was booted, with the same program.
+/// The cached result of an earlier bridge, if it is from the same boot of the host and the same program.
 fn find_out(program: &Path, plan: &Plan) -> Probe {
-    let Some((path, key)) = kept_at(program) else { return try_out(program, plan) };
-    let kept = std::fs::read(&path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    if let Some(Kept { key: known, probe }) = kept
+    let Some((path, key)) = cache_entry(program) else { return try_out(program, plan) };
+    let cached = std::fs::read(&path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    if let Some(Cached { key: known, probe }) = cached
         && known == key
     {
         return probe;
     }
     let probe = try_out(program, plan);
-    let kept = Kept { key, probe: probe.clone() };
-    // Whoever cannot keep it finds it out again.
-    if let Ok(bytes) = serde_json::to_vec(&kept) {
+    let cached = Cached { key, probe: probe.clone() };
+    // If it cannot be written, the next bridge probes again.
+    if let Ok(bytes) = serde_json::to_vec(&cached) {
         let _ = std::fs::write(path, bytes);
     }
     probe
 }
 
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct Cached {
     key: String,
     probe: Probe,
 }
 
-/// Where it is kept, and what it depends on: the host's boot and the program.
-fn kept_at(program: &Path) -> Option<(PathBuf, String)> {
+/// The path of the cached result, named after what it depends on: the host's boot and the program.
+fn cache_entry(program: &Path) -> Option<(PathBuf, String)> {
     let paths = Paths::from_environment().ok()?;
     paths.prepare().ok()?;
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let changed = std::fs::metadata(program).ok()?.modified().ok()?;
     let since = changed.duration_since(std::time::UNIX_EPOCH).ok()?.as_secs();
-    Some((paths.runtime.join(KEPT), format!("{} {} {since}", boot.trim(), program.display())))
+    Some((paths.runtime.join(CACHE_FILE), format!("{} {} {since}", boot.trim(), program.display())))
 }
 
 fn try_out(program: &Path, plan: &Plan) -> Probe {

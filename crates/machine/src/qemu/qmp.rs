@@ -34,8 +34,8 @@ impl Qmp {
         Ok(qmp)
     }
 
-    /// Gives a command and waits for its answer, which is given at once by a monitor that lives: what
-    /// takes long is told by events.
+    /// Sends a command and waits for its answer. A live monitor answers at once; events report the end of
+    /// what takes long.
     pub async fn execute(&mut self, command: &str, arguments: Value) -> io::Result<Value> {
         let answered = timeout(MONITOR_ORDER_DEADLINE, self.ask(command, arguments)).await;
         answered.unwrap_or_else(|_| {
@@ -87,8 +87,8 @@ pub async fn last_word(path: &Path) -> Option<String> {
     let mut reason = None;
     while let Ok(event) = qmp.event().await {
         if event.get("event").and_then(Value::as_str) == Some("SHUTDOWN") {
-            let told = event.pointer("/data/reason").and_then(Value::as_str);
-            reason = told.map(str::to_owned);
+            let given = event.pointer("/data/reason").and_then(Value::as_str);
+            reason = given.map(str::to_owned);
         }
     }
     reason

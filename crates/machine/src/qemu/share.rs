@@ -1,13 +1,13 @@
-//! A directory of the host that a machine has at `/workspace`: what shows it, and what of it.
+//! A directory of the host at `/workspace` of a machine: which program shares it, and how.
 //!
 //! ```text
 //!  guest ══ virtio-fs ══ QEMU ── socket ── virtiofsd ── mounts that nobody else has ── the directory
 //! ```
 //!
-//! A guest is hostile, its kernel included; so what may be written is decided by the mounts that the daemon
-//! sees, and never by what the guest was told. [`beside`] is the bridge's side. [`Share::become_daemon`] is a
-//! process that has one thread: it makes the mounts, gives up what the daemon shall never do (`filter`),
-//! and then is the daemon, which shuts itself in the directory.
+//! A guest is hostile, its kernel included. So the mounts that the daemon sees decide what may be written,
+//! never the guest's own settings. [`beside`] is the bridge's side. [`Share::become_daemon`] is a process
+//! that has one thread: it makes the mounts, applies `filter`, and then executes the daemon, which confines
+//! itself to the directory.
 
 mod filter;
 
@@ -57,7 +57,7 @@ pub struct Share {
     socket: PathBuf,
 }
 
-/// There are two programs of that name, which are told the same in different words.
+/// Two programs have that name; they take the same options in different words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Flavour {
     /// The one that came with QEMU until its release 8.
@@ -71,7 +71,7 @@ pub fn beside(bind: &Bind, plan: &Plan) -> Result<Beside, MachineError> {
     let daemon = DAEMON.find()?;
     let flavour = Flavour::of(&daemon)?;
     let host = |action| move |source| MachineError::Host { action, source };
-    // What is in the way of the socket may be reached through a link; the daemon's place must not.
+    // The path to the socket may contain links; the daemon's own directory must not.
     let place = plan.shared().canonicalize().map_err(host("find the machine's directory"))?;
     let bind = Bind { target: place.display().to_string(), ..bind.clone() };
     let share = Share { daemon, flavour, bind, socket: plan.share() };
@@ -89,9 +89,9 @@ pub fn beside(bind: &Bind, plan: &Plan) -> Result<Beside, MachineError> {
 impl Flavour {
     /// Asks the program for its help.
     fn of(daemon: &Path) -> Result<Self, MachineError> {
-        let told = Command::new(daemon).arg("--help").stdin(Stdio::null()).output();
-        let told = told.map_err(|source| MachineError::Host { action: "run virtiofsd", source })?;
-        let has = |word: &str| String::from_utf8_lossy(&told.stdout).contains(word);
+        let help = Command::new(daemon).arg("--help").stdin(Stdio::null()).output();
+        let help = help.map_err(|source| MachineError::Host { action: "run virtiofsd", source })?;
+        let has = |word: &str| String::from_utf8_lossy(&help.stdout).contains(word);
         Ok(if has("--shared-dir") { Self::Later } else { Self::Qemu })
     }
 }
@@ -129,8 +129,8 @@ impl Share {
         Ok(command)
     }
 
-    /// What is written on either side is to be seen on the other at once, so nothing that the guest knows
-    /// of a file holds for longer than a question; what is in files may be kept while they are open.
+    /// A change on either side must be visible on the other at once, so the guest caches nothing about a file
+    /// longer than one request; it may cache the content of open files.
     fn words(&self, socket: i32, files_max: u64) -> Vec<OsString> {
         let own = [format!("--fd={socket}"), format!("--rlimit-nofile={files_max}")];
         let rest: Vec<String> = match self.flavour {
@@ -160,7 +160,7 @@ impl Share {
     }
 }
 
-/// An ordinary user makes mounts in a user namespace, where there is nobody else.
+/// An ordinary user makes mounts in a new user namespace.
 fn become_root_of_namespace() -> Result<(), ShareError> {
     let failed = |action| move |source| ShareError::Call { action, source };
     let (user, group) = (geteuid(), getegid());
@@ -199,6 +199,6 @@ pub enum ShareError {
     Bind(#[from] BindError),
     #[error("could not {action}: {source}")]
     Call { action: &'static str, source: io::Error },
-    #[error("could not give up what it shall not do: {0}")]
+    #[error("could not restrict itself: {0}")]
     Filter(#[from] seccompiler::Error),
 }

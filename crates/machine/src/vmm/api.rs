@@ -1,8 +1,8 @@
-//! The HTTP API of monitors that listen on a Unix socket: one request on one connection, answered with
-//! JSON or with nothing. The monitors call this; the machinery of HTTP is hyper's.
+//! A client for monitors with an HTTP API on a Unix socket: one request per connection, answered with JSON
+//! or with an empty body. The kinds of machine call this; hyper does the HTTP.
 //!
-//! A guest may have taken its monitor over. So the length of each answer is bounded, each wait has a
-//! deadline, and the monitor's words are shown but never obeyed.
+//! A guest may have taken over its monitor. So each answer has a length limit, each wait has a deadline,
+//! and the monitor's messages are shown but never interpreted.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,18 +19,18 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::UnixStream;
 
-/// The head of an answer: a status and a handful of fields. No less is possible with hyper.
+/// The limit on the head of an answer: a status and a few fields. hyper allows no lower limit.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
-/// The body of an answer: the longest describes a machine with all its devices.
+/// The limit on the body of an answer: the longest describes a machine with all its devices.
 const BODY_BYTES_MAX: usize = 256 * 1024;
 const JSON: &str = "application/json";
-/// What is shown of the words with which a monitor refuses.
+/// How much of a monitor's refusal is shown.
 const WORDS_CHARS_MAX: usize = 1000;
-/// How often the socket of a monitor that has just been started is looked for.
+/// How often to look for the socket of a monitor that was just started.
 const CONNECT_PAUSE: Duration = Duration::from_millis(5);
-/// How long a monitor may take to listen, and to answer what costs it milliseconds.
+/// How long a monitor may take to listen, and to answer a request that takes it milliseconds.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// The same for what writes or reads a whole memory.
+/// For a request that writes or reads the whole memory.
 pub const MEMORY_ANSWER_MAX: Duration = Duration::from_secs(120);
 
 /// Why a monitor did not carry out a request.
@@ -49,13 +49,13 @@ pub enum ApiError {
 }
 
 impl ApiError {
-    /// Whether a monitor that has ended would cause this error.
+    /// Whether the end of the monitor would cause this error.
     pub fn means_end(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::Broken { .. })
     }
 }
 
-/// What is wrong with an answer.
+/// Why an answer is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadAnswer {
     #[error("its head is longer than {HEAD_BYTES_MAX} bytes")]
@@ -68,7 +68,7 @@ pub enum BadAnswer {
     NoJson,
 }
 
-/// A monitor's socket, and its name for what is said of it.
+/// A monitor's socket, and the monitor's name for messages.
 #[derive(Clone, Debug)]
 pub struct Api {
     socket: PathBuf,
@@ -109,7 +109,7 @@ impl Api {
         self.send(Method::PUT, path, body, ANSWER_MAX).await.map(drop)
     }
 
-    /// The same for what takes as long as a memory is large.
+    /// A PUT whose time depends on the size of the memory.
     pub async fn put_slowly(&self, path: &str, body: Value) -> Result<(), ApiError> {
         self.send(Method::PUT, path, Some(body), MEMORY_ANSWER_MAX).await.map(drop)
     }
@@ -153,7 +153,7 @@ impl Api {
     }
 }
 
-/// Whether a socket may yet come, or be listened at.
+/// Whether the monitor may still make the socket or listen on it.
 fn is_early(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
@@ -189,7 +189,7 @@ async fn exchange(
     request: Request<Full<Bytes>>,
 ) -> Result<(u16, Bytes), ExchangeError> {
     let mut builder = http1::Builder::new();
-    // Written as the monitors' own clients write it.
+    // The form that the monitors' own clients use.
     builder.max_buf_size(HEAD_BYTES_MAX).title_case_headers(true);
     let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
     let mut connection = pin!(connection);
@@ -208,7 +208,7 @@ async fn exchange(
 
 /// The body, unless it is too long.
 async fn read_body(response: Response<Incoming>) -> Result<Bytes, ExchangeError> {
-    // A monitor that says no length sends no body, and may leave the connection open.
+    // A monitor that gives no length sends no body, and may leave the connection open.
     if ![CONTENT_LENGTH, TRANSFER_ENCODING].iter().any(|name| response.headers().contains_key(name))
     {
         return Ok(Bytes::new());
@@ -232,7 +232,7 @@ async fn read_body(response: Response<Incoming>) -> Result<Bytes, ExchangeError>
 /// The reason in a refusal: Firecracker's is a field, Cloud Hypervisor's a list from the outermost
 /// to the innermost cause, or plain text of older releases.
 fn words_of(body: &[u8]) -> String {
-    let said = match serde_json::from_slice(body) {
+    let message = match serde_json::from_slice(body) {
         Ok(Value::Object(fields)) => {
             fields.get("fault_message").and_then(Value::as_str).map(str::to_owned)
         }
@@ -243,10 +243,10 @@ fn words_of(body: &[u8]) -> String {
         Ok(Value::String(text)) => Some(text),
         _ => None,
     };
-    let said = said.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned());
-    let said = said.trim().chars().map(|c| if c.is_control() { ' ' } else { c });
-    let said: String = said.take(WORDS_CHARS_MAX).collect();
-    if said.is_empty() { "without a reason".to_owned() } else { said }
+    let message = message.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned());
+    let message = message.trim().chars().map(|c| if c.is_control() { ' ' } else { c });
+    let message: String = message.take(WORDS_CHARS_MAX).collect();
+    if message.is_empty() { "without a reason".to_owned() } else { message }
 }
 
 #[cfg(test)]
@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(words_of("x".repeat(5000).as_bytes()).len(), WORDS_CHARS_MAX);
     }
 
-    /// What a request is answered with, by a monitor that sends these bytes and closes.
+    /// The result of a request to a monitor that sends these bytes and closes.
     async fn answered(name: &str, answer: &[u8]) -> Result<Value, ApiError> {
         let path = std::env::temp_dir().join(format!("burrow-api-{}-{name}", std::process::id()));
         let _ = std::fs::remove_file(&path);
@@ -280,7 +280,7 @@ mod tests {
             while !request.ends_with(b"\r\n\r\n") {
                 assert_ne!(stream.read_buf(&mut request).await.unwrap(), 0);
             }
-            // The client may have heard enough.
+            // The client may have stopped reading.
             let _ = stream.write_all(answer).await;
             String::from_utf8(request).unwrap()
         };

@@ -1,7 +1,7 @@
-//! The agent's call: a machine that has come up dials, and that connection is its first link.
+//! The agent's call: a machine that has booted dials the host, and that connection is its first link.
 //!
-//! Nothing is polled, and nobody connects to a guest that is not there yet, which some relays do not
-//! survive.
+//! So the bridge need not poll, and nobody connects to a guest that is not up yet, which would end some
+//! relays.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use agent_client::link::{Address, LinkError, serial};
 use protocol::boot::BootConfig;
 use protocol::hello::GoodbyeReason;
 
-/// A socket on which one call is awaited. It goes away with this.
+/// A socket that waits for one call. Dropping this removes it.
 pub struct Awaited {
     listener: UnixListener,
     path: PathBuf,
@@ -26,9 +26,9 @@ pub struct Awaited {
 
 impl Awaited {
     pub fn bind(path: &Path) -> io::Result<Self> {
-        // One that a bridge has left which is no more.
+        // An earlier bridge may have left one.
         let _ = std::fs::remove_file(path);
-        // The directory is private, and so is what is in it.
+        // The directory is private, and so is everything in it.
         Ok(Self { listener: UnixListener::bind(path)?, path: path.to_owned() })
     }
 
@@ -37,8 +37,8 @@ impl Awaited {
         self.listener.accept().await.map(drop)
     }
 
-    /// Takes the call of an agent that was restored from a snapshot: by another client than it has
-    /// ever had. After a cut it is dialled at `then`.
+    /// Accepts the call of an agent that was restored from a snapshot, as a client that this agent has
+    /// never had. After a cut the agent is dialled at `then`.
     pub async fn take(&self, then: Address) -> Result<Guest, MachineError> {
         let broken = |source: io::Error| LinkError::Broken(Arc::new(source));
         let taken = async {
@@ -46,7 +46,7 @@ impl Awaited {
                 let (stream, _) = self.listener.accept().await.map_err(broken)?;
                 let stream = stream.into_std().map_err(broken)?;
                 match Guest::over(stream, Some(then.clone()), guest_options(Some(&then))).await {
-                    // The agent had given that call up before it came through, and calls again.
+                    // The agent gave that call up before it was accepted, and calls again.
                     Err(LinkError::Closed | LinkError::Broken(_)) => {}
                     met => return met,
                 }
@@ -55,11 +55,11 @@ impl Awaited {
         taken.await.map_err(|source| MachineError::Link { source, console: String::new() })
     }
 
-    /// Takes the call, says what the machine is to become and waits until it is that. After a cut
-    /// the agent is dialled at `then`.
+    /// Accepts the call, sends the boot configuration and waits until the agent has applied it. After a
+    /// cut the agent is dialled at `then`.
     pub async fn greet(&self, boot: BootConfig, then: Address) -> Result<Guest, MachineError> {
         let (stream, _) = self.listener.accept().await.map_err(unlinked)?;
-        tell(stream, boot, then).await
+        connect_over(stream, boot, then).await
     }
 }
 
@@ -69,29 +69,29 @@ impl Drop for Awaited {
     }
 }
 
-/// The same with an agent at a virtio-serial port, which cannot call: the socket is called as soon as it
-/// is there, and answers when the machine has come up.
+/// Calls an agent at a virtio-serial port, which cannot call itself. The bridge connects to the socket as
+/// soon as it exists, and the agent answers when the machine has booted.
 pub async fn call(path: &Path, boot: BootConfig, then: Address) -> Result<Guest, MachineError> {
     while !path.exists() {
         tokio::time::sleep(SOCKET_PAUSE).await;
     }
     let stream = loop {
         match serial::call(path).await {
-            // Bound, and not listened on yet.
+            // It is bound, but the monitor does not listen yet.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 tokio::time::sleep(SOCKET_PAUSE).await;
             }
             called => break called.map_err(unlinked)?,
         }
     };
-    tell(stream, boot, then).await
+    connect_over(stream, boot, then).await
 }
 
-/// How often it is looked whether a monitor that was just started has made its socket.
+/// How often to look for the socket of a monitor that was just started.
 const SOCKET_PAUSE: Duration = Duration::from_millis(5);
 
-/// Says what the machine is to become and waits until it is that.
-async fn tell(
+/// Sends the boot configuration and waits until the agent has applied it.
+async fn connect_over(
     mut stream: UnixStream,
     boot: BootConfig,
     then: Address,
@@ -99,8 +99,8 @@ async fn tell(
     stream.write_all(&frame_now(boot)?).await.map_err(unlinked)?;
     let stream = stream.into_std().map_err(unlinked)?;
     let options = guest_options(Some(&then));
-    let told = Guest::over(stream, Some(then), options).await;
-    told.map_err(|source| match source {
+    let connected = Guest::over(stream, Some(then), options).await;
+    connected.map_err(|source| match source {
         LinkError::Refused { reason: GoodbyeReason::BootFailed, message } => {
             MachineError::BootFailed { message }
         }

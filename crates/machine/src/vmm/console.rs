@@ -1,8 +1,8 @@
-//! A machine's console: what its kernel and its agent say when there is no other way to say it.
+//! A machine's console: messages of its kernel and its agent for which there is no other channel.
 //!
-//! The monitor offers it at a socket, or writes it into a pipe. It is always read, because a guest must not stand still for
-//! want of a reader, and always bounded, because a guest may say anything: the newest is kept, in
-//! memory, and of a kept sandbox in two files that take turns.
+//! The monitor offers it at a socket or writes it to a pipe. The bridge always reads it, because a guest
+//! whose console nobody reads would block. It keeps only the newest output, because a guest may write any
+//! amount: in memory, and for a kept sandbox also in two files that take turns.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -20,23 +20,23 @@ use crate::limits::{CONSOLE_BYTES_MAX, CONSOLE_TAIL_BYTES};
 use crate::process::console::{CONSOLE_FILE, parse_tail};
 use host::paths::PRIVATE_FILE;
 
-/// What the file is called when it was full and another has begun.
+/// The name of the older file, which is full.
 const EARLIER: &str = "console.log.1";
-/// What one read takes.
+/// The size of one read.
 const READ_BYTES: usize = 16 * 1024;
-/// How often the monitor's socket is looked for while it comes up.
+/// How often to look for the monitor's socket while it starts.
 const CONNECT_PAUSE: Duration = Duration::from_millis(5);
-/// How long the last words of a machine that has failed are waited for.
+/// How long to wait for the last output of a machine that has failed.
 const SETTLE_MAX: Duration = Duration::from_millis(500);
 
-/// The newest of what a console said. Clones are the same tape.
+/// The newest output of a console. Clones are the same tape.
 #[derive(Clone)]
 pub struct Tape {
-    kept: Arc<Mutex<Kept>>,
+    output: Arc<Mutex<Output>>,
     ended: watch::Sender<bool>,
 }
 
-struct Kept {
+struct Output {
     newest: Vec<u8>,
     directory: Option<PathBuf>,
     file: Option<File>,
@@ -46,12 +46,12 @@ struct Kept {
 impl Tape {
     /// One that also writes into `directory`, if there is one.
     pub fn new(directory: Option<PathBuf>) -> Self {
-        let kept = Kept { newest: Vec::new(), directory, file: None, file_bytes: 0 };
-        Self { kept: Arc::new(Mutex::new(kept)), ended: watch::Sender::new(false) }
+        let output = Output { newest: Vec::new(), directory, file: None, file_bytes: 0 };
+        Self { output: Arc::new(Mutex::new(output)), ended: watch::Sender::new(false) }
     }
 
-    /// Reads the console at this path until it closes. Ends by itself when nothing comes there and
-    /// nobody has the tape any more.
+    /// Reads the console at this path until it closes. Gives up if the socket never appears and the tape was
+    /// dropped.
     pub fn record(&self, path: PathBuf) {
         let tape = self.clone();
         tokio::spawn(async move {
@@ -88,7 +88,7 @@ impl Tape {
             if let Ok(stream) = UnixStream::connect(socket).await {
                 return Some(stream);
             }
-            if Arc::strong_count(&self.kept) == 1 {
+            if Arc::strong_count(&self.output) == 1 {
                 return None;
             }
             tokio::time::sleep(CONNECT_PAUSE).await;
@@ -96,15 +96,15 @@ impl Tape {
     }
 
     pub fn push(&self, bytes: &[u8]) {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(bytes);
+        self.output.lock().unwrap_or_else(PoisonError::into_inner).push(bytes);
     }
 
     /// The last lines.
     pub fn tail(&self) -> String {
-        parse_tail(&self.kept.lock().unwrap_or_else(PoisonError::into_inner).newest)
+        parse_tail(&self.output.lock().unwrap_or_else(PoisonError::into_inner).newest)
     }
 
-    /// The same, when everything has been read that there will be, or after a moment.
+    /// The tail after the end of the console, or after a moment if it does not end.
     pub async fn settled(&self) -> String {
         let mut ended = self.ended.subscribe();
         let _ = tokio::time::timeout(SETTLE_MAX, ended.wait_for(|ended| *ended)).await;
@@ -112,14 +112,14 @@ impl Tape {
     }
 }
 
-impl Kept {
+impl Output {
     fn push(&mut self, bytes: &[u8]) {
         self.newest.extend_from_slice(bytes);
-        // Cut seldom, so that a flood does not move the same bytes for each read.
+        // Cut rarely, so that a flood does not move the same bytes for each read.
         if self.newest.len() > 4 * CONSOLE_TAIL_BYTES {
             self.newest.drain(..self.newest.len() - 2 * CONSOLE_TAIL_BYTES);
         }
-        // A full disk costs the file; the tail in memory is there all the same.
+        // A full disk costs the file, but not the tail in memory.
         let _ = self.write(bytes);
     }
 

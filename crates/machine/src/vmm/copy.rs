@@ -1,5 +1,5 @@
-//! Copies of disks: shared with the original where the file system can, and in any case without
-//! writing the holes of a file that is mostly empty.
+//! Copies of disks. They share blocks with the original where the file system can, and never write out the
+//! holes of a sparse file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -11,16 +11,22 @@ use rustix::io::Errno;
 
 use host::paths::PRIVATE_FILE;
 
-/// Makes `to` a copy of `from`, on disk when this returns. `to` must not be there.
+/// Copies `from` to `to`, which must not exist. The copy is on disk when this returns.
 pub fn sparse(from: &Path, to: &Path) -> io::Result<()> {
     let source = File::open(from)?;
     let copy = OpenOptions::new().write(true).create_new(true).mode(PRIVATE_FILE).open(to)?;
-    // Where blocks can be shared nothing is copied at all.
-    if ioctl_ficlone(&copy, &source).is_err() {
-        copy.set_len(source.metadata()?.len())?;
-        copy_data(&source, &copy)?;
-    }
+    into(&source, &copy)?;
     copy.sync_all()
+}
+
+/// Gives an empty file the bytes of another.
+pub fn into(source: &File, copy: &File) -> io::Result<()> {
+    // A file system that can share blocks copies nothing.
+    if ioctl_ficlone(copy, source).is_err() {
+        copy.set_len(source.metadata()?.len())?;
+        copy_data(source, copy)?;
+    }
+    Ok(())
 }
 
 fn copy_data(source: &File, copy: &File) -> io::Result<()> {
@@ -28,7 +34,7 @@ fn copy_data(source: &File, copy: &File) -> io::Result<()> {
     loop {
         let from = match seek(source, SeekFrom::Data(at)) {
             Ok(from) => from,
-            // Nothing but a hole is left.
+            // The rest is a hole.
             Err(Errno::NXIO) => return Ok(()),
             Err(error) => return Err(error.into()),
         };

@@ -1,8 +1,7 @@
-//! What a kind of virtual machine can do besides running: stand still, be written down, and go on
-//! from what was written.
+//! What a kind of virtual machine can do besides running: pause, save a snapshot, and restore one.
 //!
-//! `suspend` and `vmm` call it, with the directory of the machine's sockets. Nothing here speaks to
-//! the agent, and nothing knows snapshots by a name.
+//! `suspend` and `vmm` call it with the directory of the machine's sockets. Nothing here speaks to the agent
+//! or knows the names of snapshots.
 
 use std::path::{Path, PathBuf};
 
@@ -11,39 +10,39 @@ use crate::{BoxFuture, MachineError};
 
 /// See the module's description.
 pub trait Halt: Send + Sync {
-    /// Which monitor, of which release. A snapshot is restored by the same alone.
+    /// The monitor and its release. Only the same one can restore a snapshot.
     fn version(&self) -> BoxFuture<'_, Result<String, MachineError>>;
 
     /// Stops the processors of the machine.
     fn pause<'a>(&'a self, directory: &'a Path) -> BoxFuture<'a, Result<(), MachineError>>;
 
-    /// Lets them go on.
+    /// Lets them continue.
     fn resume<'a>(&'a self, directory: &'a Path) -> BoxFuture<'a, Result<(), MachineError>>;
 
-    /// Makes the way to a running machine's agent anew, which cuts its links: whatever stands between
+    /// Makes the connection to a running machine's agent again, which cuts its links: the programs between
     /// may not have survived a pause.
     fn reconnect<'a>(&'a self, _directory: &'a Path) -> BoxFuture<'a, Result<(), MachineError>> {
         Box::pin(async { Ok(()) })
     }
 
-    /// Brings a machine back into order that a bridge has left in the midst of something: it stands
-    /// still if it was `paused`, and runs otherwise.
+    /// Repairs a machine that a bridge left in the middle of an operation: it is paused if it was `paused`,
+    /// and runs otherwise.
     fn mend<'a>(&'a self, directory: &'a Path, paused: bool) -> BoxFuture<'a, Standing>;
 
-    /// Refuses a machine that cannot be written down.
+    /// Refuses a machine that cannot be saved.
     fn check(&self, _directory: &Path) -> Result<(), MachineError> {
         Ok(())
     }
 
-    /// Writes the machine down and lets it go on. Its links may be cut by that.
+    /// Saves the machine and lets it continue. This may cut its links.
     fn save<'a>(&'a self, saving: &'a Saving) -> BoxFuture<'a, Result<(), MachineError>>;
 
-    /// The same programs, to wait for a machine instead of booting one.
+    /// The same programs, which wait for a machine to restore instead of booting one.
     fn awaiting(&self, programs: Programs) -> Programs {
         programs
     }
 
-    /// Makes the machine that was written into a directory of programs that wait, and lets it run.
+    /// Restores the machine that was saved in a directory into programs that wait, and lets it run.
     fn load<'a>(
         &'a self,
         plan: &'a Plan,
@@ -51,7 +50,7 @@ pub trait Halt: Send + Sync {
     ) -> BoxFuture<'a, Result<(), MachineError>>;
 }
 
-/// A machine that is to be written down.
+/// A machine to save.
 #[derive(Clone, Debug)]
 pub struct Saving {
     /// Where its sockets are.
@@ -59,7 +58,7 @@ pub struct Saving {
     /// Where to write it.
     pub into: PathBuf,
     pub memory_bytes: u64,
-    /// The disk of its writable layer, which is copied in the same moment.
+    /// The disk of its writable layer, which is copied at the same moment.
     pub scratch: Option<PathBuf>,
 }
 
@@ -67,8 +66,8 @@ pub struct Saving {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     Runs,
-    /// It runs, and the way to its agent was made anew: the agent calls when it has found out, and must
-    /// not be dialled before.
+    /// It runs, and the connection to its agent was made again. The agent calls when it notices that, and
+    /// must not be dialled before.
     RunsAnew,
     StandsStill,
 }

@@ -1,8 +1,7 @@
 //! The kit: the kernel, the initramfs with the agent, and the images, as the builder leaves them in
 //! one directory.
 //!
-//! Every start asks here. Nothing is built or fetched from here; what is missing is said, and how to
-//! get it.
+//! Every start reads the kit. Nothing is built or fetched here; errors say what is missing and how to get it.
 
 use std::path::{Path, PathBuf};
 
@@ -10,13 +9,13 @@ use std::path::{Path, PathBuf};
 const KERNEL: &str = "vmlinux";
 const KERNEL_PACKED: &str = "vmlinuz";
 const INITRAMFS: &str = "initramfs.cpio";
-/// What an image's file is called.
+/// The suffix of an image's file.
 const IMAGE_SUFFIX: &str = ".erofs";
 /// The image of a sandbox that names none.
 pub const IMAGE_DEFAULT: &str = "full";
 
-/// Where to look when `BURROW_IMAGES` does not say: beside the program, where the build leaves it;
-/// and where packages install it.
+/// Where to look if `BURROW_IMAGES` is not set: beside the program, where the build leaves it; and
+/// where packages install it.
 const BESIDE: [&str; 4] = ["images", "../images", "../../images", "../share/burrow/images"];
 const INSTALLED: &str = "/usr/share/burrow/images";
 const VARIABLE: &str = "BURROW_IMAGES";
@@ -29,11 +28,11 @@ pub struct Kit(PathBuf);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KitError {
     #[error(
-        "there is no kernel for virtual machines in any of {}: build one with `just images`, or say with {VARIABLE} where it is",
+        "there is no kernel for virtual machines in any of {}: build one with `./do images`, or say with {VARIABLE} where it is",
         list(.0)
     )]
     NoKit(Vec<PathBuf>),
-    #[error("{} is missing; `just images` builds it", .0.display())]
+    #[error("{} is missing; `./do images` builds it", .0.display())]
     Missing(PathBuf),
     #[error("{name:?} is no image: it is neither a file nor one of {known:?}")]
     NoImage { name: String, known: Vec<String> },
@@ -72,7 +71,7 @@ impl Kit {
         &self.0
     }
 
-    /// The kernel that starts soonest: what needs no unpacking, where it is there.
+    /// The kernel that starts soonest: the unpacked one, if it exists.
     pub fn kernel(&self) -> Result<PathBuf, KitError> {
         self.file(KERNEL).or_else(|_| self.packed_kernel())
     }
@@ -125,11 +124,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_named_with_what_to_do() {
+    fn missing_files_are_named_with_a_remedy() {
         let directory = std::env::temp_dir().join(format!("burrow-kit-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let none = Kit::in_any(vec![directory.clone()]).unwrap_err();
-        assert!(none.to_string().contains("just images"), "{none}");
+        assert!(none.to_string().contains("./do images"), "{none}");
         for name in [INITRAMFS, "python.erofs"] {
             std::fs::write(directory.join(name), b"").unwrap();
         }

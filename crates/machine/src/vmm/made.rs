@@ -1,7 +1,8 @@
-//! What a virtual machine was made of, so that a snapshot of it is only ever restored on the same.
+//! What a virtual machine was built from, so that a snapshot is only restored on an identical
+//! machine.
 //!
-//! A note of it is written beside the machine when it starts; a snapshot takes it along with the
-//! digests of the files, and a restore holds it against what there is here.
+//! The bridge writes a note of it beside the machine when it starts. A snapshot contains the note and the
+//! digests of the files, and a restore compares them with this host.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
@@ -25,26 +26,26 @@ pub const MANIFEST: &str = "manifest.json";
 /// writable layer is called as in the machine's own directory.
 pub const MEMORY: &str = "memory";
 
-/// Grows when older snapshots cannot be read any more.
+/// Increases when older snapshots can no longer be read.
 const FORMAT: u32 = 1;
 
 /// See the module's description.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Made {
+pub struct MachineInputs {
     pub kind: MachineKind,
     pub memory_bytes: u64,
     pub cpus: u32,
-    /// The words of its command line, without what is only this machine's.
+    /// The words of its command line that do not belong to this one machine alone.
     pub words: Vec<String>,
-    /// What it reads, by what that is to it.
+    /// The files that it reads, by their roles.
     pub files: BTreeMap<String, Looked>,
     /// The disk of its writable layer.
     #[serde(default)]
     pub scratch: Option<PathBuf>,
 }
 
-/// A file as it was when the machine was started: should it be another by now, its digest says
-/// nothing of the machine.
+/// A file as it was when the machine was started. If it has changed since, its digest says nothing about
+/// the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Looked {
     pub path: PathBuf,
@@ -53,7 +54,7 @@ pub struct Looked {
     pub modified_ns: i64,
 }
 
-/// What is written into a snapshot.
+/// The description in a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     pub format: u32,
@@ -80,7 +81,7 @@ impl Looked {
         })
     }
 
-    /// The digest of what is in it; counted once for as long as the file stays as it is.
+    /// The digest of its content, computed once as long as the file does not change.
     fn digest(&self) -> io::Result<String> {
         static KNOWN: Mutex<Option<HashMap<Looked, String>>> = Mutex::new(None);
         let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,7 +91,7 @@ impl Looked {
         let digest = digest_of(&self.path)?;
         let mut known = known();
         let known = known.get_or_insert_default();
-        // Kits are few and change seldom; whoever has seen many has no use for the oldest.
+        // There are few kits, and they rarely change, so the oldest digests are not needed.
         if known.len() >= DIGESTS_MAX {
             known.clear();
         }
@@ -99,7 +100,7 @@ impl Looked {
     }
 }
 
-/// Digests that are remembered: of some kits, each of a kernel, an initramfs and a few images.
+/// How many digests are cached: those of several kits, each with a kernel, an initramfs and a few images.
 const DIGESTS_MAX: usize = 64;
 
 fn digest_of(path: &Path) -> io::Result<String> {
@@ -115,8 +116,8 @@ fn digest_of(path: &Path) -> io::Result<String> {
     Ok(hex::digits(context.finish().as_ref()))
 }
 
-impl Made {
-    /// What the machine of this plan and these programs is made of.
+impl MachineInputs {
+    /// Describes the machine of this plan and these programs.
     pub fn of(kind: MachineKind, plan: &Plan, programs: &Programs) -> Result<Self, MachineError> {
         let mut files = BTreeMap::new();
         let mut look = |name: &str, path: &Path| {
@@ -152,7 +153,7 @@ impl Made {
         Ok(Self { kind, memory_bytes, cpus, words: words.collect(), files, scratch })
     }
 
-    /// Notes it beside the machine.
+    /// Writes the note beside the machine.
     pub fn note(&self, directory: &Path) -> io::Result<()> {
         fs::write(directory.join(MADE), serde_json::to_vec(self)?)
     }
@@ -216,7 +217,7 @@ impl Manifest {
     }
 
     /// Refuses a snapshot that would not be the same machine here.
-    pub fn check(&self, here: &Made, monitor: &str) -> Result<(), MachineError> {
+    pub fn check(&self, here: &MachineInputs, monitor: &str) -> Result<(), MachineError> {
         let other = |what: &str, snapshot: &dyn ToString, here: &dyn ToString| {
             let (snapshot, here) = (snapshot.to_string(), here.to_string());
             Err(MachineError::OtherMachine { what: what.to_owned(), snapshot, here })
@@ -268,13 +269,20 @@ fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
 mod tests {
     use super::*;
 
-    fn made(directory: &Path) -> Made {
+    fn made(directory: &Path) -> MachineInputs {
         fs::create_dir_all(directory).unwrap();
         let path = directory.join("kernel");
         fs::write(&path, b"one").unwrap();
         let files = [("kernel".to_owned(), Looked::at(&path).unwrap())].into();
         let words = vec!["qemu".to_owned(), "-S".to_owned()];
-        Made { kind: MachineKind::Qemu, memory_bytes: 1, cpus: 1, words, files, scratch: None }
+        MachineInputs {
+            kind: MachineKind::Qemu,
+            memory_bytes: 1,
+            cpus: 1,
+            words,
+            files,
+            scratch: None,
+        }
     }
 
     #[test]
@@ -283,16 +291,19 @@ mod tests {
         let made = made(&directory);
         let manifest = made.manifest("7.2".to_owned(), "a".to_owned(), 1).unwrap();
         manifest.check(&made, "7.2").unwrap();
-        let named =
-            |made: &Made, monitor: &str| manifest.check(made, monitor).unwrap_err().to_string();
+        let named = |made: &MachineInputs, monitor: &str| {
+            manifest.check(made, monitor).unwrap_err().to_string()
+        };
         assert!(named(&made, "8.0").contains("monitor"));
-        assert!(named(&Made { memory_bytes: 2, ..made.clone() }, "7.2").contains("memory"));
+        assert!(
+            named(&MachineInputs { memory_bytes: 2, ..made.clone() }, "7.2").contains("memory")
+        );
         let words = vec!["qemu".to_owned(), "-s".to_owned()];
-        assert!(named(&Made { words, ..made.clone() }, "7.2").contains("command line"));
+        assert!(named(&MachineInputs { words, ..made.clone() }, "7.2").contains("command line"));
         let path = directory.join("kernel");
         fs::write(&path, b"two!").unwrap();
         let files = [("kernel".to_owned(), Looked::at(&path).unwrap())].into();
-        assert!(named(&Made { files, ..made.clone() }, "7.2").contains("kernel"));
+        assert!(named(&MachineInputs { files, ..made.clone() }, "7.2").contains("kernel"));
         let late = made.manifest("7.2".to_owned(), "a".to_owned(), 1).unwrap_err().to_string();
         assert!(late.contains("kernel"), "{late}");
         fs::remove_dir_all(directory).unwrap();

@@ -1,5 +1,5 @@
-//! What one machine is to be, decided before anything is started: its files, its resources, its
-//! kernel command line.
+//! The plan of one machine, made before anything is started: its files, its resources, its kernel command
+//! line.
 
 use std::fs;
 use std::io;
@@ -22,21 +22,21 @@ const NOTE: &str = "machine.json";
 pub const SCRATCH: &str = "scratch.img";
 /// The socket of the machine's console.
 pub const CONSOLE: &str = "console";
-/// The socket of the virtio-serial port at which an agent without a vsock is.
+/// The socket of the virtio-serial port of an agent without a vsock.
 pub const SERIAL: &str = "serial";
 /// The socket of the monitor itself, and one for further orders to it, where it takes one connection
 /// per socket.
 pub const MONITOR: &str = "monitor";
 pub const ORDERS: &str = "orders";
-/// Where the program that shows a directory of the host sees that, and nobody else; and its socket.
+/// Where the daemon of a shared directory sees it, and nobody else does; and the daemon's socket.
 pub const SHARED: &str = "shared";
 pub const SHARE: &str = "share";
-/// What a monitor sees that is kept from the rest.
+/// The directory that a jailed monitor sees.
 pub const JAIL: &str = "jail";
 /// A snapshot as one machine restores it.
 pub const RESTORED: &str = "restored";
 
-/// What has the agent mount it.
+/// The tag that makes the agent mount it.
 const MOUNTED: &str = "burrow.workspace";
 
 /// A disk of the machine.
@@ -50,9 +50,9 @@ pub struct Disk {
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub id: SandboxId,
-    /// Where its sockets are, for it alone.
+    /// The directory of its sockets, for it alone.
     pub directory: PathBuf,
-    /// Whether that directory goes with the machine, because nobody else knows of it.
+    /// Whether that directory is removed with the machine, because nothing else refers to it.
     pub temporary: bool,
     pub kit: Kit,
     /// In the order in which the guest sees them.
@@ -62,7 +62,7 @@ pub struct Plan {
     pub bind: Option<Bind>,
     pub memory_bytes: u64,
     pub cpus: u32,
-    /// What the agent is asked on the kernel command line.
+    /// The agent's settings on the kernel command line.
     pub words: Vec<String>,
 }
 
@@ -91,7 +91,7 @@ impl Plan {
             let bytes_min = VIRTUAL_MEMORY_BYTES_MIN;
             return Err(MachineError::Memory { bytes: memory_bytes, bytes_min });
         }
-        // A share of a processor is not a processor: what remains is held by a control group.
+        // A machine has whole processors; a control group enforces the fraction.
         let cpus = spec.bounds.cpu_millis.map_or(1, |millis| millis.div_ceil(1000));
         let (directory, temporary) = match &spec.directories {
             Some(directories) => (directories.runtime.clone(), false),
@@ -101,8 +101,8 @@ impl Plan {
         let mut disks = vec![Disk { path: image, read_only: true }];
         let mut layer = None;
         if spec.scratch_bytes > memory_bytes / VIRTUAL_SCRATCH_PART_OF_MEMORY {
-            let kept = spec.directories.as_ref().map_or(&directory, |found| &found.state);
-            let path = kept.join(SCRATCH);
+            let state = spec.directories.as_ref().map_or(&directory, |found| &found.state);
+            let path = state.join(SCRATCH);
             let from = spec.restore.as_ref().map(|snapshot| snapshot.join(SCRATCH));
             layer = Some(Layer { path: path.clone(), bytes: spec.scratch_bytes, from });
             disks.push(Disk { path, read_only: false });
@@ -125,7 +125,7 @@ impl Plan {
         })
     }
 
-    /// Makes what it needs on disk, which may take its time.
+    /// Makes its files on disk, which may take long.
     pub fn furnish(&self) -> Result<(), MachineError> {
         let host = |action| move |source| MachineError::Host { action, source };
         if self.temporary {
@@ -152,7 +152,7 @@ impl Plan {
         calls(&self.directory)
     }
 
-    /// The machine's console: a socket, or a pipe where the monitor has it as its stdout.
+    /// The machine's console: a socket, or a pipe if it is the monitor's stdout.
     pub fn console(&self) -> PathBuf {
         self.directory.join(CONSOLE)
     }
@@ -167,8 +167,7 @@ impl Plan {
         self.directory.join(MONITOR)
     }
 
-    /// Where the directory of the host is for the program that shows it to the machine, and the socket of
-    /// that program.
+    /// Where the daemon sees the shared directory, and the daemon's socket.
     pub fn shared(&self) -> PathBuf {
         self.directory.join(SHARED)
     }
@@ -183,7 +182,7 @@ impl Plan {
         supervisor.note(&self.directory.join(NOTE))
     }
 
-    /// Removes what the machine had here.
+    /// Removes the machine's files.
     pub fn remove(&self) {
         remove(&self.directory, self.temporary);
     }
@@ -207,14 +206,14 @@ fn remove(directory: &Path, temporary: bool) {
     for name in ["vsock", "vhost", CONSOLE, SERIAL, MONITOR, ORDERS, SHARE, MADE, NOTE] {
         fs::remove_file(directory.join(name)).ok();
     }
-    // It is empty here; should it ever not be, what is in it is not ours.
+    // The directory must be empty by now; if it is not, its content is not ours.
     fs::remove_dir(directory.join(SHARED)).ok();
     for name in [JAIL, RESTORED] {
         fs::remove_dir_all(directory.join(name)).ok();
     }
 }
 
-/// Ends what was left of a machine, and removes its files.
+/// Ends the remains of a machine, and removes its files.
 pub async fn clean(id: &SandboxId, directories: Option<Directories>) {
     let (directory, is_temporary) = match directories {
         Some(directories) => (directories.runtime, false),

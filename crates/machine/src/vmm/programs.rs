@@ -1,5 +1,5 @@
-//! The programs that are a machine, and the shell that keeps them together: when the machine's own
-//! process ends those beside it go with it, whatever has become of the bridge.
+//! The programs that make up a machine, and the shell that supervises them: when the machine's own
+//! process ends, those beside it end too, even if the bridge is gone.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
@@ -17,51 +17,52 @@ use tokio::process::Command;
 use super::{Plan, Supervisor};
 use crate::{MachineError, MachineExit, ProcessIdentity};
 
-/// The relay's name, by which distributions and its own installer know it.
+/// The relay's name in distributions and in its own installer.
 pub const RELAY: &str = "vhost-device-vsock";
 
-/// What shows a directory of the host to a machine, by its name.
+/// The program that shares a directory of the host with a machine.
 pub const SHARER: &str = "virtiofsd";
 
-/// What runs beside a machine that lives no longer than that, and what has ended when it has.
+/// Helpers of a machine, which does not outlive them, and the reason that is reported when one
+/// ends.
 pub const BESIDE: [(&str, &str); 2] = [
     (RELAY, "the relay of its vsock has ended"),
     (SHARER, "virtiofsd has ended, by which it had its workspace"),
 ];
 
-/// What has to run. Those beside the machine go first, and the machine when their sockets are there.
+/// The processes of a machine. The helpers start first, and the machine when their sockets exist.
 #[derive(Clone, Debug, Default)]
 pub struct Programs {
     pub beside: Vec<Beside>,
     pub machine: Vec<OsString>,
-    /// The socket of a virtio-serial port, by which the agent of a machine without a vsock is called.
+    /// The socket of a virtio-serial port, at which an agent without a vsock is called.
     pub serial: Option<PathBuf>,
     /// The machine's console is its stdout, and not a socket that it offers.
     pub console_is_stdout: bool,
-    /// What was asked for and this kind of machine does not hold, in words.
+    /// What was requested and this kind of machine does not enforce, as messages.
     pub warnings: Vec<String>,
 }
 
-/// A program behind a device of the monitor's: between its vsock and our socket, or between its files and
-/// the host's.
+/// A program that implements a device of the monitor: between its vsock and our socket, or between its files
+/// and the host's.
 #[derive(Clone, Debug)]
 pub struct Beside {
     pub program: PathBuf,
-    /// Its one option, or verb, and the value of that.
+    /// Its one option or verb, and the value.
     pub option: &'static str,
     pub value: OsString,
     /// The socket that it makes for the monitor.
     pub socket: PathBuf,
 }
 
-/// The supervisor: a directory to remove at the end, whether the machine is tied to us, then of each
-/// program beside it the option, the value and the socket, and behind a `--` the words of the machine.
+/// The supervisor. Its arguments: a directory to remove at the end, whether the machine is tied to us, for
+/// each helper the option, the value and the socket, and after a `--` the machine's own command.
 ///
-/// Nothing is started before the bridge says a word, which it does when it has put down who this is:
-/// one that is cut off before leaves nothing.
+/// It starts nothing before the bridge writes a line, after it has noted the supervisor on disk: a bridge
+/// that is cut off before that leaves nothing.
 ///
-/// One that is tied ends when our end of the shell's stdin closes, which the kernel sees to whatever
-/// becomes of the bridge. It is killed then and not asked: nobody is left who would want an answer.
+/// A tied machine ends when our end of the shell's stdin closes, which the kernel does even if the bridge is
+/// killed. It is killed then, not asked to end: nobody is left to read an answer.
 const SUPERVISOR: &str = r#"
 directory=$1 tied=$2
 shift 2
@@ -100,18 +101,18 @@ status=$?
 exit "$status"
 "#;
 
-/// A started supervisor, and what ties it to us if anything does.
+/// A started supervisor, and what ties it to us, if anything.
 pub struct Started {
     pub supervisor: Supervisor,
-    /// Its stdin. Closed, it ends a machine that is tied to us.
+    /// Its stdin. Closing it ends a tied machine.
     tie: PipeWriter,
     is_tied: bool,
-    /// Where the console is read, if that is the machine's stdout.
+    /// The console, if it is the machine's stdout.
     pub console: Option<Receiver>,
 }
 
 impl Started {
-    /// Lets it start what it is for. What is returned is what a machine is tied to us by.
+    /// Lets it start the machine. Returns what ties the machine to us.
     pub fn go(self) -> io::Result<Option<PipeWriter>> {
         let mut tie = self.tie;
         tie.write_all(b"go\n")?;
@@ -119,7 +120,7 @@ impl Started {
     }
 }
 
-/// How the machine's own process has ended, of which the shell tells by its own exit code.
+/// How the machine's own process ended, which the shell reports by its own exit code.
 pub fn from_shell(exit: MachineExit) -> MachineExit {
     match exit {
         MachineExit::Exited { code: code @ 129..=192 } => {
@@ -129,8 +130,8 @@ pub fn from_shell(exit: MachineExit) -> MachineExit {
     }
 }
 
-/// Resolves when a process of this name that the supervisor has started is gone. Where there is none, it
-/// is so already if there should be one, and never otherwise.
+/// Resolves when a process of this name that the supervisor started is gone. If there is none, it resolves at
+/// once if there should be one, and never otherwise.
 pub async fn outlived(supervisor: Supervisor, name: &str, is_needed: bool) {
     let found = supervisor.children().into_iter().find_map(|identity| {
         is_called(&identity, name).then(|| Supervisor::find(&identity).ok().flatten()).flatten()
@@ -142,7 +143,7 @@ pub async fn outlived(supervisor: Supervisor, name: &str, is_needed: bool) {
     }
 }
 
-/// Whether the machine itself is there: a child of the supervisor that is neither beside it nor the
+/// Whether the machine's process exists: a child of the supervisor that is neither a helper nor the
 /// shell that watches the tie.
 pub fn has_machine(supervisor: &Supervisor) -> bool {
     let others = || BESIDE.map(|(name, _)| name).into_iter().chain(["sh"]);
@@ -160,7 +161,7 @@ fn is_called(process: &ProcessIdentity, name: &str) -> bool {
 }
 
 impl Programs {
-    /// Starts them. `log` takes what they say themselves.
+    /// Starts the programs. `log` receives their own messages.
     pub fn start(&self, plan: &Plan, tied: bool, log: OwnedFd) -> Result<Started, MachineError> {
         let host = |action| move |source| MachineError::Host { action, source };
         let mut command = Command::new("/bin/sh");
@@ -175,7 +176,8 @@ impl Programs {
         let also = log.try_clone().map_err(host("open the machine's log"))?;
         let (stdin, tie) = io::pipe().map_err(host("make a pipe"))?;
         command.stdin(stdin);
-        // What the bridge knows is not for a machine, which shows it to all who may read `/proc`.
+        // The bridge's environment is not for a machine, which shows its own to all who may read
+        // `/proc`.
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
         let (console, stdout) = if self.console_is_stdout {
             let pipe = make_pipe(&plan.console()).map_err(host("make a pipe for the console"))?;
@@ -184,8 +186,8 @@ impl Programs {
             (None, log)
         };
         command.stdout(stdout).stderr(also);
-        // A group of its own, so that an interrupt from the terminal of whoever runs the bridge does
-        // not end the machines with it.
+        // A group of its own, so that an interrupt from the bridge's terminal does not end the machines with
+        // it.
         command.process_group(0).current_dir("/");
         let child = command.spawn().map_err(host("start a shell for the machine"))?;
         let supervisor = Supervisor::of_child(child).map_err(host("watch the machine"))?;
@@ -194,9 +196,9 @@ impl Programs {
     }
 }
 
-/// A pipe with a name, so that a bridge that comes later can read on. The end of the machine reads,
-/// too: it is never without a reader, and a write to it fails instead of waiting when nobody has read
-/// for long, because a guest must not stand still for that.
+/// Makes a named pipe, so that a later bridge can continue to read. The machine's end is open for reading,
+/// too: so the pipe always has a reader, and a write fails instead of blocking when nobody reads, because a
+/// guest must not stop for that.
 fn make_pipe(path: &Path) -> io::Result<(Receiver, OwnedFd)> {
     mkfifo(path, Mode::S_IRUSR | Mode::S_IWUSR)?;
     let mut options = OpenOptions::new();
@@ -204,7 +206,8 @@ fn make_pipe(path: &Path) -> io::Result<(Receiver, OwnedFd)> {
     Ok((pipe::OpenOptions::new().open_receiver(path)?, end.into()))
 }
 
-/// Looks for a program on `PATH` and where distributions put what is not for ordinary users.
+/// Looks for a program on `PATH` and in the directories for programs that are not for ordinary
+/// users.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let more = ["/usr/libexec", "/usr/lib/qemu", "/usr/sbin", "/usr/local/bin"].map(PathBuf::from);

@@ -27,7 +27,8 @@ pub struct At {
     pub directory: PathBuf,
     /// Where it keeps what outlives a bridge.
     pub directories: Option<Directories>,
-    /// Control groups of this name hold it, and go with it: nobody else knows of them.
+    /// Control groups of this name hold the machine, and are removed with it: nothing else refers
+    /// to them.
     pub held: Option<SandboxId>,
 }
 
@@ -41,7 +42,7 @@ pub struct Virtual {
     /// Something is being done with its time, or was given up half-way.
     pub(super) disturbed: AtomicBool,
     pub(super) supervisor: Supervisor,
-    /// Dropped with the machine of a bridge that shall not outlive it.
+    /// Dropped with a machine that must not outlive its bridge.
     pub(super) tie: Option<PipeWriter>,
     pub(super) address: Option<Address>,
     pub(super) warnings: Vec<String>,
@@ -50,11 +51,11 @@ pub struct Virtual {
     reason: watch::Receiver<Option<String>>,
 }
 
-/// How long the monitor's word for the end may come after it.
+/// How long after the machine's end the monitor may still report the reason.
 const REASON_MAX: Duration = Duration::from_millis(100);
 
-/// How long it may take until the monitor is silent that has let go of the daemon of a directory: it does
-/// both at once, and this is for whoever reads it.
+/// How long a monitor may take to close its log after it has disconnected from the daemon of a directory. It
+/// does both at once; this is for the reader of the log.
 const PARTING_MAX: Duration = Duration::from_millis(500);
 
 impl Virtual {
@@ -67,7 +68,7 @@ impl Virtual {
         tape: Tape,
         follow: Option<BoxFuture<'static, Option<String>>>,
     ) -> Self {
-        let log = place.directories.map(|kept| kept.state.join(MONITOR_LOG));
+        let log = place.directories.map(|directories| directories.state.join(MONITOR_LOG));
         let is_shared = place.directory.join(SHARED).is_dir();
         let beside = one_ended(&supervisor, is_shared);
         let reason = watch_over(&supervisor, beside, follow, log, place.held);
@@ -99,24 +100,24 @@ impl Virtual {
 
     async fn stop_in_order(&self, grace: Duration) {
         if !grace.is_zero() {
-            // A machine that does not go on is killed for it.
-            let _ = timeout(SET_RIGHT_MAX, self.go_on_if_halted()).await;
+            // A machine that does not resume is killed.
+            let _ = timeout(SET_RIGHT_MAX, self.resume_if_paused()).await;
         }
         self.supervisor.stop(self.known_guest(), grace).await;
     }
 }
 
-/// Learns from the monitor why the machine ends, ends one whose relay is gone, because nobody could
-/// reach it any more, or whose directory of the host is, because its programs would wait for that for
-/// ever, and keeps what they say of themselves short.
+/// Watches a machine: learns from the monitor why it ends, and keeps the logs short. Ends a machine whose
+/// relay is gone, because nobody could reach it any more, and one whose shared directory is gone, because its
+/// programs would wait forever.
 fn watch_over(
     supervisor: &Supervisor,
-    beside: impl Future<Output = Ended> + Send + 'static,
+    beside: impl Future<Output = HelperEnd> + Send + 'static,
     follow: Option<BoxFuture<'static, Option<String>>>,
     log: Option<PathBuf>,
     held: Option<SandboxId>,
 ) -> watch::Receiver<Option<String>> {
-    let (told, reason) = watch::channel(None);
+    let (report, reason) = watch::channel(None);
     let supervisor = supervisor.clone();
     tokio::spawn(async move {
         let mut has_followed = follow.is_none();
@@ -128,16 +129,17 @@ fn watch_over(
             tokio::select! {
                 word = &mut followed, if !has_followed => {
                     has_followed = true;
-                    told.send_replace(word);
+                    report.send_replace(word);
                 }
                 // The shell ends it when the machine has ended, and then itself.
                 (name, reason) = &mut beside, if has_beside => {
                     has_beside = false;
-                    // This one goes itself when the machine lets go of it, which is before its end.
+                    // The daemon ends itself when the machine disconnects from it, which is before
+                    // the machine's end.
                     if name == SHARER {
                         if !has_followed && let Ok(word) = timeout(PARTING_MAX, &mut followed).await {
                             has_followed = true;
-                            told.send_replace(word);
+                            report.send_replace(word);
                         }
                         if has_followed && supervisor.exited_within(KILL_DEADLINE).await.is_some() {
                             break;
@@ -146,7 +148,7 @@ fn watch_over(
                     if !has_machine(&supervisor) {
                         continue;
                     }
-                    told.send_replace(Some(reason.to_owned()));
+                    report.send_replace(Some(reason.to_owned()));
                     supervisor.kill();
                     break;
                 }
@@ -155,13 +157,13 @@ fn watch_over(
             }
         }
         if !has_followed && let Ok(word @ Some(_)) = timeout(REASON_MAX, followed).await {
-            told.send_if_modified(|told| {
-                let is_first = told.is_none();
-                *told = told.take().or(word);
+            report.send_if_modified(|known| {
+                let is_first = known.is_none();
+                *known = known.take().or(word);
                 is_first
             });
         }
-        drop(told);
+        drop(report);
         if let Some(id) = held {
             supervisor.exited().await;
             cgroup::remove(&id).await;
@@ -170,15 +172,15 @@ fn watch_over(
     reason
 }
 
-/// What has ended beside a machine, and what that was to it.
-type Ended = (&'static str, &'static str);
+/// Which helper of a machine ended, and what that means for the machine.
+type HelperEnd = (&'static str, &'static str);
 
-/// Resolves when the first of what runs beside the machine has ended. A machine whose relay has ended does
-/// not come up; one whose directory was never there does.
+/// Resolves when the first helper of the machine has ended. A machine without its relay does not come up; one
+/// whose directory was never there does.
 fn one_ended(
     supervisor: &Supervisor,
     is_shared: bool,
-) -> impl Future<Output = Ended> + Send + use<> {
+) -> impl Future<Output = HelperEnd> + Send + use<> {
     let [relay, sharer] = BESIDE.map(|(name, reason)| {
         let ended = outlived(supervisor.clone(), name, is_shared && name == SHARER);
         async move {
@@ -194,12 +196,12 @@ fn one_ended(
     }
 }
 
-/// Empties a log that has grown beyond all use. Its writers append, so they go on at its beginning.
+/// Empties a log that has grown too large. Its writers append, so they continue at its beginning.
 fn cut_short(log: &Path) {
     if fs::metadata(log).is_ok_and(|found| found.len() > CONSOLE_BYTES_MAX)
         && let Ok(file) = fs::File::options().write(true).open(log)
     {
-        // What does not work now works the next time.
+        // If it fails now, it succeeds the next time.
         let _ = file.set_len(0);
     }
 }
@@ -240,30 +242,30 @@ impl Running for Virtual {
         let tape = self.tape.clone();
         Box::pin(async move {
             let exit = supervisor.exited().await;
-            let told = timeout(REASON_MAX, reason.wait_for(Option::is_some)).await;
-            let told = told.ok().and_then(Result::ok).and_then(|reason| reason.clone());
+            let reason = timeout(REASON_MAX, reason.wait_for(Option::is_some)).await;
+            let reason = reason.ok().and_then(Result::ok).and_then(|reason| reason.clone());
             let panic = match &tape {
                 Some(tape) => last_panic(&tape.settled().await),
                 None => None,
             };
-            let is_known = BESIDE.iter().any(|(_, reason)| Some(*reason) == told.as_deref());
+            let is_known = BESIDE.iter().any(|(_, known)| Some(*known) == reason.as_deref());
             match (panic, exit) {
                 (Some(panic), _) => MachineExit::Panicked { console: panic },
-                // How it went is told its parent alone, which was another bridge; not what it went by.
+                // The exit code is known only to the parent, an earlier bridge; the reason is known here.
                 (None, MachineExit::Gone) if is_known => {
-                    MachineExit::Unreachable { reason: told.unwrap_or_default() }
+                    MachineExit::Unreachable { reason: reason.unwrap_or_default() }
                 }
-                (None, MachineExit::Exited { code: 137 }) if told.is_some() => {
-                    MachineExit::Unreachable { reason: told.unwrap_or_default() }
+                (None, MachineExit::Exited { code: 137 }) if reason.is_some() => {
+                    MachineExit::Unreachable { reason: reason.unwrap_or_default() }
                 }
-                (None, MachineExit::Exited { code: 0 }) => MachineExit::PoweredOff { reason: told },
+                (None, MachineExit::Exited { code: 0 }) => MachineExit::PoweredOff { reason },
                 (None, exit) => from_shell(exit),
             }
         })
     }
 }
 
-/// The words with which a kernel dies, if these are such.
+/// The last message of a kernel that panicked, if it did.
 fn last_panic(console: &str) -> Option<String> {
     let at = console.rfind("Kernel panic - not syncing")?;
     console[at..].lines().next().map(str::to_owned)

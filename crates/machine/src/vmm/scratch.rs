@@ -1,5 +1,5 @@
-//! The disk of a machine's writable layer: a file that is as large as it may get and takes what is
-//! written, with an empty file system.
+//! The disk of a machine's writable layer: a sparse file of the largest allowed size, with an empty file
+//! system.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
@@ -13,7 +13,7 @@ use host::paths::PRIVATE_FILE;
 
 const PROGRAM: &str = "mkfs.ext4";
 
-/// Makes it. One that is there is what an earlier life of the machine has written, and is kept.
+/// Makes it. An existing one has the files of an earlier start of the machine, and is kept.
 pub fn make(path: &Path, bytes: u64) -> Result<(), MachineError> {
     if bytes < SCRATCH_BYTES_MIN {
         return Err(MachineError::Scratch { bytes, bytes_min: SCRATCH_BYTES_MIN });
@@ -31,7 +31,7 @@ pub fn make(path: &Path, bytes: u64) -> Result<(), MachineError> {
         opened => opened.map_err(host("make the disk of the writable layer"))?,
     };
     file.set_len(bytes).map_err(host("make the disk of the writable layer"))?;
-    // Nothing is reserved for root, who is everybody; tables are written when they are used.
+    // Reserve nothing for root, because everybody in it is root; write tables when they are used.
     let made = Command::new(program)
         .args(["-q", "-F", "-m", "0", "-E", "lazy_itable_init=1,lazy_journal_init=1,nodiscard"])
         .arg(path)

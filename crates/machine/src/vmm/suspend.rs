@@ -1,10 +1,10 @@
-//! Pause, resume and snapshot of a virtual machine that runs, and the way back from a snapshot: what
-//! is said to the agent and done to its link around what the monitor does.
+//! Pause, resume, snapshot and restore of a virtual machine: what the bridge asks of the agent and does to
+//! its link before and after the monitor's part.
 //!
 //! ```text
 //! pause      hold the link ── processors stop
-//! resume     processors go on ── link goes on, or is made ── wake: the clock is stepped
-//! snapshot   freeze ── hold ── the monitor saves ── the agent calls ── link anew ── wake
+//! resume     processors continue ── link continues, or is made ── wake: the clock is set
+//! snapshot   freeze ── hold ── the monitor saves ── the agent calls ── link again ── wake
 //! restore    the monitor loads ── the agent calls ── a new client ── adopt
 //! ```
 
@@ -14,11 +14,12 @@ use std::sync::atomic::Ordering;
 use tokio::time::timeout;
 
 use super::awaited::Awaited;
-use super::made::{MANIFEST, Made, Manifest};
+use super::made::{MANIFEST, MachineInputs, Manifest};
 use super::{Halt, Saving, Standing, Virtual, plan};
 use crate::limits::{RESUME_PATIENCE, SNAPSHOT_CALL_DEADLINE, SNAPSHOT_WATCHDOG, WAKE_DEADLINE};
 use crate::{BoxFuture, Capability, MachineError, MachineSpec, Resumed, Suspend};
 use agent_client::guest::{Adoption, Guest, GuestError, now_us};
+use agent_client::link::Timing;
 use host::paths::write_durably;
 
 impl Virtual {
@@ -27,25 +28,25 @@ impl Virtual {
         self.monitor.halt().ok_or_else(lacks)
     }
 
-    async fn stand_still(&self) -> Result<(), MachineError> {
+    async fn pause_machine(&self) -> Result<(), MachineError> {
         let halt = self.halt()?;
         self.disturbed.store(true, Ordering::Relaxed);
         let guest = self.known_guest();
         if let Some(guest) = &guest {
-            guest.hold();
+            guest.machine_paused();
         }
         let paused = halt.pause(&self.directory).await;
         if paused.is_err()
             && let Some(guest) = &guest
         {
-            guest.go_on(false);
+            guest.machine_resumed(false);
         }
         self.paused.store(paused.is_ok(), Ordering::Relaxed);
         self.disturbed.store(false, Ordering::Relaxed);
         paused
     }
 
-    async fn go_on(&self) -> Result<Resumed, MachineError> {
+    async fn resume_machine(&self) -> Result<Resumed, MachineError> {
         self.halt()?.resume(&self.directory).await?;
         self.paused.store(false, Ordering::Relaxed);
         if let Ok(Ok(resumed)) = timeout(RESUME_PATIENCE, self.wake_again(false)).await {
@@ -55,13 +56,13 @@ impl Virtual {
         self.wake_again(true).await
     }
 
-    async fn wake_again(&self, anew: bool) -> Result<Resumed, MachineError> {
+    async fn wake_again(&self, reconnects: bool) -> Result<Resumed, MachineError> {
         let guest = match self.known_guest() {
             Some(guest) => {
-                guest.go_on(anew);
+                guest.machine_resumed(reconnects);
                 guest
             }
-            // The bridge that paused it is no more; this one has never met its agent.
+            // Another bridge paused it; this one has no link to its agent yet.
             None => self.meet().await?,
         };
         wake(&guest).await
@@ -80,15 +81,15 @@ impl Virtual {
         bound.map_err(|source| MachineError::Host { action, source })
     }
 
-    pub(super) async fn go_on_if_halted(&self) {
-        self.go_on_if_disturbed().await;
+    pub(super) async fn resume_if_paused(&self) {
+        self.resume_if_disturbed().await;
         if self.paused.load(Ordering::Relaxed) {
-            // A machine that does not go on is killed by whoever wants it to end.
-            let _ = self.go_on().await;
+            // A machine that does not resume is killed when it must end.
+            let _ = self.resume_machine().await;
         }
     }
 
-    async fn go_on_if_disturbed(&self) {
+    async fn resume_if_disturbed(&self) {
         if !self.disturbed.swap(false, Ordering::Relaxed) {
             return;
         }
@@ -100,7 +101,7 @@ impl Virtual {
 
     async fn meet(&self) -> Result<Guest, MachineError> {
         let met = match self.address.clone() {
-            Some(address) => self.supervisor.return_to(address).await,
+            Some(address) => self.supervisor.return_to(address, Timing::REMOTE).await,
             None => None,
         };
         let deadline = WAKE_DEADLINE;
@@ -111,28 +112,28 @@ impl Virtual {
 
     async fn write_down(&self, into: &Path) -> Result<(), MachineError> {
         let halt = self.halt()?;
-        // What cannot be is refused before anybody has to stand still for it.
+        // Refuse what is impossible before anything is paused for it.
         halt.check(&self.directory)?;
         let host = |action| move |source| MachineError::Host { action, source };
-        let made =
-            Made::noted(&self.directory).map_err(host("read what the machine is made of"))?;
+        let made = MachineInputs::noted(&self.directory)
+            .map_err(host("read what the machine is made of"))?;
         let guest = self
             .known_guest()
             .ok_or(MachineError::Silent { deadline: WAKE_DEADLINE, console: String::new() })?;
         let version = halt.version().await?;
         let agent = guest.agent_id().to_string();
         let manifest = digested(made.clone(), version, agent).await?;
-        // A machine that ends meanwhile takes nothing with it: what is here is of no use without
-        // its description, which is written last.
+        // If the machine ends meanwhile, nothing is lost: the files are useless without the description,
+        // which is written last.
         let awaited = self.await_call()?;
-        // An agent that never answers must not keep the snapshot's place for ever.
+        // An agent that never answers must not hold the snapshot's name forever.
         match timeout(WAKE_DEADLINE, guest.freeze(SNAPSHOT_WATCHDOG)).await {
             Ok(Ok(_)) => {}
             // Nothing can be frozen in a guest without control groups; its processors stop anyway.
             Ok(Err(GuestError::Fault(fault))) if fault.code == protocol::FaultCode::Unsupported => {
             }
             Ok(Err(source)) => {
-                return Err(MachineError::Asked { action: "freeze the programs", source });
+                return Err(MachineError::Guest { action: "freeze the programs", source });
             }
             Err(_) => {
                 let deadline = WAKE_DEADLINE;
@@ -140,7 +141,7 @@ impl Virtual {
             }
         }
         self.disturbed.store(true, Ordering::Relaxed);
-        guest.hold();
+        guest.machine_paused();
         let saving = Saving {
             directory: self.directory.clone(),
             into: into.to_owned(),
@@ -148,12 +149,12 @@ impl Virtual {
             scratch: made.scratch,
         };
         let saved = halt.save(&saving).await;
-        // The agent calls when it has found out that its links are gone, and can be dialled then.
-        // One that does not is dialled all the same, and a failure may have cut none.
+        // The agent calls when it notices that its links are gone, and can be dialled then. If it does not
+        // call, the bridge dials anyway, because a failed snapshot may have cut no link.
         let patience = if saved.is_ok() { SNAPSHOT_CALL_DEADLINE } else { RESUME_PATIENCE };
         let _ = timeout(patience, awaited.called()).await;
         drop(awaited);
-        guest.go_on(true);
+        guest.machine_resumed(true);
         let woken = wake(&guest).await;
         self.disturbed.store(false, Ordering::Relaxed);
         saved?;
@@ -164,9 +165,9 @@ impl Virtual {
     }
 }
 
-/// Brings a machine back into order, and waits for its agent where that must not be dialled before.
+/// Repairs a machine, and waits for its agent if that must not be dialled before it calls.
 pub(super) async fn mend(halt: &dyn Halt, directory: &Path, paused: bool) -> Standing {
-    // Before the agent can call: one that finds nobody takes its time for the next try.
+    // Listen before the agent can call: after a failed call it waits before it tries again.
     let awaited = Awaited::bind(&plan::calls(directory));
     let standing = halt.mend(directory, paused).await;
     if let (Standing::RunsAnew, Ok(awaited)) = (standing, awaited) {
@@ -175,8 +176,12 @@ pub(super) async fn mend(halt: &dyn Halt, directory: &Path, paused: bool) -> Sta
     standing
 }
 
-/// Counting digests of some hundred megabytes is nothing for a thread that others need.
-async fn digested(made: Made, version: String, agent: String) -> Result<Manifest, MachineError> {
+/// Computing digests of some hundred megabytes would block a thread that others need.
+async fn digested(
+    made: MachineInputs,
+    version: String,
+    agent: String,
+) -> Result<Manifest, MachineError> {
     let now_ms = now_us() / 1000;
     let digested = tokio::task::spawn_blocking(move || made.manifest(version, agent, now_ms));
     digested.await.unwrap_or_else(|error| {
@@ -185,16 +190,16 @@ async fn digested(made: Made, version: String, agent: String) -> Result<Manifest
     })
 }
 
-/// Tells an agent whose machine stood still what time it is, and to let everything go on.
+/// Tells the agent of a machine that was paused the time, and thaws its programs.
 async fn wake(guest: &Guest) -> Result<Resumed, MachineError> {
     match timeout(WAKE_DEADLINE, guest.wake()).await {
         Ok(Ok(thawed)) => Ok(Resumed { drift_us: thawed.drift_us }),
-        Ok(Err(source)) => Err(MachineError::Asked { action: "wake the agent", source }),
+        Ok(Err(source)) => Err(MachineError::Guest { action: "wake the agent", source }),
         Err(_) => Err(MachineError::Silent { deadline: WAKE_DEADLINE, console: String::new() }),
     }
 }
 
-/// Makes a machine that was restored this sandbox's own: another clock, name, id, and random numbers.
+/// Gives a restored machine the identity of this sandbox: clock, name, id, and random numbers.
 pub(super) async fn adopt(guest: &Guest, spec: &MachineSpec) -> Result<Vec<String>, MachineError> {
     let text = |text: &str| protocol::Text::from(text);
     let plain = spec.env.iter().map(|(name, value)| (text(name), text(value)));
@@ -204,21 +209,21 @@ pub(super) async fn adopt(guest: &Guest, spec: &MachineSpec) -> Result<Vec<Strin
         env: plain.chain(secrets).collect(),
         restored: true,
     };
-    let failed = |source| MachineError::Asked { action: "take over the restored machine", source };
+    let failed = |source| MachineError::Guest { action: "take over the restored machine", source };
     Ok(guest.adopt(adoption).await.map_err(failed)?.warnings)
 }
 
 impl Suspend for Virtual {
     fn pause(&self) -> BoxFuture<'_, Result<(), MachineError>> {
-        Box::pin(self.stand_still())
+        Box::pin(self.pause_machine())
     }
 
     fn resume(&self) -> BoxFuture<'_, Result<Resumed, MachineError>> {
-        Box::pin(self.go_on())
+        Box::pin(self.resume_machine())
     }
 
     fn set_right(&self) -> BoxFuture<'_, ()> {
-        Box::pin(self.go_on_if_disturbed())
+        Box::pin(self.resume_if_disturbed())
     }
 
     fn snapshot<'a>(&'a self, into: &'a Path) -> BoxFuture<'a, Result<(), MachineError>> {

@@ -1,4 +1,4 @@
-//! What the log knows of sessions: of one, or of all that it has.
+//! What the log knows about sessions: about one, or about all.
 //!
 //! The server's door asks here for those that an agent has forgotten or that are of a sandbox that is
 //! over. Finding out can take reading the whole log, so it goes by steps.
@@ -16,7 +16,7 @@ use super::recording::{next, open};
 use super::room::ReadBudget;
 use super::segment::Segment;
 
-/// What the log says of a session. Of several that had the same name it is the last.
+/// What the log knows about a session. If several had the same name, it is the last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordedSession {
     pub session: SessionId,
@@ -25,13 +25,13 @@ pub struct RecordedSession {
     pub command: String,
     /// Missing when it still runs, or when its sandbox ended with it.
     pub exit: Option<ExitRecord>,
-    /// Its outputs, as far as they were recorded.
+    /// Its recorded outputs.
     pub outputs: BTreeMap<Channel, Extent>,
-    /// The agent has been told to forget it.
+    /// The agent was asked to forget it.
     pub is_released: bool,
 }
 
-/// What there is of one output.
+/// What is recorded of one output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
     /// The oldest byte that is still in the log.
@@ -54,6 +54,7 @@ impl RecordedSession {
 
     fn reach(&mut self, channel: Channel, from: u64, to: u64) {
         let extent = self.outputs.entry(channel).or_insert(Extent { oldest: from, end: from });
+        extent.oldest = extent.oldest.min(from);
         extent.end = extent.end.max(to);
     }
 }
@@ -64,7 +65,7 @@ impl RecordedSession {
 pub struct AllSessions {
     directory: PathBuf,
     sessions_max: usize,
-    /// Segments to be looked through, the newest first.
+    /// Segments to read, the newest first.
     ahead: Vec<u64>,
     segment: Option<Segment>,
     known: BTreeMap<SessionId, RecordedSession>,
@@ -78,7 +79,7 @@ impl AllSessions {
         Ok(Self { directory, sessions_max, ahead, segment, known })
     }
 
-    /// Looks on; `None` when there was no more room and there is more to look at.
+    /// Continues; `None` if the budget is used up and there is more to read.
     pub fn step(
         &mut self,
         room: &mut ReadBudget,
@@ -127,16 +128,16 @@ impl AllSessions {
     }
 }
 
-/// A look for the last session of a name. The newest segments are looked through first, and no more
-/// of them than it takes.
+/// A search for the last session with a name. The newest segments are read first, and only as many
+/// as necessary.
 #[derive(Debug)]
 pub struct OneSession {
     directory: PathBuf,
     session: SessionId,
-    /// Segments to be looked through, the oldest first.
+    /// Segments to read, the oldest first.
     ahead: Vec<u64>,
     here: Option<SegmentScan>,
-    /// What the segments say that were looked through.
+    /// What the segments so far contain.
     found: Option<RecordedSession>,
 }
 
@@ -144,9 +145,9 @@ pub struct OneSession {
 #[derive(Debug)]
 struct SegmentScan {
     segment: Segment,
-    /// Of the session alone.
+    /// Of this session only.
     known: BTreeMap<SessionId, RecordedSession>,
-    /// The run that went on when the segment began.
+    /// The run that was active when the segment began.
     from_before: Option<Run>,
 }
 
@@ -157,8 +158,8 @@ impl OneSession {
         Ok(Self { directory, session, ahead, here: None, found: None })
     }
 
-    /// Looks on; `None` when there was no more room and there is more to look at, and otherwise the
-    /// session if the log has any.
+    /// Continues; `None` if the budget is used up and there is more to read, otherwise the session
+    /// if the log has one.
     pub fn step(
         &mut self,
         room: &mut ReadBudget,
@@ -175,7 +176,7 @@ impl OneSession {
             }
             if let Some(record) = next(&self.directory, &mut here.segment)? {
                 room.take(&record);
-                if subject(&record.what) == Some(&self.session) {
+                if record.what.session() == Some(&self.session) {
                     note(&mut here.known, *record);
                 }
                 continue;
@@ -188,10 +189,10 @@ impl OneSession {
         }
     }
 
-    /// Adds what one more segment says; whether older ones cannot say more.
+    /// Adds the content of one more segment; returns whether older ones can add nothing.
     fn is_all(&mut self, known: Option<RecordedSession>, from_before: Option<Run>) -> bool {
         let Some(here) = known else {
-            // Its start was in a segment that is gone, or what came last began there.
+            // Its start was in a removed segment, or its last run began there.
             return self.found.is_some();
         };
         let begins_here = from_before != Some(here.run);
@@ -214,7 +215,7 @@ impl SegmentScan {
     }
 }
 
-/// What two segments say of one run, the earlier first.
+/// Joins what two segments contain about one run, the earlier first.
 fn joined(mut earlier: RecordedSession, later: RecordedSession) -> RecordedSession {
     for (channel, extent) in later.outputs {
         earlier.reach(channel, extent.oldest, extent.end);
@@ -224,19 +225,22 @@ fn joined(mut earlier: RecordedSession, later: RecordedSession) -> RecordedSessi
     earlier
 }
 
-/// The session that a record is about.
-fn subject<'a>(what: &'a RecordBody<'_>) -> Option<&'a SessionId> {
-    match what {
-        RecordBody::Started(started) => Some(&started.session),
-        RecordBody::Output { session, .. }
-        | RecordBody::Gap { session, .. }
-        | RecordBody::Exited { session, .. }
-        | RecordBody::Released { session } => Some(session),
-        RecordBody::Head(_) | RecordBody::Closed { .. } => None,
-    }
-}
-
 fn note(known: &mut BTreeMap<SessionId, RecordedSession>, record: Record<'static>) {
+    if let (Some(carried), Some(session)) = (record.carried, record.what.session()) {
+        let new = || RecordedSession::new(session.clone(), carried.run, String::new());
+        let recorded = known.entry(session.clone()).or_insert_with(new);
+        if recorded.run != carried.run {
+            if recorded.run.started_at_ms > carried.run.started_at_ms {
+                // The name is another's by now.
+                return;
+            }
+            *recorded = new();
+        }
+        if let RecordBody::Started(started) = record.what {
+            recorded.command = started.command;
+            return;
+        }
+    }
     match record.what {
         RecordBody::Started(started) => {
             let recorded =

@@ -14,7 +14,7 @@ use protocol::message::Channel;
 
 use super::record::{Record, RecordBody};
 use super::room::ReadBudget;
-use super::segment::{Segment, segment_numbers};
+use super::segment::{Segment, SegmentItem, segment_numbers};
 use super::{Entry, Event, LogError};
 use crate::limits::LOG_FOLLOW_PAUSE;
 
@@ -25,14 +25,15 @@ pub use mark::{InvalidMark, Mark};
 pub enum From {
     /// The oldest that there is.
     Start,
-    /// So many of the last lines, of all outputs together.
+    /// This many of the last lines, of all outputs together.
     Lines(u64),
-    /// What was recorded at this time or later, milliseconds since 1970.
+    /// What was recorded at this time or later, in milliseconds since 1970.
     Since { ms: u64 },
 }
 
 /// A place in a log.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each says something of its own")]
 pub struct Reader {
     directory: PathBuf,
     from: From,
@@ -42,23 +43,29 @@ pub struct Reader {
     /// Bytes of output before this place, those in segments that are gone included; `None` while
     /// nothing has been read and nothing can have been missed.
     passed: Option<u64>,
-    /// Of the next output, what lies before the first line that was asked for.
+    /// Bytes of the next output before the first requested line.
     skip_bytes: usize,
-    /// A newer segment has been seen, so the present one will not grow any more.
+    /// A newer segment exists, so the current one no longer grows.
     sealed: bool,
     closed: bool,
     begun: bool,
-    /// Where the last lines begin, as far as that is known.
+    /// Part of the current segment is damaged, which was reported.
+    was_damaged: bool,
+    /// What is missing before the current segment's own records is not counted yet.
+    owes: bool,
+    /// Records that were carried from before this segment and position have been read where they stood.
+    since: (u64, u64),
+    /// The search for the last lines, while it runs.
     finding: Option<Box<Finding>>,
 }
 
-/// What a step of reading came to.
+/// The result of one step.
 #[derive(Debug)]
 pub enum Step {
     Entry(Box<Entry>),
-    /// There was no more room; there may be more to read.
+    /// The budget is used up; there may be more to read.
     Paused,
-    /// There is no more at the moment.
+    /// Nothing more at the moment.
     AtEnd,
 }
 
@@ -82,18 +89,21 @@ impl Reader {
             sealed: false,
             closed: false,
             begun: false,
+            was_damaged: false,
+            owes: false,
+            since: (0, 0),
             finding: None,
         }
     }
 
-    /// Leaves out all other sessions. To be said before the first entry is read.
+    /// Skips all other sessions. Call it before reading the first entry.
     #[must_use]
     pub fn only(mut self, session: SessionId) -> Self {
         self.only = Some(session);
         self
     }
 
-    /// Leaves out the outputs that are not wanted. To be said before the first entry is read.
+    /// Skips unwanted outputs. Call it before reading the first entry.
     #[must_use]
     pub fn outputs(mut self, wanted: fn(Channel) -> bool) -> Self {
         self.wanted = Some(wanted);
@@ -105,7 +115,7 @@ impl Reader {
         self.closed
     }
 
-    /// The next entry; `None` when there is no more at the moment.
+    /// The next entry; `None` if there is nothing more at the moment.
     #[expect(
         clippy::should_implement_trait,
         reason = "an iterator that yields again after it has ended would mislead"
@@ -118,7 +128,7 @@ impl Reader {
         })
     }
 
-    /// The next entry, if it is found with no more looked at than there is room for.
+    /// The next entry, if it is found within the budget.
     pub fn step(&mut self, room: &mut ReadBudget) -> Result<Step, LogError> {
         if !self.begun {
             match self.from {
@@ -147,19 +157,23 @@ impl Reader {
                     let event = Event::Missing { bytes };
                     return Ok(Step::Entry(Box::new(Entry { time_ms, event })));
                 }
+                Some(ReadItem::Damaged { bytes, time_ms }) => {
+                    let event = Event::Damaged { bytes };
+                    return Ok(Step::Entry(Box::new(Entry { time_ms, event })));
+                }
                 None => return Ok(Step::AtEnd),
             }
         }
     }
 
-    /// The next entry, waiting for it; `None` when the sandbox is over, or removed, and all
-    /// has been read.
+    /// Waits for the next entry; `None` when the sandbox has ended or was removed and everything
+    /// was read.
     pub async fn follow(&mut self) -> Result<Option<Entry>, LogError> {
         loop {
             if let Some(entry) = self.next()? {
                 return Ok(Some(entry));
             }
-            // A log that was removed will not go on either.
+            // A removed log does not continue either.
             if self.closed || !self.directory.exists() {
                 return Ok(None);
             }
@@ -167,19 +181,33 @@ impl Reader {
         }
     }
 
-    /// The next record whatever it is about, or what is missing before it.
+    /// The next record of any session, or what is missing before it.
     fn next_record(&mut self) -> Result<Option<ReadItem>, LogError> {
         loop {
             let Some(segment) = &mut self.segment else {
-                match self.enter_after(0)? {
-                    SegmentStart::Nothing => return Ok(None),
-                    SegmentStart::Whole => continue,
-                    SegmentStart::Missing(found) => return Ok(Some(found)),
+                if self.enter_after(0)? {
+                    continue;
                 }
+                return Ok(None);
             };
             let number = segment.number;
-            let record = segment.next().map_err(|source| failed(&self.directory, source))?;
-            if let Some(record) = record {
+            let time_ms = segment.head_time_ms;
+            if segment.is_own() && std::mem::take(&mut self.owes) {
+                match self.count_missing() {
+                    0 => continue,
+                    bytes => return Ok(Some(ReadItem::Missing { bytes, time_ms })),
+                }
+            }
+            let found = segment.find().map_err(|source| failed(&self.directory, source))?;
+            if let Some(SegmentItem::Damage(bytes)) = found {
+                self.was_damaged = true;
+                return Ok(Some(ReadItem::Damaged { bytes, time_ms }));
+            }
+            if let Some(SegmentItem::Record(record)) = found {
+                let place = record.carried.map(|carried| (carried.segment, carried.position));
+                if place.is_some_and(|place| place < self.since) {
+                    continue;
+                }
                 if let (RecordBody::Output { bytes, .. }, Some(passed)) =
                     (&record.what, &mut self.passed)
                 {
@@ -187,8 +215,8 @@ impl Reader {
                 }
                 return Ok(Some(ReadItem::Record(record)));
             }
-            // Records may have been written between the last look and the rotation that sealed
-            // the segment, so it is looked at once more.
+            // Records may have been written between the last read and the rotation, so it is read
+            // once more.
             if !self.sealed {
                 self.sealed = self.numbers()?.into_iter().any(|other| other > number);
                 if self.sealed {
@@ -196,35 +224,64 @@ impl Reader {
                 }
                 return Ok(None);
             }
-            match self.enter_after(number)? {
-                SegmentStart::Nothing => return Ok(None),
-                SegmentStart::Whole => {}
-                SegmentStart::Missing(found) => return Ok(Some(found)),
+            // It no longer grows, so this is no record that is being written.
+            let rest = segment.rest_bytes().map_err(|source| failed(&self.directory, source))?;
+            if rest > 0 {
+                segment.seek(segment.position() + rest);
+                self.was_damaged = true;
+                return Ok(Some(ReadItem::Damaged { bytes: rest, time_ms }));
+            }
+            if !self.enter_after(number)? {
+                return Ok(None);
             }
         }
     }
 
-    /// Goes on in the oldest segment behind `number`.
-    fn enter_after(&mut self, number: u64) -> Result<SegmentStart, LogError> {
+    /// Continues in the oldest segment after `number`; false if there is none.
+    fn enter_after(&mut self, number: u64) -> Result<bool, LogError> {
         for next in self.numbers()?.into_iter().filter(|next| *next > number) {
             let opened = Segment::open(&self.directory, next);
-            // One that was rotated away just now is not there; one without a head is not yet.
+            // A segment that was just rotated away is missing; a new one may lack its head.
             let opened = opened.map_err(|source| failed(&self.directory, source))?;
             let Some(segment) = opened else { continue };
-            let (before, time_ms) = (segment.head.bytes_before, segment.head_time_ms);
-            self.segment = Some(segment);
-            self.sealed = false;
-            let bytes = before.saturating_sub(self.passed.unwrap_or(before));
-            self.passed = Some(before);
-            return Ok(match bytes {
-                0 => SegmentStart::Whole,
-                bytes => SegmentStart::Missing(ReadItem::Missing { bytes, time_ms }),
-            });
+            let carried = segment.head.carried.map_or(0, |part| part.output_bytes);
+            self.passed.get_or_insert(segment.head.bytes_before.saturating_sub(carried));
+            self.since = self.since.max((number, u64::MAX));
+            (self.segment, self.sealed, self.owes) = (Some(segment), false, true);
+            return Ok(true);
         }
-        Ok(SegmentStart::Nothing)
+        Ok(false)
     }
 
-    /// What a record says to this reader.
+    /// Bytes of output that are missing and not reported yet, before the current segment's own.
+    fn count_missing(&mut self) -> u64 {
+        let was_damaged = std::mem::take(&mut self.was_damaged);
+        let passed = self.passed.unwrap_or_default();
+        let before = match &self.segment {
+            Some(segment) if !segment.is_headless => segment.head.bytes_before,
+            _ => passed,
+        };
+        self.passed = Some(before);
+        if was_damaged { 0 } else { before.saturating_sub(passed) }
+    }
+
+    /// Goes on at a record. When its segment has been rotated away, the oldest that there is says how much
+    /// is missing.
+    fn go_to(&mut self, place: RecordPosition) -> Result<(), LogError> {
+        self.passed = Some(place.passed);
+        let opened = Segment::open(&self.directory, place.segment);
+        match opened.map_err(|source| failed(&self.directory, source))? {
+            Some(mut segment) => {
+                segment.seek_mark(place.position);
+                self.owes = segment.has_own_ahead();
+                self.segment = Some(segment);
+            }
+            None => self.since = (place.segment, place.position),
+        }
+        Ok(())
+    }
+
+    /// What a record contributes to this reader.
     fn select(&mut self, record: Record<'static>) -> Option<Entry> {
         let event = match record.what {
             RecordBody::Head(_) | RecordBody::Released { .. } => return None,
@@ -262,7 +319,7 @@ impl Reader {
         self.cut_first(event).map(|event| Entry { time_ms: record.time_ms, event })
     }
 
-    /// Takes what lies before the first line off the first output.
+    /// Removes what precedes the first line from the first output.
     fn cut_first(&mut self, event: Event) -> Option<Event> {
         match event {
             Event::Output { session, channel, offset, mut bytes } if self.skip_bytes > 0 => {
@@ -285,17 +342,18 @@ impl Reader {
                 self.finding = Some(Box::new(Finding { scan, tail }));
                 return Ok(false);
             }
-            let before = scan.segment.as_ref().map(|segment| (segment.number, segment.position()));
+            let before =
+                scan.segment.as_ref().map(|segment| (segment.number, segment.mark_position()));
             match scan.next_record()? {
                 None => break,
-                Some(ReadItem::Missing { .. }) => {}
+                Some(ReadItem::Missing { .. } | ReadItem::Damaged { .. }) => {}
                 Some(ReadItem::Record(record)) => {
                     room.take(&record);
                     let Some(segment) = &scan.segment else { break };
                     // The first record of a segment follows its head, wherever we came from.
                     let number = segment.number;
                     let known = before.filter(|(earlier, _)| *earlier == number);
-                    let position = known.map_or(segment.after_head(), |(_, position)| position);
+                    let position = known.map_or(segment.first_mark(), |(_, position)| position);
                     let passed = scan.passed.unwrap_or(0);
                     if let Some(Entry { event: Event::Output { bytes, .. }, .. }) =
                         scan.select(*record)
@@ -314,16 +372,12 @@ impl Reader {
             Start::End => {
                 self.closed = scan.closed;
                 (self.segment, self.passed, self.sealed) = (scan.segment, scan.passed, scan.sealed);
+                (self.owes, self.since) = (scan.owes, scan.since);
             }
             Start::At { place, skip_bytes } => {
-                let opened = Segment::open(&self.directory, place.segment);
-                let opened = opened.map_err(|source| failed(&self.directory, source))?;
-                self.passed = Some(place.passed);
-                // When it has been rotated away since, what is missing is said.
-                if let Some(mut segment) = opened {
-                    segment.seek(place.position);
+                self.go_to(place)?;
+                if self.segment.is_some() {
                     self.skip_bytes = skip_bytes;
-                    self.segment = Some(segment);
                 }
             }
             Start::Oldest => {}
@@ -352,14 +406,7 @@ pub(super) fn failed(directory: &Path, source: io::Error) -> LogError {
 enum ReadItem {
     Record(Box<Record<'static>>),
     Missing { bytes: u64, time_ms: u64 },
-}
-
-enum SegmentStart {
-    /// There is no such segment.
-    Nothing,
-    /// It follows on what was read before.
-    Whole,
-    Missing(ReadItem),
+    Damaged { bytes: u64, time_ms: u64 },
 }
 
 /// A look for the last lines, from the oldest output to the newest.
@@ -387,10 +434,11 @@ struct Tail {
     ends_in_newline: bool,
 }
 
-/// Where a record begins.
+/// The position of a record.
 #[derive(Clone, Copy, Debug)]
 struct RecordPosition {
     segment: u64,
+    /// As in a [`Mark`].
     position: u64,
     /// Bytes of output before it.
     passed: u64,
@@ -399,7 +447,7 @@ struct RecordPosition {
 #[derive(Debug)]
 struct Piece {
     place: RecordPosition,
-    /// Where each newline in it ends.
+    /// The end of each newline in it.
     line_ends: Vec<u32>,
 }
 
@@ -425,7 +473,7 @@ impl Tail {
         }
     }
 
-    /// Where the last `lines` lines begin: behind the newline that ends the line before them.
+    /// Where the last `lines` lines begin: after the newline of the preceding line.
     fn start(&self, lines: u64) -> Start {
         if lines == 0 {
             return Start::End;

@@ -1,4 +1,4 @@
-//! The records of a log as they lie on disk.
+//! The on-disk format of a log's records.
 //!
 //! ```text
 //! 0        4          8
@@ -8,8 +8,8 @@
 //!   u32 BE   u32 BE     length bytes
 //! ```
 //!
-//! The checksum finds what a crash can do to the tail of a file, which is to cut it or to fill it
-//! with zeros; without it, a record whose last bytes became zeros would be read as output.
+//! The checksum detects what a crash can do to the tail of a file, which is to truncate it or to
+//! fill it with zeros. Without it, a record whose last bytes became zeros would be read as output.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -35,6 +35,24 @@ const CHANNELS_MAX: usize = 3;
 pub(super) struct Record<'a> {
     pub time_ms: u64,
     pub what: RecordBody<'a>,
+    /// For a record that was carried from a removed segment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub carried: Option<CarriedFrom>,
+}
+
+/// The original position of a carried record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct CarriedFrom {
+    pub segment: u64,
+    pub position: u64,
+    /// The run of the session that it is about.
+    pub run: Run,
+}
+
+impl<'a> Record<'a> {
+    pub fn new(time_ms: u64, what: RecordBody<'a>) -> Self {
+        Self { time_ms, what, carried: None }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,12 +86,40 @@ pub(super) enum RecordBody<'a> {
     },
 }
 
-/// All that the writer knew when it began a segment.
+impl RecordBody<'_> {
+    /// The session that it is about, if it is about one.
+    pub fn session(&self) -> Option<&SessionId> {
+        match self {
+            Self::Started(started) => Some(&started.session),
+            Self::Output { session, .. }
+            | Self::Gap { session, .. }
+            | Self::Exited { session, .. }
+            | Self::Released { session } => Some(session),
+            Self::Head(_) | Self::Closed { .. } => None,
+        }
+    }
+}
+
+/// The writer's state at the beginning of a segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Head {
     /// Bytes of output in all segments before this one.
     pub bytes_before: u64,
     pub sessions: Vec<Tracked>,
+    /// The records of segments that are gone, which stand between this head and the segment's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub carried: Option<CarriedPart>,
+}
+
+/// The carried records of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct CarriedPart {
+    /// Their bytes in the file.
+    pub bytes: u64,
+    /// Their bytes of output.
+    pub output_bytes: u64,
+    /// Where the segment's own records began originally: [`Mark`](super::Mark)s from that time stay valid.
+    pub own_start: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,7 +147,7 @@ pub(super) struct Tracked {
     pub next: Vec<(Channel, u64)>,
 }
 
-/// Bytes that MessagePack carries as they are.
+/// Bytes that MessagePack stores unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Blob<'a>(pub Cow<'a, [u8]>);
 
@@ -122,8 +168,9 @@ pub(super) fn encode_record(record: &Record<'_>, out: &mut Vec<u8>) -> Result<()
     Ok(())
 }
 
-/// A sum in which every word counts: each step is a bijection of what came before, so no change of
-/// one word is lost. It guards against accidents, not against people.
+/// A checksum that depends on every word: each step is a bijection of the previous state, so the
+/// change of a single word is always detected. It protects against accidents, not against
+/// attackers.
 fn checksum(body: &[u8]) -> u32 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let step = |sum: u64, word: u64| (sum.rotate_left(5) ^ word).wrapping_mul(ODD);
@@ -136,10 +183,10 @@ fn checksum(body: &[u8]) -> u32 {
     (sum >> 32) as u32
 }
 
-/// What stands at the beginning of some bytes of a log.
+/// The result of parsing the beginning of a log's bytes.
 pub(super) enum Parsed {
     Record(Box<Record<'static>>, usize),
-    /// More bytes are needed to tell.
+    /// More bytes are needed.
     Incomplete,
     /// No record of ours.
     Damaged,

@@ -1,8 +1,8 @@
 //! The outputs of one session in the log, read from an offset on.
 //!
-//! The server's door asks here for what an agent does not have any more: output that its spool has
-//! given up, sessions that it has forgotten, and all of a sandbox that is over. Names of sessions
-//! come again, so everything here is of one [`Run`].
+//! The server reads here what an agent no longer has: output that its spool has dropped, sessions
+//! that it has forgotten, and everything of a sandbox that has ended. Session names are reused, so
+//! everything here belongs to one [`Run`].
 
 use std::path::{Path, PathBuf};
 
@@ -14,8 +14,8 @@ use super::reader::{failed, numbers};
 use super::record::{Record, RecordBody, Run, Tracked};
 use super::segment::Segment;
 
-/// A place in one output of one run. It only ever goes on, so that reading all of an output in many
-/// steps costs one pass over the log.
+/// A position in one output of one run. It only advances, so reading an output in many steps costs
+/// one pass over the log.
 #[derive(Debug)]
 pub struct Recording {
     directory: PathBuf,
@@ -25,9 +25,9 @@ pub struct Recording {
     segment: Option<Segment>,
     /// Whether the records at this place are of our run.
     ours: bool,
-    /// A newer segment has been seen, so the present one will not grow any more.
+    /// A newer segment exists, so the current one no longer grows.
     sealed: bool,
-    /// What was read and not asked for yet.
+    /// Output that was read and not requested yet.
     ahead: Option<(u64, Vec<u8>)>,
 }
 
@@ -37,8 +37,15 @@ impl Recording {
         Self { directory, session, run, channel, segment, ours, sealed, ahead }
     }
 
-    /// The next bytes at or behind `from` and before `to`, with their offset; `None` when the log
-    /// has none. Asked for ascending places.
+    /// Drops what was read ahead, for a reader that may pause for long.
+    pub fn rest(&mut self) {
+        if let Some(segment) = &mut self.segment {
+            segment.rest();
+        }
+    }
+
+    /// The next bytes from `from` on and before `to`, with their offset; `None` if the log has
+    /// none. Positions must ascend.
     pub fn read(&mut self, from: u64, to: u64) -> Result<Option<(u64, Vec<u8>)>, LogError> {
         loop {
             let next = match self.ahead.take() {
@@ -64,7 +71,7 @@ impl Recording {
         }
     }
 
-    /// The next output of ours, whatever its place.
+    /// The next output of this run, at any position.
     fn next_output(&mut self, from: u64) -> Result<Option<(u64, Vec<u8>)>, LogError> {
         loop {
             let Some(segment) = &mut self.segment else {
@@ -80,8 +87,8 @@ impl Recording {
                 }
                 continue;
             }
-            // Records may have been written between the last look and the rotation that sealed
-            // the segment, so it is looked at once more.
+            // Records may have been written between the last read and the rotation, so it is read
+            // once more.
             if !self.sealed {
                 self.sealed = numbers(&self.directory)?.into_iter().any(|other| other > number);
                 if self.sealed {
@@ -113,7 +120,7 @@ impl Recording {
         self.enter_one_of(all.into_iter().skip(first))
     }
 
-    /// Goes into the first of these segments that is there.
+    /// Opens the first of these segments that exists.
     fn enter_one_of(&mut self, numbers: impl Iterator<Item = u64>) -> Result<bool, LogError> {
         for number in numbers {
             let Some(segment) = open(&self.directory, number)? else { continue };
@@ -130,13 +137,16 @@ impl Recording {
     }
 
     fn select(&mut self, record: Record<'static>) -> Option<(u64, Vec<u8>)> {
+        let is_ours = record.carried.map_or(self.ours, |carried| carried.run == self.run);
         match record.what {
-            RecordBody::Started(started) if started.session == self.session => {
+            RecordBody::Started(started)
+                if started.session == self.session && record.carried.is_none() =>
+            {
                 self.ours = started.run == self.run;
                 None
             }
             RecordBody::Output { session, channel, offset, bytes } => {
-                let wanted = self.ours && channel == self.channel && session == self.session;
+                let wanted = is_ours && channel == self.channel && session == self.session;
                 wanted.then(|| (offset, bytes.0.into_owned()))
             }
             _ => None,

@@ -1,20 +1,20 @@
-//! How much of a log is looked at before whoever reads it pauses. Pure.
+//! How much of a log is read before its reader pauses. Pure.
 //!
-//! What is wanted of a log can be little or nothing, and finding that takes reading all of it. So
-//! reading goes by steps, whose length is a matter of what is looked at.
+//! Little or nothing of a log may match, and finding that requires reading all of it. So reading
+//! proceeds in steps, which are limited by what is read, not by what is found.
 
 use super::record::{Record, RecordBody};
 
-/// What may still be looked at in a step.
+/// What a step may still read.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadBudget {
     pub records: usize,
-    /// Of output.
+    /// Bytes of output.
     pub bytes: usize,
 }
 
 impl ReadBudget {
-    /// For readers who keep nobody waiting: no log has so much.
+    /// For readers that delay nobody: no log is that large.
     pub const ENDLESS: Self = Self { records: usize::MAX, bytes: usize::MAX };
 
     pub(super) fn is_over(&self) -> bool {

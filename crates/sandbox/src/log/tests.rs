@@ -3,9 +3,9 @@ use std::path::{Path, PathBuf};
 
 use protocol::exit::{Cause, OutputTotal, Survivor, Usage};
 
+use super::carry::Bounds;
 use super::record::{Parsed, Record, RecordBody, encode_record, parse_record};
 use super::segment::{segment_numbers, segment_path};
-use super::writer::Bounds;
 use super::*;
 use crate::limits::LOG_RECORD_BYTES_MAX;
 
@@ -20,7 +20,7 @@ impl TestDirectory {
     }
 
     fn small(&self) -> Writer {
-        Writer::open_bounded(&self.0, Bounds { segment_bytes: 2000, segments_max: 3 }).unwrap()
+        Writer::open_bounded(&self.0, SMALL).unwrap()
     }
 
     fn entries(&self, from: From) -> Vec<Event> {
@@ -36,6 +36,250 @@ impl Drop for TestDirectory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+/// Bounds without shares.
+const SMALL: Bounds =
+    Bounds { segment_bytes: 2000, segments_max: 3, share_bytes: 0, carried_bytes_max: 0 };
+
+/// Bounds with shares of about ten records.
+const SHARED: Bounds = Bounds { share_bytes: 1500, carried_bytes_max: 4000, ..SMALL };
+
+impl TestDirectory {
+    fn shared(&self) -> Writer {
+        Writer::open_bounded(&self.0, SHARED).unwrap()
+    }
+
+    fn bytes(&self) -> u64 {
+        let entries = fs::read_dir(&self.0).unwrap();
+        entries.map(|entry| entry.unwrap().metadata().unwrap().len()).sum()
+    }
+}
+
+#[test]
+fn a_flood_does_not_push_out_what_another_session_has_said() {
+    let place = TestDirectory::new("flood");
+    let (quiet, loud, over) = (session("quiet"), session("loud"), session("over"));
+    let mut log = place.shared();
+    log.started(&over, run(3), "over").unwrap();
+    log.output(&over, Channel::Stdout, 0, b"gone, but known\n").unwrap();
+    log.exited(&over, &exit()).unwrap();
+    log.released(&over).unwrap();
+    for (id, number) in [(&quiet, 1), (&loud, 2)] {
+        log.started(id, run(number), id.as_str()).unwrap();
+    }
+    write_lines(&mut log, &quiet, 0..3);
+    write_lines(&mut log, &loud, 0..3_000);
+    log.output(&quiet, Channel::Stdout, log.next_offset(&quiet, Channel::Stdout), b"last\n")
+        .unwrap();
+    let bound = 3 * SHARED.segment_bytes + SHARED.carried_bytes_max;
+    assert!(place.bytes() <= bound + 1000, "{} bytes", place.bytes());
+    // The result must be the same as events, as one output, and as known sessions.
+    let expected = format!("{}last\n", lines_of(0..3));
+    let output = |name: &str| {
+        let reader = Reader::open(&place.0, From::Start).unwrap();
+        text_of(&drain(&mut reader.only(session(name))))
+    };
+    assert_eq!(
+        (output("quiet"), output("over")),
+        (expected.clone(), "gone, but known\n".to_owned())
+    );
+    assert_eq!(read_all(&place, "quiet", run(1), 0), (Some(0), expected));
+    assert_eq!(read_all(&place, "over", run(3), 6), (Some(6), "but known\n".to_owned()));
+    let known = recorded_sessions(&place.0, 10).unwrap();
+    let known: Vec<_> = known.iter().map(|one| (one.session.as_str(), &*one.command)).collect();
+    assert_eq!(known, [("loud", ""), ("over", "over"), ("quiet", "quiet")]);
+    let known = recorded_session(&place.0, &quiet).unwrap().expect("it is known");
+    assert_eq!(known.outputs[&Channel::Stdout].oldest, 0);
+    let known = recorded_session(&place.0, &over).unwrap().expect("it is known");
+    assert!(known.exit.is_some() && known.is_released);
+    // Missing output is counted.
+    let events = place.entries(From::Start);
+    let missing: u64 = events
+        .iter()
+        .map(|event| match event {
+            Event::Missing { bytes } => *bytes,
+            _ => 0,
+        })
+        .sum();
+    let all = log.recorded_bytes();
+    assert_eq!(missing + text_of(&events).len() as u64, all);
+}
+
+#[test]
+fn a_session_keeps_its_newest_records_up_to_its_share_and_all_up_to_theirs() {
+    let place = TestDirectory::new("share");
+    let mut log = place.shared();
+    for number in 1..=6 {
+        let id = session(&format!("s{number}"));
+        log.started(&id, run(number), "seq").unwrap();
+        write_lines(&mut log, &id, 0..40);
+        log.exited(&id, &exit()).unwrap();
+        log.released(&id).unwrap();
+    }
+    let loud = session("loud");
+    log.started(&loud, run(9), "loud").unwrap();
+    write_lines(&mut log, &loud, 0..3_000);
+    let bound = 3 * SHARED.segment_bytes + SHARED.carried_bytes_max;
+    assert!(place.bytes() <= bound + 1000, "{} bytes", place.bytes());
+    let count = |number: u32| {
+        let read = read_all(&place, &format!("s{number}"), run(number), 0);
+        assert!(read.1.is_empty() || lines_of(0..40).ends_with(&read.1), "the newest: {read:?}");
+        read.1.len()
+    };
+    let count: Vec<usize> = (1..=6).map(count).collect();
+    assert_eq!(count[0], 0, "the oldest makes room: {count:?}");
+    assert!(count[5] > 0 && count[5] < lines_of(0..40).len(), "a share of it: {count:?}");
+}
+
+#[test]
+fn reading_from_a_mark_gives_each_record_once_and_counts_missing_ones() {
+    let place = TestDirectory::new("marks");
+    let mut log = place.shared();
+    let names = ["quiet", "loud", "other"];
+    for (number, name) in (1..).zip(names) {
+        log.started(&session(name), run(number), name).unwrap();
+    }
+    let mut live = Reader::open(&place.0, From::Start).unwrap();
+    let mut marks: Vec<(Mark, u64)> = Vec::new();
+    let (mut read, mut expected) = (0, Vec::new());
+    for round in 0..240_u64 {
+        let name = match round % 29 {
+            0 => "quiet",
+            1..5 => "other",
+            _ => "loud",
+        };
+        let id = session(name);
+        let offset = log.next_offset(&id, Channel::Stdout);
+        let text = format!("{name} {round}\n");
+        log.output(&id, Channel::Stdout, offset, text.as_bytes()).unwrap();
+        expected.push(text);
+        // It falls behind, and is overtaken sometimes.
+        if round % 97 < 60 {
+            while let Some(entry) = live.next().unwrap() {
+                read += match &entry.event {
+                    Event::Output { bytes, .. } => bytes.len() as u64,
+                    Event::Missing { bytes } => *bytes,
+                    _ => 0,
+                };
+                marks.push((live.mark().expect("a place"), read));
+            }
+            assert_eq!(read, log.recorded_bytes(), "round {round}");
+        }
+        // From every mark that was ever returned, read and missing output must add up to the rest.
+        if round % 60 == 59 {
+            for (mark, read) in &marks {
+                let again: Mark = mark.to_string().parse().unwrap();
+                let events = drain(&mut Reader::resume(&place.0, again).unwrap());
+                let mut next = std::collections::BTreeMap::new();
+                let mut count = *read;
+                for event in &events {
+                    match event {
+                        Event::Missing { bytes } => count += bytes,
+                        Event::Output { session, offset, bytes, .. } => {
+                            let end = offset + bytes.len() as u64;
+                            let before = next.insert(session.clone(), end);
+                            assert!(before.is_none_or(|before| before <= *offset), "twice: {mark}");
+                            count += bytes.len() as u64;
+                        }
+                        _ => {}
+                    }
+                }
+                assert_eq!(count, log.recorded_bytes(), "round {round}, mark {mark}");
+            }
+        }
+    }
+    // Each place that a reader of today names is as good, the carried ones too.
+    let mut reader = Reader::open(&place.0, From::Start).unwrap();
+    let mut rest = place.entries(From::Start);
+    assert!(rest.iter().any(|event| matches!(event, Event::Missing { .. })));
+    while let Some(entry) = reader.next().unwrap() {
+        assert_eq!(rest.remove(0), entry.event);
+        let events = drain(&mut Reader::resume(&place.0, reader.mark().unwrap()).unwrap());
+        assert_eq!(events, rest);
+    }
+}
+
+fn lines_of(lines: std::ops::Range<u64>) -> String {
+    lines.map(|line| format!("line {line:04}\n")).collect::<Vec<_>>().concat()
+}
+
+#[test]
+fn one_changed_byte_costs_one_record_and_is_told_as_damage() {
+    let place = TestDirectory::new("damaged");
+    let session: SessionId = "one".parse().unwrap();
+    let output = |log: &mut Writer, at: u64| {
+        log.output(&session, Channel::Stdout, at * 50, &[b'x'; 50]).unwrap();
+    };
+    let mut log = Writer::open(&place.0).unwrap();
+    log.started(&session, Run { pid: 1, started_at_ms: 1 }, "seq").unwrap();
+    let head_ends = fs::metadata(place.newest()).unwrap().len();
+    (0..3).for_each(|at| output(&mut log, at));
+    let begins = fs::metadata(place.newest()).unwrap().len();
+    output(&mut log, 3);
+    let ends = fs::metadata(place.newest()).unwrap().len();
+    (4..7).for_each(|at| output(&mut log, at));
+    drop(log);
+    let whole = fs::read(place.newest()).unwrap();
+    let offsets = |events: &[Event]| -> Vec<u64> {
+        let all = events.iter();
+        all.filter_map(|event| match event {
+            Event::Output { offset, .. } => Some(offset / 50),
+            _ => None,
+        })
+        .collect()
+    };
+    assert!(head_ends < begins);
+    for at in begins..ends {
+        let mut bytes = whole.clone();
+        bytes[at as usize] ^= 0x15;
+        fs::write(place.newest(), &bytes).unwrap();
+        // The next bridge cuts nothing off, and continues after the last record.
+        let mut log = Writer::open(&place.0).unwrap();
+        assert_eq!((log.cut_bytes(), log.next_offset(&session, Channel::Stdout)), (0, 350));
+        output(&mut log, 7);
+        drop(log);
+        let events = place.entries(From::Start);
+        if at < begins + 4 {
+            // Its length is recovered from its checksum.
+            assert_eq!(offsets(&events), [0, 1, 2, 3, 4, 5, 6, 7], "byte {at}");
+            continue;
+        }
+        assert_eq!(offsets(&events), [0, 1, 2, 4, 5, 6, 7], "byte {at}");
+        let damage = events.iter().filter(|event| matches!(event, Event::Damaged { .. })).count();
+        assert_eq!(damage, 1, "{events:?}");
+        assert!(!events.iter().any(|event| matches!(event, Event::Missing { .. })));
+        let mut recording = Recording::new(
+            place.0.clone(),
+            session.clone(),
+            Run { pid: 1, started_at_ms: 1 },
+            Channel::Stdout,
+        );
+        assert_eq!(recording.read(150, 1000).unwrap().expect("what is behind it").0, 200);
+    }
+    fs::write(place.newest(), &whole).unwrap();
+}
+
+#[test]
+fn a_damaged_head_costs_no_record_behind_it() {
+    let place = TestDirectory::new("head");
+    let session: SessionId = "one".parse().unwrap();
+    let mut log = place.small();
+    log.started(&session, Run { pid: 1, started_at_ms: 1 }, "seq").unwrap();
+    for at in 0..12 {
+        log.output(&session, Channel::Stdout, at * 200, &[b'x'; 200]).unwrap();
+    }
+    let next = log.next_offset(&session, Channel::Stdout);
+    drop(log);
+    let expected = place.entries(From::Start).len();
+    let mut bytes = fs::read(place.newest()).unwrap();
+    bytes[20] ^= 1;
+    fs::write(place.newest(), &bytes).unwrap();
+    let log = place.small();
+    assert_eq!((log.cut_bytes(), log.next_offset(&session, Channel::Stdout)), (0, next));
+    let events = place.entries(From::Start);
+    assert_eq!(events.len(), expected + 1, "and the damage");
+    assert!(events.iter().any(|event| matches!(event, Event::Damaged { .. })), "{events:?}");
 }
 
 /// Reads by steps, and says in how many.
@@ -55,7 +299,7 @@ fn drain(reader: &mut Reader) -> Vec<Event> {
     std::iter::from_fn(|| reader.next().unwrap()).map(|entry| entry.event).collect()
 }
 
-/// Room for one record, and so for none behind it.
+/// Room for one record only.
 fn narrow() -> ReadBudget {
     ReadBudget { records: 1, bytes: usize::MAX }
 }
@@ -119,7 +363,7 @@ fn text_of(events: &[Event]) -> String {
 }
 
 #[test]
-fn what_is_written_is_read_in_order() {
+fn records_are_read_in_order() {
     let place = TestDirectory::new("order");
     let mut log = place.small();
     let (one, two) = (session("one"), session("two"));
@@ -387,7 +631,7 @@ fn a_guest_that_lies_cannot_make_a_record_larger_than_a_record() {
 fn any_bytes_are_a_record_or_not_and_never_a_panic() {
     let mut whole = Vec::new();
     let what = RecordBody::Exited { session: session("one"), record: exit() };
-    encode_record(&Record { time_ms: 5, what }, &mut whole).unwrap();
+    encode_record(&Record::new(5, what), &mut whole).unwrap();
     assert!(matches!(parse_record(&whole), Parsed::Record(_, length) if length == whole.len()));
     for at in 0..whole.len() {
         assert!(matches!(parse_record(&whole[..at]), Parsed::Incomplete));
@@ -482,7 +726,7 @@ fn recorded_of(place: &TestDirectory) -> RecordedSession {
 }
 
 #[test]
-fn what_is_known_of_a_session_is_joined_from_its_segments() {
+fn a_sessions_state_is_joined_from_its_segments() {
     let place = TestDirectory::new("recording-joined");
     let mut writer = place.small();
     writer.started(&session("a"), run(1), "the command").unwrap();

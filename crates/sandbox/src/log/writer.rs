@@ -16,22 +16,24 @@ use protocol::message::Channel;
 use protocol::{ExitRecord, SessionId};
 
 use super::LogError;
+use super::carry::{Bounds, SessionRun, Shares, carry};
 use super::record::{
     Blob, Head, Record, RecordBody, Run, Started, Tracked, bounded, encode_record,
 };
 use super::segment::{Segment, segment_numbers, segment_path};
-use crate::limits::{LOG_SEGMENT_BYTES, LOG_SEGMENTS_MAX};
+use crate::limits::{
+    LOG_CARRIED_BYTES_MAX, LOG_ROOM_BYTES_MIN, LOG_SEGMENT_BYTES, LOG_SEGMENTS_MAX, LOG_SHARE_BYTES,
+};
 use host::instant::now_ms;
 use host::paths::{PRIVATE_FILE, make_private_directory};
+use host::room::{free_bytes, is_full};
 
-/// How large a log may become.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
-    pub segment_bytes: u64,
-    pub segments_max: usize,
-}
-
-const BOUNDS: Bounds = Bounds { segment_bytes: LOG_SEGMENT_BYTES, segments_max: LOG_SEGMENTS_MAX };
+const BOUNDS: Bounds = Bounds {
+    segment_bytes: LOG_SEGMENT_BYTES,
+    segments_max: LOG_SEGMENTS_MAX,
+    share_bytes: LOG_SHARE_BYTES,
+    carried_bytes_max: LOG_CARRIED_BYTES_MAX,
+};
 
 /// A log open for appending.
 #[derive(Debug)]
@@ -47,6 +49,9 @@ pub struct Writer {
     recorded: u64,
     sessions: BTreeMap<SessionId, Session>,
     cut_bytes: u64,
+    /// The disk was full at the last write of output. Nothing is tried before it has room again:
+    /// small pieces would fit between large ones, and leave a gap for each large one.
+    full: bool,
 }
 
 #[derive(Debug)]
@@ -70,7 +75,13 @@ impl Writer {
         while let Some(number) = numbers.pop() {
             let opened = Segment::open(directory, number).map_err(|error| failed("read", error))?;
             match opened {
-                Some(segment) => return Self::resume(directory, bounds, segment),
+                Some(segment) => {
+                    // The previous segment has the state that the damaged head contained.
+                    let earlier = numbers.pop().filter(|_| segment.is_headless);
+                    let earlier = earlier.map(|number| Segment::open(directory, number));
+                    let earlier = earlier.transpose().map_err(|error| failed("read", error))?;
+                    return Self::resume(directory, bounds, segment, earlier.flatten());
+                }
                 // Cut off before its head was whole: nothing is in it.
                 None => fs::remove_file(segment_path(directory, number))
                     .map_err(|error| failed("repair", error))?,
@@ -81,14 +92,30 @@ impl Writer {
             .map_err(|error| failed("begin", error))?;
         let (directory, sessions) = (directory.to_owned(), BTreeMap::new());
         let (torn, cut_bytes) = (false, 0);
-        Ok(Self { directory, bounds, number, file, length, torn, recorded, sessions, cut_bytes })
+        Ok(Self {
+            directory,
+            bounds,
+            number,
+            file,
+            length,
+            torn,
+            recorded,
+            sessions,
+            cut_bytes,
+            full: false,
+        })
     }
 
-    /// Goes on at the end of the newest segment.
-    fn resume(directory: &Path, bounds: Bounds, mut segment: Segment) -> Result<Self, LogError> {
+    /// Continues at the end of the newest segment.
+    fn resume(
+        directory: &Path,
+        bounds: Bounds,
+        mut segment: Segment,
+        mut earlier: Option<Segment>,
+    ) -> Result<Self, LogError> {
         let failed =
             |action, source| LogError::Files { action, path: directory.to_owned(), source };
-        let head = std::mem::take(&mut segment.head);
+        let head = std::mem::take(&mut earlier.as_mut().unwrap_or(&mut segment).head);
         let path = segment_path(directory, segment.number);
         let file = OpenOptions::new().write(true).open(path);
         let file = file.map_err(|error| failed("open", error))?;
@@ -102,9 +129,14 @@ impl Writer {
             recorded: head.bytes_before,
             sessions: head.sessions.into_iter().map(Session::from_tracked).collect(),
             cut_bytes: 0,
+            full: false,
         };
-        while let Some(record) = segment.next().map_err(|error| failed("read", error))? {
-            writer.apply(&record.what);
+        for segment in earlier.iter_mut().chain([&mut segment]) {
+            while let Some(record) = segment.next().map_err(|error| failed("read", error))? {
+                if record.carried.is_none() {
+                    writer.apply(&record.what);
+                }
+            }
         }
         writer.length = segment.position();
         let metadata = writer.file.metadata().map_err(|error| failed("read", error))?;
@@ -114,7 +146,13 @@ impl Writer {
         Ok(writer)
     }
 
-    /// What [`Writer::open`] had to cut off.
+    /// Bytes of output that were ever recorded.
+    #[cfg(test)]
+    pub(super) fn recorded_bytes(&self) -> u64 {
+        self.recorded
+    }
+
+    /// The bytes that [`Writer::open`] had to cut off.
     pub fn cut_bytes(&self) -> u64 {
         self.cut_bytes
     }
@@ -136,7 +174,7 @@ impl Writer {
         self.append(RecordBody::Started(Started { session: session.clone(), command, run }))
     }
 
-    /// The offset at which the recording of an output goes on.
+    /// The offset at which the recording of an output continues.
     pub fn next_offset(&self, session: &SessionId, channel: Channel) -> u64 {
         let known = self.sessions.get(session).and_then(|session| session.next.get(&channel));
         known.copied().unwrap_or(0)
@@ -153,6 +191,7 @@ impl Writer {
         if !self.sessions.contains_key(session) {
             return Err(LogError::UnknownSession { session: session.clone() });
         }
+        self.has_room()?;
         let next = self.next_offset(session, channel);
         let known = next.saturating_sub(offset).min(bytes.len() as u64);
         let mut offset = offset.saturating_add(known);
@@ -166,7 +205,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Says that what lies between the last recorded byte and `to` will never be recorded.
+    /// Records that output between the last recorded byte and `to` is lost.
     pub fn skip_to(
         &mut self,
         session: &SessionId,
@@ -213,8 +252,20 @@ impl Writer {
         self.append(RecordBody::Closed { why: clip(why.to_owned()) })
     }
 
+    /// Refuses output on a disk that was full and has not much room yet.
+    fn has_room(&mut self) -> Result<(), LogError> {
+        if self.full {
+            self.full = free_bytes(&self.directory).is_ok_and(|free| free < LOG_ROOM_BYTES_MIN);
+        }
+        if self.full {
+            let (path, source) = (self.directory.clone(), io::ErrorKind::StorageFull.into());
+            return Err(LogError::Files { action: "write", path, source });
+        }
+        Ok(())
+    }
+
     fn append(&mut self, what: RecordBody<'_>) -> Result<(), LogError> {
-        let record = Record { time_ms: now_ms(), what };
+        let record = Record::new(now_ms(), what);
         let mut bytes = Vec::new();
         encode_record(&record, &mut bytes)?;
         let written = self.write(&bytes);
@@ -231,6 +282,7 @@ impl Writer {
         }
         if let Err(error) = self.file.write_all_at(bytes, self.length) {
             self.torn = true;
+            self.full = is_full(&error);
             // Readers stop before a torn record, so it may stay until the disk has room again.
             let _ = self.cut();
             return Err(error);
@@ -239,7 +291,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Removes what stands behind the last whole record.
+    /// Removes what follows the last complete record.
     fn cut(&mut self) -> io::Result<()> {
         if self.torn {
             self.file.set_len(self.length)?;
@@ -251,19 +303,35 @@ impl Writer {
     /// Begins a new segment and removes the oldest ones.
     fn rotate(&mut self) -> io::Result<()> {
         let sessions = self.sessions.iter().map(|(id, session)| session.to_tracked(id)).collect();
-        let head = Head { bytes_before: self.recorded, sessions };
+        let head = Head { bytes_before: self.recorded, sessions, carried: None };
         (self.file, self.length) = create_segment(&self.directory, self.number + 1, head)?;
         self.number += 1;
         let numbers = segment_numbers(&self.directory)?;
         let surplus = numbers.len().saturating_sub(self.bounds.segments_max);
-        for number in &numbers[..surplus] {
-            fs::remove_file(segment_path(&self.directory, *number))?;
+        for pair in numbers.windows(2).take(surplus) {
+            let shares =
+                Shares { behind: &|key, head| self.behind(key, head), bounds: self.bounds };
+            // A full disk has no room for it, and needs the space.
+            let _ = carry(&self.directory, pair[0], pair[1], &shares);
+            fs::remove_file(segment_path(&self.directory, pair[0]))?;
         }
         Ok(())
     }
 
-    /// What a record on disk means for the writer; the same when it is written and when it is read
-    /// again.
+    /// Bytes of output that a session which is recorded has written since a segment's head.
+    fn behind(&self, (session, run): &SessionRun, head: &Head) -> u64 {
+        let is_same = |known: &Tracked| known.session == *session && known.run == *run;
+        let Some(then) = head.sessions.iter().find(|known| is_same(known)) else { return 0 };
+        let Some(now) = self.sessions.get(session).filter(|now| now.run == *run) else { return 0 };
+        let then = |channel| then.next.iter().find(|(known, _)| *known == channel);
+        let written = |(channel, next): (&Channel, &u64)| {
+            next.saturating_sub(then(*channel).map_or(0, |(_, then)| *then))
+        };
+        now.next.iter().map(written).fold(0, u64::saturating_add)
+    }
+
+    /// Applies a record on disk to the writer's state; the same when it is written and when it is
+    /// read again.
     fn apply(&mut self, what: &RecordBody<'_>) {
         match what {
             RecordBody::Head(_) | RecordBody::Closed { .. } => {}
@@ -298,7 +366,7 @@ impl Writer {
 /// Begins a segment: its file, and how long it is.
 fn create_segment(directory: &Path, number: u64, head: Head) -> io::Result<(File, u64)> {
     let mut bytes = Vec::new();
-    encode_record(&Record { time_ms: now_ms(), what: RecordBody::Head(head) }, &mut bytes)
+    encode_record(&Record::new(now_ms(), RecordBody::Head(head)), &mut bytes)
         .expect("the limits assert that a head fits a record");
     let path = segment_path(directory, number);
     let mut options = OpenOptions::new();

@@ -1,4 +1,4 @@
-//! How a sandbox comes to its owner: made anew, or found as an earlier bridge left it.
+//! How an owner gets its sandbox: newly created, or found as an earlier bridge left it.
 
 use std::path::Path;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use crate::pool::{self, ClaimedMachine};
 use crate::recorder::{Recorder, SharedLog};
 use crate::secrets::again;
 use crate::stored::{HeldImage, RequestedImage};
-use crate::{Event, SandboxError, State, StopReason};
+use crate::{Event, SandboxError, State, StopReason, trust};
 use egress::{EgressGuard, EgressPolicy, EgressSink, Rules, copy_names};
 use host::instant::now_ms;
 use host::paths::make_private_directory;
@@ -37,14 +37,15 @@ impl Owner {
         };
         match made {
             Ok(()) => {
-                let _ = reply.send(Ok(self.place.presence.show(self.kept.record.clone())));
+                let _ = reply.send(Ok(self.place.presence.show(self.stored.record.clone())));
                 self.run().await;
             }
             Err(error) => {
-                self.erase().await;
+                // Leftovers are reported as trouble; the answer is the reason for the failure.
+                let _ = self.erase().await;
                 let ended = self.waiting.drain(..).chain(self.removing.drain(..));
                 let ended: Vec<_> = ended.collect();
-                let mut record = self.kept.record.clone();
+                let mut record = self.stored.record.clone();
                 drop(self);
                 let _ = reply.send(Err(error));
                 record.state = State::Stopped { why: StopReason::Killed, at_ms: now_ms() };
@@ -55,17 +56,16 @@ impl Owner {
         }
     }
 
-    /// Makes a machine of the pool this sandbox's own. The record that says so is written as what
-    /// it is to be, once and durably: a bridge that is cut off before it ends the machine, and one
-    /// that is cut off after it has the sandbox.
+    /// Claims a machine of the pool for this sandbox. The record is written once, in its final form: if a
+    /// bridge is cut off before, the next one ends the machine; if after, it has the sandbox.
     async fn take_over(&mut self, claimed: ClaimedMachine) -> Result<(), SandboxError> {
         let ClaimedMachine { id, directories, running, warnings } = claimed;
         let state = directories.state.clone();
-        self.kept.record.id = id;
+        self.stored.record.id = id;
         self.place.directories = directories;
         self.open_log();
         self.know(&running);
-        self.kept.record.warnings.extend(warnings);
+        self.stored.record.warnings.extend(warnings);
         let egress = match self.open_egress(&running).await {
             Ok(egress) => egress,
             Err(error) => {
@@ -73,12 +73,13 @@ impl Owner {
                 return Err(error);
             }
         };
-        self.kept.record.state = State::Running;
-        if let Err(source) = self.kept.save(&state).await {
+        self.stored.record.state = State::Running;
+        if let Err(source) = self.stored.write_unsynced(&state) {
             running.kill();
             return Err(SandboxError::Files { action: "write", path: state, source });
         }
         pool::record::forget(&state);
+        self.sync_record_soon();
         self.enliven(running, egress, None);
         self.show(State::Running);
         Ok(())
@@ -94,15 +95,16 @@ impl Owner {
             let made = make_private_directory(&path);
             made.map_err(|source| SandboxError::Files { action: "make", path, source })?;
         }
-        let written = self.kept.save(&state).await;
-        let failed = |source| SandboxError::Files { action: "write", path: state, source };
+        let written = self.stored.write_unsynced(&state);
+        let failed = |source| SandboxError::Files { action: "write", path: state.clone(), source };
         written.map_err(failed)?;
         self.open_log();
         if let Some(wanted) = wanted {
             self.furnish(wanted, &mut spec).await?;
         }
         if let Some(snapshot) = spec.restore.as_deref().and_then(Path::parent) {
-            // What its programs remember of names still holds, as far as its own rules allow them.
+            // The names that its programs remember keep their addresses, as far as its own rules
+            // allow them.
             let (from, to) = (snapshot.to_owned(), self.place.directories.state.clone());
             let copied = tokio::task::spawn_blocking(move || copy_names(&from, &to)).await;
             let path = self.place.directories.state.clone();
@@ -112,8 +114,8 @@ impl Owner {
         }
         let running = self.place.machine.start(spec).await?;
         self.know(&running);
-        // It takes what it takes of this host from here on, and not only when it can be used.
-        self.begin_spell(&running);
+        // Its run time counts from here on, not only from when it can be used.
+        self.start_run_timer(&running);
         let egress = match self.open_egress(&running).await {
             Ok(egress) => egress,
             Err(error) => {
@@ -131,13 +133,24 @@ impl Owner {
                 return Err(error);
             }
         };
+        // A sandbox that is reported as running must survive a restart: the next bridge would remove one with
+        // an earlier state.
+        self.stored.record.state = State::Running;
+        if let Err(source) = self.stored.write_unsynced(&state) {
+            drop(egress);
+            running.kill();
+            running.exited().await;
+            self.end_workspace(mirror).await;
+            return Err(SandboxError::Files { action: "write", path: state, source });
+        }
+        self.sync_record_soon();
         self.enliven(running, egress, mirror);
-        self.enter(State::Running).await;
+        self.show(State::Running);
         Ok(())
     }
 
-    /// Gives the machine its image. The record says which before anything runs from it, so that
-    /// nobody removes it, whatever becomes of this bridge.
+    /// Gives the machine its image. The record names it before anything runs from it, so that
+    /// nobody removes it, even if this bridge is gone.
     async fn furnish(
         &mut self,
         wanted: RequestedImage,
@@ -146,17 +159,17 @@ impl Owner {
         self.unless_ended(wanted.fetch(), "image was being pulled").await??;
         self.image = wanted.furnish(spec).await?;
         if let Some(held) = &self.image {
-            held.describe(&mut self.kept);
+            held.describe(&mut self.stored);
             let state = self.place.directories.state.clone();
-            let written = self.kept.save(&state).await;
+            let written = self.stored.save(&state).await;
             let failed = |source| SandboxError::Files { action: "write", path: state, source };
             written.map_err(failed)?;
         }
         Ok(())
     }
 
-    /// Waits for something of a sandbox that is being made. Whoever ends the sandbox does not wait for
-    /// that, and neither does it go on when nothing is left of its day.
+    /// Waits for a step of a sandbox's creation. Ending the sandbox cancels the wait, and so does a reached
+    /// daily limit.
     pub(super) async fn unless_ended<T>(
         &mut self,
         work: impl Future<Output = T>,
@@ -168,7 +181,7 @@ impl Owner {
                 done = &mut work => return Ok(done),
                 order = self.orders.recv() => order,
             };
-            let which = self.kept.record.which();
+            let which = self.stored.record.which();
             match order {
                 Some(Order::Stop { reply, .. } | Order::Kill { reply }) => self.waiting.push(reply),
                 Some(Order::Remove { force: true, reply }) => self.removing.push(reply),
@@ -183,17 +196,24 @@ impl Owner {
         }
     }
 
-    /// Takes up what an earlier bridge had, and owns it in a task of its own from then on.
+    /// Holds a sandbox whose record cannot be read until it is removed.
+    pub(crate) fn hold(self) {
+        let (of, state) = (self.stored.record.subject(), self.stored.record.state.clone());
+        (self.place.events)(&Event::State { of, state });
+        tokio::spawn(self.run());
+    }
+
+    /// Takes over what an earlier bridge had, and runs its owner in a new task.
     pub(crate) async fn adopt(mut self) {
-        let id = self.kept.record.id.clone();
-        let which = self.kept.record.which();
-        match self.kept.record.state.clone() {
+        let id = self.stored.record.id.clone();
+        let which = self.stored.record.which();
+        match self.stored.record.state.clone() {
             State::Stopped { .. } => {
-                self.expiry.stopped(&self.kept.record);
+                self.expiry.stopped(&self.stored.record);
                 self.deliver();
             }
             State::Creating => {
-                self.erase().await;
+                let _ = self.erase().await;
                 let why = format!("the creation of {which} was interrupted");
                 (self.place.events)(&Event::Cleaned { id: id.to_string(), why });
                 return;
@@ -201,22 +221,24 @@ impl Owner {
             before @ (State::Running
             | State::Paused { .. }
             | State::Stopping
-            | State::Lost { .. }) => {
+            | State::Lost { .. }
+            | State::Damaged { .. }) => {
                 self.open_log();
-                let (kept, trace) = (self.place.directories.clone(), self.kept.trace.clone());
-                match self.place.machine.adopt(id, kept, trace).await {
+                let (directories, trace) =
+                    (self.place.directories.clone(), self.stored.trace.clone());
+                match self.place.machine.adopt(id, directories, trace).await {
                     Adoption::Alive(running) => {
                         self.was_away = !matches!(before, State::Paused { .. });
                         self.trace(&running);
                         let egress = self.reopen_egress(&running);
                         let mirror = self.reopen_workspace(&running).await;
                         self.enliven(running, egress, mirror);
-                        (self.place.events)(&Event::Adopted { of: self.kept.record.subject() });
+                        (self.place.events)(&Event::Adopted { of: self.stored.record.subject() });
                         self.resume(&before).await;
                     }
                     Adoption::Dead => {
                         self.sweep_workspace().await;
-                        self.bury(StopReason::BridgeAway).await;
+                        self.machine_ended(StopReason::BridgeAway).await;
                     }
                 }
             }
@@ -235,49 +257,50 @@ impl Owner {
         if !answers {
             self.enter(State::Lost { reason: "its agent does not answer".to_owned() }).await;
         } else if *before == State::Stopping {
-            self.begin_stop(STOP_GRACE_DEFAULT, StopReason::Asked).await;
+            self.begin_stop(STOP_GRACE_DEFAULT, StopReason::Requested).await;
         } else {
             self.enter(State::Running).await;
         }
     }
 
-    /// Puts down what a machine that was started here is.
+    /// Records facts about a machine that was started here.
     fn know(&mut self, running: &Arc<dyn Running>) {
-        self.kept.record.warnings = running.warnings();
-        self.kept.record.warnings.extend(self.image.iter().flat_map(HeldImage::warnings));
+        self.stored.record.warnings = running.warnings();
+        self.stored.record.warnings.extend(self.image.iter().flat_map(HeldImage::warnings));
         self.trace(running);
     }
 
     /// Puts down how a machine is found again.
     fn trace(&mut self, running: &Arc<dyn Running>) {
-        self.kept.trace = running.trace();
-        self.kept.record.pid = self.kept.trace.process.as_ref().map(|process| process.pid);
-        self.kept.record.address = self.kept.trace.address.clone();
+        self.stored.trace = running.trace();
+        self.stored.record.pid = self.stored.trace.process.as_ref().map(|process| process.pid);
+        self.stored.record.address = self.stored.trace.address.clone();
     }
 
-    /// Gives a new machine the way to what it may reach. Without rules there is none at all.
+    /// Opens a new machine's egress. Without rules there is none.
     async fn open_egress(
         &mut self,
         running: &Arc<dyn Running>,
     ) -> Result<Option<EgressGuard>, SandboxError> {
-        let rules = Rules::parse(&self.kept.record.egress)?;
+        let rules = Rules::parse(&self.stored.record.egress)?;
         let Some(guest) = running.guest().filter(|_| !rules.is_empty()) else { return Ok(None) };
         let directory = &self.place.directories.state;
         let sink = self.egress_sink();
         let secrets = std::mem::take(&mut self.injections);
-        let allowed = EgressPolicy { rules, secrets };
+        let shares_trust = self.shares_trust();
+        let allowed = EgressPolicy { rules, secrets, shares_trust };
         let opened =
             EgressGuard::open(guest, allowed, &self.place.egress, Some(directory), sink).await;
         Ok(Some(opened?))
     }
 
-    /// The same for a machine that an earlier bridge had. It lives without, if that cannot be: then it
-    /// reaches nothing.
+    /// Reopens the egress of a machine that an earlier bridge had. If that fails, the machine continues: then
+    /// it reaches nothing.
     pub(super) fn reopen_egress(&self, running: &Arc<dyn Running>) -> Option<EgressGuard> {
-        let (which, events) = (self.kept.record.which(), Arc::clone(&self.place.events));
+        let (which, events) = (self.stored.record.which(), Arc::clone(&self.place.events));
         let trouble =
             move |what: String| events(&Event::Trouble { which: Some(which.clone()), what });
-        let rules = match Rules::parse(&self.kept.record.egress) {
+        let rules = match Rules::parse(&self.stored.record.egress) {
             Ok(rules) => rules,
             Err(error) => {
                 trouble(format!("it has no egress: {error}"));
@@ -287,20 +310,27 @@ impl Owner {
         let guest = running.guest().filter(|_| !rules.is_empty())?;
         let (settings, sink) = (Arc::clone(&self.place.egress), self.egress_sink());
         let directory = self.place.directories.state.clone();
-        let (known, record) = (self.place.secrets.clone(), &self.kept.record);
+        let (known, record) = (self.place.secrets.clone(), &self.stored.record);
         let (namespace, names) = (record.namespace.to_string(), record.secrets.clone());
-        let told = trouble.clone();
+        let warning = trouble.clone();
+        let shares_trust = self.shares_trust();
         let opening = async move {
-            let secrets = again(&known, &namespace, &names, told).await;
-            let allowed = EgressPolicy { rules, secrets };
+            let secrets = again(&known, &namespace, &names, warning).await;
+            let allowed = EgressPolicy { rules, secrets, shares_trust };
             EgressGuard::open(guest, allowed, &settings, Some(&directory), sink).await
         };
         let lost = move |error| trouble(format!("it has no egress: {error}"));
         Some(EgressGuard::later(opening, lost))
     }
 
+    /// Whether its programs get the authorities that this host trusts.
+    fn shares_trust(&self) -> bool {
+        let record = &self.stored.record;
+        trust::is_shared(record.machine, record.image.as_deref(), &self.place.egress)
+    }
+
     fn egress_sink(&self) -> EgressSink {
-        let (of, events) = (self.kept.record.subject(), Arc::clone(&self.place.events));
+        let (of, events) = (self.stored.record.subject(), Arc::clone(&self.place.events));
         Arc::new(move |event| events(&Event::Egress { of: Arc::clone(&of), event }))
     }
 
@@ -315,7 +345,7 @@ impl Owner {
         self.place.presence.open(guest.clone());
         self.expire_as_recorded();
         let recorder = guest.clone().zip(self.log.clone()).map(|(guest, log)| {
-            let (which, events) = (self.kept.record.which(), Arc::clone(&self.place.events));
+            let (which, events) = (self.stored.record.which(), Arc::clone(&self.place.events));
             let presence = Arc::clone(&self.place.presence);
             tokio::spawn(Recorder { guest, log, which, events, presence }.run())
         });
@@ -345,7 +375,8 @@ impl Owner {
                 }
                 self.log = Some(SharedLog::new(writer));
             }
-            // The sandbox is worth more than its log; its agent keeps what nobody records.
+            // The sandbox is more important than its log; its agent keeps output that nobody
+            // records.
             Err(error) => self.trouble(error.to_string()),
         }
     }

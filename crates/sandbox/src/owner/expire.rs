@@ -1,5 +1,5 @@
-//! What an owner does about times to live: it looks whether something is at work, ends what is
-//! over, and lengthens what is asked for. When, is `expiry`'s.
+//! How an owner handles times to live: checks for activity, ends what has expired, and extends on
+//! request. `expiry` decides when.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,8 +25,8 @@ impl Owner {
         NextStep::GoOn
     }
 
-    /// Ends a sandbox that may not run any more today. One that has said too much is given no time to
-    /// say more.
+    /// Ends a sandbox whose daily limit is reached. One that has written too much gets no grace to write
+    /// more.
     pub(super) async fn end_spent(&mut self, kind: ExpiryKind) {
         if self.life.is_none() || self.why.is_some() {
             return;
@@ -38,23 +38,23 @@ impl Owner {
         self.begin_stop(grace, StopReason::Expired { kind }).await;
     }
 
-    /// Asks the agent whether something is at work that we do not know of.
+    /// Asks the agent about activity that we do not know of.
     async fn look(&mut self) {
         if self.place.presence.idle_for().is_none() {
             self.expiry.look_again(None);
             return;
         }
         self.expiry.looking();
-        let answers = self.kept.record.state == State::Running;
+        let answers = self.stored.record.state == State::Running;
         let guest = self.place.presence.guest().filter(|_| answers);
         match (guest, &mut self.life) {
             (Some(guest), Some(life)) => {
                 life.look = Some(Box::pin(async move {
-                    let asked = tokio::time::timeout(IDLE_LOOK_DEADLINE, guest.contexts()).await;
-                    asked.ok().and_then(Result::ok)
+                    let contexts = tokio::time::timeout(IDLE_LOOK_DEADLINE, guest.contexts()).await;
+                    contexts.ok().and_then(Result::ok)
                 }));
             }
-            // Nobody can be at work with an agent that is lost.
+            // Nobody can be active with an agent that is lost.
             _ => self.judge(Some(Vec::new())).await,
         }
     }
@@ -64,7 +64,7 @@ impl Owner {
         if let Some(life) = &mut self.life {
             life.look = None;
         }
-        if matches!(self.kept.record.state, State::Paused { .. }) {
+        if matches!(self.stored.record.state, State::Paused { .. }) {
             return;
         }
         // A stop may have begun while the agent was asked.
@@ -88,7 +88,8 @@ impl Owner {
         ttl_ms: Option<u64>,
         idle_ttl_ms: Option<u64>,
     ) -> Result<Record, SandboxError> {
-        let record = &mut self.kept.record;
+        let before = self.stored.clone();
+        let record = &mut self.stored.record;
         if self.life.is_none() || record.state == State::Stopping {
             let (which, state) = (record.which(), record.state.clone());
             return Err(SandboxError::NotRunning { which, state });
@@ -101,18 +102,24 @@ impl Owner {
         if let Some(idle_ttl_ms) = idle_ttl_ms {
             record.idle_ttl_ms = (idle_ttl_ms > 0).then_some(idle_ttl_ms);
         }
-        // Whoever asks for this wants it to live so long from now on.
+        // An extension that the next bridge would not know about is refused.
+        let path = self.place.directories.state.clone();
+        if let Err(source) = self.stored.save(&path).await {
+            self.stored = before;
+            return Err(SandboxError::Files { action: "write", path, source });
+        }
+        self.save_again = None;
+        // The caller wants it to live that long from now on.
         self.place.presence.touch();
         self.expire_as_recorded();
-        self.save().await;
-        self.shown.send_replace(self.kept.record.clone());
-        Ok(self.place.presence.show(self.kept.record.clone()))
+        self.display();
+        Ok(self.place.presence.show(self.stored.record.clone()))
     }
 
     /// Sets the deadlines of a sandbox that lives.
     pub(super) fn expire_as_recorded(&mut self) {
-        self.expiry.lives(&self.kept.record);
-        if matches!(self.kept.record.state, State::Paused { .. }) {
+        self.expiry.lives(&self.stored.record);
+        if matches!(self.stored.record.state, State::Paused { .. }) {
             self.expiry.pauses();
         }
         self.place.presence.set_expiry(self.expiry.age());

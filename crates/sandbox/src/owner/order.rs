@@ -1,4 +1,4 @@
-//! What an owner can be told to do.
+//! The orders that an owner accepts.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use machine::BoxFuture;
 /// The answer to an order.
 pub(crate) type Reply = oneshot::Sender<Result<Record, SandboxError>>;
 
-/// What an owner can be told to do.
+/// An order to an owner.
 pub(crate) enum Order {
     Stop {
         grace: Duration,
@@ -33,7 +33,7 @@ pub(crate) enum Order {
         idle_ttl_ms: Option<u64>,
         reply: Reply,
     },
-    /// Stand still, go on, or be written down; see [`crate::Registry::pause`].
+    /// Pause, resume or take a snapshot; see [`crate::Registry::pause`].
     Pause {
         reply: Reply,
     },
@@ -44,20 +44,20 @@ pub(crate) enum Order {
         draft: Box<Draft>,
         reply: SnapshotReply,
     },
-    /// Become an image. Programs stand still meanwhile, so nobody else may make them do so or go on.
+    /// Save as an image. Programs are frozen meanwhile, so nobody else may freeze or thaw them.
     Commit {
         work: BoxFuture<'static, Result<Image, SandboxError>>,
         reply: CommitReply,
     },
-    /// End it: its namespace or key has had what it may have of this day.
+    /// End it: its namespace or key has reached a daily limit.
     Spent {
         kind: ExpiryKind,
     },
-    /// Bring back what has changed in the workspace; see [`crate::Registry::sync`].
+    /// Copy changes in the workspace back; see [`crate::Registry::sync`].
     Sync {
         reply: SyncReply,
     },
-    /// Let go of the machine, for the next bridge to find.
+    /// Release the machine, for the next bridge to find.
     Leave {
         reply: Reply,
     },
@@ -88,7 +88,7 @@ impl Order {
             Self::Sync { reply } => {
                 let _ = reply.send(Err(SandboxError::NotRunning { which, state }));
             }
-            // Nothing runs yet; it is said again as long as it holds.
+            // Nothing runs yet; the order is repeated while it applies.
             Self::Spent { .. } => {}
         }
     }

@@ -1,6 +1,5 @@
-//! What an owner does when its machine is to stand still, to go on, to be written down, or to
-//! become an image. It takes
-//! its time, so it is an errand beside the owner's other work: a kill is obeyed meanwhile.
+//! How an owner pauses or resumes its machine, takes its snapshot, or saves it as an image. These
+//! take long, so each is an errand beside the owner's other work: a kill works meanwhile.
 
 use std::sync::Arc;
 
@@ -16,7 +15,7 @@ use machine::{BoxFuture, Capability, MachineError, Resumed, Running};
 pub(crate) type SnapshotReply = oneshot::Sender<Result<Snapshot, SandboxError>>;
 pub(crate) type CommitReply = oneshot::Sender<Result<Image, SandboxError>>;
 
-/// How an errand has ended, and who wants to know.
+/// The outcome of an errand, and who waits for it.
 pub(super) enum SuspendOutcome {
     Paused(Result<(), MachineError>, Reply),
     Resumed(Result<Resumed, MachineError>, Reply),
@@ -26,9 +25,9 @@ pub(super) enum SuspendOutcome {
 
 impl Owner {
     pub(super) fn pause(&mut self, reply: Reply) {
-        let kind = self.kept.record.machine;
-        match self.kept.record.state {
-            State::Paused { .. } => drop(reply.send(Ok(self.kept.record.clone()))),
+        let kind = self.stored.record.machine;
+        match self.stored.record.state {
+            State::Paused { .. } => drop(reply.send(Ok(self.stored.record.clone()))),
             State::Running => self.send(reply, |running, reply| {
                 Box::pin(async move {
                     let paused = match running.suspend() {
@@ -43,10 +42,10 @@ impl Owner {
     }
 
     pub(super) fn resume_paused(&mut self, reply: Reply) {
-        let kind = self.kept.record.machine;
-        match self.kept.record.state {
+        let kind = self.stored.record.machine;
+        match self.stored.record.state {
             State::Running => {
-                let _ = reply.send(Ok(self.place.presence.show(self.kept.record.clone())));
+                let _ = reply.send(Ok(self.place.presence.show(self.stored.record.clone())));
             }
             State::Paused { .. } => self.send(reply, |running, reply| {
                 Box::pin(async move {
@@ -62,8 +61,8 @@ impl Owner {
     }
 
     pub(super) fn write_down(&mut self, draft: Draft, reply: SnapshotReply) {
-        let kind = self.kept.record.machine;
-        match self.kept.record.state {
+        let kind = self.stored.record.machine;
+        match self.stored.record.state {
             State::Running => self.send(reply, |running, reply| {
                 Box::pin(async move {
                     let written = match running.suspend() {
@@ -88,14 +87,14 @@ impl Owner {
         }
     }
 
-    /// Lets the programs stand still while their files are read: an errand as the others are, so that
-    /// no two let each other's programs go on.
+    /// Freezes the programs while their files are read. It is an errand like the others, so that no two thaw
+    /// each other's programs.
     pub(super) fn commit(
         &mut self,
         work: BoxFuture<'static, Result<Image, SandboxError>>,
         reply: CommitReply,
     ) {
-        match self.kept.record.state {
+        match self.stored.record.state {
             State::Running => self.send(reply, |_, reply| {
                 Box::pin(async move { SuspendOutcome::Committed(work.await, reply) })
             }),
@@ -112,7 +111,7 @@ impl Owner {
             oneshot::Sender<Result<T, SandboxError>>,
         ) -> BoxFuture<'static, SuspendOutcome>,
     ) {
-        let which = self.kept.record.which();
+        let which = self.stored.record.which();
         match &mut self.life {
             Some(life) if life.errand.is_none() => {
                 life.errand = Some(errand(Arc::clone(&life.running), reply));
@@ -123,7 +122,7 @@ impl Owner {
     }
 
     fn refuse<T>(&self, reply: oneshot::Sender<Result<T, SandboxError>>) {
-        let (which, state) = (self.kept.record.which(), self.kept.record.state.clone());
+        let (which, state) = (self.stored.record.which(), self.stored.record.state.clone());
         let _ = reply.send(Err(match state {
             State::Paused { .. } => SandboxError::Paused { which },
             state => SandboxError::NotRunning { which, state },
@@ -137,29 +136,29 @@ impl Owner {
         match errand {
             SuspendOutcome::Paused(done, reply) => {
                 // A machine that was lost meanwhile is not.
-                if done.is_ok() && self.kept.record.state == State::Running {
+                if done.is_ok() && self.stored.record.state == State::Running {
                     self.expiry.pauses();
-                    self.stand(State::Paused { since_ms: now_ms() }).await;
+                    self.enter_living(State::Paused { since_ms: now_ms() }).await;
                 }
-                let _ = reply.send(self.told(done));
+                let _ = reply.send(self.outcome(done).await);
             }
             SuspendOutcome::Resumed(done, reply) => {
                 let goes_on = self.life.as_ref().is_some_and(|life| !life.running.trace().paused);
-                if goes_on && matches!(self.kept.record.state, State::Paused { .. }) {
-                    self.go_on().await;
+                if goes_on && matches!(self.stored.record.state, State::Paused { .. }) {
+                    self.resumed().await;
                 }
-                let _ = reply.send(self.told(done.map(drop)));
+                let _ = reply.send(self.outcome(done.map(drop)).await);
             }
             SuspendOutcome::Written(written, reply) => drop(reply.send(written)),
             SuspendOutcome::Committed(committed, reply) => drop(reply.send(committed)),
         }
     }
 
-    async fn go_on(&mut self) {
+    async fn resumed(&mut self) {
         let unknown = self.life.as_ref().filter(|life| life.recorder.is_none());
         let unknown = unknown.map(|life| Arc::clone(&life.running));
         if let Some(running) = unknown {
-            // The bridge that paused it is no more: its agent is met only now.
+            // The bridge that paused it is gone: this one connects to its agent only now.
             let egress = self.reopen_egress(&running);
             let mirror = self.reopen_workspace(&running).await;
             self.enliven(running, egress, mirror);
@@ -167,19 +166,23 @@ impl Owner {
             self.place.presence.touch();
             self.expire_as_recorded();
         }
-        self.stand(State::Running).await;
+        self.enter_living(State::Running).await;
     }
 
-    /// Enters a state of a machine that lives, and puts down whether it stands still.
-    async fn stand(&mut self, state: State) {
+    /// Enters a state of a living machine, and records whether it is paused.
+    async fn enter_living(&mut self, state: State) {
         if let Some(life) = &self.life {
-            self.kept.trace = life.running.trace();
+            self.stored.trace = life.running.trace();
         }
         self.enter(state).await;
     }
 
-    fn told(&self, done: Result<(), MachineError>) -> Result<crate::Record, SandboxError> {
+    async fn outcome(
+        &mut self,
+        done: Result<(), MachineError>,
+    ) -> Result<crate::Record, SandboxError> {
         done.map_err(SandboxError::from)?;
-        Ok(self.place.presence.show(self.kept.record.clone()))
+        self.ensure_saved().await?;
+        Ok(self.place.presence.show(self.stored.record.clone()))
     }
 }

@@ -1,4 +1,4 @@
-//! What shall be kept ready. Pure but for the look at the host's files that a shape takes.
+//! What to keep ready. Pure, except for the look at the host's files that a shape needs.
 
 use std::time::Duration;
 
@@ -6,22 +6,22 @@ use protocol::ContextName;
 
 use super::Shape;
 use crate::limits::{POOL_CONTEXTS_MAX, POOL_MACHINES_MAX, POOL_STARTS_MAX};
-use crate::{SandboxError, Spec};
+use crate::{HostFiles, SandboxError, Spec};
 use host::paths::Paths;
 use machine::{Directories, MachineKind, MachineSpec, SandboxId};
 
-/// The name of a machine that is nobody's yet; whoever claims it gives it another.
+/// The name of an unclaimed machine; the claimer gives it another.
 const HOSTNAME: &str = "pooled";
 
-/// What a pool keeps, and how.
+/// The settings of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     pub entries: Vec<Entry>,
     /// When an unclaimed machine is replaced; never when absent.
     pub age_max: Option<Duration>,
-    /// How often each ready machine is asked whether it lives.
+    /// How often each ready machine is checked.
     pub check_every: Duration,
-    /// How many machines are started at the same time, of all entries together.
+    /// How many machines are started at the same time, for all entries together.
     pub starts_at_once: usize,
 }
 
@@ -32,7 +32,7 @@ impl Options {
         Self { entries: Vec::new(), age_max: None, check_every, starts_at_once: 1 }
     }
 
-    pub(super) fn check(&self) -> Result<(), SandboxError> {
+    pub(super) fn check(&self, paths: &Paths, files: &HostFiles) -> Result<(), SandboxError> {
         let range = |what, value: usize, min: usize, max: usize| {
             let (value, min, max) = (value as u64, min as u64, max as u64);
             if (min..=max).contains(&value) {
@@ -53,7 +53,12 @@ impl Options {
                     hint: "take the entry out of pool.entries",
                 });
             }
-            entry.spec().check()?;
+            let mut spec = entry.spec();
+            if files.place_scratch(&mut spec, paths).is_err() {
+                // Each start says so; a disk may have room by then.
+                spec.scratch_bytes = None;
+            }
+            spec.check()?;
         }
         Ok(())
     }
@@ -62,7 +67,7 @@ impl Options {
 /// Machines of one kind and image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What people call it: the image's name in the configuration.
+    /// Its name for people: the image's name in the configuration.
     pub name: String,
     pub machine: MachineKind,
     /// The root, or a virtual machine's image; the usual one when absent.
@@ -77,7 +82,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Process machines of the host's root, without bounds or contexts.
+    /// Process machines of the host's root, without limits or contexts.
     pub fn new(name: impl Into<String>, count: usize) -> Self {
         Self {
             name: name.into(),
@@ -93,7 +98,7 @@ impl Entry {
 
     fn spec(&self) -> Spec {
         let mut spec = Spec::new(HOSTNAME.parse().expect("it is a name"));
-        spec.machine = self.machine;
+        spec.machine = Some(self.machine);
         spec.image.clone_from(&self.image);
         spec.memory_mib = self.memory_mib;
         spec.cpu_millis = self.cpu_millis;
@@ -102,19 +107,24 @@ impl Entry {
     }
 
     /// The machine to start for this entry.
-    pub(super) fn machine_spec(
+    pub(super) async fn machine_spec(
         &self,
         id: SandboxId,
         paths: &Paths,
+        files: &HostFiles,
         directories: Option<Directories>,
-    ) -> MachineSpec {
-        self.spec().machine_spec(id, paths, directories)
+    ) -> Result<MachineSpec, SandboxError> {
+        let mut spec = self.spec();
+        files.settle_scratch(&mut spec, paths).await?;
+        Ok(spec.machine_spec(id, paths, files, directories))
     }
 
-    /// What a machine for this entry is like, as the host's files are now.
-    pub(super) fn shape(&self, paths: &Paths) -> Option<Shape> {
+    /// The shape of a machine for this entry, with the host's files as they are now.
+    pub(super) fn shape(&self, paths: &Paths, files: &HostFiles) -> Option<Shape> {
         let nobody: SandboxId = "000000000000".parse().expect("twelve digits");
-        Shape::of(&self.spec(), &self.machine_spec(nobody, paths, None))
+        let mut spec = self.spec();
+        files.place_scratch(&mut spec, paths).ok()?;
+        Shape::of(&spec, &spec.machine_spec(nobody, paths, files, None))
     }
 }
 
@@ -122,25 +132,30 @@ impl Entry {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_pool_has_a_bound_over_all_entries() {
-        let entries = vec![Entry::new("a", POOL_MACHINES_MAX), Entry::new("b", 1)];
-        let refused = Options { entries, ..Options::none() }.check().unwrap_err();
-        assert!(refused.to_string().contains(&POOL_MACHINES_MAX.to_string()), "{refused}");
-        let entries = vec![Entry::new("a", POOL_MACHINES_MAX)];
-        Options { entries, ..Options::none() }.check().unwrap();
+    fn checked(options: &Options) -> Result<(), SandboxError> {
+        let paths = Paths { runtime: "/nowhere/run".into(), state: "/nowhere/state".into() };
+        options.check(&paths, &HostFiles::default())
     }
 
     #[test]
-    fn what_a_pool_cannot_start_is_refused() {
+    fn a_pool_has_a_bound_over_all_entries() {
+        let entries = vec![Entry::new("a", POOL_MACHINES_MAX), Entry::new("b", 1)];
+        let refused = checked(&Options { entries, ..Options::none() }).unwrap_err();
+        assert!(refused.to_string().contains(&POOL_MACHINES_MAX.to_string()), "{refused}");
+        let entries = vec![Entry::new("a", POOL_MACHINES_MAX)];
+        checked(&Options { entries, ..Options::none() }).unwrap();
+    }
+
+    #[test]
+    fn unstartable_pool_entries_are_refused() {
         let refused = |change: fn(&mut Entry)| {
             let mut entry = Entry::new("a", 1);
             change(&mut entry);
-            Options { entries: vec![entry], ..Options::none() }.check().unwrap_err().to_string()
+            checked(&Options { entries: vec![entry], ..Options::none() }).unwrap_err().to_string()
         };
         assert!(refused(|entry| entry.machine = MachineKind::External).contains("external"));
         assert!(refused(|entry| entry.memory_mib = Some(1)).contains("memory_mib"));
         let none_at_once = Options { starts_at_once: 0, ..Options::none() };
-        assert!(none_at_once.check().is_err());
+        assert!(checked(&none_at_once).is_err());
     }
 }

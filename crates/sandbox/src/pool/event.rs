@@ -1,4 +1,4 @@
-//! What happens in a pool, for whoever watches the bridge.
+//! What happens in a pool, for observers of the bridge.
 
 use std::fmt;
 use std::time::Duration;

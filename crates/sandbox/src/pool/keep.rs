@@ -14,7 +14,7 @@ use agent_client::guest::GuestError;
 use agent_client::link::LinkError;
 use machine::{MachineExit, Running, SandboxId};
 
-/// Why a machine that was ready cannot be given to anybody.
+/// Why a ready machine cannot be claimed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RetireReason {
     #[error("{0}")]
@@ -50,7 +50,7 @@ pub(super) struct Watched {
     pub age_ms: u64,
 }
 
-/// Watches a machine until it has to go. Whoever claims it ends this first.
+/// Watches a machine until it must be removed. A claim ends this first.
 pub(super) async fn keep(
     pool: Weak<Inner>,
     number: usize,
@@ -59,7 +59,7 @@ pub(super) async fn keep(
 ) {
     let gone = until_gone(&pool, number, &watched, &running).await;
     let Some((pool, gone)) = pool.upgrade().zip(gone) else { return };
-    // One that is not on its shelf is somebody's, and its end is no business of the pool.
+    // A machine that is not on its shelf was claimed, and its end does not concern the pool.
     if let Some(ready) = pool.shelves[number].take(|ready| ready.id == watched.id) {
         pool.discard(number, ready, &gone);
     }
@@ -94,7 +94,7 @@ async fn until_gone(
         }
         let pool = pool.upgrade()?;
         let shelf = &pool.shelves[number];
-        if shelf.entry.shape(&pool.paths).as_ref() != Some(&watched.shape) {
+        if shelf.entry.shape(&pool.paths, &pool.files).as_ref() != Some(&watched.shape) {
             return Some(RetireReason::Outdated);
         }
         shelf.stock().has_proved_good();
@@ -104,8 +104,8 @@ async fn until_gone(
 /// Asks a machine whether it is as it was when it became ready.
 pub(super) async fn check(running: &Arc<dyn Running>, entry: &Entry) -> Result<(), RetireReason> {
     let guest = running.guest().ok_or(RetireReason::Silent)?;
-    let asked = timeout(POOL_CHECK_DEADLINE, guest.contexts()).await;
-    let contexts = asked.map_err(|_| RetireReason::Silent)?.map_err(RetireReason::Refused)?;
+    let answer = timeout(POOL_CHECK_DEADLINE, guest.contexts()).await;
+    let contexts = answer.map_err(|_| RetireReason::Silent)?.map_err(RetireReason::Refused)?;
     let is_warm = |language: &protocol::ContextName| {
         contexts.iter().any(|it| it.context == *language && it.state == ContextState::Idle)
     };

@@ -1,21 +1,22 @@
-//! What makes a pooled machine somebody's own.
+//! Adapts a pooled machine to its claimer.
 
 use std::pin::pin;
 
 use protocol::{ContextName, Fault};
 
+use crate::limits::REOPEN_LOOK_PAUSE;
 use agent_client::guest::contexts::open;
 use agent_client::guest::{Adoption, Guest, GuestError};
 use host::secret::Variable;
 
-/// What a machine that runs already can still be given.
+/// What a running machine can still be given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Personal {
     pub hostname: String,
     pub env: Vec<(String, String)>,
-    /// What comes on top of it, and is shown nowhere.
+    /// Variables added to it, and shown nowhere.
     pub secrets: Vec<Variable>,
-    /// Where programs begin.
+    /// The working directory.
     pub workdir: Option<String>,
 }
 
@@ -23,12 +24,12 @@ pub struct Personal {
 /// its token, all in one request, which also shows that it lives.
 ///
 /// Interpreters that were started ahead have the environment and the directory of the pool. Given an
-/// environment, the agent replaces those that nobody has used; for another directory they are closed
-/// and opened anew here. Either way the first run waits for an interpreter's start as in a machine
-/// that was not pooled, and only that wait is lost. The contexts are there when this returns, so that
-/// nobody else can be the first to ask for one by their name.
+/// environment, the agent replaces unused interpreters; for another directory they are closed and reopened
+/// here. Either way the first run waits for an interpreter's start, as in a machine without a pool, and only
+/// that advantage is lost. The contexts exist when this returns, so that nobody else can create one by their
+/// name first.
 ///
-/// Returns what of it this machine cannot have.
+/// Returns what this machine cannot have.
 pub(super) async fn personalise(
     guest: &Guest,
     personal: &Personal,
@@ -38,7 +39,7 @@ pub(super) async fn personalise(
     let plain = env.iter().map(|(name, value)| (name.as_str().into(), value.as_str().into()));
     let secrets = secrets.iter().map(|(name, value)| (name.as_str().into(), value.expose().into()));
     let (hostname, env) = (Some(hostname.clone()), plain.chain(secrets).collect());
-    // It has never been in a snapshot: what its interpreters know is nobody else's.
+    // It was never in a snapshot: nobody else knows the state of its interpreters.
     let adopted = guest.adopt(Adoption { hostname, env, restored: false }).await?;
     let mut warnings = adopted.warnings;
     let Some(workdir) = workdir else { return Ok(warnings) };
@@ -53,9 +54,8 @@ pub(super) async fn personalise(
     Ok(warnings)
 }
 
-/// Opens a context in another directory, and waits until it is there, but not until its interpreter
-/// is warm. Returns why the agent does not open it, if it says so at once; what befalls the
-/// interpreter later is told to the first run.
+/// Opens a context in another directory, and waits until its interpreter has executed, but not until it
+/// is ready. Returns why the agent does not open it; the first run reports later failures of the interpreter.
 async fn reopen(
     guest: &Guest,
     context: &ContextName,
@@ -69,13 +69,16 @@ async fn reopen(
         Err(error) => Err(error),
     };
     let mut opened = pin!(guest.open_context(&ask));
-    // The agent takes requests in the order in which they are made: when it answers the second one,
-    // it has made the context or refused to, even where the answer to the first is still on its way.
-    let contexts = tokio::select! {
-        biased;
-        opened = &mut opened => return refusal(opened),
-        contexts = guest.contexts() => contexts?,
-    };
-    let is_there = contexts.iter().any(|found| found.context == *context);
-    if is_there { Ok(None) } else { refusal(opened.await) }
+    loop {
+        let contexts = tokio::select! {
+            biased;
+            opened = &mut opened => return refusal(opened),
+            contexts = guest.contexts() => contexts?,
+        };
+        match contexts.iter().find(|found| found.context == *context) {
+            Some(found) if found.interpreters > 0 => return Ok(None),
+            Some(_) => tokio::time::sleep(REOPEN_LOOK_PAUSE).await,
+            None => return refusal(opened.await),
+        }
+    }
 }

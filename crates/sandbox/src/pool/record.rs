@@ -1,15 +1,15 @@
-//! Whose a pooled machine is, on disk: at each moment the pool's, nobody's, or one sandbox's.
+//! The owner of a pooled machine, on disk: at each moment the pool, nobody, or one sandbox.
 //!
 //! ```text
 //!  no record ──ready──▶ pool.json ──claim──▶ claimed.json ──box.json appears──▶ box.json
 //!  (starting)           (the pool's)         (nobody's)                         (the sandbox's)
 //! ```
 //!
-//! Each arrow is one rename. A bridge that opens the directories takes `box.json` before anything
-//! else; a `pool.json` alone is a machine that nobody has had, to be taken up again or ended; all
-//! else is half-made and is ended: a claimed machine may have somebody's environment in it and must
-//! never be ready again. Nothing is synced here, because a pooled machine does not outlive a crash
-//! of the host that would lose these files: the sandbox's own record is.
+//! Each arrow is one rename. A bridge that opens the directories gives `box.json` precedence; a
+//! `pool.json` alone is an unused machine, to be taken over or ended; everything else is half-made
+//! and is ended: a claimed machine may contain somebody's environment and must never be ready
+//! again. Nothing is synced here, because a pooled machine does not outlive a crash of the host
+//! that would lose these files: the sandbox's own record is.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -28,7 +28,7 @@ use machine::{SandboxId, Trace};
 const POOL_FILE: &str = "pool.json";
 /// The file that becomes it.
 const POOL_FILE_NEW: &str = "pool.json.new";
-/// The same file once somebody wants the machine.
+/// The same file after a claim.
 const CLAIMED_FILE: &str = "claimed.json";
 
 /// A machine that is ready, for the bridge that may come after this one.
@@ -60,19 +60,19 @@ impl Pooled {
     }
 }
 
-/// From here on the machine is not the pool's any more.
+/// From here on the machine does not belong to the pool.
 pub fn mark_claimed(directory: &Path) -> io::Result<()> {
     fs::rename(directory.join(POOL_FILE), directory.join(CLAIMED_FILE))
 }
 
-/// Removes what is moot beside a sandbox's record.
+/// Removes what is obsolete beside a sandbox's record.
 pub fn forget(directory: &Path) {
     for name in [CLAIMED_FILE, POOL_FILE_NEW, POOL_FILE] {
         let _ = fs::remove_file(directory.join(name));
     }
 }
 
-/// Why a directory without a sandbox's record is there.
+/// Why a directory without a sandbox's record exists.
 pub fn explain(directory: &Path) -> &'static str {
     if directory.join(CLAIMED_FILE).exists() {
         "its claim from the pool was interrupted"
@@ -93,6 +93,7 @@ mod tests {
             image: None,
             file: None,
             scratch_bytes: 1,
+            is_on_disk: false,
             memory_bytes: Some(2),
             cpu_millis: None,
             hide: vec!["/x".to_owned()],

@@ -1,5 +1,5 @@
-//! What of a machine cannot be changed once it runs, and so must be what is asked for. Pure but for the
-//! look at the image's file.
+//! The properties of a machine that cannot be changed once it runs, and so must match the request. Pure,
+//! except for the look at the image's file.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -19,13 +19,16 @@ pub struct Shape {
     /// The directory that is the root of a process machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<PathBuf>,
-    /// Of a virtual machine, by the name that its kit has for it, or by its path.
+    /// Of a virtual machine, by its name in the kit, or by its path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
     /// The file that this was when the shape was taken; absent where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) file: Option<ImageFile>,
     pub scratch_bytes: u64,
+    /// Whether the writable layer of a process machine is on disk.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_on_disk: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -33,7 +36,7 @@ pub struct Shape {
     pub hide: Vec<String>,
 }
 
-/// What tells the file of an image from the one that takes its place, or from what is written into it.
+/// Detects that an image's file was replaced or written to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ImageFile {
     device: u64,
@@ -66,11 +69,11 @@ impl ImageFile {
 }
 
 impl Shape {
-    /// The shape of a machine; `None` for one that asks for what a pool never has.
+    /// The shape of a machine; `None` for a request that a pool never fulfils.
     pub fn of(spec: &Spec, machine: &MachineSpec) -> Option<Self> {
         let special = spec.address.is_some()
             || spec.workspace.is_some()
-            || [&spec.volumes, &spec.ports].iter().any(|asked| !asked.is_empty());
+            || [&spec.volumes, &spec.ports].iter().any(|options| !options.is_empty());
         // Every field is named, so that a new one is thought about: does it belong to the shape,
         // or can it be changed after the start?
         let MachineSpec {
@@ -79,7 +82,10 @@ impl Shape {
             root,
             image,
             scratch_bytes,
+            scratch_disk,
             bounds,
+            // The operator's, and the same for all.
+            confinement: _,
             env: _,
             secrets: _,
             hide,
@@ -91,14 +97,15 @@ impl Shape {
         if special || restore.is_some() || bind.is_some() {
             return None;
         }
-        let is_virtual = spec.machine.is_virtual();
+        let is_virtual = spec.machine().is_virtual();
         let image = is_virtual.then(|| image.as_deref().unwrap_or(IMAGE_DEFAULT));
         Some(Self {
-            machine: spec.machine,
+            machine: spec.machine(),
             root: (!is_virtual).then(|| root.clone()),
             image: image.map(str::to_owned),
             file: image.and_then(ImageFile::of),
             scratch_bytes: *scratch_bytes,
+            is_on_disk: scratch_disk.is_some(),
             memory_bytes: bounds.memory_bytes,
             cpu_millis: bounds.cpu_millis,
             hide: hide.clone(),
@@ -109,6 +116,7 @@ impl Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::HostFiles;
     use host::paths::Paths;
 
     fn shape(change: impl FnOnce(&mut Spec)) -> Option<Shape> {
@@ -116,11 +124,11 @@ mod tests {
         change(&mut spec);
         let paths = Paths { runtime: "/nowhere/run".into(), state: "/nowhere/state".into() };
         let id = "0123456789ab".parse().unwrap();
-        Shape::of(&spec, &spec.machine_spec(id, &paths, None))
+        Shape::of(&spec, &spec.machine_spec(id, &paths, &HostFiles::default(), None))
     }
 
     #[test]
-    fn what_can_be_changed_in_a_running_machine_makes_no_difference() {
+    fn changeable_options_keep_the_shape() {
         let plain = shape(|_| {}).unwrap();
         let same = shape(|spec| {
             spec.hostname = Some("other".to_owned());
@@ -128,7 +136,7 @@ mod tests {
             spec.secrets = vec!["token".to_owned()];
             spec.workdir = Some("/usr".to_owned());
             spec.labels.insert("team".to_owned(), "a".to_owned());
-            // The way out is made when the machine is somebody's.
+            // Egress is opened when the machine is claimed.
             spec.egress = Some(vec!["example.org".to_owned()]);
             (spec.ttl_ms, spec.idle_ttl_ms, spec.keep_stopped_ms) = (Some(9), Some(9), Some(9));
         });
@@ -136,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_changed_makes_another_shape() {
+    fn unchangeable_options_change_the_shape() {
         let plain = shape(|_| {}).unwrap();
         let changes: [fn(&mut Spec); 6] = [
             |spec| spec.image = Some("/usr".to_owned()),
@@ -144,7 +152,7 @@ mod tests {
             |spec| spec.cpu_millis = Some(500),
             |spec| spec.scratch_bytes = Some(1 << 20),
             |spec| spec.hide = Some(vec!["/opt".to_owned()]),
-            |spec| spec.machine = MachineKind::External,
+            |spec| spec.machine = Some(MachineKind::External),
         ];
         for change in changes {
             assert_ne!(shape(change).unwrap(), plain);
@@ -154,9 +162,9 @@ mod tests {
     #[test]
     fn a_virtual_machine_without_an_image_has_the_usual_one_and_nothing_of_the_host() {
         for kind in MachineKind::ALL.into_iter().filter(|kind| kind.is_virtual()) {
-            let plain = shape(|spec| spec.machine = kind).unwrap();
+            let plain = shape(|spec| spec.machine = Some(kind)).unwrap();
             let named = shape(|spec| {
-                (spec.machine, spec.image) = (kind, Some(IMAGE_DEFAULT.to_owned()));
+                (spec.machine, spec.image) = (Some(kind), Some(IMAGE_DEFAULT.to_owned()));
             });
             assert_eq!(named.as_ref(), Some(&plain));
             assert_eq!((plain.root, plain.image.as_deref()), (None, Some(IMAGE_DEFAULT)));
@@ -167,7 +175,7 @@ mod tests {
             ];
             for change in changes {
                 let other = shape(|spec| {
-                    spec.machine = kind;
+                    spec.machine = Some(kind);
                     change(spec);
                 });
                 assert_ne!(other, named);
@@ -180,7 +188,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("burrow-image-{}", std::process::id()));
         let shape = || {
             shape(|spec| {
-                spec.machine = MachineKind::Qemu;
+                spec.machine = Some(MachineKind::Qemu);
                 spec.image = Some(path.to_string_lossy().into_owned());
             })
         };

@@ -13,7 +13,7 @@ use super::{Entry, Shape};
 use crate::limits::{POOL_PAUSE_MAX, POOL_PAUSE_MIN};
 use machine::{Running, SandboxId};
 
-/// A machine that nobody has had.
+/// An unused machine.
 pub(super) struct Ready {
     pub id: SandboxId,
     pub shape: Shape,
@@ -36,9 +36,9 @@ pub(super) struct Shelf {
 pub(super) struct Stock {
     pub ready: VecDeque<Ready>,
     pub starting: usize,
-    /// Taken by somebody who may not want it after all, or about to end.
+    /// Claimed on trial, or about to end.
     leaving: usize,
-    /// Failures since a machine was last known to be good.
+    /// Failures since a machine was last known to work.
     failures: u32,
     /// Nothing is started before this.
     not_before: Option<Instant>,
@@ -58,7 +58,7 @@ impl Stock {
         pause
     }
 
-    /// A machine has been of use, or has lived a while: what was wrong is over.
+    /// A machine was useful, or has lived for a while: the problem is over.
     pub fn has_proved_good(&mut self) {
         (self.failures, self.not_before, self.last_failure) = (0, None, None);
     }
@@ -87,7 +87,7 @@ impl Shelf {
         Some(ready)
     }
 
-    /// Takes all, to be ended.
+    /// Takes all machines, to end them.
     pub fn empty(&self) -> Vec<Ready> {
         let mut stock = self.stock();
         let all: Vec<_> = stock.ready.drain(..).collect();
@@ -99,7 +99,7 @@ impl Shelf {
         all
     }
 
-    /// What was taken is somebody's now.
+    /// The claim succeeded.
     pub fn claimed(&self) {
         let mut stock = self.stock();
         stock.counts.claimed += 1;
@@ -108,7 +108,7 @@ impl Shelf {
         self.ended();
     }
 
-    /// What was taken does not count here any more.
+    /// The claimed machine no longer counts here.
     pub fn ended(&self) {
         self.stock().leaving -= 1;
         self.changed.notify_one();
@@ -122,7 +122,7 @@ impl Shelf {
         has_room
     }
 
-    /// What was to be here did not come.
+    /// A start failed.
     pub fn give_up_start(&self) {
         self.stock().starting -= 1;
         self.changed.notify_one();
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_starts_and_what_leaves_takes_a_place_too() {
+    fn starting_and_leaving_machines_take_a_place() {
         let shelf = Shelf::new(Entry::new("a", 2));
         assert!(shelf.take_place());
         shelf.stock().leaving += 1;

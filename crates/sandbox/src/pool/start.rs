@@ -4,23 +4,30 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use protocol::ContextName;
 use protocol::repl::ContextState;
+use protocol::{ContextName, requests};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{sleep, timeout};
 
 use super::record::Pooled;
 use super::{Entry, Inner, PoolEvent, Shape};
-use crate::limits::{POOL_WARM_DEADLINE, POOL_WARM_LOOK_PAUSE};
+use crate::SandboxError;
+use crate::limits::{POOL_REHEARSAL_MAX, POOL_WARM_DEADLINE, POOL_WARM_LOOK_PAUSE};
 use agent_client::guest::contexts::open;
 use agent_client::guest::{Guest, GuestError};
+use agent_client::program::{Program, draw_session};
 use host::instant::now_ms;
 use host::paths::make_private_directory;
-use machine::{Directories, MachineError, MachineSpec, Running, SandboxId};
+use machine::{Directories, MachineError, Running, SandboxId};
+
+/// The program that each machine runs once before it is ready.
+const REHEARSED: &str = "true";
 
 /// Why a machine is not ready.
 #[derive(Debug, thiserror::Error)]
 enum StartError {
+    #[error(transparent)]
+    Sandbox(#[from] Box<SandboxError>),
     #[error(transparent)]
     Machine(#[from] MachineError),
     #[error("could not {action} {path:?}: {source}")]
@@ -44,6 +51,7 @@ pub(super) async fn refill(pool: Arc<Inner>, number: usize) {
             // A place that waits for its turn is a start as far as others can see.
             let permit = Arc::clone(&pool.starts).acquire_owned().await;
             let permit = permit.expect("the semaphore is never closed");
+            pool.quiet().await;
             pool.spawn_start(number, permit);
         }
     };
@@ -61,15 +69,14 @@ impl Inner {
         let started = match self.draw() {
             Err(error) => Err(error),
             Ok((id, directories)) => {
-                let spec = entry.machine_spec(id.clone(), &self.paths, Some(directories.clone()));
                 let started = tokio::select! {
                     biased;
                     _ = closing.wait_for(|closing| *closing) => None,
-                    started = self.bring_up(entry, spec, &directories) => Some(started),
+                    started = self.bring_up(entry, &id, &directories) => Some(started),
                 };
                 match started {
                     Some(Ok(started)) if !self.is_closing() => Ok(Some((id, started))),
-                    // Whatever was made of it is found by its directories.
+                    // Its directories lead to everything that was made of it.
                     Some(Ok((_, running))) => {
                         self.end(entry.machine, &id, Some(&running)).await;
                         Ok(None)
@@ -124,11 +131,13 @@ impl Inner {
     async fn bring_up(
         &self,
         entry: &Entry,
-        spec: MachineSpec,
+        id: &SandboxId,
         directories: &Directories,
     ) -> Result<(Shape, Arc<dyn Running>), StartError> {
-        let id = spec.id.clone();
-        let shape = entry.shape(&self.paths).ok_or(StartError::Silent)?;
+        let own = Some(directories.clone());
+        let spec = entry.machine_spec(id.clone(), &self.paths, &self.files, own).await;
+        let spec = spec.map_err(Box::new)?;
+        let shape = entry.shape(&self.paths, &self.files).ok_or(StartError::Silent)?;
         let running = self.machines.get(entry.machine).start(spec).await?;
         let guest = running.guest().ok_or(StartError::Silent)?;
         for language in &entry.contexts {
@@ -138,8 +147,9 @@ impl Inner {
         for language in &entry.contexts {
             warm(&guest, language).await?;
         }
+        rehearse(&guest).await;
         let pooled = Pooled {
-            id,
+            id: id.clone(),
             shape: shape.clone(),
             contexts: entry.contexts.clone(),
             trace: running.trace(),
@@ -152,6 +162,17 @@ impl Inner {
         Ok((shape, running))
     }
 }
+
+/// Runs a program that does nothing: the first one that an agent starts takes longer than later ones. It
+/// leaves nothing, and an image may not have it.
+async fn rehearse(guest: &Guest) {
+    let Ok(session) = draw_session() else { return };
+    let program = Program::new(session, requests::Program::argv([REHEARSED]));
+    let Ok(mut running) = program.begin(guest) else { return };
+    let _ = timeout(POOL_REHEARSAL_MAX, running.collect(&[], &mut (drop_bytes, drop_bytes))).await;
+}
+
+fn drop_bytes(_: &[u8]) {}
 
 /// Waits until an interpreter can take code.
 async fn warm(guest: &Guest, language: &ContextName) -> Result<(), StartError> {

@@ -1,4 +1,4 @@
-//! What there is in a pool, for people and for programs that watch it.
+//! The state of a pool, for people and monitoring programs.
 
 use protocol::ContextName;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ pub struct ShelfStatus {
     pub cpu_millis: Option<u32>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub contexts: Vec<ContextName>,
-    /// How many shall be ready.
+    /// How many should be ready.
     pub wanted: usize,
     pub ready: usize,
     pub starting: usize,
@@ -27,7 +27,7 @@ pub struct ShelfStatus {
     pub failure: Option<String>,
 }
 
-/// What has happened since the bridge began.
+/// Counts since the bridge began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Sandboxes that came from here.
@@ -36,6 +36,6 @@ pub struct Counts {
     pub missed: u64,
     /// Machines that were ended unclaimed: dead, silent, too old, or of no use in a claim.
     pub replaced: u64,
-    /// Starts that failed, and machines that died as soon as they had started.
+    /// Starts that failed, and machines that died right after their start.
     pub failed: u64,
 }

@@ -1,36 +1,46 @@
-//! What a registry is given.
+//! The options of a registry.
 
 use crate::caps::Caps;
-use crate::pool;
+use crate::options::Defaults;
+use crate::{HostFiles, pool};
 use host::secret::Secrets;
 use image::{Images, Policy, Puller};
 use workspace::Workspaces;
 
 /// What a registry has for its sandboxes besides machines.
 pub struct RegistryOptions {
+    /// What it shows of the host's own files.
+    pub files: HostFiles,
+    /// Defaults of clients' sandboxes.
+    pub defaults: Defaults,
+    /// Defaults of the operator's sandboxes.
+    pub operator_defaults: Defaults,
     /// Machines that are kept ready for those who will ask.
     pub pool: pool::Options,
-    /// What holds for whatever sandboxes may reach.
+    /// Settings for all egress.
     pub egress: egress::Settings,
-    /// What those may reach of which nobody says it.
+    /// The rules of sandboxes that name none.
     pub egress_default: egress::Defaults,
-    /// What they may ask for by name.
+    /// Secrets that they may name.
     pub secrets: Secrets,
     /// The directories that they may work on.
     pub workspaces: Workspaces,
     /// The images of this host; opened when one is asked for, where they are not given.
     pub images: Option<Images>,
-    /// Which of them sandboxes may have.
+    /// Which images sandboxes may have.
     pub image_policy: Policy,
-    /// What brings others in; without, what is here is all that there is.
+    /// Pulls images; without it, only images that are here can be used.
     pub puller: Option<Puller>,
-    /// What they may have together.
+    /// Limits for sandboxes together.
     pub caps: Caps,
 }
 
 impl Default for RegistryOptions {
     fn default() -> Self {
         Self {
+            files: HostFiles::default(),
+            defaults: Defaults::default(),
+            operator_defaults: Defaults::default(),
             pool: pool::Options::none(),
             secrets: Secrets::default(),
             workspaces: Workspaces::default(),

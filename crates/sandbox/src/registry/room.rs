@@ -1,8 +1,8 @@
-//! Whether there is room for what is asked for, under the caps of its namespace and of its key; and the
-//! task that ends those who have had what they may have of a day.
+//! Checks the caps of a namespace and a key for each request; and the task that ends sandboxes whose daily
+//! limit is reached.
 //!
-//! What is held is counted under the lock under which names are taken, and a name that is taken is a
-//! reservation: its sandbox gives back what it held when it has stopped, or when its creation failed.
+//! Usage is counted under the lock under which names are taken, and a taken name is a reservation: its
+//! sandbox releases what it held when it has stopped, or when its creation failed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::owner::Order;
 use crate::snapshot::{Draft, Snapshots};
 use crate::{Name, Record, SandboxError, Snapshot, Spec};
 
-/// How often something was refused, by the cap that it would have exceeded.
+/// How often something was refused, by the exceeded cap.
 #[derive(Debug, Default)]
 pub(super) struct RefusalCounts(Mutex<BTreeMap<&'static str, u64>>);
 
@@ -34,12 +34,12 @@ impl RefusalCounts {
 }
 
 impl Registry {
-    /// What a scope has and what it may have.
+    /// The usage and caps of a scope.
     pub fn caps(&self, scope: &Scope) -> Result<(ScopeUse, Cap), SandboxError> {
         Ok((self.used(&self.0.seats(), scope, &self.0.snapshots.all())?, self.0.caps.of(scope)))
     }
 
-    /// The scopes that have a cap and anything at all, in order, and no more than so many.
+    /// The scopes that have both a cap and usage, in order, up to a maximum.
     pub fn capped(&self, scopes_max: usize) -> Vec<(Scope, ScopeUse, Cap)> {
         let seats = self.0.seats();
         let mut scopes = BTreeSet::new();
@@ -62,7 +62,7 @@ impl Registry {
         self.0.refused.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Gives a request the bounds that it must have, and refuses what could not be even alone.
+    /// Adds mandatory limits to a request, and refuses one that exceeds a cap on its own.
     pub(super) fn bound(&self, spec: &mut Spec) -> Result<(), SandboxError> {
         self.0.refused.count(self.0.caps.bound(spec))
     }
@@ -83,14 +83,14 @@ impl Registry {
         self.0.refused.count(self.0.caps.admit(new, used))
     }
 
-    /// Refuses to let one go on that stands still, when nothing is left of the day.
+    /// Refuses to resume a paused sandbox if a daily limit is reached.
     pub(super) fn room_to_go_on(&self, record: &Record) -> Result<(), SandboxError> {
         let used = |scope: &Scope, _: &Cap| self.used(&self.0.seats(), scope, &[]);
         self.0.refused.count(self.0.caps.admit_again(record, used))
     }
 
-    /// Begins a snapshot if there is room for it. What it may come to take is reserved under the lock
-    /// under which names are taken.
+    /// Begins a snapshot if there is room for it. Its expected size is reserved under the lock under which
+    /// names are taken.
     pub(super) fn begin_snapshot(
         &self,
         record: &Record,
@@ -104,12 +104,12 @@ impl Registry {
         self.0.snapshots.begin(record, state, name)
     }
 
-    /// All snapshots, where what is on the disk has a cap: they are looked up there.
+    /// All snapshots if there is a cap on disk space: they are read from disk.
     fn snapshots_for(&self, cap: &Cap) -> Vec<Snapshot> {
         cap.disk_bytes.map(|_| self.0.snapshots.all()).unwrap_or_default()
     }
 
-    /// Counts what a scope has.
+    /// Counts the usage of a scope.
     fn used(
         &self,
         seats: &Seats,
@@ -131,7 +131,7 @@ impl Registry {
         Ok(tally.used())
     }
 
-    /// Begins to end those who have had what they may have of a day, and to write down what was used.
+    /// Begins to end sandboxes whose daily limit is reached, and to save the counts.
     pub(super) fn begin_metering(&self) {
         let ends = self.0.caps.are_of_days();
         let pause = if ends { METER_PAUSE } else { METER_MARK_PAUSE };
@@ -164,7 +164,7 @@ impl Registry {
         }
     }
 
-    /// Writes down what was used.
+    /// Saves the counts.
     pub(super) fn mark(&self) {
         if let Err(error) = self.0.meter.mark() {
             self.0.trouble(None, format!("today's use could not be saved: {error}"));

@@ -1,10 +1,14 @@
 //! The rules of the registry, with machines that are nothing but a switch.
 
+use std::fs;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
+use super::found::subdirectories;
 use super::*;
+use crate::record::RECORD_FILE;
 use crate::{ExpiryKind, Filter, Name, Phase, State, StopReason};
 use agent_client::guest::Guest;
 use agent_client::link::Address;
@@ -17,7 +21,7 @@ use machine::{
 #[derive(Default)]
 struct Fake {
     fails: AtomicBool,
-    /// What an adoption finds alive.
+    /// Whether an adoption finds the machine alive.
     lives: AtomicBool,
     /// A machine that ignores being killed.
     immortal: AtomicBool,
@@ -259,7 +263,7 @@ async fn the_end_of_a_machine_is_told_as_it_was() {
         }
         let State::Stopped { why, .. } = until_over(&registry, name).await else { panic!() };
         match order {
-            "stop" => assert_eq!(why, StopReason::Asked),
+            "stop" => assert_eq!(why, StopReason::Requested),
             "kill" => assert_eq!(why, StopReason::Killed),
             _ => {
                 assert_eq!(why, StopReason::Ended { detail: "its agent exited with 7".to_owned() });
@@ -314,7 +318,7 @@ async fn the_next_registry_takes_up_those_that_live_and_buries_the_dead() {
     {
         let registry = place.open().await;
         let stopped = registry.get(&which("stopped")).unwrap().state;
-        assert!(matches!(stopped, State::Stopped { why: StopReason::Asked, .. }), "{stopped}");
+        assert!(matches!(stopped, State::Stopped { why: StopReason::Requested, .. }), "{stopped}");
         // The machine lives, but there is no agent to answer.
         assert_eq!(registry.get(&which("lives")).unwrap().state.name(), "lost");
         registry.leave().await;
@@ -332,7 +336,7 @@ async fn the_next_registry_takes_up_those_that_live_and_buries_the_dead() {
 }
 
 #[tokio::test]
-async fn what_was_left_half_made_is_removed_and_what_is_not_understood_is_kept() {
+async fn half_made_sandboxes_are_removed_and_damaged_ones_are_held() {
     let place = TestRegistry::new("half-made");
     let boxes = place.paths.state_boxes();
     let record = Record::new("00000000000a".parse().unwrap(), &spec("half"), 0);
@@ -344,10 +348,26 @@ async fn what_was_left_half_made_is_removed_and_what_is_not_understood_is_kept()
     fs::write(boxes.join("00000000000c").join(RECORD_FILE), "{ torn").unwrap();
     fs::create_dir_all(place.paths.runtime_boxes().join("00000000000d")).unwrap();
     let registry = place.open().await;
-    assert!(registry.list(None).is_empty());
+    let listed = registry.list(None);
+    assert_eq!(listed.len(), 1);
+    assert_eq!((listed[0].name.as_str(), listed[0].state.name()), ("00000000000c", "damaged"));
     assert_eq!(place.boxes(), 2, "the unreadable record and the stranger stay");
     assert!(boxes.join("00000000000c").exists() && boxes.join("not-an-id").exists());
     registry.create(spec("half")).await.unwrap();
+    registry.remove(&which("00000000000c"), false).await.unwrap();
+    assert!(!boxes.join("00000000000c").exists());
+}
+
+#[tokio::test]
+async fn every_sandbox_is_found_by_its_id_in_its_namespace_and_in_no_other() {
+    let place = TestRegistry::new("by-id");
+    let registry = place.open().await;
+    let made = registry.create(spec("team/web")).await.unwrap();
+    let by_id = |namespace: &str| which(&format!("{namespace}/{}", made.id));
+    assert_eq!(registry.get(&by_id("team")).unwrap().name, made.name);
+    assert!(matches!(registry.get(&by_id("other")), Err(SandboxError::NotFound { .. })));
+    registry.remove(&by_id("team"), true).await.unwrap();
+    assert!(registry.list(None).is_empty());
 }
 
 #[tokio::test]
@@ -366,7 +386,7 @@ async fn pages_follow_one_another_and_hold_what_matches() {
     };
     let mut filter = Filter { limit: Some(3), ..Filter::default() };
     assert_eq!(names(&filter), (vec!["a".into(), "b".into(), "c".into()], Some(which("c"))));
-    // What the page is behind may be gone by the time the next is asked for.
+    // The cursor's sandbox may be gone when the next page is requested.
     registry.remove(&which("c"), true).await.unwrap();
     filter.after = Some(which("c"));
     assert_eq!(names(&filter), (vec!["d".into(), "team/b".into()], None));
@@ -541,4 +561,23 @@ async fn a_log_is_found_by_name_without_a_daemon() {
     assert_eq!(last.event, crate::log::Event::Closed { why: "killed".to_owned() });
     let missing = crate::find_log(&place.paths, &which("web")).unwrap_err();
     assert!(matches!(missing, SandboxError::NotFound { .. }), "{missing}");
+}
+
+#[tokio::test]
+async fn a_record_that_the_disk_does_not_take_is_written_again() {
+    let place = TestRegistry::new("unsynced");
+    let registry = place.open().await;
+    let record = registry.create(spec("web")).await.unwrap();
+    // A link to itself cannot be opened, and so not be given to the disk.
+    let state = crate::directories::directories(&place.paths, &record.id).state;
+    std::os::unix::fs::symlink(RECORD_FILE, state.join("loop")).unwrap();
+    fs::rename(state.join("loop"), state.join(RECORD_FILE)).unwrap();
+    let mut shown = registry.0.seats().taken[&which("web")].shown.clone();
+    let is_told =
+        |record: &Record| record.warnings.iter().any(|warning| warning.contains("to disk"));
+    shown.wait_for(|record| is_told(record)).await.unwrap();
+    shown.wait_for(|record| !is_told(record)).await.unwrap();
+    let stored = StoredRecord::read(&state).unwrap();
+    assert_eq!((stored.record.id, stored.record.state), (record.id, State::Running));
+    assert_eq!(stored.record.warnings, record.warnings, "the warning is no part of the record");
 }

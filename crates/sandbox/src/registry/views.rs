@@ -1,4 +1,4 @@
-//! What can be learned of sandboxes, and the way into one, without an order to its owner.
+//! Reads the state of sandboxes, and gives access to one, without an order to its owner.
 
 use std::path::PathBuf;
 
@@ -12,10 +12,10 @@ use agent_client::guest::Guest;
 use agent_client::link::Address;
 use machine::SandboxId;
 
-/// What can be waited for.
+/// What can be awaited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// Its creation is over, whatever has become of it since.
+    /// Its creation has ended, whatever happened since.
     Created,
     /// Its machine is gone.
     Stopped,
@@ -27,19 +27,26 @@ pub enum Until {
 pub struct Visit {
     /// Its machine.
     pub id: SandboxId,
-    /// Where programs begin that name no directory.
+    /// The default working directory.
     pub workdir: Option<String>,
-    /// Who they run as that name nobody.
+    /// The default user.
     pub user: Option<String>,
     pub guest: Guest,
-    /// As long as it is held, the sandbox does not count as idle. `None` for one about to end.
+    /// While it is held, the sandbox does not count as idle. `None` for one that is about to end.
     pub activity: Option<Activity>,
 }
 
 impl Registry {
-    /// What is known of a sandbox.
+    /// The record of a sandbox.
     pub fn get(&self, which: &SandboxRef) -> Result<Record, SandboxError> {
         self.seated(which, NameEntry::record)
+    }
+
+    /// The sandbox that has this machine.
+    pub fn find(&self, id: &SandboxId) -> Option<SandboxRef> {
+        let seats = self.0.seats();
+        let mut found = seats.taken.iter().filter(|(_, seat)| seat.shown.borrow().id == *id);
+        found.next().map(|(which, _)| which.clone())
     }
 
     /// The sandboxes of one namespace or of all, by name.
@@ -55,7 +62,7 @@ impl Registry {
         filter.page(self.matching(filter))
     }
 
-    /// What the pool has ready.
+    /// The state of the pool.
     pub fn pool(&self) -> Vec<ShelfStatus> {
         self.0.pool.status()
     }
@@ -116,26 +123,26 @@ impl Registry {
         presence.begin()
     }
 
-    /// Where the output log of a sandbox is, running or stopped.
+    /// The directory of a sandbox's output log, running or stopped.
     pub fn log_directory(&self, which: &SandboxRef) -> Result<PathBuf, SandboxError> {
         let id = self.seated(which, |seat| seat.shown.borrow().id.clone())?;
         Ok(log_directory(&self.0.directories(&id).state))
     }
 
-    /// The directory of what is kept of a sandbox. It goes with the sandbox's removal.
+    /// The directory of a sandbox's own files. The sandbox's removal removes it.
     pub fn state_directory(&self, which: &SandboxRef) -> Result<PathBuf, SandboxError> {
         let id = self.seated(which, |seat| seat.shown.borrow().id.clone())?;
         Ok(self.0.directories(&id).state)
     }
 
-    /// The records that a sandbox has from now on; they end with its removal. What only a moment
-    /// knows, such as since when it is idle, is in [`Registry::get`] alone.
+    /// The records of a sandbox from now on; they end with its removal. Momentary facts, such as
+    /// since when it is idle, are only in [`Registry::get`].
     pub fn watch(&self, which: &SandboxRef) -> Result<watch::Receiver<Record>, SandboxError> {
         self.seated(which, |seat| seat.shown.clone())
     }
 
-    /// Waits for a sandbox, for ever if need be, and returns its last record. A removal ends every
-    /// wait; one for a creation that has failed ends with [`SandboxError::NotFound`].
+    /// Waits for a sandbox, without limit, and returns its last record. A removal ends every wait;
+    /// one for a creation that has failed ends with [`SandboxError::NotFound`].
     pub async fn wait(&self, which: &SandboxRef, until: Until) -> Result<Record, SandboxError> {
         let mut shown = self.watch(which)?;
         let has_come = |record: &Record| match until {
@@ -159,7 +166,7 @@ impl Registry {
         look: impl FnOnce(&NameEntry) -> T,
     ) -> Result<T, SandboxError> {
         let seats = self.0.seats();
-        let seat = seats.taken.get(which);
+        let seat = seats.find(which);
         seat.map(look).ok_or_else(|| SandboxError::NotFound { which: which.clone() })
     }
 }

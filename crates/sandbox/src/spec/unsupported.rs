@@ -8,7 +8,7 @@ use machine::Capability;
 use machine::kind::Lack;
 use workspace::is_path;
 
-/// Why a field cannot be had, and what to do instead.
+/// Why a field is not supported, and what to do instead.
 struct UnsupportedOption {
     what: &'static str,
     why: &'static str,
@@ -77,7 +77,7 @@ fn refuse_lack(
     capability: Capability,
     is_asked: bool,
 ) -> Result<(), SandboxError> {
-    match spec.machine.lack(capability).filter(|_| is_asked) {
+    match spec.machine().lack(capability).filter(|_| is_asked) {
         Some(Lack { why, hint, .. }) => Err(SandboxError::Unsupported { what, why, hint }),
         None => Ok(()),
     }
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_had_is_refused_by_name_and_never_forgotten() {
+    fn unsupported_options_are_refused_by_name_and_never_ignored() {
         for (json, field) in [
             (r#""machine":"external","workspace":"/src""#, "workspace"),
             (r#""machine":"firecracker","workspace":"/src","mount":true"#, "mount"),

@@ -1,5 +1,5 @@
-//! Apps of an earlier bridge: those that had answered go on, at the ports that they had; what was
-//! half-started is taken away.
+//! Apps of an earlier bridge: those that had answered continue at their ports; half-started ones
+//! are removed.
 
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -26,7 +26,7 @@ pub async fn adopt(apps: &Apps, registry: &Registry) {
     while found.join_next().await.is_some() {}
 }
 
-/// Starts the keeper of one; what is returned resolves when it shows how it stands.
+/// Starts the keeper of one; the result resolves when its state is known.
 fn take_up(
     apps: &Apps,
     registry: &Registry,

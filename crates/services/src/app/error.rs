@@ -10,6 +10,7 @@ use super::AppName;
 use super::ready::NotReadyReason;
 use crate::forwards::ForwardError;
 use agent_client::guest::GuestError;
+use agent_client::program::ran_out_of_memory;
 use sandbox::{SandboxError, SandboxRef};
 
 /// See the module's description.
@@ -33,8 +34,8 @@ pub enum AppError {
     CodeTooLong { bytes: usize, limit: usize },
     #[error("`ready_path` must be a plain path that begins with '/', of at most {limit} bytes")]
     ReadyPath { limit: usize },
-    #[error("the time to wait for an app must be from 1 ms to {limit:?}, not {asked:?}")]
-    ReadyTimeout { asked: Duration, limit: Duration },
+    #[error("the time to wait for an app must be from 1 ms to {limit:?}, not {requested:?}")]
+    ReadyTimeout { requested: Duration, limit: Duration },
     #[error("port {port} in {which} is taken")]
     PortTaken { which: SandboxRef, port: u16 },
     #[error("no port from {first} to {last} is free in {which}")]
@@ -43,12 +44,12 @@ pub enum AppError {
     Missing { which: SandboxRef, python: String, modules: Vec<String> },
     #[error("{which} has no {python}")]
     NoInterpreter { which: SandboxRef, python: String },
-    #[error("{python} in {which} cannot list its modules: {said}")]
-    Interpreter { which: SandboxRef, python: String, said: String },
+    #[error("{python} in {which} cannot list its modules: {message}")]
+    Interpreter { which: SandboxRef, python: String, message: String },
     /// It ended before it answered.
-    #[error("the app ended before it answered: {}", told(&record.cause))]
+    #[error("the app ended before it answered: {}", end_of(&record.cause))]
     Failed { record: Box<ExitRecord>, log: String },
-    #[error("the app did not answer within {waited:?}: {}", heard(*silence, *port, elsewhere))]
+    #[error("the app did not answer within {waited:?}: {}", not_ready(*silence, *port, elsewhere))]
     NotReady {
         waited: Duration,
         port: u16,
@@ -71,14 +72,14 @@ pub enum AppError {
     Note { path: PathBuf, source: io::Error },
 }
 
-/// How a program has ended, in words.
-pub fn told(cause: &Cause) -> String {
+/// A sentence about how a program ended.
+pub fn end_of(cause: &Cause) -> String {
     match cause {
         Cause::Exited { code } => format!("it exited with code {code}"),
         Cause::Signaled { signal, .. } => format!("signal {signal} ended it"),
         Cause::Killed { signal, by } => format!("it was ended with signal {signal} by {by}"),
         Cause::TimedOut { limit_ms } => format!("it ran longer than its deadline of {limit_ms} ms"),
-        Cause::OutOfMemory { .. } => "it ran out of memory".to_owned(),
+        Cause::OutOfMemory { limit_bytes } => format!("it {}", ran_out_of_memory(*limit_bytes)),
         Cause::AgentStopping => "the sandbox was stopped".to_owned(),
         Cause::SpawnFailed { failure } => {
             format!("it was not started: errno {} of {:?}", failure.errno, failure.subject)
@@ -86,7 +87,7 @@ pub fn told(cause: &Cause) -> String {
     }
 }
 
-fn heard(silence: NotReadyReason, port: u16, elsewhere: &[u16]) -> String {
+fn not_ready(silence: NotReadyReason, port: u16, elsewhere: &[u16]) -> String {
     let here = match silence {
         NotReadyReason::Refused => format!("it does not listen on port {port} at 127.0.0.1"),
         NotReadyReason::Aside => format!("it listens on port {port}, but not at 127.0.0.1"),
@@ -109,11 +110,11 @@ mod tests {
     #[test]
     fn a_listener_elsewhere_is_named() {
         assert_eq!(
-            heard(NotReadyReason::Refused, 5000, &[8000]),
+            not_ready(NotReadyReason::Refused, 5000, &[8000]),
             "it listens on 8000, not on 5000"
         );
-        let nowhere = heard(NotReadyReason::Refused, 5000, &[]);
+        let nowhere = not_ready(NotReadyReason::Refused, 5000, &[]);
         assert_eq!(nowhere, "it does not listen on port 5000 at 127.0.0.1");
-        assert!(heard(NotReadyReason::Mute, 5000, &[8000]).contains("sends nothing"));
+        assert!(not_ready(NotReadyReason::Mute, 5000, &[8000]).contains("sends nothing"));
     }
 }

@@ -1,5 +1,5 @@
-//! What an app says and how it ends, heard as a holder of its session: nothing of it is lost, and the
-//! newest is kept to be shown.
+//! Follows an app's output and end as a holder of its session: nothing is lost, and the newest output is kept
+//! for display.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -34,7 +34,7 @@ struct FollowedOutput {
 }
 
 impl LogFollower {
-    /// Takes a session up from the oldest that has not been heard.
+    /// Follows a session from the oldest output that was not read.
     pub async fn begin(
         guest: &Guest,
         session: &SessionId,
@@ -52,16 +52,15 @@ impl LogFollower {
         Ok(Self { outputs, waiting, record: None, tail })
     }
 
-    /// Resolves when the app has ended and all that it has said is heard. Loses nothing when it is
-    /// cancelled.
+    /// Resolves when the app has ended and all its output is read. Cancel safe.
     pub async fn ended(&mut self) -> Result<ExitRecord, GuestError> {
         poll_fn(|cx| self.poll_ended(cx)).await
     }
 
     fn poll_ended(&mut self, cx: &mut Context<'_>) -> Poll<Result<ExitRecord, GuestError>> {
         let mut left = PIECES_AT_ONCE_MAX;
-        for heard in &mut self.outputs {
-            heard.poll(&self.tail, &mut left, cx);
+        for output in &mut self.outputs {
+            output.poll(&self.tail, &mut left, cx);
         }
         if left == 0 {
             // There is more, and others wait for their turn.
@@ -75,7 +74,7 @@ impl LogFollower {
             }
         }
         match &self.record {
-            Some(record) if self.outputs.iter().all(|heard| heard.has_all(record)) => {
+            Some(record) if self.outputs.iter().all(|output| output.has_all(record)) => {
                 Poll::Ready(Ok(record.clone()))
             }
             _ => Poll::Pending,
@@ -94,7 +93,7 @@ impl FollowedOutput {
                     tail.add(&bytes);
                 }
                 Piece::Gap { to, .. } => self.reached = to,
-                // What the end of the session says is then all that is heard.
+                // Then only the end of the session remains.
                 Piece::End | Piece::Failed(_) => self.is_open = false,
             }
         }

@@ -1,4 +1,4 @@
-//! The life of one app: the task that starts it, watches it, and leaves nothing of it behind.
+//! The life of one app: the task that starts it, watches it, and removes everything of it.
 
 mod end;
 
@@ -22,7 +22,7 @@ use super::{App, AppError, AppSpec, Apps, Program, State};
 use agent_client::guest::{FileTarget, Guest, GuestError};
 use sandbox::{RECORDED_HOLDER, Record, Registry, Until};
 
-/// Where apps have their directories in a sandbox: a place that every sandbox has.
+/// The parent of apps' directories in a sandbox, which every sandbox has.
 const DIRECTORY: &str = "/tmp/burrow-apps";
 /// The file of the code, whose name other files of it may import it by.
 const CODE_FILE: &str = "main.py";
@@ -59,7 +59,7 @@ impl Keeper {
         Ok(Self { apps, registry, record, guest, state, seat })
     }
 
-    /// Starts the app, tells when it answers or why it does not, and stays with it.
+    /// Starts the app, reports when it answers or why it does not, and stays with it.
     pub async fn start(self, spec: AppSpec, mut reply: oneshot::Sender<Result<App, AppError>>) {
         let brought_up = tokio::select! {
             brought_up = self.bring_up(&spec) => brought_up,
@@ -77,7 +77,7 @@ impl Keeper {
             },
             Err(error) => {
                 self.end().await;
-                // By now nothing is left. Whoever does not listen any more needs no reason.
+                // By now nothing is left. A caller that is gone needs no reason.
                 let _ = reply.send(Err(error));
             }
         }
@@ -96,13 +96,13 @@ impl Keeper {
         }
     }
 
-    /// What can be heard of an app that was left, with its port forwarded again.
+    /// Finds an app that an earlier bridge left, and forwards its port again.
     async fn find(&self, note: &Note) -> Option<LogFollower> {
         let sessions = self.guest.sessions(0).await.ok()?.sessions;
         let info = sessions.into_iter().find(|info| info.session == note.session)?;
         let following = LogFollower::begin(&self.guest, &note.session, self.seat.tail.clone());
         let following = following.await.ok()?;
-        // The port that clients know, unless somebody else has taken it meanwhile.
+        // The port that clients know, unless it is taken meanwhile.
         let host_port = match self.forward(note.port, note.host_port).await {
             Ok(host_port) => Some(host_port),
             Err(_) => self.forward(note.port, 0).await.ok(),
@@ -137,7 +137,7 @@ impl Keeper {
         let mut following = LogFollower::begin(&self.guest, session, tail).await?;
         let mut silence = NotReadyReason::Refused;
         let is_late = tokio::select! {
-            // Whoever answers at the port of an app that has ended is not the app.
+            // A server at the port of an ended app is not the app.
             biased;
             ended = following.ended() => {
                 let (record, log) = (Box::new(ended?), self.log());
@@ -158,7 +158,7 @@ impl Keeper {
         Ok(following)
     }
 
-    /// Puts the files of an app in their places, asks its interpreter, and says what to execute.
+    /// Writes the files of an app, checks its interpreter, and returns the command.
     async fn prepare(
         &self,
         spec: &AppSpec,
@@ -185,7 +185,9 @@ impl Keeper {
                 return Err(AppError::Missing { which, python, modules });
             }
             MissingParts::Itself => return Err(AppError::NoInterpreter { which, python }),
-            MissingParts::Sense(said) => return Err(AppError::Interpreter { which, python, said }),
+            MissingParts::Sense(message) => {
+                return Err(AppError::Interpreter { which, python, message });
+            }
         }
         let directory = self.directory();
         let file = format!("{directory}/{CODE_FILE}");
@@ -233,7 +235,7 @@ impl Keeper {
         Ok(open.address.port())
     }
 
-    /// Why it was not heard in time.
+    /// Why it did not answer in time.
     async fn late(
         &self,
         spec: &AppSpec,
@@ -255,7 +257,8 @@ impl Keeper {
     /// Stays with an app that runs until nothing is left of it.
     async fn keep(self, mut following: LogFollower) {
         let ended = tokio::select! {
-            // The link goes with the sandbox and with the bridge, and is not what there is to tell.
+            // The link ends with the sandbox and with the bridge, so its error is not the one to
+            // report.
             biased;
             interrupted = self.interrupted() => return self.finish(interrupted).await,
             ended = following.ended() => ended,
@@ -263,7 +266,7 @@ impl Keeper {
         drop(following);
         let (state, exit) = judge(ended);
         self.clear().await;
-        // Shown last, so that whoever sees that it has ended finds nothing of it left.
+        // Published last, so that an observer of the end finds nothing left.
         self.seat.shown.send_modify(|app| {
             (app.state, app.exit, app.host_port) = (state, exit, None);
         });
@@ -286,9 +289,9 @@ impl Keeper {
             () = self.apps.ended() => Interrupted::BridgeEnds,
             () = self.seat.stop.notified() => Interrupted::Stopped,
             waited = self.registry.wait(&which, Until::Stopped) => match waited {
-                // Its owner has let go of it, which is how a bridge ends.
+                // Its owner has released it, which is how a bridge ends.
                 Ok(record) if !record.state.is_over() => Interrupted::BridgeEnds,
-                // One that is not known any more is gone too.
+                // An unknown sandbox is gone, too.
                 Ok(_) | Err(_) => Interrupted::SandboxGone,
             },
         }
@@ -318,17 +321,17 @@ impl Keeper {
     }
 }
 
-/// What an app is after its end.
+/// The state of an app after its end.
 fn judge(ended: Result<ExitRecord, GuestError>) -> (State, Option<ExitRecord>) {
     match ended {
         Ok(record) if record.cause == (Cause::Exited { code: 0 }) => (State::Exited, Some(record)),
         Ok(record) => (State::Failed, Some(record)),
-        // The agent does not answer any more, and what has become of the app cannot be known.
+        // The agent no longer answers, and the app's state is unknown.
         Err(_) => (State::Failed, None),
     }
 }
 
-/// Ours win: an app that does not listen where it is told to is not found.
+/// Ours take precedence: an app that does not listen at its port is not found.
 fn environment(spec: &AppSpec, port: u16) -> Vec<(Text, Text)> {
     let ours = [("PORT", port.to_string()), ("PYTHONUNBUFFERED", "1".to_owned())];
     let theirs = spec.env.iter().filter(|(name, _)| ours.iter().all(|(own, _)| own != name));

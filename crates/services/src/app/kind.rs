@@ -1,4 +1,4 @@
-//! The types of apps: what each needs of an image, and how it is started.
+//! The types of apps: what each needs from an image, and how it is started.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +28,7 @@ impl Kind {
         }
     }
 
-    /// The port that such apps listen on by custom; the next free one from there is theirs.
+    /// The conventional port of such apps; each gets the next free one from there.
     pub fn usual_port(self) -> u16 {
         match self {
             Self::Flask => 5000,
@@ -37,8 +37,8 @@ impl Kind {
         }
     }
 
-    /// The modules without which such an app cannot be served. Of what its code imports by itself,
-    /// only the framework is among them: the rest it may do without.
+    /// The modules that such an app needs. Of the code's own imports only the framework is
+    /// included: the app may do without the others.
     pub fn modules(self, code: &str) -> Vec<&'static str> {
         match self {
             Self::Flask => vec!["flask"],

@@ -4,35 +4,35 @@ use std::time::Duration;
 
 use protocol::limits::NAME_BYTES_MAX;
 
-/// Apps of one sandbox, ended ones that nobody has removed included: a site, its services and some
-/// that were tried.
+/// Apps of one sandbox, including ended ones that were not removed: a site, its services and some
+/// failed attempts.
 pub const APPS_PER_SANDBOX_MAX: usize = 16;
 /// Apps of all sandboxes. Each is a task, a forwarded port and the tail of a log.
 pub const APPS_MAX: usize = 256;
-/// The file that an app is started from: what is longer is a tree, which is uploaded.
+/// The main file of an app: a larger program is a tree, which is uploaded.
 pub const CODE_BYTES_MAX: usize = 1024 * 1024;
-/// The name of an app. Its session's name is made of it.
+/// The name of an app, which is part of its session's name.
 pub const APP_NAME_BYTES_MAX: usize = 40;
-/// What is kept here of what an app says; all of it is in the sandbox's log.
+/// How much of an app's output is kept here; the sandbox's log has all of it.
 pub const LOG_KEPT_BYTES: usize = 64 * 1024;
-/// What a failure tells of it: a traceback, and what went before.
+/// How much of it a failure shows: a traceback, and what preceded it.
 pub const LOG_TOLD_BYTES: usize = 8 * 1024;
 /// Pieces of output that are taken before others get their turn.
 pub const PIECES_AT_ONCE_MAX: usize = 64;
-/// How long an app may take until it answers, when nobody says.
+/// How long an app may take to answer, by default.
 pub const READY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
-/// The longest that may be asked for: what loads a model takes minutes.
+/// The longest time that may be requested: loading a model takes minutes.
 pub const READY_TIMEOUT_MAX: Duration = Duration::from_secs(600);
-/// How long one question whether it answers may take, before another is tried: a first answer may
-/// take long, and one that was asked too early may never be given.
+/// How long one request may take before another is tried: a first answer may take long, and a
+/// request that came too early may never be answered.
 pub const TRY_TIME_MAX: Duration = Duration::from_secs(15);
-/// Between two questions. Nothing tells when a program begins to listen, and a refused connection
-/// costs microseconds, so the first come quickly.
+/// The pause between two requests. Nothing signals when a program begins to listen, and a refused
+/// connection costs microseconds, so the first requests follow quickly.
 pub const TRY_PAUSE_MIN: Duration = Duration::from_millis(20);
 pub const TRY_PAUSE_MAX: Duration = Duration::from_millis(250);
 /// The path that is asked for.
 pub const READY_PATH_BYTES_MAX: usize = 1024;
-/// What is read of the guest's table of sockets: some thousands of them.
+/// How much of the guest's socket table is read: some thousands of sockets.
 pub const SOCKETS_BYTES_MAX: usize = 1024 * 1024;
 /// Ports that are looked at for a free one.
 pub const PORTS_TRIED_MAX: u16 = 1000;
@@ -40,17 +40,17 @@ pub const PORTS_TRIED_MAX: u16 = 1000;
 pub const PORTS_TOLD_MAX: usize = 8;
 /// Warnings of one start that are kept; an agent of ours has one or two.
 pub const WARNINGS_MAX: usize = 16;
-/// How long an interpreter may take to say which modules it has: it starts, on a cold disk.
+/// How long an interpreter may take to list its modules: it starts from a cold disk.
 pub const INTERPRETER_TIME_MAX: Duration = Duration::from_secs(20);
-/// What is kept of what it says.
+/// How much of its output is kept.
 pub const INTERPRETER_SAID_BYTES_MAX: usize = 4 * 1024;
 /// From the request to end to the kill.
 pub const STOP_GRACE: Duration = Duration::from_secs(2);
 /// How long each step of an end waits for the guest.
 pub const ASK_TIME_MAX: Duration = Duration::from_secs(5);
-/// How long an app of an earlier bridge is looked for.
+/// How long to look for an app of an earlier bridge.
 pub const ADOPT_TIME_MAX: Duration = Duration::from_secs(10);
-/// What the bridge has written down of one app.
+/// The size of an app's note on disk.
 pub const NOTE_BYTES_MAX: u64 = 4 * 1024;
 
 const _: () = assert!(APPS_PER_SANDBOX_MAX < APPS_MAX, "one sandbox does not keep others out");

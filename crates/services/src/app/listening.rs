@@ -16,8 +16,8 @@ const LISTENS: &str = "0A";
 pub struct Listening(BTreeMap<u16, bool>);
 
 impl Listening {
-    /// Those of a sandbox at this moment. A guest whose kernel does not tell has none: then a port
-    /// that is taken shows when the app does not get it.
+    /// The sockets of a sandbox at this moment. A guest whose kernel has no such table has none:
+    /// then a taken port is only noticed when the app fails to bind it.
     pub async fn read(guest: &Guest) -> Result<Self, GuestError> {
         let mut found = Self::default();
         for table in [TABLE, TABLE_V6] {
@@ -34,7 +34,7 @@ impl Listening {
         self.0.contains_key(&port)
     }
 
-    /// Whether somebody who listens there is reached at 127.0.0.1.
+    /// Whether a listener at the port is reached at 127.0.0.1.
     pub fn is_reached(&self, port: u16) -> bool {
         self.0.get(&port).is_some_and(|is_reached| *is_reached)
     }
@@ -44,8 +44,7 @@ impl Listening {
         self.0.keys().copied().filter(|port| !before.has(*port))
     }
 
-    /// Adds what a table says. Lines that are none of a table are passed over: the guest may show
-    /// us whatever it likes.
+    /// Adds a table. Invalid lines are skipped: the guest may show anything.
     fn add(&mut self, table: &str) {
         for line in table.lines() {
             let mut words = line.split_ascii_whitespace().skip(1);
@@ -59,8 +58,8 @@ impl Listening {
     }
 }
 
-/// Whether a connection to 127.0.0.1 comes to this address: words of 32 bits, each with its last byte
-/// first.
+/// Whether a listener at this address accepts connections to 127.0.0.1. The address is in words of 32 bits,
+/// each little-endian.
 fn takes_loopback(address: &str) -> bool {
     const MAPPED: &str = "0000000000000000FFFF0000";
     let v4 = match address.strip_prefix(MAPPED) {
@@ -95,7 +94,7 @@ mod tests {
 ";
 
     #[test]
-    fn who_listens_is_read_from_the_kernels_tables() {
+    fn listeners_are_read_from_the_kernels_tables() {
         let mut found = Listening::default();
         found.add(V4);
         found.add(V6);

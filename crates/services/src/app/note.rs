@@ -1,5 +1,5 @@
-//! What is written down of an app beside its sandbox's record, for the next bridge: the host's word
-//! and not the guest's, so that no sandbox chooses a port of this host.
+//! An app's note beside its sandbox's record, for the next bridge. The host writes it, not the
+//! guest, so that no sandbox chooses a port of this host.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::limits::NOTE_BYTES_MAX;
 use super::{AppError, AppName, Kind};
 
-/// Where the notes are in the directory of a sandbox.
+/// The directory of the notes in a sandbox's own directory.
 const DIRECTORY: &str = "apps";
 const ENDING: &str = "json";
 
@@ -44,7 +44,7 @@ impl Note {
         fs::rename(&beside, path)
     }
 
-    /// All that are written down of a sandbox. What cannot be read is none.
+    /// All notes of a sandbox. Unreadable ones are skipped.
     pub fn read_all(state: &Path) -> Vec<Self> {
         let Ok(entries) = fs::read_dir(state.join(DIRECTORY)) else { return Vec::new() };
         let paths = entries.flatten().map(|entry| entry.path());
@@ -53,7 +53,7 @@ impl Note {
     }
 }
 
-/// Forgets one; that there is none any more is as good.
+/// Removes a note; a missing one is fine.
 pub fn forget(state: &Path, session: &SessionId) {
     let _ = fs::remove_file(path(state, session));
 }

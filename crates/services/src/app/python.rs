@@ -1,4 +1,4 @@
-//! What an interpreter in a sandbox says of its modules, before an app is started with it.
+//! Asks an interpreter in a sandbox about its modules, before an app is started with it.
 
 use protocol::exit::SpawnFailure;
 use protocol::{SessionId, Text, requests};
@@ -7,8 +7,8 @@ use super::limits::{INTERPRETER_SAID_BYTES_MAX, INTERPRETER_TIME_MAX};
 use agent_client::guest::{Guest, GuestError};
 use agent_client::program::{Outputs, Program, Unlimited};
 
-/// Names those of its arguments that are no modules. It finds them as the app would, without running
-/// any of them.
+/// Prints which of its arguments are no modules. It finds them as the app would, without executing any of
+/// them.
 const ASK: &str = "\
 import importlib.util, sys
 for name in sys.argv[1:]:
@@ -21,7 +21,7 @@ for name in sys.argv[1:]:
 pub enum MissingParts {
     Nothing,
     Modules(Vec<String>),
-    /// There is no such interpreter.
+    /// The interpreter itself is missing.
     Itself,
     /// It does not run as one should; this is its last word.
     Sense(String),
@@ -52,13 +52,13 @@ pub async fn ask(
         Err(error) => return Err(error),
     };
     if !ended.is_success() {
-        let said = String::from_utf8_lossy(outputs.stderr.bytes());
-        let last = said.lines().rev().find(|line| !line.trim().is_empty());
+        let message = String::from_utf8_lossy(outputs.stderr.bytes());
+        let last = message.lines().rev().find(|line| !line.trim().is_empty());
         return Ok(MissingParts::Sense(last.unwrap_or("it printed nothing").to_owned()));
     }
-    let said = String::from_utf8_lossy(outputs.stdout.bytes());
-    // Only what was asked for: the rest is whatever the interpreter's own start has printed.
+    let message = String::from_utf8_lossy(outputs.stdout.bytes());
+    // Only what was asked about: the interpreter's own start may print more.
     let missing: Vec<String> =
-        said.lines().filter(|line| modules.contains(line)).map(str::to_owned).collect();
+        message.lines().filter(|line| modules.contains(line)).map(str::to_owned).collect();
     Ok(if missing.is_empty() { MissingParts::Nothing } else { MissingParts::Modules(missing) })
 }

@@ -6,21 +6,21 @@ use tokio::time::{sleep, timeout};
 use super::limits::{TRY_PAUSE_MAX, TRY_PAUSE_MIN, TRY_TIME_MAX};
 use agent_client::guest::{Guest, GuestError, Piece};
 
-/// How an answer in HTTP begins, and how much of it says so.
+/// The beginning of an HTTP answer, which identifies it.
 const ANSWER: &[u8] = b"HTTP/";
-/// As much of an answer as it takes to see a status.
+/// Enough of an answer to contain the status.
 const STATUS_LINE_BYTES: usize = b"HTTP/1.1 200".len();
 
 /// Why an app has not answered yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotReadyReason {
-    /// Nobody takes connections.
+    /// Nothing accepts connections.
     Refused,
-    /// Somebody does, but at another address than 127.0.0.1.
+    /// Something does, but at another address than 127.0.0.1.
     Aside,
-    /// Somebody does, and says nothing.
+    /// Something does, and sends nothing.
     Mute,
-    /// Somebody does, and says what is no HTTP.
+    /// Something does, and sends no HTTP.
     Babble,
 }
 
@@ -56,20 +56,20 @@ async fn ask(guest: &Guest, port: u16, path: &str) -> Result<Option<NotReadyReas
     if writer.write(question.as_bytes()).await.is_err() {
         return Ok(Some(NotReadyReason::Mute));
     }
-    let mut heard = Vec::new();
-    while heard.len() < STATUS_LINE_BYTES {
+    let mut response = Vec::new();
+    while response.len() < STATUS_LINE_BYTES {
         match output.next().await {
-            Piece::Bytes { bytes, .. } => heard.extend(bytes.iter().take(STATUS_LINE_BYTES)),
+            Piece::Bytes { bytes, .. } => response.extend(bytes.iter().take(STATUS_LINE_BYTES)),
             Piece::Gap { .. } | Piece::End | Piece::Failed(_) => break,
         }
     }
-    Ok(judge(&heard))
+    Ok(judge(&response))
 }
 
-fn judge(heard: &[u8]) -> Option<NotReadyReason> {
-    if heard.is_empty() {
+fn judge(response: &[u8]) -> Option<NotReadyReason> {
+    if response.is_empty() {
         Some(NotReadyReason::Mute)
-    } else if heard.len() >= STATUS_LINE_BYTES && heard.starts_with(ANSWER) {
+    } else if response.len() >= STATUS_LINE_BYTES && response.starts_with(ANSWER) {
         None
     } else {
         Some(NotReadyReason::Babble)

@@ -1,5 +1,5 @@
-//! The table of apps: which names and ports are taken, and what each keeper shows. A seat is taken
-//! before anything is done for an app, and given up when nothing of it is left.
+//! The table of apps: taken names and ports, and the state that each keeper publishes. A seat is
+//! taken before anything is done for an app, and released when nothing of it is left.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ use host::id::RandomId;
 use host::instant::now_ms;
 use sandbox::{Record, SandboxId, SandboxRef};
 
-/// How the names of apps' sessions begin.
+/// The prefix of apps' session names.
 const SESSION_PREFIX: &str = "app";
 
 /// See the module's description. Clones are the same.
@@ -44,10 +44,10 @@ pub struct FoundApp {
     pub tail: SharedTail,
 }
 
-/// What came of looking for a seat.
+/// The result of reserving a seat.
 pub enum SlotResult {
     Seat(Box<AppSlot>),
-    /// There is an app of that name, which has ended.
+    /// An ended app has that name.
     Over(AppName),
 }
 
@@ -111,7 +111,7 @@ impl Table {
         Ok(SlotResult::Seat(Box::new(self.enter(&mut entries, record, app))))
     }
 
-    /// Takes the seat of an app that an earlier bridge had; none when somebody else has its name.
+    /// Takes the seat of an app of an earlier bridge; `None` if its name is taken.
     pub fn sit_again(&self, record: &Record, note: &Note) -> Option<AppSlot> {
         let mut entries = self.entries();
         let key = (record.which(), note.name.clone());
@@ -175,18 +175,22 @@ impl Table {
 
 impl AppSlot {
     /// Takes a port in the sandbox: the one that is asked for, or the next free one from the usual.
-    pub fn take_port(&self, asked: Option<u16>, listening: &Listening) -> Result<u16, AppError> {
+    pub fn take_port(
+        &self,
+        requested: Option<u16>,
+        listening: &Listening,
+    ) -> Result<u16, AppError> {
         let which = &self.key.0;
         let usual = self.shown.borrow().kind.usual_port();
         let mut entries = self.table.entries();
-        // Of others that have not begun to listen, too.
+        // Also those of apps that do not listen yet.
         let others: Vec<u16> = entries
             .iter()
             .filter(|((other, _), entry)| other == which && entry.session != self.session)
             .filter_map(|(_, entry)| entry.port)
             .collect();
         let is_free = |port: &u16| !listening.has(*port) && !others.contains(port);
-        let port = match asked {
+        let port = match requested {
             Some(port) if is_free(&port) => port,
             Some(port) => return Err(AppError::PortTaken { which: which.clone(), port }),
             None => {
@@ -216,14 +220,14 @@ impl AppSlot {
 impl Drop for AppSlot {
     fn drop(&mut self) {
         let mut entries = self.table.entries();
-        // A sandbox that was made anew under the same name may have taken its place.
+        // A new sandbox with the same name may have taken its place.
         if entries.get(&self.key).is_some_and(|entry| entry.session == self.session) {
             entries.remove(&self.key);
         }
     }
 }
 
-/// The name of the kind, or the first with a number behind it, that no app has which lives.
+/// The name of the kind, or the first with a number after it that no living app has.
 fn free_name(entries: &Entries, record: &Record, kind: Kind) -> AppName {
     let which = record.which();
     let mut name = kind.name().to_owned();
@@ -234,7 +238,7 @@ fn free_name(entries: &Entries, record: &Record, kind: Kind) -> AppName {
             break;
         }
         name.truncate(kind.name().len());
-        // A String takes whatever is written.
+        // Writing to a String cannot fail.
         let _ = write!(name, "-{number}");
     }
     name.parse().expect("kinds and numbers are names")

@@ -1,4 +1,4 @@
-//! What an app is started with.
+//! The specification of an app.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::limits::{
 use super::{AppError, AppName, Kind};
 use sandbox::SandboxRef;
 
-/// What is run.
+/// What to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Program {
     /// A file of Python. What serves it is its kind's.
@@ -79,7 +79,7 @@ impl AppSpec {
         }
         let timeout = self.ready_timeout;
         if timeout.is_zero() || timeout > READY_TIMEOUT_MAX {
-            return Err(AppError::ReadyTimeout { asked: timeout, limit: READY_TIMEOUT_MAX });
+            return Err(AppError::ReadyTimeout { requested: timeout, limit: READY_TIMEOUT_MAX });
         }
         Ok(())
     }
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_one_line_of_http() {
+    fn the_ready_path_is_one_line_of_http() {
         let minute = Duration::from_secs(60);
         assert!(spec("/health?full=1", minute).check().is_ok());
         for wrong in ["", "health", "/a b", "/a\r\nX: y", "/é", &"/".repeat(2000)] {

@@ -1,4 +1,4 @@
-//! The newest of what an app has said, both outputs in the order of their arrival. Pure.
+//! The newest output of an app, both streams in the order of their arrival. Pure.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,7 +21,7 @@ struct Tail {
 pub struct Shown {
     /// The text; invalid UTF-8 is shown as U+FFFD.
     pub text: String,
-    /// All that the app has said, shown here or not.
+    /// All that the app has written, shown here or not.
     pub total_bytes: u64,
 }
 

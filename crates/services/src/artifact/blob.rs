@@ -1,5 +1,5 @@
-//! The bytes of artifacts on the host's disk: each content once, in a file that is called by its
-//! SHA-256. Nothing of what a guest says is ever part of a path here.
+//! The bytes of artifacts on the host's disk: each content once, in a file named by its SHA-256.
+//! Nothing from a guest is ever part of a path here.
 //!
 //! A content is written beside, synced and renamed, so that under a digest there is all of it or
 //! nothing. What a dead bridge has left beside is removed by the next one.
@@ -17,7 +17,7 @@ use super::limits::HEAD_BYTES;
 use host::hex;
 use host::paths::{PRIVATE_FILE, make_private_directory};
 
-/// Where contents are written that have no name yet.
+/// The directory of contents without a name yet.
 const BEGUN: &str = "new";
 /// Hexadecimal digits of a digest, and how many of them name a directory.
 const DIGEST_DIGITS: usize = 64;
@@ -65,18 +65,18 @@ pub struct BlobWriter {
     head: Vec<u8>,
 }
 
-/// A content that is whole and on disk, and has no name yet. The same holds for it.
+/// A content that is complete and on disk, and has no name yet. The same holds for it.
 #[derive(Debug)]
 pub struct WrittenBlob {
     path: PathBuf,
     pub digest: Digest,
     pub bytes: u64,
-    /// How it begins.
+    /// Its first bytes.
     pub head: Vec<u8>,
 }
 
 impl Blobs {
-    /// Makes the directory if there is none, and removes what was never finished.
+    /// Makes the directory if needed, and removes unfinished contents.
     pub fn open(root: &Path) -> io::Result<Self> {
         let blobs = Self { root: root.to_owned() };
         make_private_directory(root)?;
@@ -175,8 +175,7 @@ impl Drop for WrittenBlob {
     }
 }
 
-/// What has got its name, or has been handed on, is not there; what cannot be removed, the next bridge
-/// removes.
+/// A file that was renamed or handed on no longer exists; the next bridge removes what cannot be removed now.
 fn remove_begun(path: &Path) {
     if !path.as_os_str().is_empty() {
         let _ = fs::remove_file(path);

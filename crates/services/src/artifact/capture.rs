@@ -1,5 +1,5 @@
-//! From a run to its artifacts: a look at its directories before it, another one behind it, and what
-//! is new or changed between them is copied, with what the run has shown or offered by name.
+//! Turns a run's results into artifacts: its directories are listed before and after it, and new or changed
+//! files are copied, with what the run has displayed or offered by name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,21 +20,21 @@ use host::instant::now_ms;
 use host::mime;
 use sandbox::Name;
 
-/// Where the artifacts of a sandbox are put by who means to.
+/// The directory for a sandbox's intended artifacts.
 const ARTIFACTS_DIRECTORY: &str = "/artifacts";
-/// Anybody may put something there, and nobody takes away what is another's.
+/// Anybody may add files, and nobody can remove another user's.
 const ARTIFACTS_PERMISSIONS: u32 = 0o1777;
-/// Where a run begins that names no directory.
-const WORKDIR: &str = "/";
+/// The default working directory of a run.
+const WORKDIR: &str = protocol::boot::HOME;
 
 /// The directories of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scene {
-    /// Where it begins; `/` when absent.
+    /// Its working directory; `/` if absent.
     pub workdir: Option<Text>,
-    /// What its environment names as `BURROW_ARTIFACTS_DIR`; `/artifacts` when absent.
+    /// The value of `BURROW_ARTIFACTS_DIR` in its environment; `/artifacts` if absent.
     pub artifacts_dir: Option<Text>,
-    /// Who it runs as, if that is not the agent's own user.
+    /// Its user, if that is not the agent's own.
     pub user: Option<String>,
     /// Which files are meant, as patterns of paths below the first; all of them when there is none.
     pub outputs: Vec<String>,
@@ -43,24 +43,24 @@ pub struct Scene {
 /// The variable by which an environment names it.
 pub const ARTIFACTS_DIR_VARIABLE: &str = "BURROW_ARTIFACTS_DIR";
 
-/// How its directories were before a run.
+/// The state of its directories before a run.
 #[derive(Debug)]
 pub struct Before {
     guest: Guest,
     roots: Vec<Text>,
     listing: Listing,
     begun_ms: u64,
-    /// With what they are of: patterns of whole paths.
+    /// The requested outputs with their patterns, which match whole paths.
     outputs: Vec<(String, Vec<u8>)>,
 }
 
-/// What artifacts are of.
+/// The origin of artifacts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     pub namespace: Name,
     pub sandbox: Name,
     pub notebook: Option<String>,
-    /// Its number, where runs have one.
+    /// Its number, if its runs have one.
     pub run: Option<u64>,
 }
 
@@ -75,7 +75,7 @@ pub struct Captured {
 struct Candidate {
     name: String,
     path: Option<Text>,
-    /// What whoever offers it says that it is.
+    /// The MIME type that the run claims.
     claimed: Option<String>,
     source: Source,
 }
@@ -105,7 +105,8 @@ impl Scene {
     }
 }
 
-/// A directory as paths below it begin; none for what is not absolute or climbs.
+/// A directory in the form in which paths below it begin; `None` for a path that is not absolute or
+/// has `..`.
 fn normal(path: &Text) -> Option<Text> {
     let mut whole = Vec::new();
     let mut parts = path.as_bytes().split(|byte| *byte == b'/');
@@ -128,8 +129,8 @@ impl Artifacts {
     pub async fn before(&self, guest: &Guest, scene: &Scene) -> Before {
         let roots = scene.roots();
         if scene.user.is_some() && scene.artifacts_dir.is_none() {
-            // Such a run cannot make a directory in `/` itself. One that is there already is as its
-            // image, or whoever made it, wants it.
+            // Such a run cannot make a directory in `/` itself. An existing one is as its image, or
+            // its maker, wants it.
             let path = ARTIFACTS_DIRECTORY.into();
             let permissions = Some(ARTIFACTS_PERMISSIONS);
             let _ = guest.make_directory(MakeDirectory { path, permissions, parents: false }).await;
@@ -144,9 +145,8 @@ impl Artifacts {
         Before { guest: guest.clone(), roots, listing, begun_ms, outputs: outputs.collect() }
     }
 
-    /// Keeps what a run has left. What is given back is on disk and stays as it is, whatever the next
-    /// run does. Nothing fails here: what could not be kept, or not until then, is named with its
-    /// reason.
+    /// Keeps the results of a run. Returned artifacts are on disk and do not change, whatever the next run
+    /// does. This never fails: what could not be kept is listed with its reason.
     pub async fn after(
         &self,
         before: Before,
@@ -198,7 +198,7 @@ impl Artifacts {
         captured
     }
 
-    /// Keeps one file that somebody names.
+    /// Keeps one file that a client names.
     pub async fn keep(
         &self,
         guest: &Guest,
@@ -271,10 +271,10 @@ async fn changed(before: &Before, left_out: &mut LeftOuts) -> Vec<Text> {
         let then = before.listing.get(&path);
         let is_new = match (found, then) {
             (found, Some(then)) if found == then => false,
-            // What was emptied is no result.
+            // A file that became empty is no result.
             (PathContent::File { bytes: 0, .. }, Some(PathContent::File { .. })) => false,
             (PathContent::File { .. }, Some(_)) => true,
-            // What a cut listing does not have may have been there all the same.
+            // A file that a truncated listing lacks may have existed.
             (PathContent::File { modified_ms, .. }, None) => {
                 !before.listing.is_cut() || modified_ms >= since_ms
             }
@@ -293,7 +293,7 @@ async fn changed(before: &Before, left_out: &mut LeftOuts) -> Vec<Text> {
     by_root.into_values().flatten().collect()
 }
 
-/// Those of some files that were asked for. A pattern that has nothing is named.
+/// The files that match the requested patterns. A pattern without a match is reported.
 fn meant(before: &Before, files: Vec<Text>, left_out: &mut LeftOuts) -> Vec<Text> {
     if before.outputs.is_empty() {
         return files;
@@ -348,7 +348,7 @@ fn row(
     })
 }
 
-/// Whether a guest's word for a kind of file is one: two names with a slash, without parameters.
+/// Whether a guest's MIME type is valid: two names with a slash, without parameters.
 fn is_mime(claimed: &str) -> bool {
     let is_name = |part: &str| {
         let is_char = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte);
@@ -371,7 +371,7 @@ mod tests {
             };
             scene.roots().iter().map(ToString::to_string).collect::<Vec<_>>()
         };
-        assert_eq!(roots(None, None), ["/artifacts", "/"]);
+        assert_eq!(roots(None, None), ["/artifacts", "/sandbox"]);
         assert_eq!(roots(Some("/work/./a//"), Some("/out")), ["/out", "/work/a"]);
         assert_eq!(roots(Some("/out/"), Some("/out")), ["/out"]);
         assert_eq!(roots(Some("work"), Some("/a/../../etc")), Vec::<String>::new());
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_guest_calls_a_kind_is_two_plain_names() {
+    fn a_guests_mime_type_is_two_plain_names() {
         assert!(is_mime("image/svg+xml") && is_mime("application/vnd.x-y"));
         for wrong in ["", "image", "image/", "a/b;c=d", "a/b\r\nx: y", "a/b/c", "ä/b"] {
             assert!(!is_mime(wrong), "{wrong}");

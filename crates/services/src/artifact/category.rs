@@ -1,17 +1,17 @@
-//! What artifacts are sorted by. Pure.
+//! The categories of artifacts. Pure.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// What kind of thing an artifact is to a person.
+/// What an artifact is to a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Category {
     /// A file that is a picture.
     Image,
-    /// What code has shown, whatever its form.
+    /// A display, in any form.
     Figure,
     Video,
     Audio,
@@ -23,7 +23,7 @@ pub enum Category {
     Other,
 }
 
-/// It is none of them.
+/// It is not one of them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is not a category; the categories are image, figure, video, audio, document, data, \
@@ -31,7 +31,7 @@ pub enum Category {
 )]
 pub struct UnknownCategory(pub String);
 
-/// By what a MIME type begins with, the more exact first.
+/// By the prefix of a MIME type, the more specific first.
 const BY_BEGINNING: [(&str, Category); 36] = [
     ("image/", Category::Image),
     ("video/", Category::Video),
@@ -85,7 +85,7 @@ impl Category {
         Self::Other,
     ];
 
-    /// That of a file of this MIME type.
+    /// The category of a file with this MIME type.
     pub fn of(mime: &str) -> Self {
         let found = BY_BEGINNING.iter().find(|(beginning, _)| mime.starts_with(beginning));
         match found {

@@ -1,10 +1,9 @@
 //! One file on its way from a hostile guest to a content on the host's disk.
 //!
-//! A file is asked for as an archive of itself, because that is how an agent opens a path through no
-//! symlink at all, neither the last component nor one before it: whatever is exchanged between the
-//! listing and this, nothing else than what lies there is read. The archive's head says what was
-//! opened; a file that became shorter is filled up by the agent, so it is looked at once more behind
-//! the copy.
+//! A file is requested as an archive of itself, because an agent opens that path without following any
+//! symlink, in the last component or before it: whatever is replaced between the listing and this, nothing
+//! else is read. The archive's head says what was opened. The agent pads a file that became shorter, so it is
+//! checked once more after the copy.
 
 use archive::{Decoder, Entry, Event, Kind};
 use protocol::Text;
@@ -79,7 +78,7 @@ async fn carry(reader: &mut Reader, blobs: &Blobs) -> Result<WrittenBlob, Reason
     let writing = tokio::task::spawn_blocking(move || {
         let mut begun = blobs.begin()?;
         while let Some(piece) = waiting.blocking_recv() {
-            // A content without a piece at its end is one that was given up.
+            // A content that ends early was abandoned.
             if piece.is_empty() {
                 return begun.finish();
             }

@@ -1,6 +1,6 @@
 //! Patterns of paths, as people write them: `*` and `?` within a name, `**` for any directories. Pure.
 
-/// A pattern longer than this is none that somebody wrote.
+/// Nobody writes a longer pattern.
 const PATTERN_BYTES_MAX: usize = 4096;
 
 /// Whether a path matches a pattern. Both are split at slashes first, so that no `*` reaches into
@@ -23,8 +23,8 @@ pub fn matches(pattern: &[u8], path: &[u8]) -> bool {
     )
 }
 
-/// Whether some things match others of which `any` stands for any number. In time that is the product
-/// of both lengths at most: after another `any`, what came before it is not tried again.
+/// Matches a sequence with a pattern in which `any` stands for any number of items. The time is at most the
+/// product of both lengths: after another `any`, what preceded it is not tried again.
 fn wild<P, T>(
     pattern: &[P],
     things: &[T],

@@ -1,11 +1,12 @@
-//! What an artifact is called by.
+//! The id of an artifact.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::str::FromStr;
 
-/// Random bytes of an id: nobody meets another's by guessing, and none is drawn twice.
+use host::id::random_bytes;
+
+/// Random bytes of an id: none can be guessed, and none occurs twice.
 const ID_BYTES: usize = 8;
 
 /// An artifact's name for programs: sixteen hexadecimal digits.
@@ -19,8 +20,7 @@ pub struct InvalidArtifactId(pub String);
 
 impl ArtifactId {
     pub fn draw() -> io::Result<Self> {
-        let mut bytes = [0_u8; ID_BYTES];
-        File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+        let bytes = random_bytes::<ID_BYTES>()?;
         Ok(Self(format!("{:016x}", u64::from_le_bytes(bytes))))
     }
 

@@ -1,17 +1,17 @@
-//! What lies in working directories and is nobody's result. Pure.
+//! Files in working directories that are no results. Pure.
 
 /// Why a name is passed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ignored {
-    /// Interpreters write them beside the code, and make them anew at any time.
+    /// Interpreters write them beside the code, and make them again at any time.
     Compiled,
     /// A version control system's own.
     History,
     /// Packages that were installed, by the thousand.
     Packages,
-    /// Hidden: settings and caches of programs, what editors and libraries keep.
+    /// Hidden: settings and caches of programs, editors and libraries.
     Hidden,
-    /// What is being written, under a name that its writer will change.
+    /// Unfinished, under a name that its writer will change.
     Unfinished,
 }
 
@@ -23,11 +23,11 @@ const NAMES: [(&[u8], Ignored); 7] = [
     (b"site-packages", Ignored::Packages),
     (b"venv", Ignored::Packages),
     (b"lost+found", Ignored::History),
-    // Of which manim makes one film.
+    // manim joins these into one film.
     (b"partial_movie_files", Ignored::Unfinished),
 ];
 
-/// By what it ends in.
+/// By suffix.
 const ENDINGS: [(&[u8], Ignored); 5] = [
     (b".pyc", Ignored::Compiled),
     (b".pyo", Ignored::Compiled),
@@ -36,7 +36,7 @@ const ENDINGS: [(&[u8], Ignored); 5] = [
     (b".part", Ignored::Unfinished),
 ];
 
-/// Whether what has this name is passed over, with all that is below it.
+/// Whether something with this name is skipped, with everything below it.
 pub fn ignored(name: &[u8]) -> Option<Ignored> {
     let named = NAMES.iter().find(|(known, _)| *known == name);
     let ended = || ENDINGS.iter().find(|(ending, _)| name.ends_with(ending));
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_programs_leave_for_themselves_is_passed_over() {
+    fn caches_and_hidden_files_are_skipped() {
         for (name, why) in [
             ("__pycache__", Ignored::Compiled),
             ("m.cpython-311.pyc", Ignored::Compiled),

@@ -1,4 +1,4 @@
-//! What did not become an artifact, and why. Nothing is left out without a word.
+//! What did not become an artifact, and why. Nothing is skipped silently.
 
 use protocol::Text;
 use protocol::message::FileKind;
@@ -10,7 +10,7 @@ use agent_client::guest::GuestError;
 /// One thing that was left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
-    /// Where it is in the sandbox, or what it was called; what is not UTF-8 is shown as U+FFFD.
+    /// Its path in the sandbox, or its name; bytes that are not UTF-8 are shown as U+FFFD.
     pub path: String,
     /// The reason in words.
     pub reason: String,
@@ -38,10 +38,10 @@ pub enum Reason {
     Changed { before: u64, after: u64 },
     #[error("the sandbox sent something else in its place: {what}")]
     Malformed { what: String },
-    #[error("the sandbox did not send it: {said}")]
-    Refused { said: String },
-    #[error("the host could not keep it: {said}")]
-    Host { said: String },
+    #[error("the sandbox did not send it: {message}")]
+    Refused { message: String },
+    #[error("the host could not keep it: {message}")]
+    Host { message: String },
     #[error("no file matches this name")]
     Name,
     #[error("the listing was cut after {entries} entries")]
@@ -70,20 +70,20 @@ impl Reason {
     }
 
     pub fn host(error: &impl ToString) -> Self {
-        Self::Host { said: error.to_string() }
+        Self::Host { message: error.to_string() }
     }
 }
 
 impl From<GuestError> for Reason {
     fn from(error: GuestError) -> Self {
-        Self::Refused { said: error.to_string() }
+        Self::Refused { message: error.to_string() }
     }
 }
 
-/// All that was left out of one run. Further ones are counted.
+/// Everything that one run could not keep. Further entries are counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOuts {
-    pub told: Vec<LeftOut>,
+    pub listed: Vec<LeftOut>,
     pub more: u64,
 }
 
@@ -92,23 +92,28 @@ impl LeftOuts {
         self.add_named(&path.to_string_lossy(), reason);
     }
 
+    /// Adds a reason once: both listings of a run are cut at the same place.
     pub fn add_named(&mut self, name: &str, reason: &Reason) {
-        if self.told.len() == LEFT_OUT_MAX {
+        let path = clip(name, PATH_BYTES_MAX).to_owned();
+        let reason = reason.to_string().chars().take(REASON_CHARS_MAX).collect();
+        let left_out = LeftOut { path, reason };
+        if self.listed.contains(&left_out) {
+            return;
+        }
+        if self.listed.len() == LEFT_OUT_MAX {
             self.more += 1;
             return;
         }
-        let path = clip(name, PATH_BYTES_MAX).to_owned();
-        let reason = reason.to_string().chars().take(REASON_CHARS_MAX).collect();
-        self.told.push(LeftOut { path, reason });
+        self.listed.push(left_out);
     }
 
-    /// The same, with a last one that says how many more there are.
+    /// The list, with a last entry for the number of further ones.
     pub fn finish(mut self) -> Vec<LeftOut> {
         if self.more > 0 {
             let reason = format!("{} more were left out", self.more);
-            self.told.push(LeftOut { path: "…".to_owned(), reason });
+            self.listed.push(LeftOut { path: "…".to_owned(), reason });
         }
-        self.told
+        self.listed
     }
 }
 

@@ -3,14 +3,14 @@
 
 use std::time::Duration;
 
-/// What may be kept.
+/// The quotas of artifacts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// One artifact.
     pub artifact_bytes_max: u64,
     /// All artifacts of one run.
     pub run_bytes_max: u64,
-    /// How many one run may leave.
+    /// How many artifacts one run may leave.
     pub run_artifacts_max: usize,
     /// All artifacts of one namespace, equal ones counted each.
     pub namespace_bytes_max: u64,
@@ -33,44 +33,43 @@ impl Default for Limits {
 pub const ARTIFACT_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Two of the largest.
 pub const RUN_BYTES_MAX: u64 = 512 * 1024 * 1024;
-/// More files than these are somebody's checkout, and no results that a person looks at.
+/// More files are a checkout, and no results that a person looks at.
 pub const RUN_ARTIFACTS_MAX: usize = 100;
-/// A namespace that nobody cleans up does not fill the disk of its host.
+/// A namespace that nobody cleans up must not fill its host's disk.
 pub const NAMESPACE_BYTES_MAX: u64 = 8 * 1024 * 1024 * 1024;
-/// As many as are counted within a millisecond when one more is added.
+/// As many as can be counted within a millisecond when one is added.
 pub const NAMESPACE_ARTIFACTS_MAX: u64 = 10_000;
 
-/// Entries that are looked at before a run, and again behind it: some hundredths of a second of the
+/// Entries that are listed before a run, and again after it: some hundredths of a second of the
 /// agent's time.
 pub const LISTING_ENTRIES_MAX: usize = 8192;
-/// What the paths of these may come to in memory.
+/// The memory for their paths.
 pub const LISTING_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// How deep below the two directories it is looked.
+/// How deep below the two directories files are searched.
 pub const LISTING_DEPTH_MAX: usize = 8;
-/// How long a listing may take before it is cut: a call waits for it.
+/// How long a listing may take before it is truncated: a call waits for it.
 pub const LISTING_TIME_MAX: Duration = Duration::from_secs(2);
-/// How long all the copying behind a run may take: at the slowest that links are, the bytes that a run
-/// may leave.
+/// How long all the copying after a run may take: the time for the largest results over the slowest link.
 pub const CAPTURE_TIME_MAX: Duration = Duration::from_secs(120);
-/// How far a guest's clock may be behind ours where its times are held against our own.
+/// How far a guest's clock may be behind ours when its times are compared with our own.
 pub const CLOCK_SLACK: Duration = Duration::from_secs(2);
 
-/// What is shown by one run and kept: pictures as large as people look at, held in memory until the
-/// run is over.
+/// A run's displays that are kept: pictures as large as people look at, in memory until the run has
+/// ended.
 pub const FIGURES_BYTES_MAX: usize = 32 * 1024 * 1024;
 pub const FIGURES_MAX: usize = 50;
 /// Files that one run may offer by name.
 pub const OFFERED_FILES_MAX: usize = 100;
 
-/// What is said of what was left out, one by one; further ones are counted.
+/// Skipped files that are listed; further ones are counted.
 pub const LEFT_OUT_MAX: usize = 50;
-/// A name is at most what file systems have.
+/// The longest name on common file systems.
 pub const NAME_BYTES_MAX: usize = 255;
 /// A path that is shown: as long as the kernel takes.
 pub const PATH_BYTES_MAX: usize = 4096;
-/// What a guest says of why it refuses something, shown.
+/// How much of a guest's reason is shown.
 pub const REASON_CHARS_MAX: usize = 300;
-/// The beginning of a file that tells what it is.
+/// The beginning of a file, which identifies its type.
 pub const HEAD_BYTES: usize = 512;
 /// Pieces that wait between the link and the disk.
 pub const PIECES_WAITING_MAX: usize = 4;

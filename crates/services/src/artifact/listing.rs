@@ -1,5 +1,5 @@
-//! What is in the directories that a run may leave something in: paths, sizes and times, as a hostile
-//! guest tells them. Bounded in entries, bytes, depth and time; where it was cut, it says so.
+//! Lists the directories in which a run may leave something: paths, sizes and times, as a hostile guest
+//! reports them. Bounded in entries, bytes, depth and time; a truncated listing says so.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -29,23 +29,23 @@ pub struct Listing {
     /// In the order of the roots, and in each of the paths.
     found: BTreeMap<Text, PathContent>,
     directories: BTreeSet<Text>,
-    /// Where it was cut, and why.
+    /// Where it was truncated, and why.
     pub cuts: Vec<(Text, Reason)>,
     bytes: usize,
     entries: usize,
 }
 
-/// A directory that is still to be looked at.
+/// A directory that is still to be listed.
 struct Pending {
     path: Text,
     depth: usize,
-    /// Whether it is below the root of the file system, of which only what is new is looked into.
+    /// Whether it is below the root of the file system, where only new directories are entered.
     is_system: bool,
 }
 
 impl Listing {
-    /// Looks at some directories. Of those that lie below `/` itself, only such are looked into as
-    /// `before` has not seen: the others are the system's.
+    /// Lists some directories. Directly below `/`, only directories that `before` lacks are
+    /// entered: the others belong to the system.
     pub async fn make(guest: &Guest, roots: &[Text], before: Option<&Self>) -> Self {
         let mut listing = Self::default();
         let deadline = Instant::now() + LISTING_TIME_MAX;
@@ -80,7 +80,7 @@ impl Listing {
         self.found
     }
 
-    /// Adds what is in one directory, and says whether there is room for another.
+    /// Adds the content of one directory; returns whether there is room for another.
     async fn look(
         &mut self,
         guest: &Guest,
@@ -155,7 +155,7 @@ impl Listing {
     ) {
         self.directories.insert(path.clone());
         let is_old = before.is_none_or(|before| before.directories.contains(&path));
-        // A root of its own is looked at in its turn.
+        // Another root is listed separately.
         if roots.contains(&path) || (directory.is_system && is_old) {
             return;
         }
@@ -176,7 +176,7 @@ fn is_gone(error: &GuestError) -> bool {
     error.fault_code() == Some(FaultCode::NotFound)
 }
 
-/// The path of an entry; none for what is no name of one.
+/// The path of an entry; `None` for an invalid name.
 fn join(directory: &Text, name: &Text) -> Option<Text> {
     let name = name.as_bytes();
     let is_name = !name.is_empty() && name != b"." && name != b"..";
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_name_of_an_entry_has_no_path() {
+    fn invalid_entry_names_have_no_path() {
         for name in ["", ".", "..", "a/b", "../x", "a\0b"] {
             assert_eq!(join(&"/work".into(), &name.into()), None, "{name:?}");
         }

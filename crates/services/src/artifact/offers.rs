@@ -1,7 +1,6 @@
-//! What a run offers by itself: things that it shows, and files that it names. Pure.
+//! What a run offers by itself: displays, and files that it names. Pure.
 //!
-//! Of the forms that a display has, one is kept: a picture before a page. What is only text is in the
-//! run's own answer.
+//! One form of each display is kept: a picture before a page. Plain text is part of the run's own answer.
 
 use protocol::Text;
 use protocol::repl::{self, Datum, DisplayRole, Happening};
@@ -43,12 +42,12 @@ pub struct Offers {
     files: Vec<repl::Artifact>,
     bytes: usize,
     left_out: LeftOuts,
-    /// How many there were, those without room counted.
+    /// How many there were, including those without room.
     shown: usize,
 }
 
 impl Offers {
-    /// Takes note of what happens in a run. `has_room` is asked for the memory that it takes.
+    /// Records an event of a run. `has_room` is asked for the memory that this needs.
     pub fn see(&mut self, what: &Happening, has_room: impl FnOnce(usize) -> bool) {
         match what {
             Happening::Display(shown) => self.show(shown, has_room),
@@ -57,7 +56,7 @@ impl Offers {
         }
     }
 
-    /// Figures, files, and what there was no room for.
+    /// Figures, files, and what did not fit.
     pub fn into_parts(self) -> (Vec<Figure>, Vec<repl::Artifact>, LeftOuts) {
         (self.figures, self.files, self.left_out)
     }
@@ -143,7 +142,7 @@ mod tests {
         offers.see(&shown(DisplayRole::Shown, None, &[("image/png", b"3")]), |_| false);
         let (figures, _, left_out) = offers.into_parts();
         assert_eq!((figures.len(), figures[0].bytes.as_bytes()), (1, b"2".as_slice()));
-        let names: Vec<_> = left_out.told.iter().map(|one| one.path.as_str()).collect();
+        let names: Vec<_> = left_out.listed.iter().map(|one| one.path.as_str()).collect();
         assert_eq!(names, ["figure-2", "figure-3"]);
     }
 
@@ -160,6 +159,6 @@ mod tests {
             offers.see(&file(&format!("/{at}")), |_| true);
         }
         let (_, files, left_out) = offers.into_parts();
-        assert_eq!((files.len(), left_out.told.len()), (OFFERED_FILES_MAX, 1));
+        assert_eq!((files.len(), left_out.listed.len()), (OFFERED_FILES_MAX, 1));
     }
 }

@@ -1,4 +1,4 @@
-//! Contents and rows together, without a guest: what is kept, counted, removed, and found again.
+//! Contents and rows together, without a guest: keeping, counting, removing and finding them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -26,7 +26,7 @@ impl TestDirectory {
         Artifacts::open(&self.0, store, limits).await.unwrap()
     }
 
-    /// The contents on disk, and what is begun.
+    /// The contents on disk, and unfinished ones.
     fn files(&self) -> BTreeSet<String> {
         fn walk(path: &Path, found: &mut BTreeSet<String>) {
             for entry in fs::read_dir(path).into_iter().flatten().flatten() {
@@ -98,7 +98,7 @@ async fn equal_bytes_are_there_once_until_the_last_who_means_them_is_gone() {
 async fn a_content_that_no_row_means_goes_when_a_bridge_opens() {
     let place = TestDirectory::new("orphan");
     let artifacts = place.open().await;
-    let kept = keep(&artifacts, "a", "meant").await.unwrap();
+    let artifact = keep(&artifacts, "a", "meant").await.unwrap();
     // A bridge that dies between the content and its row, and one that dies while it copies.
     let whole = copy::store(b"orphan".to_vec(), &artifacts.0.blobs).await.unwrap();
     artifacts.0.blobs.put(&whole).unwrap();
@@ -108,13 +108,13 @@ async fn a_content_that_no_row_means_goes_when_a_bridge_opens() {
     drop(artifacts);
 
     let artifacts = place.open().await;
-    assert_eq!(place.files(), BTreeSet::from([kept.digest.clone()]));
-    assert_eq!(artifacts.get(&kept.id.parse().unwrap()).await.unwrap(), kept);
-    assert_eq!(artifacts.read_range(&kept, 0, 99).await.unwrap(), b"meant");
+    assert_eq!(place.files(), BTreeSet::from([artifact.digest.clone()]));
+    assert_eq!(artifacts.get(&artifact.id.parse().unwrap()).await.unwrap(), artifact);
+    assert_eq!(artifacts.read_range(&artifact, 0, 99).await.unwrap(), b"meant");
 }
 
 #[tokio::test]
-async fn what_is_given_up_leaves_nothing() {
+async fn abandoned_contents_leave_nothing() {
     let place = TestDirectory::new("given-up");
     let artifacts = place.open().await;
     let mut begun = artifacts.0.blobs.begin().unwrap();
@@ -132,14 +132,14 @@ async fn a_full_namespace_keeps_no_more_and_another_does() {
     let artifacts = place.open_with(limits).await;
     keep(&artifacts, "a", "12345678").await.unwrap();
     let refused = keep(&artifacts, "b", "123").await.unwrap_err();
-    let told = Reason::NamespaceFull {
+    let reason = Reason::NamespaceFull {
         namespace: "team".to_owned(),
         count: 1,
         bytes: 8,
         count_max: 2,
         bytes_max: 10,
     };
-    assert_eq!(refused, told);
+    assert_eq!(refused, reason);
     keep(&artifacts, "b", "12").await.unwrap();
     assert!(keep(&artifacts, "c", "").await.is_err(), "the count is full");
     assert_eq!(place.files().len(), 2, "of what was refused nothing stays");
@@ -177,10 +177,10 @@ async fn a_list_is_the_newest_first_and_a_page_goes_on_behind_the_last() {
 async fn a_content_that_was_changed_under_us_is_not_given_out() {
     let place = TestDirectory::new("changed");
     let artifacts = place.open().await;
-    let kept = keep(&artifacts, "a", "as it was").await.unwrap();
-    let path = place.0.artifacts().join(&kept.digest[..2]).join(&kept.digest);
+    let artifact = keep(&artifacts, "a", "as it was").await.unwrap();
+    let path = place.0.artifacts().join(&artifact.digest[..2]).join(&artifact.digest);
     fs::write(path, "short").unwrap();
-    let refused = artifacts.read_range(&kept, 0, 9).await.unwrap_err();
+    let refused = artifacts.read_range(&artifact, 0, 9).await.unwrap_err();
     assert!(matches!(refused, ArtifactError::Damaged { bytes: 5, size: 9, .. }), "{refused}");
 }
 

@@ -4,7 +4,7 @@ use image::ImageError;
 
 use super::StepError;
 
-/// Does what waits for disks and locks where that may be.
+/// Runs something that waits for disks and locks on a blocking thread.
 pub(super) async fn block<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StepError> + Send + 'static,
 ) -> Result<T, StepError> {

@@ -7,6 +7,7 @@ use agent_client::guest::GuestError;
 use image::ImageError;
 use image::copy::CopyError;
 use image::dockerfile::{DockerfileError, Fault};
+use machine::MachineKind;
 use sandbox::SandboxError;
 
 /// Why there is no image.
@@ -44,6 +45,11 @@ pub enum StepError {
     Program { program: String, why: String },
     #[error("the command ended with exit code {code}")]
     Exit { code: i32 },
+    #[error(
+        "commands run in a sandbox that the bridge starts, and it starts no {machine} machines; choose one \
+        of {} with --machine, or set BURROW_MACHINE or the default to it", MachineKind::STARTED_NAMES.join(", ")
+    )]
+    NotStarted { machine: MachineKind },
     #[error("an empty image has no program to run; use FROM another image, or only COPY")]
     Empty,
     #[error("there is no image {image:?} here; `--pull missing` fetches it")]

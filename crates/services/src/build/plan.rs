@@ -1,5 +1,5 @@
-//! What is to be done before anything is: the recipe is read, its stages are put into relation, and
-//! those that the target does not need are left out.
+//! Plans a build before anything is done: the recipe is read, its stages are linked, and unneeded
+//! stages are dropped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -20,10 +20,10 @@ const DOCKERFILE: &str = "Dockerfile";
 /// The image that has nothing in it.
 const SCRATCH: &str = "scratch";
 
-/// What a recipe is called that is no file.
+/// The name of a recipe from standard input.
 pub const STDIN: &str = "-";
 
-/// What a stage, or a copy, begins from.
+/// The base of a stage, or the source of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum From {
     Scratch,
@@ -38,7 +38,7 @@ pub struct Plan {
     pub(super) file: String,
     pub(super) recipe: Dockerfile,
     pub(super) ignore: Arc<Ignore>,
-    /// What each stage begins from.
+    /// The base of each stage.
     pub(super) from: Vec<From>,
     /// The stages that are built, in their order; the last is the target.
     pub(super) stages: Vec<usize>,
@@ -48,7 +48,8 @@ pub struct Plan {
 
 impl Plan {
     pub fn read(order: BuildRequest) -> Result<Self, BuildError> {
-        // A file that a person names is where it is; what is looked for in the context is in it.
+        // A path that a person names is used as it is; a path that is searched must be in the
+        // context.
         let (path, within) = match order.file.clone() {
             Some(file) => (file, None),
             None => (order.context.join(DOCKERFILE), Some(order.context.as_path())),
@@ -73,7 +74,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The images that have to be here, by the names that the recipe has for them.
+    /// The images that must be here, by their names in the recipe.
     pub fn images(&self) -> BTreeSet<String> {
         let of = |from: From| match from {
             From::Image(name) => Some(name),
@@ -84,7 +85,7 @@ impl Plan {
         bases.chain(copies).filter_map(of).collect()
     }
 
-    /// The arguments that nobody takes.
+    /// Arguments that no stage uses.
     pub fn unused(&self) -> Vec<String> {
         let stages = self.recipe.stages.iter().flat_map(|stage| &stage.steps);
         let taken: BTreeSet<_> = stages
@@ -99,7 +100,7 @@ impl Plan {
         names.filter(|name| !taken.contains(name.as_str())).cloned().collect()
     }
 
-    /// What a copy is from, seen from a stage.
+    /// The source of a copy, seen from a stage.
     pub(super) fn source(&self, stage: usize, name: &str) -> From {
         if name == SCRATCH {
             return From::Scratch;
@@ -113,10 +114,10 @@ impl Plan {
         BuildError::Step { file: self.file.clone(), line, source: Box::new(source.into()) }
     }
 
-    /// What was said of an argument, or what the recipe says.
+    /// The value of an argument, or the recipe's default.
     pub(super) fn argument(&self, name: &str) -> Option<String> {
-        let said = self.order.args.iter().rev().find(|(known, _)| known == name);
-        said.map(|(_, value)| value.clone())
+        let given = self.order.args.iter().rev().find(|(known, _)| known == name);
+        given.map(|(_, value)| value.clone())
     }
 
     fn relate(&mut self) -> Result<(), BuildError> {
@@ -200,7 +201,7 @@ impl Plan {
     }
 }
 
-/// What every recipe may ask for with an `ARG`.
+/// Arguments that every recipe may use with `ARG`.
 fn platform_arguments() -> BTreeMap<String, String> {
     let host = Platform::host();
     let mut known = BTreeMap::new();
@@ -217,7 +218,7 @@ fn ignored(
     recipe: &Path,
     within: Option<&Path>,
 ) -> Result<Ignore, BuildError> {
-    // A recipe may have one of its own.
+    // A recipe may have its own ignore file.
     let mut own = recipe.as_os_str().to_owned();
     own.push(IGNORE);
     let own = order.text.is_none().then(|| (PathBuf::from(own), within));
@@ -234,7 +235,7 @@ fn ignored(
     Ok(Ignore::default())
 }
 
-/// A text within bounds. Links lead out of no directory that it is to be in.
+/// Reads a text within bounds. Links cannot lead out of the directory that must contain it.
 fn read(path: &Path, within: Option<&Path>) -> Result<String, BuildError> {
     let failed = |source| BuildError::Read { path: path.to_owned(), source };
     let mut text = String::new();

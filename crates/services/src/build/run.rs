@@ -1,4 +1,4 @@
-//! A command of a recipe: run in a sandbox of its own, whose files are the layer when it ends well.
+//! Runs a command of a recipe in its own sandbox, whose files become the layer if it succeeds.
 
 use std::sync::Arc;
 
@@ -6,19 +6,19 @@ use protocol::requests::{self, Release};
 use serde_json::Value;
 
 use super::blocking::block;
-use super::{BuildEvent, BuildOptions, StepError};
+use super::{BuildEvent, BuildOptions, StepError, StepSandbox};
 use agent_client::guest::{Guest, GuestError};
 use agent_client::program::{Event, OnDrop, Program, draw_session};
 use image::digest::Digest;
 use image::store::Lease;
 use sandbox::{Name, OneShot, OneShotOptions, SandboxRef, Spec, one_shot_with};
 
-/// What the sandbox is called, for what asks for its host's name.
-const NAME: &str = "build";
-/// Who a command runs as that is not told.
+/// The sandbox's host name.
+pub(super) const NAME: &str = "build";
+/// The user of a command without one.
 const ROOT: &str = "0";
 
-/// What a step runs, as whom, and what it may reach.
+/// A step's command, its user, and what it may reach.
 pub(super) struct Command {
     pub argv: Vec<String>,
     pub env: Vec<(String, String)>,
@@ -27,7 +27,7 @@ pub(super) struct Command {
     pub egress: Vec<String>,
 }
 
-/// Runs a command on an image, and takes up what has become of that.
+/// Runs a command on an image, and saves the result.
 pub(super) async fn run(
     means: &BuildOptions,
     base: Arc<Lease>,
@@ -36,12 +36,17 @@ pub(super) async fn run(
     text: String,
     key: Digest,
 ) -> Result<Lease, StepError> {
+    let StepSandbox { machine, memory_mib, cpu_millis, files } = means.step.clone();
+    if !machine.is_started() {
+        return Err(StepError::NotStarted { machine });
+    }
     let name = NAME.parse().expect("it is a name");
     let mut spec = Spec::new(SandboxRef { namespace: Name::default_namespace(), name });
     spec.image = Some(base.image.digest.to_string());
     spec.env.clone_from(&program.env);
     spec.egress = Some(program.egress.clone());
-    let known = OneShotOptions { egress: means.egress.clone(), ..OneShotOptions::default() };
+    (spec.machine, spec.memory_mib, spec.cpu_millis) = (Some(machine), memory_mib, cpu_millis);
+    let known = OneShotOptions { egress: means.egress.clone(), files, ..OneShotOptions::default() };
     let sandbox = one_shot_with(&means.paths, &spec, &known).await?;
     for warning in sandbox.warnings() {
         let _ = means.tell.send(BuildEvent::Warning(warning)).await;
@@ -54,17 +59,21 @@ pub(super) async fn run(
     done
 }
 
-async fn execute(guest: &Guest, means: &BuildOptions, program: &Command) -> Result<(), StepError> {
-    let mut asked = Program::new(
+pub(super) async fn execute(
+    guest: &Guest,
+    means: &BuildOptions,
+    program: &Command,
+) -> Result<(), StepError> {
+    let mut command = Program::new(
         draw_session()?,
         requests::Program::argv(program.argv.iter().map(String::as_str)),
     );
-    asked.start.cwd = Some(program.cwd.as_str().into());
-    asked.start.user = Some(program.user.clone().unwrap_or_else(|| ROOT.to_owned()));
-    asked.start.holders = vec![NAME.to_owned()];
+    command.start.cwd = Some(program.cwd.as_str().into());
+    command.start.user = Some(program.user.clone().unwrap_or_else(|| ROOT.to_owned()));
+    command.start.holders = vec![NAME.to_owned()];
     // The sandbox ends with the step, and the program with it.
-    asked.on_drop = OnDrop::Leave;
-    let mut running = asked.begin(guest)?;
+    command.on_drop = OnDrop::Leave;
+    let mut running = command.begin(guest)?;
     let cannot = |error: GuestError| match &error {
         GuestError::Fault(fault) if fault.spawn.is_some() => {
             let program = program.argv.first().cloned().unwrap_or_default();
@@ -84,7 +93,7 @@ async fn execute(guest: &Guest, means: &BuildOptions, program: &Command) -> Resu
                 return Err(GuestError::Malformed { what: "a gap in the output of a build" }.into());
             }
             Event::Ended(ended) => {
-                // What it has left behind would go on changing files.
+                // Processes that it left behind would continue to change files.
                 let session = running.session().clone();
                 let release = Release { session, holder: None, kill_survivors: true };
                 guest.release(release).await?;

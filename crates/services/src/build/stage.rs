@@ -17,20 +17,20 @@ use image::document::Platform;
 use image::store::Lease;
 use image::{Image, ImageError, Images};
 
-/// What steps are told apart by changes with this.
+/// Part of every step's key: changing it invalidates cached steps.
 const VERSION: u32 = 1;
-/// Where an image has its users and groups, as far as they are read.
+/// The users and groups of an image, and how much of these files is read.
 const USERS: &str = "/etc/passwd";
 const GROUPS: &str = "/etc/group";
 const ACCOUNTS_BYTES_MAX: u64 = 1 << 20;
 
-/// What has become of a stage so far.
+/// The current state of a stage.
 #[derive(Clone)]
 struct State {
     base: Option<Arc<Lease>>,
     words: ImageConfig,
     args: BTreeMap<String, String>,
-    /// Whether this recipe has said the command, and not the image that it began from.
+    /// Whether this recipe has set the command, not its base image.
     is_cmd_own: bool,
 }
 
@@ -73,7 +73,7 @@ async fn begin(
 ) -> Result<State, StepError> {
     let args = BTreeMap::new();
     Ok(match &plan.from[at] {
-        // What was said to a stage is said to those that go on from it.
+        // Settings of a stage apply to stages that continue from it.
         From::Stage(at) => State { is_cmd_own: false, ..done[at].clone() },
         From::Scratch => {
             let Platform { architecture, os } = Platform::host();
@@ -149,7 +149,7 @@ impl Work<'_> {
                 }
             }
             Instruction::Env(all) => {
-                // All of one instruction see what was before it.
+                // An instruction sees only the variables from before it.
                 let before = state.clone();
                 for (name, value) in all {
                     let name = self.expand(&before, name)?;
@@ -201,7 +201,7 @@ impl Work<'_> {
                 }
             }
         }
-        state.words.tell(&self.step.text, false);
+        state.words.add_history(&self.step.text, false);
         Ok(())
     }
 
@@ -209,7 +209,7 @@ impl Work<'_> {
         words::expand(text, self.plan.recipe.escape, &known(state))
     }
 
-    /// Where in an image something is that is said from its working directory.
+    /// Where in an image a path relative to the working directory is.
     fn place(&self, state: &State, text: &str) -> Result<String, Fault> {
         let to = self.expand(state, text)?;
         Ok(if to.starts_with('/') { to } else { format!("{}/{to}", state.words.workdir()) })
@@ -225,8 +225,7 @@ impl Work<'_> {
         Ok(copy::Text { name: text.name.clone(), content })
     }
 
-    /// What the step is: the image before, what programs are told, the instruction, and what it is
-    /// done with.
+    /// The key of a step: the previous image, the environment, the instruction, and its input.
     fn key(&self, state: &State, what: &serde_json::Value) -> Digest {
         let base = state.base.as_ref().map(|lease| lease.image.digest.to_string());
         let all = json!([VERSION, base, state.words.0, self.step.text, what]);
@@ -296,14 +295,14 @@ impl Work<'_> {
         self.layer(state, layer).await
     }
 
-    /// Puts on what `write` makes of the root, unless the same was put on it before.
+    /// Adds the layer that `write` makes of the root, unless an earlier build has made it.
     async fn layer(
         &self,
         state: &mut State,
         write: impl FnOnce(&Root, &Path) -> Result<Option<Digest>, StepError> + Send + 'static,
     ) -> Result<(), StepError> {
         let (images, before) = (self.means.images.clone(), state.clone());
-        let (anew, text) = (self.plan.order.anew, self.step.text.clone());
+        let (no_cache, text) = (self.plan.order.no_cache, self.step.text.clone());
         let base = state.base.clone();
         let written = block(move || {
             let bench = images.workbench()?;
@@ -315,15 +314,15 @@ impl Work<'_> {
             Ok(key.map(|key| (bench, file, key)))
         });
         let Some((bench, file, files)) = written.await? else {
-            state.words.tell(&self.step.text, false);
+            state.words.add_history(&self.step.text, false);
             return Ok(());
         };
         let key = self.key(&before, &json!(files));
-        if !anew && self.known(state, key).await? {
+        if !no_cache && self.known(state, key).await? {
             return Ok(());
         }
         let mut words = state.words.clone();
-        words.tell(&text, true);
+        words.add_history(&text, true);
         let (images, base) = (self.means.images.clone(), state.base.clone());
         let put = block(move || {
             let base = base.as_ref().map(|lease| &lease.image);
@@ -335,8 +334,8 @@ impl Work<'_> {
         self.go_on_with(state, lease).await
     }
 
-    /// Goes on with an image, and with what it says of itself: keys of later steps are of that, whether it
-    /// was made now or before.
+    /// Continues with an image and its configuration: keys of later steps depend on it, whether it was made
+    /// now or before.
     async fn go_on_with(&self, state: &mut State, lease: Lease) -> Result<(), StepError> {
         let images = self.means.images.clone();
         let read = block(move || {
@@ -348,7 +347,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Goes on with what the step has come to before.
+    /// Continues with the cached result of the step.
     async fn known(&self, state: &mut State, key: Digest) -> Result<bool, StepError> {
         let images = self.means.images.clone();
         let found = block(move || Ok(images.step_done(&key)?));
@@ -367,13 +366,13 @@ impl Work<'_> {
         let args: Vec<_> = args.map(|(name, value)| (name.clone(), value.clone())).collect();
         let egress = &self.plan.order.egress;
         let key = self.key(state, &json!([argv, args, egress]));
-        if !self.plan.order.anew && self.known(state, key).await? {
+        if !self.plan.order.no_cache && self.known(state, key).await? {
             return Ok(());
         }
         env.extend(args);
         let mut words = state.words.clone();
         let (cwd, user) = (words.workdir(), words.user());
-        words.tell(&self.step.text, true);
+        words.add_history(&self.step.text, true);
         let program = run::Command { argv, env, cwd, user, egress: egress.clone() };
         let text = self.step.text.clone();
         let document = words.0.clone();
@@ -382,7 +381,7 @@ impl Work<'_> {
     }
 }
 
-/// What variables stand for: the image's environment, then what was said to the build.
+/// The values of variables: the image's environment, then the build's arguments.
 fn known(state: &State) -> impl Fn(&str) -> Option<String> + '_ {
     let env = state.words.env();
     move |name| {
@@ -391,7 +390,7 @@ fn known(state: &State) -> impl Fn(&str) -> Option<String> + '_ {
     }
 }
 
-/// Who `user:group` is in an image.
+/// The ids of `user:group` in an image.
 fn owner(root: &Root, text: &str) -> Result<(u32, u32), StepError> {
     let (user, group) = match text.split_once(':') {
         Some((user, group)) => (user, Some(group)),

@@ -1,17 +1,16 @@
-//! What a configuration says, changed by the instructions that speak of programs alone. Pure.
+//! An image's configuration, changed by instructions about programs. Pure.
 
 use serde_json::{Map, Value, json};
 
 use super::StepError;
 use image::dockerfile::Command;
+use sandbox::host_packages::DEFAULT_PATH;
 
 /// The shell of who names none.
 const SHELL: [&str; 2] = ["/bin/sh", "-c"];
-/// The path of who names none, as other builders have it.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// Where a configuration has instructions of `ONBUILD`.
+/// The field of a configuration with `ONBUILD` instructions.
 const TRIGGERS: &str = "OnBuild";
-/// What is kept of an instruction in the history.
+/// How much of an instruction the history keeps.
 const HISTORY_CHARS_MAX: usize = 4096;
 
 /// The configuration of an image that is being made.
@@ -24,7 +23,8 @@ impl ImageConfig {
             "architecture": architecture, "os": os, "config": {},
             "rootfs": { "type": "layers", "diff_ids": [] }, "history": [],
         }));
-        words.set_env("PATH", PATH);
+        // As in other builders.
+        words.set_env("PATH", DEFAULT_PATH);
         words
     }
 
@@ -35,7 +35,7 @@ impl ImageConfig {
             document.remove("created");
             let history = document.entry("history").or_insert(Value::Null);
             if !history.is_array() {
-                // Every layer has a line, whoever has made it.
+                // Every layer needs a history entry, also those of other builders.
                 *history = vec![json!({ "created_by": "a layer of the base" }); layers].into();
             }
         }
@@ -54,7 +54,8 @@ impl ImageConfig {
         all.filter_map(Value::as_str).map(str::to_owned).collect()
     }
 
-    /// What whoever builds on this image was to do first; who builds on that one is not.
+    /// Takes the `ONBUILD` instructions for a direct child of this image; grandchildren do not get
+    /// them.
     pub fn take_triggers(&mut self) -> Vec<String> {
         let triggers = self.texts(TRIGGERS);
         self.config().remove(TRIGGERS);
@@ -102,7 +103,7 @@ impl ImageConfig {
         self.0["config"]["User"].as_str().filter(|user| !user.is_empty()).map(str::to_owned)
     }
 
-    /// The words of a command, with the shell before what is for it.
+    /// The arguments of a command, with the shell first if it needs one.
     pub fn argv(&self, command: &Command) -> Vec<String> {
         match command {
             Command::Exec(words) => words.clone(),
@@ -114,8 +115,8 @@ impl ImageConfig {
         }
     }
 
-    /// Puts down what was done; whether it has made a layer.
-    pub fn tell(&mut self, text: &str, is_layer: bool) {
+    /// Adds an instruction to the history, and whether it made a layer.
+    pub fn add_history(&mut self, text: &str, is_layer: bool) {
         let text: String = text.chars().take(HISTORY_CHARS_MAX).collect();
         let mut line = json!({ "created_by": text });
         if !is_layer {
@@ -126,7 +127,7 @@ impl ImageConfig {
         }
     }
 
-    /// Lets a port be known, or a range of them.
+    /// Exposes a port or a range of ports.
     pub fn expose(&mut self, text: &str) -> Result<(), StepError> {
         let bad = || StepError::Value { what: "port", value: text.to_owned() };
         let (ports, kind) = text.split_once('/').unwrap_or((text, "tcp"));

@@ -1,8 +1,8 @@
-//! One TCP connection of this host, carried over a two-way stream of a guest. Each direction goes to
-//! its own end, so that half-closed connections work.
+//! Carries one TCP connection of this host over a two-way stream of a guest. Each direction goes to its own
+//! end, so that half-closed connections work.
 //!
-//! An end that breaks off is never passed on as an orderly one: whatever ends a connection before
-//! both directions are over resets it, and gives the stream up.
+//! A broken end is never passed on as an orderly one: if anything ends a connection before both
+//! directions are finished, it is reset, and the stream is dropped.
 
 use std::io;
 
@@ -12,10 +12,10 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 
 use agent_client::guest::{GuestError, Output, Piece, Writer};
 
-/// What is read at once: one chunk of the link.
+/// How much is read at once: one chunk of the link.
 const READ_BYTES: usize = protocol::limits::CHUNK_BYTES_MAX;
 
-/// Why a connection ended before both sides had said all.
+/// Why a connection ended before both sides had finished.
 #[derive(Debug, thiserror::Error)]
 pub enum CarryError {
     #[error(transparent)]
@@ -39,7 +39,7 @@ impl Connection {
     }
 
     pub async fn carry(mut self, writer: Writer, output: Output) -> Result<(), CarryError> {
-        // What is sent in one piece must not wait for the acknowledgement of the last.
+        // A write must not wait for the acknowledgement of the previous one.
         self.stream.set_nodelay(true)?;
         let (reader, sink) = self.stream.split();
         tokio::try_join!(upwards(reader, writer), downwards(output, sink))?;

@@ -1,5 +1,6 @@
 //! Bounds of forwarded ports, each with its reason.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use protocol::limits::STREAMS_MAX;
@@ -11,7 +12,12 @@ pub const FORWARDS_MAX: usize = 1024;
 /// Connections into one sandbox at once; more wait. Each is a stream of the bridge's one link to
 /// the agent, and most of the streams are for everything else.
 pub const CONNECTIONS_PER_SANDBOX_MAX: usize = 512;
-/// How often another port is asked for when the kernel's choice is taken on another address.
+/// The host ports that anyone who may forward can use: below, people expect services of the host, and a
+/// sandbox could pose as one.
+pub const PORTS_DEFAULT: RangeInclusive<u16> = 1024..=65535;
+/// How many ports of an operator's range are tried to find a free one.
+pub const PORTS_TRIED_MAX: usize = 1024;
+/// How often to ask for another port when the kernel's choice is taken on another address.
 pub const ANY_PORT_TRIES_MAX: usize = 16;
 /// The pause after the kernel refused a connection, for want of descriptors as a rule.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

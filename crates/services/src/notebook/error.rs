@@ -20,7 +20,7 @@ pub enum NotebookError {
     OtherLanguage { id: String, language: String },
     #[error("{namespace} has {max} notebooks, which is the limit; remove some")]
     Full { namespace: String, max: u64 },
-    /// Its sandbox is not the notebook's to make.
+    /// The notebook does not own its sandbox, so it cannot create it.
     #[error("the notebook's sandbox {which} is not running: {why}")]
     SandboxGone { which: SandboxRef, why: String },
     #[error("a notebook cannot keep {what}, so its own sandbox cannot have it")]
@@ -33,12 +33,14 @@ pub enum NotebookError {
     Busy,
     #[error("the bridge is stopping")]
     Closed,
-    /// What is on disk was changed, or is older than what was written last.
+    /// The saved state was changed, or is older than the last one that was written.
     #[error("the notebook's saved variables cannot be trusted: {why}")]
     Damaged { why: String },
-    /// What runs beside the code in the interpreter has failed.
+    /// The code beside the notebook's code in the interpreter has failed.
     #[error("the notebook's variables in its interpreter could not be read: {what}")]
     Keeper { what: String },
+    #[error("the variables were not saved: the interpreter that held them has ended")]
+    InterpreterEnded,
     #[error("the variables were not saved: {what}")]
     NotSaved { what: String },
     #[error(transparent)]

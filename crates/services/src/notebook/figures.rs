@@ -1,4 +1,4 @@
-//! What notebooks have come to since this bridge began: sums, for whoever keeps figures.
+//! Counts of notebooks since this bridge began, for metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,18 +17,18 @@ pub(super) struct Counts {
 /// The sums at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NotebookFigures {
-    /// Those that somebody works in, or has a while ago.
+    /// Notebooks that are in use, or were recently.
     pub open: u64,
-    /// What of variables is on disk, of all that there are.
+    /// Bytes of variables on disk, of all notebooks.
     pub kept_bytes: u64,
     pub saves: u64,
     pub failed_saves: u64,
-    /// Of saves that went well, from the order to the disk.
+    /// For successful saves, from the order to the disk.
     pub save_us: u64,
     pub saved_bytes: u64,
-    /// Interpreters that were given what was kept.
+    /// Interpreters that got the saved variables.
     pub reopened: u64,
-    /// Runs whose changes were found to be gone.
+    /// Runs whose changes were found to be lost.
     pub lost_runs: u64,
 }
 

@@ -31,7 +31,7 @@
 // at a restore; what they made is then replaced by what was kept. Methods that are held beside their
 // class are kept as functions of their own.
 //
-// What cannot be kept is told, with a reason and the path to it; a variable is never half there.
+// What cannot be kept is reported, with a reason and the path to it; a variable is never half there.
 // Lost by design: the state of modules, what code has changed of builtins, globals that are named by
 // symbols, whether an arrow function was in strict mode, and that small Buffers share memory.
 //
@@ -746,7 +746,7 @@ class Walk {
   }
 
   // Functions come first, so that it is known of most whether they are lost when others refer to them.
-  // Those that refer to one that is lost all the same are walked again, with all that they share with.
+  // Those that refer to a lost one anyway are walked again, with all that they share values with.
   walkAll(variables, hurried) {
     const rank = ({ names, value }) => {
       if (names.some((name) => hurried.has(name))) return 3;

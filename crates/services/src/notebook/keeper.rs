@@ -1,8 +1,8 @@
-//! The keepers: what runs beside a notebook's code in its interpreter, and writes its variables down.
+//! The keepers: code that runs beside a notebook's code in its interpreter, and saves its variables.
 //!
-//! One file for each language, put there by [`aside`](agent_client::guest::RunCode::aside) runs of the
-//! bridge; the agent knows nothing of them. What they are told is code, and what they answer is JSON
-//! on stdout, which is as trustworthy as the guest.
+//! One file for each language, loaded by the bridge's [`aside`](agent_client::guest::RunCode::aside) runs;
+//! the agent knows nothing of them. Orders to them are code, and their answers are JSON on stdout, which is
+//! as trustworthy as the guest.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use agent_client::guest::{Guest, RunCode};
 
 const PYTHON: &str = include_str!("keeper.py");
 const NODE: &str = include_str!("keeper.js");
-/// What orders are called in tracebacks.
+/// The file name of orders in tracebacks.
 const NAME: &str = "<burrow>";
 
 /// The languages whose variables can be kept.
@@ -33,7 +33,7 @@ pub enum Keeper {
     Node,
 }
 
-/// What a keeper says to the order of a save.
+/// A keeper's answer to a save.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct SaveReply {
     pub state: SaveState,
@@ -54,7 +54,7 @@ pub enum SaveState {
     Bare,
 }
 
-/// What a keeper says of a restore.
+/// A keeper's answer to a restore.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Restored {
     pub state: String,
@@ -81,7 +81,7 @@ struct Count {
     count: u64,
 }
 
-/// A keeper in one interpreter, which `token` tells from all others.
+/// A keeper in one interpreter, which `token` identifies.
 pub struct Orders<'a> {
     pub keeper: Keeper,
     pub guest: &'a Guest,
@@ -104,8 +104,8 @@ impl Keeper {
 }
 
 impl Keeper {
-    /// Whether it must be there before any code that could change what it is made of. The other is
-    /// put there when it is first needed, which nobody waits for.
+    /// Whether it must be loaded before any code that could change its building blocks. The other
+    /// is loaded when it is first needed, which nobody waits for.
     pub fn comes_first(self) -> bool {
         self == Self::Node
     }
@@ -150,7 +150,7 @@ impl Orders<'_> {
         self.order(code.to_owned(), ORDER_DEADLINE).await.map(drop)
     }
 
-    /// `mark` tells this save's manifest from others'.
+    /// `mark` identifies this save's manifest.
     pub async fn save(&self, directory: &str, mark: &str) -> Result<SaveState, NotebookError> {
         let (directory, token, mark) = (quoted(directory), quoted(self.token), quoted(mark));
         let (bytes, value) = (STATE_BYTES_MAX, VALUE_BYTES_MAX);
@@ -173,7 +173,7 @@ impl Orders<'_> {
                 )
             }
         };
-        // Where no child can be had, the order is all of the save.
+        // Without a child process, the order itself is the whole save.
         let begun: SaveReply = self.ask(code, ORDER_DEADLINE + SAVE_TIME).await?;
         Ok(begun.state)
     }
@@ -189,21 +189,21 @@ impl Orders<'_> {
         self.ask(code, RESTORE_DEADLINE).await
     }
 
-    /// Lets go of names that are kept and cannot be loaded.
+    /// Deletes names that are kept and cannot be loaded.
     pub async fn forget(&self, directory: &str, names: &[String]) -> Result<(), NotebookError> {
         let (directory, names) = (quoted(directory), json!(names).to_string());
         let code = match self.keeper {
-            // Without a keeper nothing was put back, and so nothing could not be.
+            // Without a keeper nothing was restored, so nothing failed.
             Keeper::Python => format!("'forget' in globals() and forget({directory}, {names})"),
             Keeper::Node => format!("aside.kept.keeper?.forget({directory}, {names})"),
         };
         self.order(code, ORDER_DEADLINE).await.map(drop)
     }
 
-    /// Compiled forms that the interpreter has; `clear` lets go of them.
+    /// Compiled forms that the interpreter caches; `clear` drops them.
     pub async fn compiled(&self, clear: bool) -> Result<u64, NotebookError> {
         let code = match self.keeper {
-            // Only Python's driver keeps any.
+            // Only Python's driver caches any.
             Keeper::Node => return Ok(0),
             Keeper::Python if clear => "answer('{\"count\": %d}' % len(codes))\ncodes.clear()",
             Keeper::Python => "answer('{\"count\": %d}' % len(codes))",
@@ -223,8 +223,8 @@ impl Orders<'_> {
                 format!("const answer = (text) => aside.say('\\0' + text + '\\0');\n{code}")
             }
         };
-        let said = self.order(code, deadline).await?;
-        serde_json::from_slice(&mended(framed(&said))).map_err(|error| NotebookError::Keeper {
+        let answer = self.order(code, deadline).await?;
+        serde_json::from_slice(&mended(framed(&answer))).map_err(|error| NotebookError::Keeper {
             what: format!("its answer cannot be read: {error}"),
         })
     }
@@ -251,16 +251,16 @@ impl Orders<'_> {
     }
 }
 
-/// The answer within all that was said: modules that are loaded may print, and so may threads.
-fn framed(said: &[u8]) -> &[u8] {
-    let frames = said.split(|byte| *byte == FRAME);
+/// The answer within all output: loaded modules may print, and so may threads.
+fn framed(answer: &[u8]) -> &[u8] {
+    let frames = answer.split(|byte| *byte == FRAME);
     frames.rev().nth(1).unwrap_or_default()
 }
 
 /// Stands on both sides of an answer.
 const FRAME: u8 = 0;
 
-/// What of a keeper's failure is told.
+/// How much of a keeper's failure is shown.
 const WORDS_MAX: usize = 1000;
 
 /// A text as both languages write it.

@@ -1,7 +1,7 @@
-//! What a keeper says that it has kept, read as what a stranger says. Pure.
+//! Parses a keeper's manifest of saved variables, which is untrusted. Pure.
 //!
-//! The manifest itself goes back into a guest as it came; of it only what is read here is believed,
-//! and only for showing it and for fetching files that have a digest for their name.
+//! The manifest itself goes back to a guest unchanged; only the fields that are parsed here are
+//! used, and only for display and for fetching files that are named by their digest.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use super::limits::{GROUPS_MAX, NAMES_MAX, STATE_BYTES_MAX, WORDS_CHARS_MAX};
 /// The keepers' digests: 20 bytes, in hexadecimal digits.
 const DIGEST_CHARS: usize = 40;
 
-/// Why a manifest is none.
+/// Why a manifest is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
     #[error("the keeper's answer cannot be read: {0}")]
@@ -69,13 +69,13 @@ struct Module {
     unavailable: bool,
 }
 
-/// What is kept of a notebook's variables, and what is not.
+/// The saved variables of a notebook, and those that are not saved.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedVariables {
     pub kept: Vec<KeptName>,
     /// Not there after a restore, and why.
     pub lost: Vec<LostName>,
-    /// Kept, but they use what is lost.
+    /// Saved, but they use something that is lost.
     pub depends: Vec<Dependent>,
     /// Kept, but they could not be loaded here.
     pub unavailable: Vec<Unavailable>,
@@ -147,21 +147,21 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// What all groups come to.
+    /// The size of all groups.
     pub fn bytes(&self) -> u64 {
         self.groups.iter().fold(0, |sum, group| sum.saturating_add(group.bytes))
     }
 
-    /// What of it people are told. `damaged` are digests of files that are no more what they were.
-    pub fn tell(&self, damaged: &[String]) -> SavedVariables {
-        let mut told = SavedVariables::default();
+    /// The part that people see. `damaged` are the digests of changed files.
+    pub fn summary(&self, damaged: &[String]) -> SavedVariables {
+        let mut variables = SavedVariables::default();
         for variable in &self.variables {
             let name = clip(&variable.name);
             let damage = damaged.contains(&variable.digest).then(|| DAMAGE.to_owned());
             if let Some(reason) = damage.or_else(|| variable.unavailable.as_deref().map(clip)) {
-                told.unavailable.push(Unavailable { name, reason });
+                variables.unavailable.push(Unavailable { name, reason });
             } else {
-                told.kept.push(KeptName {
+                variables.kept.push(KeptName {
                     name,
                     kind: clip(&variable.kind),
                     bytes: variable.bytes,
@@ -172,18 +172,22 @@ impl Manifest {
             let (name, module_name) = (clip(name), clip(&module.module));
             if module.unavailable {
                 let reason = format!("the module {module_name} is not installed here");
-                told.unavailable.push(Unavailable { name, reason });
+                variables.unavailable.push(Unavailable { name, reason });
             } else {
-                told.kept.push(KeptName { name, kind: format!("module {module_name}"), bytes: 0 });
+                variables.kept.push(KeptName {
+                    name,
+                    kind: format!("module {module_name}"),
+                    bytes: 0,
+                });
             }
         }
-        told.lost = self.lost.iter().map(LostName::clipped).collect();
-        told.depends = self.depends.iter().map(Dependent::clipped).collect();
-        told
+        variables.lost = self.lost.iter().map(LostName::clipped).collect();
+        variables.depends = self.depends.iter().map(Dependent::clipped).collect();
+        variables
     }
 }
 
-/// What is said of a variable whose sealed file does not open.
+/// The reason for a variable whose sealed file does not open.
 pub const DAMAGE: &str = "its saved value was changed on the host's disk";
 
 impl LostName {
@@ -210,8 +214,8 @@ impl Unavailable {
     }
 }
 
-/// JSON whose lone surrogates are U+FFFD: names and reasons of a guest may have some, and no text of
-/// ours can.
+/// JSON whose lone surrogates are replaced by U+FFFD: a guest's names and reasons may contain some, and our
+/// strings cannot.
 pub(super) fn mended(json: &[u8]) -> Cow<'_, [u8]> {
     let unit = |at: usize| {
         let digits = json.get(at..at + 6)?.strip_prefix(b"\\u")?;
@@ -283,25 +287,25 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_and_lost_is_told_by_name() {
-        let told = parse(&manifest()).unwrap().tell(&[]);
-        let kept: Vec<_> = told.kept.iter().map(|kept| kept.name.as_str()).collect();
-        assert_eq!(kept, ["x", "np"]);
-        assert_eq!(told.lost[0].kind, "file");
-        assert_eq!(told.lost[0].because_of, ["g"]);
-        assert_eq!(told.depends[0].uses, ["f"]);
-        let away: Vec<_> = told.unavailable.iter().map(|away| away.name.as_str()).collect();
+    fn kept_and_lost_variables_are_listed_by_name() {
+        let summary = parse(&manifest()).unwrap().summary(&[]);
+        let names: Vec<_> = summary.kept.iter().map(|variable| variable.name.as_str()).collect();
+        assert_eq!(names, ["x", "np"]);
+        assert_eq!(summary.lost[0].kind, "file");
+        assert_eq!(summary.lost[0].because_of, ["g"]);
+        assert_eq!(summary.depends[0].uses, ["f"]);
+        let away: Vec<_> = summary.unavailable.iter().map(|away| away.name.as_str()).collect();
         assert_eq!(away, ["y", "pd"]);
-        let told = parse(&manifest()).unwrap().tell(&[DIGEST.to_owned()]);
-        assert_eq!(told.unavailable[0], Unavailable { name: "x".into(), reason: DAMAGE.into() });
+        let summary = parse(&manifest()).unwrap().summary(&[DIGEST.to_owned()]);
+        assert_eq!(summary.unavailable[0], Unavailable { name: "x".into(), reason: DAMAGE.into() });
     }
 
     #[test]
     fn lone_surrogates_are_replaced_and_pairs_and_backslashes_stay() {
-        let told = |json: &[u8]| serde_json::from_slice::<String>(&mended(json)).unwrap();
-        assert_eq!(told(br#""a\udcffb""#), "a\u{fffd}b");
-        assert_eq!(told(br#""\ud83d\ude00\ud83d""#), "😀\u{fffd}");
-        assert_eq!(told(br#""\\udcff\n\ud800\\""#), "\\udcff\n\u{fffd}\\");
+        let text = |json: &[u8]| serde_json::from_slice::<String>(&mended(json)).unwrap();
+        assert_eq!(text(br#""a\udcffb""#), "a\u{fffd}b");
+        assert_eq!(text(br#""\ud83d\ude00\ud83d""#), "😀\u{fffd}");
+        assert_eq!(text(br#""\\udcff\n\ud800\\""#), "\\udcff\n\u{fffd}\\");
         assert!(matches!(mended(b"{}"), Cow::Borrowed(_)));
     }
 
@@ -326,7 +330,7 @@ mod tests {
         assert!(matches!(parse(&bad), Err(ManifestError::TooMany { what: "names", .. })));
         let mut long = manifest();
         long["lost"][0]["reason"] = json!("é".repeat(5 * WORDS_CHARS_MAX));
-        let reason = parse(&long).unwrap().tell(&[]).lost.remove(0).reason;
+        let reason = parse(&long).unwrap().summary(&[]).lost.remove(0).reason;
         assert_eq!(reason.chars().count(), WORDS_CHARS_MAX);
     }
 }

@@ -1,19 +1,20 @@
-//! The task that owns a notebook while it is used: runs one after another, and what is saved between
+//! The task that owns a notebook while it is used: it runs one run after another, and saves variables between
 //! them.
 //!
 //! ```text
 //!          ┌── enter: sandbox? ─▶ interpreter ours? ─no─▶ claim, put back what is kept ─┐
 //!  idle ───┤                            └──────yes──────────────────────────────────────┤
 //!   ▲ ▲    │                                                                             ▼
-//!   │ └────┼── history ◀── heard to its end, or given up ◀──────────────────────────── turn
+//!   │ └────┼── history ◀── read to its end, or dropped ◀─────────────────────────────── turn
 //!   │      └── save: the keeper forks, its child writes (the next turn may begin) ─▶ fetch, seal
 //!   └───────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A run is answered before its variables are saved, and runs that follow each other put a save off,
-//! but not for long. An interpreter is known by a token that it was given: one that has not got it
-//! has not the notebook's variables, and nothing of it is saved over what is kept.
+//! A run is answered before its variables are saved, and consecutive runs delay a save, but not for long. A
+//! token identifies an interpreter: one without the token does not have the notebook's variables, and never
+//! overwrites the saved ones.
 
+mod count;
 mod save;
 
 use std::collections::HashSet;
@@ -31,8 +32,9 @@ use super::manifest::{DAMAGE, Manifest, SavedVariables, Unavailable};
 use super::place::NotebookSandbox;
 use super::seal::SealError;
 use super::transfer::{self, FetchedSave};
-use super::turn::{Ask, Reopened, RunTranscript, Turn};
+use super::turn::{Reopened, RunTranscript, Turn, TurnRequest};
 use super::vault::{Stamp, Vault};
+use crate::store::history::RunRow;
 use crate::store::notebooks::NotebookRow;
 use agent_client::guest::Guest;
 use agent_client::guest::contexts::open;
@@ -42,23 +44,23 @@ use machine::SandboxId;
 use sandbox::{SandboxError, SandboxRef};
 use save::{Saving, joined};
 
-/// What of a keeper's word is repeated.
+/// How much of a keeper's message is shown.
 const STATE_CHARS_MAX: usize = 40;
 
 pub type Answer<T> = oneshot::Sender<Result<T, NotebookError>>;
 
-/// What is asked of a notebook.
+/// An order to a notebook's task.
 pub enum Order {
-    Enter(Ask, Answer<Turn>),
+    Enter(TurnRequest, Answer<Turn>),
     Save(Answer<Saved>),
-    /// Lets go of all variables: those in the interpreter too.
+    /// Deletes all variables, also those in the interpreter.
     Reset(Answer<()>),
     Forget(Vec<String>, Answer<()>),
-    /// Goes on in another place, with its variables.
+    /// Continues in another place, with its variables.
     Move(Box<NotebookSandbox>, Answer<()>),
-    /// The task ends, once what is unsaved is saved, if that goes quickly.
+    /// The task saves unsaved changes, if that is quick, and ends.
     End(oneshot::Sender<()>),
-    /// The same, for a notebook that is being removed: nothing is saved.
+    /// The task ends without saving, because the notebook is being removed.
     Remove(Answer<()>),
 }
 
@@ -76,7 +78,7 @@ impl InterpreterRef {
     }
 }
 
-/// Where the store finds [`Saved::bytes`] in what it keeps of it.
+/// Where the store finds [`Saved::bytes`] in its JSON.
 pub const SAVED_BYTES: &str = "$.bytes";
 
 /// What is on disk.
@@ -87,11 +89,11 @@ pub struct Saved {
     pub run: u64,
     pub saved_ms: u64,
     pub bytes: u64,
-    /// Nothing is: it was let go of.
+    /// Nothing is: the variables were deleted.
     #[serde(default)]
     pub is_none: bool,
     #[serde(flatten)]
-    pub kept: SavedVariables,
+    pub variables: SavedVariables,
 }
 
 /// See the module's description.
@@ -106,15 +108,21 @@ pub struct Owner {
     /// Since when the interpreter has variables that are not on disk.
     dirty: Option<Instant>,
     saving: Option<Saving>,
-    /// What the last reopening had to say, until a run has begun whose caller was told.
+    /// The report of the last reopening, until a run has begun whose caller got it.
     untold: Option<Reopened>,
+    /// A run that is not in the history yet, because the disk was full. There is at most one: the next run
+    /// waits for it.
+    unwritten: Option<RunRow>,
+    /// When to retry what failed on a full disk.
+    try_again: Option<Instant>,
 }
 
-/// What the task goes on with.
+/// What the task handles next.
 enum OwnerEvent {
     Order(Option<Order>),
     Saved(Result<FetchedSave, NotebookError>),
     Save,
+    TryAgain,
     Idle,
 }
 
@@ -140,12 +148,14 @@ impl Owner {
             dirty: None,
             saving: None,
             untold: None,
+            unwritten: None,
+            try_again: None,
         })
     }
 
     /// Obeys until it is ended, or nothing has been asked for long.
     pub async fn run(mut self, mut orders: mpsc::Receiver<Order>) {
-        // What a bridge before this one has not saved may still be in the interpreter.
+        // Changes that an earlier bridge has not saved may still be in the interpreter.
         if self.seat.is_some() && self.row.unsaved_runs > 0 {
             self.dirty = Some(Instant::now());
         }
@@ -157,7 +167,7 @@ impl Owner {
                     if self.is_overdue() {
                         let _ = self.begin_save().await;
                     }
-                    if self.obey(order).await {
+                    if self.carry_out(order).await {
                         return;
                     }
                 }
@@ -167,8 +177,9 @@ impl Owner {
                 OwnerEvent::Save => {
                     let _ = self.begin_save().await;
                 }
+                OwnerEvent::TryAgain => self.make_up().await,
                 OwnerEvent::Idle => {
-                    // Whoever comes from now on makes another task; what is asked already is obeyed.
+                    // Later callers start another task; orders that were sent already are carried out.
                     orders.close();
                     idle_until = Instant::now() + TASK_IDLE_MAX;
                 }
@@ -191,6 +202,8 @@ impl Owner {
             order = orders.recv() => OwnerEvent::Order(order),
             fetched = joined(&mut self.saving) => OwnerEvent::Saved(fetched),
             () = std::future::ready(()), if wants_save => OwnerEvent::Save,
+            () = sleep_until(self.try_again.unwrap_or(idle_until)),
+                if self.try_again.is_some() && self.saving.is_none() => OwnerEvent::TryAgain,
             () = sleep_until(idle_until), if self.saving.is_none() => OwnerEvent::Idle,
         }
     }
@@ -201,7 +214,7 @@ impl Owner {
     }
 
     /// Carries an order out, and says whether it was the last one.
-    async fn obey(&mut self, order: Order) -> bool {
+    async fn carry_out(&mut self, order: Order) -> bool {
         match order {
             Order::Enter(ask, answer) => self.enter(ask, answer).await,
             Order::Save(answer) => {
@@ -229,38 +242,40 @@ impl Owner {
         false
     }
 
-    async fn enter(&mut self, ask: Ask, answer: Answer<Turn>) {
+    async fn enter(&mut self, ask: TurnRequest, answer: Answer<Turn>) {
         let mut turn = match self.turn(ask).await {
             Ok(turn) => turn,
             Err(error) => return drop(answer.send(Err(error))),
         };
         let (over, ended) = oneshot::channel();
         turn.over = Some(over);
-        // One that nobody takes is over at once.
+        // If nobody takes the turn, it is over at once.
         if answer.send(Ok(turn)).is_err() {
-            return;
+            return self.abandon().await;
         }
-        let Ok((heard, waits)) = ended.await else { return };
-        self.note(heard).await;
-        // Whoever waited may be gone.
+        let Ok((transcript, waits)) = ended.await else { return };
+        self.note(transcript).await;
+        // The caller may be gone.
         let _ = waits.map(|waits| waits.send(()));
     }
 
-    async fn turn(&mut self, ask: Ask) -> Result<Turn, NotebookError> {
-        let (which, _, context) = self.be_seated().await?;
+    async fn turn(&mut self, ask: TurnRequest) -> Result<Turn, NotebookError> {
+        let (which, _, context) = self.ensure_seat().await?;
+        let now = now_ms();
+        let number = self.count_run(now).await?;
         Ok(Turn {
             _activity: self.inner.registry.activity(&which),
             which,
             context,
-            number: self.row.totals.runs + 1,
+            number,
             reopened: self.untold.clone(),
-            heard: RunTranscript::new(ask, now_ms()),
+            recording: RunTranscript::new(ask, now),
             over: None,
         })
     }
 
-    /// Where the notebook is now, its variables put back if they were not there.
-    async fn be_seated(
+    /// The notebook's current seat, with its variables restored if they were missing.
+    async fn ensure_seat(
         &mut self,
     ) -> Result<(SandboxRef, Guest, protocol::repl::OpenContext), NotebookError> {
         let (which, id, guest) = self.place.enter(&self.inner.registry).await?;
@@ -275,38 +290,37 @@ impl Owner {
     }
 
     /// Writes a run into the history, and has its variables saved.
-    async fn note(&mut self, heard: RunTranscript) {
-        if !heard.has_begun() {
-            return;
+    async fn note(&mut self, transcript: RunTranscript) {
+        if !transcript.has_begun() {
+            return self.abandon().await;
         }
+        let number = self.row.totals.runs;
         if self.untold.take().is_some() {
-            // What it says to be gone is owed to nobody any more.
-            let (space, id, run) = (&self.row.namespace, &self.row.id, self.row.totals.runs);
+            // What it reports as lost is settled.
+            let (space, id, run) = (&self.row.namespace, &self.row.id, number.saturating_sub(1));
             if let Err(error) = self.inner.store.set_saved_run(space, id, run).await {
                 self.trouble(&format!("its history: {error}"));
             }
         }
-        if heard.may_have_changed() {
+        if transcript.may_have_changed() {
             self.dirty.get_or_insert_with(Instant::now);
         }
-        let Some(seat) = &self.seat else { return };
-        let sandbox = seat.sandbox.to_string();
-        let row = heard.row(self.row.namespace.clone(), self.row.id.clone(), sandbox);
-        let (hit, us) = (row.cache_hit, row.duration_us);
-        match self.inner.store.add_run(row).await {
-            Ok(Some(number)) => {
-                let totals = &mut self.row.totals;
-                totals.runs = number;
-                totals.runs_us = totals.runs_us.saturating_add(us);
-                totals.cache_hits += u64::from(hit == Some(true));
-                totals.cache_misses += u64::from(hit == Some(false));
-            }
-            Ok(None) => {}
-            Err(error) => self.trouble(&format!("its history: {error}")),
+        let sandbox =
+            self.seat.as_ref().map_or_else(|| self.place.which(), |seat| seat.sandbox.clone());
+        let (space, id) = (self.row.namespace.clone(), self.row.id.clone());
+        let row = RunRow { number, ..transcript.row(space, id, sandbox.to_string()) };
+        let totals = &mut self.row.totals;
+        totals.runs_us = totals.runs_us.saturating_add(row.duration_us);
+        totals.cache_hits += u64::from(row.cache_hit == Some(true));
+        totals.cache_misses += u64::from(row.cache_hit == Some(false));
+        self.unwritten = Some(row);
+        if let Err(error) = self.write_unwritten().await {
+            self.trouble(&format!("run {number} is not in its history yet: {error}"));
+            self.try_later(&error);
         }
     }
 
-    /// Sees to it that the context's interpreter has the notebook's variables.
+    /// Ensures that the context's interpreter has the notebook's variables.
     async fn sit(
         &mut self,
         which: &SandboxRef,
@@ -321,7 +335,7 @@ impl Owner {
         {
             return Ok(None);
         }
-        // What is being saved of the interpreter that is gone still counts.
+        // A running save of the interpreter that is gone still counts.
         self.settle().await;
         self.dirty = None;
         if let Some(old) = &self.seat
@@ -329,15 +343,15 @@ impl Owner {
         {
             transfer::clear(guest, &old.directory()).await;
         }
-        // Whatever lives there under this name has other variables, and must not mix with ours.
+        // Another context under this name has other variables, and must not mix with ours.
         close(guest, context).await?;
         let token = RandomId::draw().map_err(SandboxError::Draw)?;
         let second = RandomId::draw().map_err(SandboxError::Draw)?;
         let token = format!("{token}{second}");
         let seat = InterpreterRef { sandbox: which.clone(), id, token };
-        let reopened = match self.kept().await? {
+        let reopened = match self.read_saved().await? {
             None => {
-                // Behind a reset, if there was one: what was before it was let go of.
+                // After a reset, if there was one: earlier changes were deleted.
                 let run = self.saved.as_ref().map_or(0, |saved| saved.run);
                 let unsaved_runs = self.changes_behind(run).await?;
                 (unsaved_runs > 0).then(|| Reopened { unsaved_runs, ..Reopened::default() })
@@ -366,14 +380,17 @@ impl Owner {
     }
 
     /// The state on disk, if it is the one that was written last.
-    async fn kept(&self) -> Result<Option<(Stamp, Vec<u8>)>, NotebookError> {
+    async fn read_saved(&self) -> Result<Option<(Stamp, Vec<u8>)>, NotebookError> {
         let vault = self.vault.clone();
         let read = tokio::task::spawn_blocking(move || vault.state()).await;
         let read = read.unwrap_or_else(|error| Err(std::io::Error::other(error).into()));
         let expected = self.saved.as_ref().map_or(0, |saved| saved.version);
+        let is_none = self.saved.as_ref().is_some_and(|saved| saved.is_none);
         match read {
             Ok(None) if self.saved.as_ref().is_none_or(|saved| saved.is_none) => Ok(None),
             Ok(None) => Err(NotebookError::Damaged { why: "it no longer exists".to_owned() }),
+            // It was reset, and the disk refused to remove its files.
+            Ok(Some((stamp, _))) if is_none && stamp.version < expected => Ok(None),
             Ok(Some((stamp, _))) if stamp.version < expected => {
                 let why =
                     format!("it is version {}, but version {expected} was written", stamp.version);
@@ -401,8 +418,8 @@ impl Owner {
             let state: String = restored.state.chars().take(STATE_CHARS_MAX).collect();
             return Err(NotebookError::Damaged { why: format!("its keeper found it {state:?}") });
         }
-        let told = manifest.tell(&damaged);
-        let broken: HashSet<_> = told
+        let summary = manifest.summary(&damaged);
+        let broken: HashSet<_> = summary
             .unavailable
             .iter()
             .filter(|away| away.reason == DAMAGE)
@@ -435,12 +452,12 @@ impl Owner {
         })
     }
 
-    /// How many runs behind this one may have changed something.
+    /// How many runs after this one may have changed something.
     async fn changes_behind(&self, run: u64) -> Result<u64, NotebookError> {
         Ok(self.inner.store.changes_behind(&self.row.namespace, &self.row.id, run).await?)
     }
 
-    /// Whether there are changes of which nobody knows yet whether they are kept.
+    /// Whether there are changes whose fate is unknown.
     async fn owes(&self) -> Result<bool, NotebookError> {
         let row = self.inner.row(&self.row.namespace, &self.row.id).await?;
         Ok(row.unsaved_runs > 0)
@@ -449,21 +466,21 @@ impl Owner {
     async fn reset(&mut self) -> Result<(), NotebookError> {
         if let Some(saving) = self.saving.take() {
             saving.task.abort();
-            // What it was writing is written or is not, and no more comes.
+            // Its write has succeeded or failed, and no more follows.
             let _ = saving.task.await;
         }
         (self.dirty, self.untold) = (None, None);
         self.leave_seat().await?;
-        self.vault.clear().map_err(SealError::from)?;
-        // The count goes on, so that nothing from before is taken for what is kept.
+        // The count continues, so that nothing older is taken for the saved state.
         let version = self.saved.as_ref().map_or(0, |saved| saved.version) + 1;
         let run = self.row.totals.runs;
         let none = Saved { version, run, saved_ms: now_ms(), is_none: true, ..Saved::default() };
         self.write_saved(none).await?;
+        self.vault.clear().map_err(SealError::from)?;
         Ok(())
     }
 
-    /// Closes the notebook's context where it is, if that is still there.
+    /// Closes the notebook's context where it is, if that still exists.
     async fn leave_seat(&mut self) -> Result<(), NotebookError> {
         let Some(seat) = &self.seat else { return Ok(()) };
         match self.inner.registry.guest(&seat.sandbox) {
@@ -484,7 +501,7 @@ impl Owner {
         if place == self.place {
             return Ok(());
         }
-        // What cannot be saved is said by the next opening.
+        // The next opening reports what cannot be saved.
         let _ = self.save().await;
         // A place that is out of reach must not keep it from leaving.
         let _ = self.leave_seat().await;
@@ -499,8 +516,8 @@ impl Owner {
 
     async fn forget(&mut self, names: &[String]) -> Result<(), NotebookError> {
         self.settle().await;
-        // What cannot be loaded is known to an interpreter that has tried, and to no other.
-        let (_, guest, context) = self.be_seated().await?;
+        // Only an interpreter that has tried knows what cannot be loaded.
+        let (_, guest, context) = self.ensure_seat().await?;
         let Some(seat) = &self.seat else { return Ok(()) };
         let orders = self.orders(&guest, &context, &seat.token);
         orders.forget(&seat.directory(), names).await?;

@@ -1,4 +1,4 @@
-//! Where a notebook's interpreters live: in a sandbox that somebody has made, or in one of its own.
+//! Where a notebook's interpreters live: in an existing sandbox, or in one of its own.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,16 +11,16 @@ use sandbox::{Registry, SandboxError, SandboxRef, Spec};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NotebookSandbox {
-    /// It must run: whoever made it decides on its life.
+    /// It must run: its creator decides about its life.
     Sandbox(SandboxRef),
     /// Made when it is needed, and again when it is gone; removed with the notebook.
     Own(Box<Spec>),
 }
 
 impl NotebookSandbox {
-    /// Of its own: what a specification may have that is written down in the clear.
+    /// A sandbox of its own: only with fields that may be stored unencrypted.
     pub fn own(spec: Spec) -> Result<Self, NotebookError> {
-        // Values of the environment may be secrets, and those are kept nowhere.
+        // Values of the environment may be secrets, which are stored nowhere.
         if !spec.env.is_empty() {
             return Err(NotebookError::Place { what: "an environment" });
         }
@@ -51,7 +51,7 @@ impl NotebookSandbox {
                 Ok((which, id, guest))
             }
             (Err(SandboxError::NotRunning { .. } | SandboxError::Lost { .. }), Self::Own(spec)) => {
-                registry.remove(&which, true).await?;
+                registry.discard(&which).await?;
                 registry.create((**spec).clone()).await?;
                 let (id, guest) = find(registry, &which)?;
                 Ok((which, id, guest))
@@ -60,10 +60,10 @@ impl NotebookSandbox {
         }
     }
 
-    /// Removes a sandbox of its own.
+    /// Removes a notebook's own sandbox.
     pub async fn leave(&self, registry: &Registry) -> Result<(), NotebookError> {
         let Self::Own(spec) = self else { return Ok(()) };
-        match registry.remove(&spec.which(), true).await {
+        match registry.discard(&spec.which()).await {
             Ok(_) | Err(SandboxError::NotFound { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }

@@ -1,5 +1,5 @@
-//! Sealed files: what guests have written is kept so that nobody who lacks the bridge's key can read
-//! it or change it unnoticed. Pure but for the files themselves.
+//! Sealed files: data from guests is stored so that nobody without the bridge's key can read it or change it
+//! unnoticed. Pure, except for the files themselves.
 //!
 //! ```text
 //!  "BURROW\x01\n"  salt (32)  chunk* (256 KiB, the last one shorter, each with a tag of 16)
@@ -24,15 +24,15 @@ use host::paths::PRIVATE_FILE;
 const MAGIC: &[u8; 8] = b"BURROW\x01\n";
 const KEY_BYTES: usize = 32;
 const TAG_BYTES: usize = 16;
-/// Sets these keys apart from whatever else may be derived from the same one.
+/// Separates these keys from others that may be derived from the same one.
 const PURPOSE: &[u8] = b"burrow notebooks";
 
 /// Why a sealed file is not read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum SealError {
-    #[error(transparent)]
+    #[error("{0}")]
     Io(#[from] io::Error),
-    /// It is not what was written, or not with this key, or not in this place.
+    /// It was changed, or sealed with another key, or moved here from another place.
     #[error("it was changed after it was written, or it belongs to another notebook")]
     Broken,
     #[error("the key file {0:?} has {1} bytes instead of {KEY_BYTES}")]
@@ -97,7 +97,7 @@ pub struct Sealing {
 }
 
 impl Sealing {
-    /// `place` says what the file is, and whose.
+    /// `place` names the file and its owner.
     pub fn begin(key: &SealKey, path: &Path, place: &str) -> Result<Self, SealError> {
         let mut salt = [0; KEY_BYTES];
         SystemRandom::new().fill(&mut salt).map_err(|_| SealError::Random)?;
@@ -112,7 +112,7 @@ impl Sealing {
 
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), SealError> {
         self.waiting.extend_from_slice(bytes);
-        // The last chunk is told at the end, so one is always held back.
+        // The last chunk is marked at the end, so one is always held back.
         while self.waiting.len() > SEALED_CHUNK_BYTES {
             let rest = self.waiting.split_off(SEALED_CHUNK_BYTES);
             self.seal(false)?;
@@ -122,7 +122,7 @@ impl Sealing {
     }
 
     /// Everything is on disk when this returns.
-    pub fn finish(mut self) -> Result<(), SealError> {
+    pub fn finish(&mut self) -> Result<(), SealError> {
         self.seal(true)?;
         self.file.sync_all()?;
         Ok(())
@@ -145,7 +145,7 @@ pub struct Opening {
     key: LessSafeKey,
     place: Vec<u8>,
     chunks: u64,
-    /// What was read of the next chunk, to know whether there is one.
+    /// Bytes of the next chunk, read to know whether there is one.
     ahead: Vec<u8>,
     is_over: bool,
 }
@@ -166,7 +166,7 @@ impl Opening {
         Ok(opening)
     }
 
-    /// The next chunk, once it has been found to be as it was written; `None` behind the last.
+    /// The next chunk, after its verification; `None` after the last.
     pub fn next(&mut self) -> Result<Option<Vec<u8>>, SealError> {
         if self.is_over {
             return Ok(None);
@@ -202,7 +202,7 @@ impl Opening {
     }
 }
 
-/// A file that ends too early was changed; whatever else goes wrong is the disk's.
+/// A file that ends too early was changed; other errors are the disk's.
 fn cut(error: io::Error) -> SealError {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => SealError::Broken,
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sealed_is_opened_at_every_length_around_a_chunk() {
+    fn sealed_files_open_at_every_length_around_a_chunk() {
         let place = TestDirectory::new("lengths");
         let chunk = SEALED_CHUNK_BYTES;
         for bytes in [0, 1, chunk - 1, chunk, chunk + 1, 2 * chunk, 2 * chunk + 5] {
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_changed_does_not_open() {
+    fn a_changed_file_does_not_open() {
         let place = TestDirectory::new("changed");
         let content = vec![7; 2 * SEALED_CHUNK_BYTES + 10];
         let path = place.seal("blob", "a/b", &content);

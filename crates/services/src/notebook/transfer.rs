@@ -15,16 +15,16 @@ use super::vault::{Stamp, Vault};
 use agent_client::guest::{FileTarget, Guest, GuestError, Piece};
 
 const MANIFEST: &str = "manifest.json";
-/// What a save that has not come to its end leaves behind.
+/// What an unfinished save leaves behind.
 const ATTEMPT: &str = "attempt.json";
 const ATTEMPT_BYTES_MAX: u64 = 64 * 1024;
 const READABLE_BY_OWNER: u32 = 0o600;
 
-/// What was brought into safety.
+/// What was saved.
 #[derive(Debug)]
 pub struct FetchedSave {
     pub bytes: u64,
-    pub kept: SavedVariables,
+    pub variables: SavedVariables,
 }
 
 /// Waits for the state that the save of this mark writes, and brings it into the vault.
@@ -49,7 +49,7 @@ pub async fn fetch(
             Ok(keeping.write(piece)?)
         };
         match read(guest, &path, take).await {
-            // What could not be loaded, and is not here either, is told as that.
+            // What could not be loaded, and is not here either, is reported as such.
             Err(error) if is_missing(&error) && group.unavailable.is_some() => continue,
             read => read?,
         }
@@ -58,10 +58,10 @@ pub async fn fetch(
         }
         blocking(move || keeping.finish()).await?;
     }
-    let (bytes_kept, kept) = (manifest.bytes(), manifest.tell(&[]));
+    let (bytes_kept, variables) = (manifest.bytes(), manifest.summary(&[]));
     let vault = vault.clone();
     blocking(move || vault.commit(stamp, &bytes, &digests)).await?;
-    Ok(FetchedSave { bytes: bytes_kept, kept })
+    Ok(FetchedSave { bytes: bytes_kept, variables })
 }
 
 /// Puts a state into a directory of the guest. Files that do not open are left out, and returned.
@@ -77,7 +77,7 @@ pub async fn put(
     for group in &manifest.groups {
         if done.insert(&group.digest) && !put_one(guest, directory, vault, &group.digest).await? {
             damaged.push(group.digest.clone());
-            // What is broken must not be taken for kept when the same value is made again.
+            // A broken file must not count as saved when the same value is made again.
             let _ = vault.forget(&group.digest);
         }
     }
@@ -110,7 +110,7 @@ async fn put_one(
     Ok(true)
 }
 
-/// A file that is not there any more was changed, too.
+/// A file that is missing was changed, too.
 fn damage(error: SealError) -> Result<(), NotebookError> {
     match error {
         SealError::Broken => Ok(()),
@@ -119,14 +119,13 @@ fn damage(error: SealError) -> Result<(), NotebookError> {
     }
 }
 
-/// Removes what a keeper has written in a guest.
+/// Removes a keeper's files in a guest.
 pub async fn clear(guest: &Guest, directory: &str) {
-    // Whoever fails at this has lost the guest, or finds nothing.
+    // On failure, the guest is lost, or there is nothing.
     let _ = guest.remove(Remove { path: directory.into(), recursive: true }).await;
 }
 
-/// The manifest, once it is the one of this mark: that of a save before may be newer than what was
-/// known of it.
+/// The manifest with this mark: an earlier save's may be newer than the last one that was known.
 async fn written(
     guest: &Guest,
     directory: &str,
@@ -179,7 +178,7 @@ async fn is_gone(guest: &Guest, pid: u32) -> Result<bool, NotebookError> {
     }
 }
 
-/// What an attempt has failed of.
+/// Why an attempt failed.
 fn failure(attempt: &[u8]) -> Option<String> {
     let attempt: serde_json::Value = serde_json::from_slice(attempt).ok()?;
     let error = attempt.get("error")?.as_str()?;

@@ -1,4 +1,4 @@
-//! One run's turn in a notebook, and what was heard of it.
+//! One run's turn in a notebook, and what was recorded of it.
 
 use protocol::repl::{Event, Happening, OpenContext, RunEnd};
 use ring::digest::{SHA256, digest};
@@ -10,32 +10,32 @@ use crate::store::history::RunRow;
 use host::hex;
 use sandbox::{Activity, SandboxRef};
 
-/// What a run is begun with.
+/// How to begin a run.
 #[derive(Clone, Debug, Default)]
-pub struct Ask {
+pub struct TurnRequest {
     pub code: String,
-    /// The caller's name for the code. The code alone decides what is used again.
+    /// The caller's name for the code. Only the code itself decides what is reused.
     pub cache_key: Option<String>,
     /// The key that asks.
     pub by_whom: String,
 }
 
-/// The right to run code in a notebook's context, for as long as it is held. Whoever has it tells it
-/// all events of the run; then it is dropped, and the notebook goes on.
+/// The right to run code in a notebook's context, while it is held. Its holder passes it all events of the
+/// run; when it is dropped, the notebook continues.
 pub struct Turn {
     pub which: SandboxRef,
     pub context: OpenContext,
     /// Which run of the notebook this is.
     pub number: u64,
-    /// What was brought back, if the interpreter is another than the last run's.
+    /// What was restored, if the interpreter was replaced since the last run.
     pub reopened: Option<Reopened>,
     /// Keeps its sandbox from being idle.
     pub(super) _activity: Option<Activity>,
-    pub(super) heard: RunTranscript,
+    pub(super) recording: RunTranscript,
     pub(super) over: Option<oneshot::Sender<TurnEnd>>,
 }
 
-/// What a notebook has in an interpreter that is new to it.
+/// The state of a notebook in an interpreter that is new to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reopened {
     /// The last run whose variables were kept; 0 when none was.
@@ -50,13 +50,13 @@ pub struct Reopened {
     pub directory_lost: Option<String>,
 }
 
-/// The end of a turn, and who waits until it is written down.
+/// The end of a turn, and who waits until it is recorded.
 pub(super) type TurnEnd = (RunTranscript, Option<oneshot::Sender<()>>);
 
-/// What was heard of a run.
+/// What was recorded of a run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RunTranscript {
-    ask: Ask,
+    ask: TurnRequest,
     has_begun: bool,
     started_ms: u64,
     stdout: Vec<u8>,
@@ -69,45 +69,45 @@ pub(super) struct RunTranscript {
 impl Turn {
     /// Says that the run is asked for. A turn that ends before that was none.
     pub fn begin(&mut self) {
-        self.heard.has_begun = true;
+        self.recording.has_begun = true;
     }
 
-    pub fn hear(&mut self, event: &Event) {
-        self.heard.hear(&event.what);
+    pub fn record(&mut self, event: &Event) {
+        self.recording.record(&event.what);
     }
 
-    /// Ends the turn, and waits until the run is in the history: whoever is told its number finds it
+    /// Ends the turn, and waits until the run is in the history: a caller that gets its number finds it
     /// there.
     pub async fn end(mut self) {
         let (written, waited) = oneshot::channel();
         if let Some(over) = self.over.take()
-            && over.send((std::mem::take(&mut self.heard), Some(written))).is_ok()
+            && over.send((std::mem::take(&mut self.recording), Some(written))).is_ok()
         {
             let _ = waited.await;
         }
     }
 
-    /// How many artifacts the run has left.
+    /// Sets the number of the run's artifacts.
     pub fn count_artifacts(&mut self, count: u64) {
-        self.heard.artifacts = count;
+        self.recording.artifacts = count;
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
         if let Some(over) = self.over.take() {
-            // The notebook's task may be gone, and then nobody asks.
-            let _ = over.send((std::mem::take(&mut self.heard), None));
+            // If the notebook's task is gone, nobody asks.
+            let _ = over.send((std::mem::take(&mut self.recording), None));
         }
     }
 }
 
 impl RunTranscript {
-    pub fn new(ask: Ask, started_ms: u64) -> Self {
+    pub fn new(ask: TurnRequest, started_ms: u64) -> Self {
         Self { ask, started_ms, ..Self::default() }
     }
 
-    fn hear(&mut self, what: &Happening) {
+    fn record(&mut self, what: &Happening) {
         match what {
             Happening::Stdout { bytes } => keep(&mut self.stdout, bytes.as_bytes()),
             Happening::Stderr { bytes } => keep(&mut self.stderr, bytes.as_bytes()),
@@ -123,7 +123,7 @@ impl RunTranscript {
         self.has_begun
     }
 
-    /// Whether the interpreter may have other variables than before.
+    /// Whether the interpreter's variables may have changed.
     pub fn may_have_changed(&self) -> bool {
         !matches!(
             self.finished.as_ref().map(|finished| &finished.end),
@@ -132,11 +132,11 @@ impl RunTranscript {
     }
 
     pub fn row(self, namespace: String, notebook: String, sandbox: String) -> RunRow {
-        let Ask { code, cache_key, by_whom } = self.ask;
-        let (status, said) = status(self.finished.as_ref().map(|finished| &finished.end));
+        let TurnRequest { code, cache_key, by_whom } = self.ask;
+        let (status, error) = status(self.finished.as_ref().map(|finished| &finished.end));
         let (error_type, error_message) = match self.error {
             Some((kind, message)) => (Some(kind), Some(message)),
-            None => (None, said),
+            None => (None, error),
         };
         let finished = self.finished.as_ref();
         RunRow {
@@ -167,7 +167,7 @@ impl RunTranscript {
 /// The guest says how long a run took; longer than a year none is.
 const DURATION_US_MAX: u64 = 366 * 24 * 3600 * 1_000_000;
 
-/// How a run went, in the words of the API, and what is to be said of it.
+/// The status of a run in the API's terms, and its message.
 fn status(end: Option<&RunEnd>) -> (&'static str, Option<String>) {
     match end {
         Some(RunEnd::Ok {}) => ("ok", None),
@@ -186,7 +186,7 @@ fn status(end: Option<&RunEnd>) -> (&'static str, Option<String>) {
     }
 }
 
-fn keep(kept: &mut Vec<u8>, bytes: &[u8]) {
-    let room = HEARD_BYTES_MAX.saturating_sub(kept.len());
-    kept.extend_from_slice(&bytes[..room.min(bytes.len())]);
+fn keep(head: &mut Vec<u8>, bytes: &[u8]) {
+    let room = HEARD_BYTES_MAX.saturating_sub(head.len());
+    head.extend_from_slice(&bytes[..room.min(bytes.len())]);
 }

@@ -1,9 +1,8 @@
-//! What is kept of one notebook's variables: a directory of sealed files.
+//! One notebook's saved variables: a directory of sealed files.
 //!
-//! A state is a manifest and the files that it names. A new one is there when its manifest has been
-//! renamed into its place; what the old one alone has named goes after that. A bridge that is killed
-//! at any moment leaves the one or the other, and files that nobody names, which the next state
-//! removes.
+//! A state is a manifest and the files that it names. A new state is valid when its manifest has been renamed
+//! into place; files that only the old one names are removed after that. A bridge that is killed at any
+//! moment leaves one of the two, and unreferenced files, which the next state removes.
 
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
@@ -31,13 +30,13 @@ const LOCK: &str = "lock";
 pub struct Vault {
     directory: PathBuf,
     key: SealKey,
-    /// Whose it is, sealed with each file.
+    /// Its owner, sealed with each file.
     whose: String,
-    /// Held by whatever works on it, to its last write.
+    /// Held by whatever works on it, until its last write.
     lock: Option<Arc<Flock<File>>>,
 }
 
-/// What stands before the guest's manifest.
+/// The header before the guest's manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
     /// Counted by the bridge, and kept elsewhere too: an older state put back in its place is found
@@ -53,8 +52,8 @@ impl Vault {
         Self { directory, key, whose: format!("{namespace}/{id}"), lock: None }
     }
 
-    /// The same for as long as a clone of it lives without others, in this bridge or another of these
-    /// directories; `None` while there is one.
+    /// Locks it while a clone of the lock lives, against other tasks and other bridges on these directories;
+    /// `None` if it is locked.
     pub fn lock(&self) -> Result<Option<Self>, SealError> {
         make_private_directory(&self.directory)?;
         let mut options = OpenOptions::new();
@@ -76,7 +75,7 @@ impl Vault {
         let new = self.directory.join(NEW);
         let sealing = Sealing::begin(&self.key, &new, &self.place(digest))?;
         let path = self.directory.join(digest);
-        Ok(Keeping { sealing, new, path, _lock: self.lock.clone() })
+        Ok(Keeping { sealing, new, path, is_placed: false, _lock: self.lock.clone() })
     }
 
     pub fn open(&self, digest: &str) -> Result<Opening, SealError> {
@@ -121,7 +120,7 @@ impl Vault {
         Ok(Some((stamp, manifest)))
     }
 
-    /// Forgets one file, so that it is fetched anew if it is made again.
+    /// Forgets one file, so that it is fetched again if it is made again.
     pub fn forget(&self, digest: &str) -> io::Result<()> {
         fs::remove_file(self.directory.join(digest))
     }
@@ -149,11 +148,13 @@ impl Vault {
     }
 }
 
-/// A file on its way into the vault.
+/// A file on its way into the vault. An unfinished one leaves nothing: a full disk has no room for
+/// it.
 pub struct Keeping {
     sealing: Sealing,
     new: PathBuf,
     path: PathBuf,
+    is_placed: bool,
     _lock: Option<Arc<Flock<File>>>,
 }
 
@@ -162,9 +163,19 @@ impl Keeping {
         self.sealing.write(bytes)
     }
 
-    pub fn finish(self) -> Result<(), SealError> {
+    pub fn finish(mut self) -> Result<(), SealError> {
         self.sealing.finish()?;
-        Ok(fs::rename(&self.new, &self.path)?)
+        fs::rename(&self.new, &self.path)?;
+        self.is_placed = true;
+        Ok(())
+    }
+}
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        if !self.is_placed {
+            let _ = fs::remove_file(&self.new);
+        }
     }
 }
 

@@ -18,7 +18,7 @@ pub struct ArtifactRow {
     pub notebook: Option<String>,
     pub run: Option<u64>,
     pub name: String,
-    /// Where it was in the sandbox; nothing for what was shown.
+    /// Its path in the sandbox; absent for a display.
     pub path: Option<String>,
     pub mime: String,
     pub category: String,
@@ -28,7 +28,7 @@ pub struct ArtifactRow {
     pub created_ms: u64,
 }
 
-/// Which artifacts are meant. What is not said holds for all.
+/// A filter for artifacts. Absent fields match all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArtifactFilter {
     pub namespace: Option<String>,
@@ -45,30 +45,30 @@ pub struct ArtifactFilter {
     pub below: Option<u64>,
 }
 
-/// What the artifacts of one namespace may come to.
+/// The quota for the artifacts of one namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
     pub count_max: u64,
     pub bytes_max: u64,
 }
 
-/// What the artifacts of a namespace come to.
+/// The usage of a namespace's artifacts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     pub count: u64,
     pub bytes: u64,
 }
 
-/// What became of a new row.
+/// The result of adding a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ArtifactInsert {
     /// It has this number.
     Made(u64),
-    /// With it, its namespace would have more than it may. It is not there.
+    /// It would exceed its namespace's quota. It was not added.
     Full(Usage),
 }
 
-/// What a removal has left.
+/// The result of a removal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Removed {
     pub count: u64,
@@ -86,7 +86,7 @@ const MATCHES: &str = "(?1 IS NULL OR namespace = ?1) AND (?2 IS NULL OR id = ?2
      AND (?9 IS NULL OR number < ?9)";
 
 impl Store {
-    /// Writes an artifact down, if its namespace has room for it.
+    /// Adds an artifact, if its namespace has room for it.
     pub async fn add_artifact(
         &self,
         row: ArtifactRow,
@@ -110,32 +110,32 @@ impl Store {
         namespace: &str,
         notebook: &str,
     ) -> Result<u64, StoreError> {
-        let asked = [namespace.to_owned(), notebook.to_owned()];
+        let key = [namespace.to_owned(), notebook.to_owned()];
         self.call(move |connection| {
             let count = "SELECT count(*) FROM artifacts WHERE namespace = ?1 AND notebook = ?2";
-            Ok(connection.prepare_cached(count)?.query_row(asked, |row| super::count(row, 0))?)
+            Ok(connection.prepare_cached(count)?.query_row(key, |row| super::count(row, 0))?)
         })
         .await
     }
 
-    /// How many artifacts there are, and the bytes of their contents, each counted once.
+    /// The number of artifacts, and the bytes of their contents, each counted once.
     pub async fn artifact_totals(&self) -> Result<(u64, u64), StoreError> {
         self.call(move |connection| {
             let totals = "SELECT coalesce(sum(count), 0), coalesce(sum(size), 0) FROM \
                  (SELECT count(*) AS count, max(size) AS size FROM artifacts GROUP BY digest)";
-            let mut asked = connection.prepare_cached(totals)?;
-            Ok(asked.query_row([], |row| Ok((count(row, 0)?, count(row, 1)?)))?)
+            let mut statement = connection.prepare_cached(totals)?;
+            Ok(statement.query_row([], |row| Ok((count(row, 0)?, count(row, 1)?)))?)
         })
         .await
     }
 
-    /// What the artifacts of a namespace come to.
+    /// The usage of a namespace's artifacts.
     pub async fn artifact_usage(&self, namespace: &str) -> Result<Usage, StoreError> {
         let namespace = namespace.to_owned();
         self.call(move |connection| usage(connection, &namespace)).await
     }
 
-    /// Removes the oldest of those that are meant, so many at once that nobody waits for long.
+    /// Removes the oldest matching ones, in batches that delay nobody for long.
     pub async fn remove_artifacts(&self, which: ArtifactFilter) -> Result<Removed, StoreError> {
         self.call(move |connection| remove(connection, &which)).await
     }
@@ -188,36 +188,36 @@ fn add(
 }
 
 fn usage(connection: &Connection, namespace: &str) -> Result<Usage, StoreError> {
-    let mut asked = connection.prepare_cached(
+    let mut statement = connection.prepare_cached(
         "SELECT count(*) AS count, coalesce(sum(size), 0) AS bytes FROM artifacts \
          WHERE namespace = ?1",
     )?;
-    Ok(asked.query_row([namespace], |row| {
+    Ok(statement.query_row([namespace], |row| {
         Ok(Usage { count: count(row, "count")?, bytes: count(row, "bytes")? })
     })?)
 }
 
-/// The same for who has the file open by [`read`](super::read).
+/// The artifacts, for a process that has opened the file with [`read`](super::read).
 pub fn artifacts(
     connection: &Connection,
     which: &ArtifactFilter,
     limit: u64,
 ) -> Result<Vec<ArtifactRow>, StoreError> {
-    let mut asked = connection.prepare_cached(&format!(
+    let mut statement = connection.prepare_cached(&format!(
         "SELECT * FROM artifacts WHERE {MATCHES} ORDER BY number DESC LIMIT ?10"
     ))?;
     let limit = limit.min(ARTIFACTS_PAGE_MAX);
-    let found = asked.query_map(terms(which, limit), read)?;
+    let found = statement.query_map(terms(which, limit), read)?;
     found.map(|row| row.map_err(StoreError::from)).collect()
 }
 
 fn remove(connection: &Connection, which: &ArtifactFilter) -> Result<Removed, StoreError> {
-    let mut asked = connection.prepare_cached(&format!(
+    let mut statement = connection.prepare_cached(&format!(
         "DELETE FROM artifacts WHERE number IN \
          (SELECT number FROM artifacts WHERE {MATCHES} ORDER BY number LIMIT ?10) \
          RETURNING digest, size"
     ))?;
-    let gone = asked.query_map(terms(which, ARTIFACTS_REMOVED_AT_ONCE_MAX), |row| {
+    let gone = statement.query_map(terms(which, ARTIFACTS_REMOVED_AT_ONCE_MAX), |row| {
         Ok((row.get::<_, String>("digest")?, count(row, "size")?))
     })?;
     let gone = gone.collect::<Result<Vec<_>, _>>()?;
@@ -232,7 +232,7 @@ fn remove(connection: &Connection, which: &ArtifactFilter) -> Result<Removed, St
     Ok(removed)
 }
 
-/// What stands for the marks of [`MATCHES`], and for a limit behind them.
+/// The parameters of [`MATCHES`], and of a limit after them.
 fn terms(which: &ArtifactFilter, limit: u64) -> impl Params + '_ {
     (
         &which.namespace,
@@ -249,8 +249,8 @@ fn terms(which: &ArtifactFilter, limit: u64) -> impl Params + '_ {
 }
 
 fn is_used(connection: &Connection, digest: &str) -> Result<bool, StoreError> {
-    let mut asked = connection.prepare_cached("SELECT 1 FROM artifacts WHERE digest = ?1")?;
-    Ok(asked.query_row([digest], |_| Ok(())).optional()?.is_some())
+    let mut statement = connection.prepare_cached("SELECT 1 FROM artifacts WHERE digest = ?1")?;
+    Ok(statement.query_row([digest], |_| Ok(())).optional()?.is_some())
 }
 
 fn read(row: &Row<'_>) -> Result<ArtifactRow, rusqlite::Error> {

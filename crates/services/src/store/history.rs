@@ -1,4 +1,4 @@
-//! The rows of runs: what ran in notebooks, and how it went.
+//! The rows of runs: what ran in notebooks, and its result.
 
 use rusqlite::{Connection, Row, params};
 
@@ -12,7 +12,7 @@ use super::{Store, StoreError, count, number};
 pub struct RunRow {
     pub namespace: String,
     pub notebook: String,
-    /// Counted by the notebook, from 1 on; given by the store.
+    /// Counted by the notebook, from 1 on: see [`Store::begin_run`].
     pub number: u64,
     pub started_ms: u64,
     pub duration_us: u64,
@@ -28,12 +28,12 @@ pub struct RunRow {
     pub cache_hit: Option<bool>,
     pub error_type: Option<String>,
     pub error_message: Option<String>,
-    /// The beginnings of what it said, and how much it was.
+    /// The beginnings of its outputs, and their sizes.
     pub stdout: String,
     pub stdout_bytes: u64,
     pub stderr: String,
     pub stderr_bytes: u64,
-    /// How many it has left.
+    /// How many artifacts it left.
     pub artifacts: u64,
     pub sandbox: String,
     /// The key that started it.
@@ -45,47 +45,79 @@ pub struct RunRow {
 pub struct RunFilter {
     pub namespace: Option<String>,
     pub notebook: Option<String>,
-    /// Only those that did not end well.
+    /// Only failed ones.
     pub failed: bool,
-    /// Of one notebook, only those before this number.
+    /// Only those before this number, in one notebook.
     pub before: Option<u64>,
     pub since_ms: u64,
     pub limit: u64,
 }
 
 impl Store {
-    /// Writes a run down and gives it its number; `None` when its notebook is no more.
-    pub async fn add_run(&self, run: RunRow) -> Result<Option<u64>, StoreError> {
+    /// Counts a run before it begins and returns its number; `None` if its notebook is gone. A counted run
+    /// without a row is known to be missing, even after a crash of this bridge.
+    pub async fn begin_run(
+        &self,
+        namespace: &str,
+        notebook: &str,
+        started_ms: u64,
+    ) -> Result<Option<u64>, StoreError> {
+        let which = (namespace.to_owned(), notebook.to_owned());
+        self.call(move |connection| {
+            let order = "UPDATE notebooks SET runs = runs + 1, used_ms = ?3 \
+                 WHERE namespace = ?1 AND id = ?2 RETURNING runs";
+            let mut counting = connection.prepare_cached(order)?;
+            let mut counted = counting
+                .query_map(params![which.0, which.1, number(started_ms)], |row| count(row, 0))?;
+            Ok(counted.next().transpose()?)
+        })
+        .await
+    }
+
+    /// Takes the count of a run back that was never asked for.
+    pub async fn abandon_run(
+        &self,
+        namespace: &str,
+        notebook: &str,
+        number: u64,
+    ) -> Result<(), StoreError> {
+        let which = (namespace.to_owned(), notebook.to_owned());
+        self.call(move |connection| {
+            let order = "UPDATE notebooks SET runs = ?3 - 1 \
+                 WHERE namespace = ?1 AND id = ?2 AND runs = ?3";
+            connection.execute(order, params![which.0, which.1, super::number(number)])?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Writes a counted run; `false` if its notebook is gone.
+    pub async fn add_run(&self, run: RunRow) -> Result<bool, StoreError> {
         self.call(move |connection| add(connection, &run)).await
     }
 
     /// Runs, the newest first.
-    pub async fn history(&self, asked: RunFilter) -> Result<Vec<RunRow>, StoreError> {
-        self.call(move |connection| history(connection, &asked)).await
+    pub async fn history(&self, filter: RunFilter) -> Result<Vec<RunRow>, StoreError> {
+        self.call(move |connection| history(connection, &filter)).await
     }
 }
 
-fn add(connection: &Connection, run: &RunRow) -> Result<Option<u64>, StoreError> {
+fn add(connection: &Connection, run: &RunRow) -> Result<bool, StoreError> {
     let counted = connection
         .prepare_cached(
-            "UPDATE notebooks SET runs = runs + 1, runs_us = runs_us + ?3, \
-             cache_hits = cache_hits + ?4, cache_misses = cache_misses + ?5, used_ms = ?6 \
-             WHERE namespace = ?1 AND id = ?2 RETURNING runs",
+            "UPDATE notebooks SET runs_us = runs_us + ?3, cache_hits = cache_hits + ?4, \
+             cache_misses = cache_misses + ?5 WHERE namespace = ?1 AND id = ?2",
         )?
-        .query_map(
-            params![
-                run.namespace,
-                run.notebook,
-                number(run.duration_us),
-                run.cache_hit == Some(true),
-                run.cache_hit == Some(false),
-                number(run.started_ms),
-            ],
-            |row| count(row, 0),
-        )?
-        .next()
-        .transpose()?;
-    let Some(count) = counted else { return Ok(None) };
+        .execute(params![
+            run.namespace,
+            run.notebook,
+            number(run.duration_us),
+            run.cache_hit == Some(true),
+            run.cache_hit == Some(false),
+        ])?;
+    if counted == 0 {
+        return Ok(false);
+    }
     connection
         .prepare_cached(
             "INSERT INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, \
@@ -94,7 +126,7 @@ fn add(connection: &Connection, run: &RunRow) -> Result<Option<u64>, StoreError>
         .execute(params![
             run.namespace,
             run.notebook,
-            number(count),
+            number(run.number),
             number(run.started_ms),
             number(run.duration_us),
             run.status,
@@ -118,15 +150,15 @@ fn add(connection: &Connection, run: &RunRow) -> Result<Option<u64>, StoreError>
         .execute(params![
             run.namespace,
             run.notebook,
-            number(count.saturating_sub(HISTORY_RUNS_MAX))
+            number(run.number.saturating_sub(HISTORY_RUNS_MAX))
         ])?;
-    Ok(Some(count))
+    Ok(true)
 }
 
-/// The same for who has the file open by [`read`](super::read).
-pub fn history(connection: &Connection, asked: &RunFilter) -> Result<Vec<RunRow>, StoreError> {
-    // Each question has an index of its own: others wait for the same thread.
-    let mut rows = connection.prepare_cached(match (&asked.namespace, &asked.notebook) {
+/// The history, for a process that has opened the file with [`read`](super::read).
+pub fn history(connection: &Connection, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError> {
+    // Each query has its own index: others wait for the same thread.
+    let mut rows = connection.prepare_cached(match (&filter.namespace, &filter.notebook) {
         (Some(_), Some(_)) => {
             "SELECT * FROM runs WHERE namespace = ?1 AND notebook = ?2 \
              AND (NOT ?3 OR status <> 'ok') AND number < coalesce(?4, 9223372036854775807) \
@@ -145,12 +177,12 @@ pub fn history(connection: &Connection, asked: &RunFilter) -> Result<Vec<RunRow>
     })?;
     let found = rows.query_map(
         params![
-            asked.namespace,
-            asked.notebook,
-            asked.failed,
-            asked.before.map(number),
-            number(asked.since_ms),
-            number(asked.limit.min(HISTORY_PAGE_MAX)),
+            filter.namespace,
+            filter.notebook,
+            filter.failed,
+            filter.before.map(number),
+            number(filter.since_ms),
+            number(filter.limit.min(HISTORY_PAGE_MAX)),
         ],
         read,
     )?;
@@ -182,7 +214,7 @@ fn read(row: &Row<'_>) -> Result<RunRow, rusqlite::Error> {
     })
 }
 
-/// As much of a text as there is room for, whole characters.
+/// The beginning of a text that fits, in whole characters.
 fn beginning(text: &str, bytes_max: usize) -> &str {
     let mut end = text.len().min(bytes_max);
     while !text.is_char_boundary(end) {

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-/// Jobs that wait for the store's thread: each takes less than a millisecond, so more than these mean
-/// that the disk stands still.
+/// Jobs that wait for the store's thread: each takes less than a millisecond, so more of them mean that the
+/// disk hangs.
 pub const JOBS_WAITING_MAX: usize = 1024;
-/// How long another process may have the file.
+/// How long another process may lock the file.
 pub const BUSY_DEADLINE: Duration = Duration::from_secs(10);
 /// The newest runs of a notebook that its history keeps.
 pub const HISTORY_RUNS_MAX: u64 = 10_000;
-/// What is kept of the code of a run.
+/// How much of a run's code is kept.
 pub const HISTORY_CODE_BYTES_MAX: usize = 64 * 1024;
-/// What is kept of the beginning of each of its outputs, and of what its exception says.
+/// How much is kept of the beginning of each output, and of its exception's text.
 pub const HISTORY_OUTPUT_BYTES_MAX: usize = 4 * 1024;
 /// Runs that one question is answered with.
 pub const HISTORY_PAGE_MAX: u64 = 1000;

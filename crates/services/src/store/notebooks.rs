@@ -13,18 +13,18 @@ pub struct NotebookRow {
     pub language: String,
     pub created_ms: u64,
     pub used_ms: u64,
-    /// Where its contexts are made.
+    /// The place of its contexts.
     pub place: String,
     /// The interpreter that has its variables.
     pub seat: Option<String>,
-    /// What of them is on disk.
+    /// The description of its saved state.
     pub saved: Option<String>,
-    /// Runs whose changes are neither in it nor known to be gone.
+    /// Runs whose changes are neither saved nor known to be lost.
     pub unsaved_runs: u64,
     pub totals: Totals,
 }
 
-/// What all runs of a notebook come to, those that history has let go included.
+/// Totals of a notebook's runs, including those that the history has dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     pub runs: u64,
@@ -33,11 +33,11 @@ pub struct Totals {
     pub cache_misses: u64,
 }
 
-/// What became of a request for a new notebook.
+/// The result of creating a notebook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotebookInsert {
     Made,
-    /// There is one of that name already.
+    /// One with that name exists already.
     Found(Box<NotebookRow>),
     /// The namespace has as many as it may.
     Full {
@@ -45,10 +45,12 @@ pub enum NotebookInsert {
     },
 }
 
-/// A notebook's row. Up to `saved_run` nothing is owed: it is on disk, or whoever came next was told that
-/// it is gone. A run that was cancelled had never begun, so it has changed nothing.
-const SELECT: &str = "SELECT *, (SELECT count(*) FROM runs WHERE runs.namespace = n.namespace \
-     AND runs.notebook = n.id AND number > n.saved_run AND status <> 'cancelled') AS unsaved_runs";
+/// A notebook's row. Changes up to `saved_run` are settled: they are on disk, or a later caller has learned that
+/// they are lost. A cancelled run had never begun, so it changed nothing. A counted run without a row may
+/// have changed anything.
+const SELECT: &str = "SELECT *, max(0, n.runs - n.saved_run - (SELECT count(*) FROM runs \
+     WHERE runs.namespace = n.namespace AND runs.notebook = n.id AND number > n.saved_run \
+     AND status = 'cancelled')) AS unsaved_runs";
 
 impl Store {
     pub async fn add_notebook(&self, row: NotebookRow) -> Result<NotebookInsert, StoreError> {
@@ -87,19 +89,18 @@ impl Store {
         self.call(move |connection| find(connection, &namespace, &id)).await
     }
 
-    /// Those of one namespace, or of all, in the order of their names, without what is saved of them:
-    /// that may be much.
+    /// Notebooks of one namespace or of all, sorted by name, without their saved state, which may be large.
     pub async fn notebooks(
         &self,
         namespace: Option<String>,
     ) -> Result<Vec<NotebookRow>, StoreError> {
         self.call(move |connection| {
-            let mut asked = connection.prepare_cached(&format!(
+            let mut statement = connection.prepare_cached(&format!(
                 "{SELECT} FROM (SELECT namespace, id, language, created_ms, used_ms, place, seat, \
                  NULL AS saved, saved_run, runs, runs_us, cache_hits, cache_misses FROM notebooks) \
                  AS n WHERE ?1 IS NULL OR namespace = ?1 ORDER BY namespace, id"
             ))?;
-            let rows = asked.query_map([namespace], read)?;
+            let rows = statement.query_map([namespace], read)?;
             rows.map(|row| row.map_err(StoreError::from)).collect()
         })
         .await
@@ -111,8 +112,8 @@ impl Store {
         self.call(move |connection| {
             let sum = "SELECT coalesce(sum(json_extract(saved, ?1)), 0) FROM notebooks \
                  WHERE json_valid(saved) AND json_type(saved, ?1) = 'integer'";
-            let mut asked = connection.prepare_cached(sum)?;
-            Ok(asked.query_row([place], |row| count(row, 0))?)
+            let mut statement = connection.prepare_cached(sum)?;
+            Ok(statement.query_row([place], |row| count(row, 0))?)
         })
         .await
     }
@@ -181,7 +182,7 @@ impl Store {
         .await
     }
 
-    /// How many runs behind this one may have changed something.
+    /// How many runs after this one may have changed something.
     pub async fn changes_behind(
         &self,
         namespace: &str,
@@ -190,11 +191,14 @@ impl Store {
     ) -> Result<u64, StoreError> {
         let (namespace, id) = (namespace.to_owned(), id.to_owned());
         self.call(move |connection| {
-            let mut asked = connection.prepare_cached(
-                "SELECT count(*) FROM runs WHERE namespace = ?1 AND notebook = ?2 \
-                 AND number > ?3 AND status <> 'cancelled'",
+            let mut statement = connection.prepare_cached(
+                "SELECT max(0, n.runs - ?3 - (SELECT count(*) FROM runs \
+                 WHERE runs.namespace = n.namespace AND runs.notebook = n.id AND number > ?3 \
+                 AND status = 'cancelled')) FROM notebooks AS n WHERE namespace = ?1 AND id = ?2",
             )?;
-            Ok(asked.query_row(params![namespace, id, number(run)], |row| count(row, 0))?)
+            let behind = params![namespace, id, number(run)];
+            let found = statement.query_row(behind, |row| count(row, 0)).optional()?;
+            Ok(found.unwrap_or_default())
         })
         .await
     }
@@ -225,15 +229,23 @@ impl Store {
     }
 }
 
+/// The names of a namespace's notebooks, for a process that has opened the file with [`read`](super::read).
+pub fn notebook_names(connection: &Connection, namespace: &str) -> Result<Vec<String>, StoreError> {
+    let order = "SELECT id FROM notebooks WHERE namespace = ?1 ORDER BY id";
+    let mut statement = connection.prepare_cached(order)?;
+    let names = statement.query_map([namespace], |row| row.get(0))?;
+    names.map(|name| name.map_err(StoreError::from)).collect()
+}
+
 fn find(
     connection: &Connection,
     namespace: &str,
     id: &str,
 ) -> Result<Option<NotebookRow>, StoreError> {
-    let mut asked = connection.prepare_cached(&format!(
+    let mut statement = connection.prepare_cached(&format!(
         "{SELECT} FROM notebooks AS n WHERE namespace = ?1 AND id = ?2"
     ))?;
-    Ok(asked.query_row([namespace, id], read).optional()?)
+    Ok(statement.query_row([namespace, id], read).optional()?)
 }
 
 fn read(row: &Row<'_>) -> Result<NotebookRow, rusqlite::Error> {

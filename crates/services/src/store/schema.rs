@@ -1,5 +1,5 @@
-//! The tables, as a list of steps from an empty file to what this bridge knows. Steps are only ever
-//! added: an older store is brought up to date when it is opened.
+//! The tables, as a list of steps from an empty file to the current version. Steps are only ever
+//! added: an older store is updated when it is opened.
 
 use std::path::Path;
 
@@ -52,7 +52,7 @@ const STEPS: &[&str] = &[
     ) STRICT;
     CREATE INDEX runs_by_time ON runs (started_ms);
     CREATE INDEX runs_by_namespace ON runs (namespace, started_ms);",
-    // Artifacts: what each is called; its bytes are a file that has their digest for its name.
+    // Artifacts: the bytes of each are a file named by their digest.
     "CREATE TABLE artifacts (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
         id TEXT NOT NULL UNIQUE,
@@ -86,7 +86,7 @@ pub fn prepare(connection: &mut Connection, path: &Path) -> Result<(), StoreErro
     Ok(())
 }
 
-/// Refuses what is damaged or of a newer bridge.
+/// Refuses a store that is damaged or from a newer bridge.
 pub fn check(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     let version = version(connection).map_err(|source| failure(path, source))?;
     if version as usize > STEPS.len() {

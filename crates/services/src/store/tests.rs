@@ -1,4 +1,4 @@
-//! A store in a directory of its own for each test.
+//! A store in its own directory for each test.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
@@ -67,13 +67,39 @@ fn run(code: &str, started_ms: u64) -> RunRow {
     }
 }
 
+/// Counts a run and writes it, and says its number.
+async fn add(store: &Store, run: RunRow) -> Option<u64> {
+    let number = store.begin_run("team", "a", run.started_ms).await.unwrap()?;
+    assert!(store.add_run(RunRow { number, ..run }).await.unwrap());
+    Some(number)
+}
+
+#[tokio::test]
+async fn a_run_that_was_counted_and_never_written_is_unsaved() {
+    let place = TestDirectory::new("counted");
+    let store = place.open().await;
+    store.add_notebook(notebook("a")).await.unwrap();
+    add(&store, run("x", 1)).await;
+    assert_eq!(store.begin_run("team", "a", 2).await.unwrap(), Some(2));
+    drop(store);
+    let store = place.open().await;
+    let found = store.notebook("team", "a").await.unwrap().expect("the notebook");
+    assert_eq!((found.unsaved_runs, found.totals.runs), (2, 2));
+    assert_eq!(store.changes_behind("team", "a", 1).await.unwrap(), 1);
+    // One that was never asked for gives its number back, if no other has begun since.
+    assert_eq!(store.begin_run("team", "a", 3).await.unwrap(), Some(3));
+    store.abandon_run("team", "a", 2).await.unwrap();
+    store.abandon_run("team", "a", 3).await.unwrap();
+    assert_eq!(add(&store, run("y", 4)).await, Some(3));
+}
+
 #[tokio::test]
 async fn a_notebook_and_its_history_are_there_after_a_restart() {
     let place = TestDirectory::new("restart");
     let store = place.open().await;
     assert_eq!(store.add_notebook(notebook("a")).await.unwrap(), NotebookInsert::Made);
-    assert_eq!(store.add_run(run("x = 1", 7)).await.unwrap(), Some(1));
-    assert_eq!(store.add_run(run("again", 8)).await.unwrap(), Some(2));
+    assert_eq!(add(&store, run("x = 1", 7)).await, Some(1));
+    assert_eq!(add(&store, run("again", 8)).await, Some(2));
     store.set_seat("team", "a", Some("here".to_owned())).await.unwrap();
     drop(store);
 
@@ -82,11 +108,11 @@ async fn a_notebook_and_its_history_are_there_after_a_restart() {
     assert_eq!(found.seat.as_deref(), Some("here"));
     assert_eq!(found.used_ms, 8);
     assert_eq!(found.totals, Totals { runs: 2, runs_us: 20, cache_hits: 1, cache_misses: 1 });
-    let asked = RunFilter { limit: 10, ..RunFilter::default() };
-    let history = store.history(asked.clone()).await.unwrap();
-    let told: Vec<_> = history.iter().map(|run| (run.number, run.code.as_str())).collect();
-    assert_eq!(told, [(2, "again"), (1, "x = 1")]);
-    assert_eq!(read(&place.0, |c| history::history(c, &asked)).unwrap(), Some(history));
+    let filter = RunFilter { limit: 10, ..RunFilter::default() };
+    let history = store.history(filter.clone()).await.unwrap();
+    let rows: Vec<_> = history.iter().map(|run| (run.number, run.code.as_str())).collect();
+    assert_eq!(rows, [(2, "again"), (1, "x = 1")]);
+    assert_eq!(read(&place.0, |c| history::history(c, &filter)).unwrap(), Some(history));
 }
 
 #[tokio::test]
@@ -95,7 +121,7 @@ async fn runs_that_were_cancelled_have_changed_nothing_and_what_was_told_is_owed
     let store = place.open().await;
     store.add_notebook(notebook("a")).await.unwrap();
     for status in ["ok", "cancelled", "died", "abandoned", "cancelled"] {
-        store.add_run(RunRow { status: status.to_owned(), ..run("x", 1) }).await.unwrap();
+        add(&store, RunRow { status: status.to_owned(), ..run("x", 1) }).await;
     }
     let owed = async || {
         let listed = store.notebooks(None).await.unwrap().remove(0).unsaved_runs;
@@ -108,7 +134,7 @@ async fn runs_that_were_cancelled_have_changed_nothing_and_what_was_told_is_owed
     assert_eq!((owed().await, store.changes_behind("team", "a", 3).await.unwrap()), (2, 1));
     store.set_saved_run("team", "a", 4).await.unwrap();
     assert_eq!(owed().await, 0);
-    // What was told stays told.
+    // What was reported stays reported.
     store.set_saved_run("team", "a", 2).await.unwrap();
     assert_eq!((owed().await, store.changes_behind("team", "a", 1).await.unwrap()), (0, 2));
 }
@@ -135,23 +161,24 @@ async fn a_removed_notebook_takes_its_history_along() {
     let place = TestDirectory::new("removed");
     let store = place.open().await;
     store.add_notebook(notebook("a")).await.unwrap();
-    store.add_run(run("x", 1)).await.unwrap();
+    add(&store, run("x", 1)).await;
     assert!(store.remove_notebook("team", "a").await.unwrap());
     assert!(!store.remove_notebook("team", "a").await.unwrap());
-    assert_eq!(store.add_run(run("x", 1)).await.unwrap(), None);
-    let asked = RunFilter { limit: 10, ..RunFilter::default() };
-    assert_eq!(store.history(asked).await.unwrap(), []);
+    assert_eq!(add(&store, run("x", 1)).await, None);
+    assert!(!store.add_run(run("x", 1)).await.unwrap());
+    let filter = RunFilter { limit: 10, ..RunFilter::default() };
+    assert_eq!(store.history(filter).await.unwrap(), []);
 }
 
 #[tokio::test]
-async fn what_is_long_is_kept_by_its_beginning_in_whole_characters() {
+async fn long_texts_are_cut_at_whole_characters() {
     let place = TestDirectory::new("long");
     let store = place.open().await;
     store.add_notebook(notebook("a")).await.unwrap();
     let long = "é".repeat(HISTORY + 1);
-    store.add_run(RunRow { stdout: format!("a{long}"), ..run("x", 1) }).await.unwrap();
-    let asked = RunFilter { limit: 10, ..RunFilter::default() };
-    let stdout = store.history(asked).await.unwrap().remove(0).stdout;
+    add(&store, RunRow { stdout: format!("a{long}"), ..run("x", 1) }).await;
+    let filter = RunFilter { limit: 10, ..RunFilter::default() };
+    let stdout = store.history(filter).await.unwrap().remove(0).stdout;
     assert_eq!(stdout.len(), HISTORY - 1);
 }
 
@@ -172,6 +199,50 @@ async fn a_damaged_store_and_one_of_a_newer_bridge_are_refused_in_words() {
     let refusal = Store::open(&place.0).await.err().expect("a refusal").to_string();
     assert!(refusal.contains("damaged"), "{refusal}");
     assert!(fs::read_to_string(place.0.store()).unwrap().starts_with("this"), "left as it was");
+}
+
+#[tokio::test]
+async fn a_repair_keeps_what_can_be_read_and_the_damaged_file() {
+    let place = TestDirectory::new("repair");
+    let store = place.open().await;
+    store.add_notebook(notebook("a")).await.unwrap();
+    for at in 0..400 {
+        add(&store, RunRow { stdout: "o".repeat(1000), ..run(&format!("x = {at}"), at) }).await;
+    }
+    drop(store);
+    place.closed().await;
+    assert_eq!(repair::repair(&place.0).unwrap(), None, "it is whole");
+    let mut bytes = fs::read(place.0.store()).unwrap();
+    let middle = bytes.len() / 8192 * 4096;
+    bytes[middle..middle + 3 * 4096].fill(0xa5);
+    fs::write(place.0.store(), &bytes).unwrap();
+    let refusal = Store::open(&place.0).await.err().expect("a refusal").to_string();
+    assert!(refusal.contains("store repair"), "{refusal}");
+
+    let done = repair::repair(&place.0).unwrap().expect("it was damaged");
+    assert_eq!(fs::read(&done.damaged).unwrap(), bytes);
+    assert_eq!(done.tables[0], ("notebooks", 1, 0));
+    let (_, runs, _) = done.tables[1];
+    assert!((300..400).contains(&runs), "{runs} runs were kept");
+    let store = place.open().await;
+    assert_eq!(store.notebook("team", "a").await.unwrap().expect("it").totals.runs, 400);
+    let filter = RunFilter { limit: 1000, ..RunFilter::default() };
+    assert_eq!(store.history(filter).await.unwrap().len() as u64, runs);
+    drop(store);
+    place.closed().await;
+
+    fs::write(place.0.store(), vec![7; 5000]).unwrap();
+    let done = repair::repair(&place.0).unwrap().expect("it was damaged");
+    assert_eq!(done.tables, [("notebooks", 0, 0), ("runs", 0, 0), ("artifacts", 0, 0)]);
+    drop(place.open().await);
+}
+
+#[tokio::test]
+async fn without_a_store_everything_is_refused_with_the_reason() {
+    let why = StoreError::Newer { path: "x".into(), version: 9, known: 2 };
+    let store = Store::unavailable(&why);
+    let refused = store.notebook("team", "a").await.unwrap_err();
+    assert_eq!(refused.to_string(), why.to_string());
 }
 
 #[tokio::test]

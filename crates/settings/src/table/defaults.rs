@@ -65,7 +65,7 @@ pub const SECTION: Section = Section {
         },
         ConfigOption {
             key: "egress",
-            values: "a list of rules, as in `[\"pypi.org\", \"*.pythonhosted.org\"]`",
+            values: "a list of rules, as in `[\"@pypi\", \"*.example.org\"]`",
             about: "The hosts that a sandbox may connect to, also with `host-bridge start`. A \
                     list that the creator gives replaces this one, even if it is empty; \
                     `[namespaces.NAME]` sets one for a namespace. Empty means none.",

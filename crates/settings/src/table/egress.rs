@@ -1,7 +1,7 @@
 //! `[egress]`: limits for connections of sandboxes to other hosts.
 
 use super::{ConfigOption, SECOND, Section, checked, is_range, put, put_u32, put_usize};
-use crate::shown::{quote, quote_all, quote_path};
+use crate::shown::{quote, quote_all, quote_paths};
 use crate::value::{InvalidValue, OFF, show_duration, show_size};
 
 pub const SECTION: Section = Section {
@@ -40,12 +40,13 @@ pub const SECTION: Section = Section {
             show: |settings| quote_all(&settings.egress.allow_private),
         },
         ConfigOption {
-            key: "authorities",
-            values: "a path, or `\"off\"`",
-            about: "A file of certificates (PEM) that are trusted in addition to the host's \
-                    own, for connections into which the bridge inserts a secret.",
-            set: |settings, given| put(&mut settings.egress.authorities, given.path_or_off()),
-            show: |settings| quote_path(settings.egress.authorities.as_ref()),
+            key: "ca",
+            values: "a list of paths",
+            about: "Files of certificates (PEM) that are trusted in addition to the host's own: \
+                    by programs in sandboxes with egress, and by the bridge where it inserts a \
+                    secret.",
+            set: |settings, given| put(&mut settings.egress.ca, given.paths()),
+            show: |settings| quote_paths(&settings.egress.ca),
         },
         ConfigOption {
             key: "connections_max",

@@ -14,7 +14,7 @@ pub const SECTION: Section = Section {
             values: "a list of label keys",
             about: "Labels of sandboxes that become labels of their series: `team` as \
                     `label_team`. Other labels are left out: every value adds a series, and \
-                    whoever creates sandboxes chooses the values.",
+                    the creators of sandboxes choose the values.",
             set: |settings, given| {
                 settings.metrics.labels = labels(given)?;
                 Ok(())

@@ -1,12 +1,13 @@
 //! `[server]`: the API server.
 
 use super::{
-    ConfigOption, DURATION, SECOND, Section, checked, is_host, is_origin, put, put_u32, put_usize,
+    ConfigOption, DURATION, DURATION_OR_OFF, SECOND, Section, checked, is_host, is_origin, put,
+    put_u32, put_usize,
 };
 use crate::BoxesAtEnd;
-use crate::limits::{BODY_BYTES_MAX, CONNECTION_IDLE_MIN};
+use crate::limits::{BODY_BYTES_MAX, CALLS_MEMORY_MAX, CALLS_MEMORY_MIN, CONNECTION_IDLE_MIN};
 use crate::listen::Listen;
-use crate::shown::{quote, quote_all, quote_path};
+use crate::shown::{quote, quote_all, quote_duration, quote_path};
 use crate::value::{InvalidValue, OFF, show_duration, show_size};
 use std::time::Duration;
 
@@ -132,6 +133,20 @@ pub const SECTION: Section = Section {
             show: |settings| settings.server.runs_per_key_max.to_string(),
         },
         ConfigOption {
+            key: "memory_bytes_max",
+            values: "a size, 64MiB to 1024GiB",
+            about: "Memory that all calls in progress may hold together for bodies, for the output \
+                    of programs as it is kept and as it is sent, and for clients that read slowly. \
+                    One key may hold a quarter of it; a call beyond that is answered with 429. \
+                    Never more than an eighth of the host's memory, nor less than two of the \
+                    largest bodies.",
+            set: |settings, given| {
+                let size = given.bytes(CALLS_MEMORY_MIN, CALLS_MEMORY_MAX);
+                put(&mut settings.server.memory_bytes_max, size)
+            },
+            show: |settings| quote(show_size(settings.server.memory_bytes_max)),
+        },
+        ConfigOption {
             key: "requests_per_second",
             values: "0 to 1000000",
             about: "Average requests per second for one key; more are answered with 429 and \
@@ -186,6 +201,18 @@ pub const SECTION: Section = Section {
                     BoxesAtEnd::Stop => "stop",
                 })
             },
+        },
+        ConfigOption {
+            key: "idle_end",
+            values: DURATION_OR_OFF,
+            about: "How long a daemon that a verb started by itself stays when no sandbox runs and \
+                    nobody asks it anything. With `off`, until somebody ends it. A daemon that \
+                    keeps a pool, and one that `serve` started, stay.",
+            set: |settings, given| {
+                let shortest = Duration::from_millis(1);
+                put(&mut settings.server.idle_end, given.duration_or_off(shortest))
+            },
+            show: |settings| quote_duration(settings.server.idle_end),
         },
     ],
 };

@@ -9,23 +9,23 @@ use super::sign::{Keys, encode};
 use host::dial::{Origin, Scheme};
 use host::secret::Secrets;
 
-/// Where nobody says another.
+/// The default region.
 pub const REGION_USUAL: &str = "us-east-1";
 
 /// A bucket as it is configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bucket {
     pub name: String,
-    /// None for AWS's own of the region.
+    /// `None` for AWS's own endpoint of the region.
     pub endpoint: Option<Origin>,
     pub region: String,
     /// Empty, or with a slash at its end.
     pub prefix: String,
     /// Whether the bucket is the first part of the path, and not of the host's name.
     pub path_style: bool,
-    /// By the names of secrets; none for a bucket that is open to everybody.
+    /// The names of secrets; `None` for a public bucket.
     pub keys: Option<KeyNames>,
-    /// Certificates that are trusted besides those of the host.
+    /// Certificates that are trusted in addition to the host's.
     pub ca: Option<PathBuf>,
 }
 
@@ -42,7 +42,7 @@ impl KeyNames {
         [&self.access, &self.secret].into_iter().chain(&self.session).map(String::as_str)
     }
 
-    /// Read anew for each exchange: keys that were changed on the host hold from the next one on.
+    /// Read again for each exchange: keys that were changed on the host hold from the next one on.
     pub async fn read(&self, secrets: &Secrets) -> Result<Keys, S3Error> {
         let session = match &self.session {
             Some(name) => Some(secrets.own(name).await?),
@@ -54,7 +54,7 @@ impl KeyNames {
 }
 
 impl Bucket {
-    /// Who answers for it.
+    /// The server of the bucket.
     pub fn origin(&self) -> Origin {
         let mut origin = self.endpoint.clone().unwrap_or_else(|| Origin {
             scheme: Scheme::Https,
@@ -67,7 +67,7 @@ impl Bucket {
         origin
     }
 
-    /// The path of a request, encoded; without a key it is about the bucket.
+    /// The path of a request, encoded; without a key it addresses the bucket.
     pub fn path(&self, key: &str) -> String {
         let key = encode(key, true);
         if self.path_style { format!("/{}/{key}", self.name) } else { format!("/{key}") }
@@ -78,7 +78,7 @@ fn domain_of(region: &str) -> &'static str {
     if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" }
 }
 
-/// Whether a bucket may be called that, as S3 has it.
+/// Whether S3 allows this name for a bucket.
 pub fn is_bucket(text: &str) -> bool {
     let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
     (BUCKET_CHARS_MIN..=BUCKET_CHARS_MAX).contains(&text.len())
@@ -94,7 +94,7 @@ pub fn is_region(text: &str) -> bool {
     !text.is_empty() && text.len() <= REGION_CHARS_MAX && text.chars().all(good)
 }
 
-/// `http://HOST[:PORT]` or with `https`; nothing behind it.
+/// `http://HOST[:PORT]` or with `https`; nothing after it.
 pub fn parse_endpoint(text: &str) -> Option<Origin> {
     let parts = text.parse::<hyper::Uri>().ok()?.into_parts();
     let scheme = match parts.scheme?.as_str() {

@@ -1,4 +1,4 @@
-//! Finds the differences between the files and the ledger. It compares them anew each time, so a change
+//! Finds the differences between the files and the ledger. It compares them again each time, so a change
 //! that failed is found again.
 
 use std::collections::BTreeSet;
@@ -22,7 +22,7 @@ pub struct Change {
 #[derive(Debug, Default)]
 pub struct Changes {
     pub files: Vec<Change>,
-    /// The same as before, but for the file's stamp.
+    /// Unchanged, except for the file's stamp.
     pub touched: Vec<(String, HostStamp)>,
     pub gone: Vec<String>,
     pub left_out: Vec<(Vec<u8>, &'static str)>,
@@ -30,11 +30,11 @@ pub struct Changes {
     pub unread: Vec<(String, io::Error)>,
 }
 
-/// Compares the files with the ledger; reads those with another stamp. `path_bytes_max` is what a key has
-/// room for.
+/// Compares the files with the ledger; reads those with another stamp. `path_bytes_max` is the room for paths
+/// in a key.
 pub fn changes(tree: &Tree, ledger: &Ledger, path_bytes_max: usize) -> io::Result<Changes> {
     let mut changes = Changes::default();
-    // Paths that something is at: what the bucket has there is not gone.
+    // Paths that exist: their objects in the bucket are not deletions.
     let mut taken = BTreeSet::new();
     let mut waiting = vec![Vec::new()];
     while let Some(directory) = waiting.pop() {
@@ -88,7 +88,7 @@ fn compare(
     let digest = tree.digest(path.as_bytes(), found.kind)?.unwrap_or_default();
     let (stamp, mode) = (found.stamp, found.mode & MODE_KEPT);
     let is_same = |object: &Object| object.digest == digest && object.mode == mode;
-    // What another exchange may have written and not heard of has to be looked at.
+    // What another exchange may have written without getting an answer must be compared.
     if known.is_some_and(is_same) && !ledger.intended.contains_key(&path) {
         changes.touched.push((path, stamp));
     } else {

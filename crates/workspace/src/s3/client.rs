@@ -26,7 +26,7 @@ pub struct ListedObject {
     pub bytes: u64,
 }
 
-/// What is said of an object without its content.
+/// The metadata of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     pub etag: String,
@@ -42,10 +42,10 @@ pub struct FetchedObject {
     pub digest: Digest,
 }
 
-/// On what an object is written or removed.
+/// The condition for writing or removing an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// There is none of that key.
+    /// The key does not exist.
     New,
     /// It is the one with this tag.
     Match(String),
@@ -54,7 +54,7 @@ pub enum Condition {
 /// Speaks with one bucket.
 pub struct Client {
     pub(super) wire: Wire,
-    /// The server has said that it knows no conditions: whoever writes has looked right before.
+    /// The server does not support conditions: the writer must look right before it writes.
     is_unconditional: AtomicBool,
 }
 
@@ -81,7 +81,7 @@ impl Client {
             if !page.is_truncated {
                 return Ok(Some(all));
             }
-            // A server that sends the same page for ever ends here.
+            // A server that sends the same page forever ends here.
             if page.next.is_none() || page.next == token {
                 return Err(S3Error::Lacks { what: LISTING, lacks: "the token of the next page" });
             }
@@ -90,8 +90,8 @@ impl Client {
     }
 
     fn listing(&self) -> S3Request {
-        // Keys come as they are: not every server that says so encodes them, and references to
-        // characters carry what is no text.
+        // Keys are read as they are: not every server that claims to encode them does, and
+        // character references can carry control characters.
         let ask = S3Request::new(LISTING, Method::GET, "").query("list-type", "2");
         ask.query("prefix", &self.wire.bucket.prefix)
     }
@@ -102,7 +102,7 @@ impl Client {
         self.wire.whole(LISTING, answer, LIST_BYTES_MAX).await.map(drop)
     }
 
-    /// What an object is; None when there is none.
+    /// The metadata of an object; `None` if it does not exist.
     pub async fn head(&self, key: &str) -> Result<Option<Head>, S3Error> {
         let what = "reading an object's metadata";
         match self.wire.send(&S3Request::new(what, Method::HEAD, key)).await {
@@ -175,7 +175,7 @@ impl Client {
                     }));
                 }
                 Err(error) if error.is_passing() && attempts < ATTEMPTS_MAX => {
-                    // What has brought something is no failed attempt.
+                    // An attempt that read something does not count as failed.
                     attempts = if now.found > before { 1 } else { attempts + 1 };
                     reading = Some(now);
                 }
@@ -213,7 +213,7 @@ impl Client {
         }
     }
 
-    /// Sends a request on a condition, or without it to a server that knows none.
+    /// Sends a request with a condition, or without it to a server that does not support any.
     pub(super) async fn send_if(
         &self,
         ask: S3Request,
@@ -295,7 +295,7 @@ impl ObjectReader {
         })
     }
 
-    /// Whether an answer goes on where this is, with the same object.
+    /// Whether an answer continues at this position, with the same object.
     fn is_gone_on_with(&self, answer: &Answer) -> bool {
         let begins = format!("bytes {}-", self.found);
         let is_from_here = |range: &str| range.trim().starts_with(&begins);
@@ -340,12 +340,12 @@ struct Page {
 fn parse_list(body: &[u8]) -> Result<Page, S3Error> {
     let (what, mut page) = (LISTING, Page::default());
     let (mut now, mut is_list, mut is_long) = (ListedObject::default(), false, false);
-    let read = xml::read(body, |told| match told {
+    let read = xml::read(body, |element| match element {
         XmlEvent::Leaf("ListBucketResult/Contents/Key", text) => {
             is_long |= text.len() > KEY_BYTES_MAX;
             now.key = text;
         }
-        // A size that is none is no small one.
+        // An invalid size does not count as small.
         XmlEvent::Leaf("ListBucketResult/Contents/Size", text) => {
             now.bytes = text.trim().parse().unwrap_or(u64::MAX);
         }

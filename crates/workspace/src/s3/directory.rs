@@ -19,11 +19,11 @@ const KEPT: &str = "workspace.files";
 const TEMPORARY_PREFIX: &str = "burrow-";
 const TEMPORARY_SUFFIX: &str = "-bucket";
 const FILES: &str = "files";
-/// Beside the files of a run that the bucket does not have: nobody sweeps those.
+/// A mark beside a run's files that the bucket does not have: they are never swept.
 const UNSENT: &str = "unsent";
 const PRIVATE: u32 = 0o700;
 
-/// The locked directory of a bucket's files. Others can have it when it is dropped.
+/// The locked directory of a bucket's files. Dropping it releases the lock.
 #[derive(Debug)]
 pub struct StagingDirectory {
     pub root: PathBuf,
@@ -37,7 +37,7 @@ impl Drop for StagingDirectory {
     fn drop(&mut self) {
         let is_done = !self.is_behind.load(Ordering::Relaxed);
         if let Some(outer) = self.temporary.as_ref().filter(|_| is_done) {
-            // What cannot be removed is swept by a later run.
+            // A later run sweeps what cannot be removed.
             let _ = fs::remove_dir_all(outer);
         }
     }
@@ -45,27 +45,27 @@ impl Drop for StagingDirectory {
 
 impl StagingDirectory {
     /// A new one: with the record of a sandbox, or a temporary one of this sandbox's id.
-    pub fn make(kept: Option<&Path>, owner: &str) -> io::Result<Self> {
+    pub fn make(state: Option<&Path>, owner: &str) -> io::Result<Self> {
         let make = |path: &Path| DirBuilder::new().mode(PRIVATE).create(path);
         let is_behind = AtomicBool::new(false);
-        let Some(kept) = kept else {
+        let Some(state) = state else {
             sweep(&std::env::temp_dir());
             let name = format!("{TEMPORARY_PREFIX}{owner}{TEMPORARY_SUFFIX}");
             let outer = std::env::temp_dir().join(name);
-            // One that is there already is somebody else's.
+            // An existing directory belongs to somebody else.
             make(&outer)?;
             let (root, hold) = (outer.join(FILES), hold(&outer)?);
             make(&root)?;
             return Ok(Self { root, temporary: Some(outer), is_behind, _hold: hold });
         };
-        let root = kept.join(KEPT);
+        let root = state.join(KEPT);
         make(&root)?;
         Ok(Self { _hold: hold(&root)?, root, temporary: None, is_behind })
     }
 
     /// The one that an earlier bridge has made with this record.
-    pub fn find(kept: &Path) -> io::Result<Self> {
-        let root = kept.join(KEPT);
+    pub fn find(state: &Path) -> io::Result<Self> {
+        let root = state.join(KEPT);
         let is_behind = AtomicBool::new(false);
         Ok(Self { _hold: hold(&root)?, root, temporary: None, is_behind })
     }
@@ -75,17 +75,17 @@ impl StagingDirectory {
         self.is_behind.store(is_behind, Ordering::Relaxed);
         let Some(outer) = &self.temporary else { return };
         let mark = outer.join(UNSENT);
-        // Without the mark a killed run's files may be swept, and that is all that depends on it.
+        // Without the mark a killed run's files may be swept; nothing else depends on it.
         let _ = if is_behind { File::create(mark).map(drop) } else { fs::remove_file(mark) };
     }
 
-    /// Where the files of a run are, which nobody keeps a record of.
-    pub fn told(&self) -> Option<&Path> {
+    /// The directory of a run's files, which no record names.
+    pub fn unrecorded(&self) -> Option<&Path> {
         self.temporary.as_ref().map(|_| self.root.as_path())
     }
 }
 
-/// Waits for whoever is about to let go of it.
+/// Waits until the previous holder releases the lock.
 fn hold(path: &Path) -> io::Result<File> {
     let (file, began) = (File::open(path)?, Instant::now());
     loop {
@@ -98,7 +98,7 @@ fn hold(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Removes what runs that were killed have left, but for what the bucket was still to have. Best effort.
+/// Removes the remains of killed runs, except for files that the bucket still lacks. Best effort.
 fn sweep(directory: &Path) {
     let own = |name: &str| name.starts_with(TEMPORARY_PREFIX) && name.ends_with(TEMPORARY_SUFFIX);
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
@@ -116,7 +116,7 @@ fn sweep(directory: &Path) {
         ) else {
             continue;
         };
-        // Those of others cannot be removed, and those that somebody has are locked.
+        // Other users' directories cannot be removed, and those in use are locked.
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
             let _ = fs::remove_dir_all(&path);
         }
@@ -136,22 +136,22 @@ mod tests {
 
     #[test]
     fn a_home_is_one_processs_at_a_time_and_what_was_not_sent_outlives_it() {
-        let kept = scratch("home");
-        let first = StagingDirectory::make(Some(&kept), "b1").unwrap();
+        let state = scratch("state");
+        let first = StagingDirectory::make(Some(&state), "b1").unwrap();
         let root = first.root.clone();
         // Another descriptor of the same file is another holder.
         let other = File::open(&root).unwrap();
         assert_eq!(flock(&other, FlockOperation::NonBlockingLockExclusive), Err(Errno::WOULDBLOCK));
         drop(first);
-        let second = StagingDirectory::find(&kept).unwrap();
-        assert_eq!(second.told(), None);
+        let second = StagingDirectory::find(&state).unwrap();
+        assert_eq!(second.unrecorded(), None);
         drop(second);
         assert!(root.exists());
-        fs::remove_dir_all(kept).unwrap();
+        fs::remove_dir_all(state).unwrap();
     }
 
     #[test]
-    fn what_a_killed_run_has_left_is_swept_and_what_it_had_not_sent_is_not() {
+    fn remains_of_a_killed_run_are_swept_except_unsent_files() {
         let temp = scratch("sweep");
         let path = |name: &str| temp.join(name);
         for name in ["burrow-a-bucket", "burrow-b-bucket", "burrow-c-bucket", "other"] {

@@ -61,9 +61,10 @@ impl S3Error {
     /// Whether the same may work a moment later.
     pub fn is_passing(&self) -> bool {
         match self {
-            Self::Unreachable(error) => {
-                !matches!(error, DialError::Tls { .. } | DialError::Trust(_))
-            }
+            Self::Unreachable(error) => !matches!(
+                error,
+                DialError::Tls { .. } | DialError::NotPublic { .. } | DialError::Trust(_)
+            ),
             Self::Cut(error) => !error.is_parse() && !error.is_user(),
             Self::Slow { .. } | Self::Busy { .. } | Self::Short { .. } => true,
             _ => false,
@@ -86,13 +87,15 @@ impl S3Error {
     }
 }
 
-/// The reason without the place, which is the operator's to know.
+/// The reason without the address, which only the operator may know.
 fn unreachable(error: &DialError) -> String {
     match error {
         DialError::Unreachable { source, .. } => source.to_string(),
         DialError::Slow { limit, .. } => format!("no connection within {limit:?}"),
-        // What TLS says of a certificate has the name of the host in it.
+        // TLS's message about a certificate contains the host's name.
         DialError::Tls { .. } => "its certificate is not trusted".to_owned(),
+        // Only hosts that the operator has not named are checked for this.
+        DialError::NotPublic { .. } => "it is not on the public internet".to_owned(),
         DialError::Trust(_) => "the trusted authorities cannot be read".to_owned(),
     }
 }

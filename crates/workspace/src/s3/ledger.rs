@@ -1,5 +1,5 @@
-//! What the bucket had at the last exchange, by path, and what was about to be written to it: a bridge that
-//! takes a sandbox over goes on from there, and knows what it has written itself.
+//! The state of the bucket at the last exchange, by path, and what was about to be written to it: a bridge
+//! that takes over a sandbox continues from there, and knows what it has written itself.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -29,7 +29,7 @@ pub struct Object {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Ledger {
     pub known: BTreeMap<String, Object>,
-    /// Contents that may have been written, and of which nothing was heard.
+    /// Contents that may have been written, without an answer.
     pub intended: BTreeMap<String, Vec<(Digest, u64)>>,
     #[serde(skip)]
     directory: Option<PathBuf>,
@@ -40,7 +40,7 @@ impl Ledger {
         Self { directory, ..Self::default() }
     }
 
-    /// What an earlier bridge has put down.
+    /// Reads what an earlier bridge recorded.
     pub fn read(directory: &Path) -> io::Result<Self> {
         let mut bytes = Vec::new();
         File::open(directory.join(FILE))?.take(MANIFEST_BYTES_MAX).read_to_end(&mut bytes)?;
@@ -76,7 +76,7 @@ impl Ledger {
             || self.intended.get(path).is_some_and(|all| all.iter().any(|(one, _)| one == digest))
     }
 
-    /// What became of a path is known.
+    /// The outcome for a path is known.
     pub fn settle(&mut self, path: &str, object: Object) {
         self.intended.remove(path);
         self.known.insert(path.to_owned(), object);

@@ -17,7 +17,7 @@ pub const HEADERS_MAX: usize = 100;
 pub const LIST_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Every other document.
 pub const DOCUMENT_BYTES_MAX: usize = 64 * 1024;
-/// Elements inside of elements: what S3 says has four.
+/// Nesting of elements: S3's documents have four levels.
 pub const XML_DEPTH_MAX: usize = 16;
 /// The code of an error that is shown.
 pub const CODE_CHARS_MAX: usize = 64;
@@ -30,7 +30,7 @@ pub const AT_ONCE: usize = 4;
 pub const MULTIPART_ABOVE: u64 = 16 * 1024 * 1024;
 /// The usual part; S3 takes none below 5 MiB but the last.
 pub const PART_BYTES: u64 = 8 * 1024 * 1024;
-/// As many parts S3 takes of one object.
+/// The parts of one object that S3 accepts.
 pub const PARTS_MAX: u64 = 10_000;
 /// A piece on its way between disk and connection.
 pub const PIECE_BYTES: usize = 256 * 1024;
@@ -41,7 +41,7 @@ pub const PIECES_WAITING_MAX: usize = 4;
 pub const ATTEMPTS_MAX: u32 = 4;
 /// The pause before the second attempt; each further one is twice as long.
 pub const RETRY_PAUSE_FIRST: Duration = Duration::from_millis(250);
-/// As long as a server may tell us to wait.
+/// The longest pause that a server may ask for.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(10);
 /// Until there is a connection, TLS included.
 pub const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
@@ -51,22 +51,22 @@ pub const HEAD_DEADLINE: Duration = Duration::from_secs(30);
 pub const STALL_DEADLINE: Duration = Duration::from_secs(30);
 /// A body that goes up slower than that is given up.
 pub const UPLOAD_BYTES_PER_SECOND_MIN: u64 = 64 * 1024;
-/// Uploads that are remembered to be given up.
+/// Uploads that are recorded to be aborted.
 pub const UPLOADS_MAX: usize = 64;
-/// Contents of one path of which nothing was heard.
+/// Contents of one path that were written without an answer.
 pub const INTENDED_MAX: usize = 16;
-/// Files that fail one behind the other before the rest is left for the next time.
+/// Consecutive failures before the remaining files are left for the next time.
 pub const FAILURES_IN_ROW_MAX: u32 = 8;
 /// A name in a document: S3 has none of half that length.
 pub const XML_NAME_BYTES_MAX: usize = 64;
 /// Rounds of looking and writing, when others write the same object at the same time.
 pub const ROUNDS_MAX: u32 = 3;
-/// The pause before what the bucket did not take is tried again; each further one is twice as long.
+/// The pause before retrying what the bucket did not take; each further one is twice as long.
 pub const AGAIN_FIRST: Duration = Duration::from_secs(5);
 pub const AGAIN_MAX: Duration = Duration::from_secs(300);
-/// How long the files of a sandbox are waited for while another exchange lets go of them.
+/// How long to wait for the files of a sandbox while another exchange holds them.
 pub const HOLD_DEADLINE: Duration = Duration::from_secs(10);
-/// How often is looked whether it has.
+/// How often to check whether they were released.
 pub const HOLD_LOOK: Duration = Duration::from_millis(20);
 
 const _: () = assert!(MULTIPART_ABOVE >= PART_BYTES, "there are two parts at least");

@@ -2,7 +2,7 @@
 
 /// The field of an object's head.
 pub const HEADER: &str = "x-amz-meta-mode";
-/// Those of an object that says nothing.
+/// The mode of an object that has none.
 pub const USUAL: u32 = 0o644;
 const KEPT: u32 = 0o777;
 const READABLE: u32 = 0o400;
@@ -13,14 +13,14 @@ pub fn write(mode: u32) -> String {
     format!("{:04o}", mode & KEPT)
 }
 
-/// Ours, and what other programs write there: octal or decimal, with the kind of the file in front.
+/// Our own format, and those of other programs: octal or decimal, with the file type in front.
 pub fn read(text: &str) -> u32 {
     let text = text.trim();
     let octal = u32::from_str_radix(text, 8).ok();
     let is_mode = |mode: &u32| matches!(mode & KIND, 0 | FILE) && *mode <= FILE | 0o7777;
     let is_whole = |mode: &u32| mode & KIND == FILE && *mode <= FILE | 0o7777;
     let mode = octal.filter(is_mode).or_else(|| text.parse().ok().filter(is_whole));
-    // What its owner cannot read is of no use to anybody here.
+    // A file that its owner cannot read is useless here.
     mode.map_or(USUAL, |mode| mode & KEPT | READABLE)
 }
 

@@ -1,5 +1,5 @@
-//! Large objects go up in parts. Until the last word nobody sees anything of them, and what is given up
-//! is removed: its id is put down before the first part, so that another bridge can do that too.
+//! Large objects are uploaded in parts. Nobody sees them until they are completed, and abandoned uploads are
+//! removed: the id is recorded before the first part, so that another bridge can do that, too.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -31,10 +31,10 @@ pub struct Uploads {
 }
 
 impl Uploads {
-    /// With what an earlier bridge has left.
+    /// Reads the uploads that an earlier bridge left.
     pub fn read(directory: Option<PathBuf>) -> Self {
         let read = directory.as_ref().and_then(|directory| fs::read(directory.join(FILE)).ok());
-        // One that is torn tells of nothing: it was about to be written.
+        // A torn record was about to be written; no upload depends on it.
         let open = read.and_then(|bytes| rmp_serde::from_slice(&bytes).ok()).unwrap_or_default();
         Self { directory, open: Mutex::new(open) }
     }
@@ -47,12 +47,12 @@ impl Uploads {
         write_durably(directory, FILE, &bytes)
     }
 
-    /// Gives up what nobody goes on with.
+    /// Aborts uploads that nobody continues.
     pub async fn give_up(&self, client: &Client) {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for (key, id) in open {
             if client.abort(&key, &id).await {
-                // What cannot be put down is given up again the next time.
+                // If this cannot be recorded, they are aborted again the next time.
                 let _ = self.change(|open| open.retain(|(_, known)| *known != id));
             }
         }
@@ -64,7 +64,7 @@ impl Uploads {
 }
 
 impl Client {
-    /// The same as [`Client::put`] for a file that is large.
+    /// Like [`Client::put`], for a large file.
     pub async fn put_parts(
         &self,
         key: &str,
@@ -79,8 +79,8 @@ impl Client {
             .header(mode::HEADER, mode::write(mode));
         let body = self.post(WHAT, ask, String::new()).await?;
         let mut id = None;
-        let read = xml::read(&body, |told| {
-            if let XmlEvent::Leaf("InitiateMultipartUploadResult/UploadId", text) = told {
+        let read = xml::read(&body, |element| {
+            if let XmlEvent::Leaf("InitiateMultipartUploadResult/UploadId", text) = element {
                 id = Some(text);
             }
         });
@@ -88,7 +88,7 @@ impl Client {
         let id = id.ok_or(S3Error::Lacks { what: WHAT, lacks: "the id of the upload" })?;
         uploads.change(|open| {
             open.push((key.to_owned(), id.clone()));
-            // Those that cannot be given up are the bucket's own to tidy up.
+            // The bucket has to clean up uploads that cannot be aborted.
             open.drain(..open.len().saturating_sub(UPLOADS_MAX));
         })?;
         let put = self.put_all(key, &id, part, condition).await;
@@ -128,7 +128,7 @@ impl Client {
         let answer = self.send_if(ask, condition).await?;
         let body = self.wire.whole(WHAT, answer, DOCUMENT_BYTES_MAX).await?;
         let (mut etag, mut is_error) = (None, false);
-        let read = xml::read(&body, |told| match told {
+        let read = xml::read(&body, |element| match element {
             XmlEvent::Leaf("CompleteMultipartUploadResult/ETag", text) => etag = Some(text),
             XmlEvent::Leaf("Error/Code", _) => is_error = true,
             _ => {}
@@ -136,10 +136,10 @@ impl Client {
         read.map_err(|why| S3Error::Malformed { what: WHAT, why })?;
         if is_error {
             // A server that has begun to answer well can only say so in the body.
-            let told = Refusal { what: WHAT, status: 200, ..Refusal::default() };
-            return Err(refusal(told, &body));
+            let element = Refusal { what: WHAT, status: 200, ..Refusal::default() };
+            return Err(refusal(element, &body));
         }
-        // Not what is there by now: somebody else may have written it.
+        // Not the current object's tag: somebody else may have written that.
         let etag = etag.ok_or(S3Error::Lacks { what: WHAT, lacks: "the ETag of the object" })?;
         let etag = etag.trim();
         Ok(if etag.starts_with('"') { etag.to_owned() } else { format!("\"{etag}\"") })
@@ -155,7 +155,7 @@ impl Client {
     }
 }
 
-/// As small as S3 lets the number of parts be.
+/// The smallest size that S3's limit on parts allows.
 fn part_bytes(bytes: u64) -> u64 {
     PART_BYTES.max(bytes.div_ceil(PARTS_MAX))
 }

@@ -10,7 +10,7 @@ use crate::Report;
 /// The changes that a bucket did not accept.
 #[derive(Debug, Default)]
 pub struct PendingPushes {
-    /// By path; what could not even be begun has none.
+    /// By path; a failure before any file has an empty path.
     reasons: BTreeMap<String, String>,
     is_broken: bool,
     /// The last pause.
@@ -18,7 +18,7 @@ pub struct PendingPushes {
 }
 
 impl PendingPushes {
-    /// Takes what has failed this time, and reports what of it is news.
+    /// Takes this time's failures, and reports the new ones.
     pub fn settle(
         &mut self,
         failures: BTreeMap<String, String>,
@@ -63,19 +63,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_news_is_said_to_those_alone_who_ask() {
+    fn old_failures_are_reported_only_on_request() {
         let mut behind = PendingPushes::default();
-        let mut said = |all: &[(&str, &str)], is_asked| {
+        let mut reported = |all: &[(&str, &str)], is_asked| {
             let mut report = Report::default();
             behind.settle(failures(all), false, is_asked, &mut report);
             report.refused.iter().map(|one| format!("{} {}", one.path, one.why)).collect::<Vec<_>>()
         };
-        assert_eq!(said(&[("a", "away")], false), ["a away"]);
-        assert!(said(&[("a", "away")], false).is_empty());
-        assert_eq!(said(&[("a", "away")], true), ["a away"]);
-        assert_eq!(said(&[("a", "denied"), ("b", "denied")], false), ["a denied", "b denied"]);
-        assert!(said(&[], false).is_empty());
-        assert_eq!(said(&[("a", "away")], false), ["a away"]);
+        assert_eq!(reported(&[("a", "away")], false), ["a away"]);
+        assert!(reported(&[("a", "away")], false).is_empty());
+        assert_eq!(reported(&[("a", "away")], true), ["a away"]);
+        assert_eq!(reported(&[("a", "denied"), ("b", "denied")], false), ["a denied", "b denied"]);
+        assert!(reported(&[], false).is_empty());
+        assert_eq!(reported(&[("a", "away")], false), ["a away"]);
     }
 
     #[test]

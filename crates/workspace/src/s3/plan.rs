@@ -12,12 +12,12 @@ use crate::{Policy, WorkspaceError};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedFetch {
     pub key: String,
-    /// Where it is in the workspace.
+    /// The path in the workspace.
     pub path: String,
     pub bytes: u64,
 }
 
-/// What is fetched, and what is left out with the reason.
+/// What is fetched, and what is left out, with reasons.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     pub wanted: Vec<PlannedFetch>,
@@ -33,7 +33,7 @@ pub fn plan(
     let mut plan = Plan::default();
     let mut directories = BTreeSet::new();
     for ListedObject { key, bytes } in listed {
-        // A server that lists what nobody asked for is not followed.
+        // Keys outside the requested prefix are ignored.
         let Some(path) = key.strip_prefix(prefix).map(str::to_owned) else { continue };
         // The prefix itself, which some programs make an object of.
         if path.is_empty() {

@@ -25,10 +25,10 @@ use crate::manifest::Digest;
 use crate::take::beside;
 use crate::{Report, WorkspaceError};
 
-/// Why paths have not come to the bucket.
+/// Why paths were not pushed, by path.
 type Failures = BTreeMap<String, String>;
 
-/// What became of a file.
+/// The result of pushing a file.
 enum PushOutcome {
     Written(String),
     /// The bucket has it already.
@@ -37,8 +37,8 @@ enum PushOutcome {
 }
 
 impl Staging {
-    /// Brings the bucket what the files have, until the word is said, and tells of it. What it does not take
-    /// is told to whoever asks, and otherwise when it is news.
+    /// Pushes changed files to the bucket until cancelled, and reports the result. What the bucket does not
+    /// take is reported on request, and otherwise only if it is new.
     pub(crate) async fn push_until(
         &mut self,
         end: &Cancellation,
@@ -46,7 +46,7 @@ impl Staging {
     ) -> (Report, Result<(), WorkspaceError>) {
         let (mut report, mut failures) = (Report::default(), BTreeMap::new());
         let pushed = self.try_push(end, &mut report, &mut failures).await;
-        if let Some(root) = self.home.told() {
+        if let Some(root) = self.home.unrecorded() {
             for (path, why) in &mut failures {
                 let _ = write!(why, "; its content is saved as {}", root.join(path).display());
             }
@@ -92,7 +92,7 @@ impl Staging {
         for change in &files {
             ledger.intend(&change.path, change.digest, change.stamp.bytes);
         }
-        // Before a byte goes up, so that whoever comes after us knows whose it is.
+        // Set before a byte is uploaded, so that a successor knows whose files they are.
         self.home.set_behind(true);
         self.save().await?;
         let client = match self.holder.client().await {
@@ -103,7 +103,7 @@ impl Staging {
                 return Ok(());
             }
         };
-        // What has failed the last time comes last, so that it keeps nothing else from its turn.
+        // Files that failed the last time come last, so that they delay no others.
         files.sort_by_key(|change| self.behind.has(&change.path));
         // The bound that each upload has, of all of them together.
         let bytes: u64 = files.iter().map(|change| change.stamp.bytes).sum();
@@ -117,7 +117,7 @@ impl Staging {
             until(end, deadline, carrying).await
         };
         let carried = carried.await;
-        // Also what an exchange that was broken off has brought this far.
+        // Also what a cancelled exchange had pushed by then.
         for (change, outcome) in done {
             self.put_down(change, outcome, report);
         }
@@ -130,7 +130,7 @@ impl Staging {
             Err(error) => Err(error),
         };
         if removed.is_ok() {
-            // Behind all that is of more use.
+            // After everything that is more useful.
             until(end, deadline, self.uploads.give_up(&client)).await?;
         }
         self.save().await?;
@@ -143,8 +143,8 @@ impl Staging {
         saving.unwrap_or_else(|error| Err(error.into())).map_err(WorkspaceError::Manifest)
     }
 
-    /// What was moved is nowhere gone before it is there again: what has a content that did not go up
-    /// stays for now.
+    /// Keeps removals back whose content could not be uploaded elsewhere: a moved file must exist at its new
+    /// path before the old one is removed.
     fn hold_back(
         &self,
         gone: Vec<String>,
@@ -209,7 +209,7 @@ impl Staging {
         failures: &mut Failures,
     ) {
         let mut rest = gone.into_iter();
-        // That an object is not there says nothing while nobody knows whether the bucket is.
+        // A missing object proves nothing until the bucket itself is known to exist.
         let mut is_there = rest.len() == 0;
         while let Some(path) = rest.next() {
             let known = if is_there { Ok(()) } else { client.probe().await };
@@ -263,7 +263,7 @@ impl Staging {
                 },
             };
             match self.write(client, &key, change, &condition).await {
-                // Somebody has changed it in this moment, or it was us and nobody heard it.
+                // Somebody changed it in this moment, or we did and the answer was lost.
                 Err(error) if is_overtaken(&error) => {}
                 written => return written.map(PushOutcome::Written),
             }
@@ -340,8 +340,8 @@ impl Staging {
         known == Some(&head.etag)
     }
 
-    /// The tag and the digest of an object, where it can be ours at all: by its size, or because something
-    /// was about to be written of which nothing was heard.
+    /// The tag and digest of an object, if it may be ours: by its size, or because something was about to be
+    /// written without an answer.
     async fn digest(
         &self,
         client: &Client,
@@ -363,8 +363,8 @@ impl Staging {
     }
 }
 
-/// Those that have to go before the files come, and the others. In a bucket that is a directory of files
-/// nothing has a name below an object's, and no object that of a directory.
+/// Splits removals into those that must precede the files, and the others. In a bucket that is stored as a
+/// directory of files, no key may lie below an object's, and no object may have a directory's name.
 fn in_the_way(files: &[Change], gone: Vec<String>) -> (Vec<String>, Vec<String>) {
     let coming: BTreeSet<&str> = files.iter().map(|change| change.path.as_str()).collect();
     let is_in_the_way = |path: &String| {
@@ -376,7 +376,7 @@ fn in_the_way(files: &[Change], gone: Vec<String>) -> (Vec<String>, Vec<String>)
     gone.into_iter().partition(is_in_the_way)
 }
 
-/// Waits for the work, as long as it may take and nobody ends it.
+/// Waits for the work until its deadline or cancellation.
 async fn until(
     end: &Cancellation,
     deadline: Instant,

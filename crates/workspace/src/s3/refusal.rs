@@ -7,11 +7,11 @@ use super::limits::CODE_CHARS_MAX;
 use super::xml::{self, XmlEvent};
 use host::instant;
 
-/// What the head of an answer says.
+/// The head of a response.
 #[derive(Clone, Debug, Default)]
 pub struct Refusal {
     pub what: &'static str,
-    /// Whether something was to be read, and not written.
+    /// Whether the request was a read.
     pub is_read: bool,
     pub status: u16,
     pub date: Option<String>,
@@ -20,15 +20,15 @@ pub struct Refusal {
 }
 
 /// The error of an answer, by its code, or by its status where it has none: answers to `HEAD` have no body.
-pub fn refusal(told: Refusal, body: &[u8]) -> S3Error {
-    let (mut code, mut region) = (String::new(), told.region);
-    // A body that is none of S3's has nothing to say.
-    let _ = xml::read(body, |told| match told {
+pub fn refusal(answer: Refusal, body: &[u8]) -> S3Error {
+    let (mut code, mut region) = (String::new(), answer.region);
+    // A body that is not S3's says nothing.
+    let _ = xml::read(body, |answer| match answer {
         XmlEvent::Leaf("Error/Code", text) => code = word(&text),
         XmlEvent::Leaf("Error/Region", text) => region = Some(word(&text)),
         _ => {}
     });
-    let (what, status) = (told.what, told.status);
+    let (what, status) = (answer.what, answer.status);
     match code.as_str() {
         "NoSuchBucket" => S3Error::NoBucket,
         "InvalidAccessKeyId" => S3Error::AccessKey,
@@ -36,22 +36,22 @@ pub fn refusal(told: Refusal, body: &[u8]) -> S3Error {
         "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired" => S3Error::Session { code },
         "RequestTimeTooSkewed" => S3Error::Skewed {
             ours: instant::format(instant::now_ms()),
-            theirs: told.date.map_or_else(|| "not said".to_owned(), |date| shown(&date)),
+            theirs: answer.date.map_or_else(|| "not said".to_owned(), |date| shown(&date)),
         },
         "PermanentRedirect"
         | "TemporaryRedirect"
         | "AuthorizationHeaderMalformed"
         | "IllegalLocationConstraintException" => S3Error::Elsewhere { code, region },
-        "AccessDenied" | "AllAccessDisabled" => denied(what, told.is_read),
+        "AccessDenied" | "AllAccessDisabled" => denied(what, answer.is_read),
         _ if matches!(status, 301 | 307 | 308) => {
             S3Error::Elsewhere { code: named(code, status), region }
         }
         _ if matches!(status, 408 | 429 | 500 | 502..=599) || code == "SlowDown" => {
-            let seconds = told.retry_after.and_then(|text| text.trim().parse().ok());
+            let seconds = answer.retry_after.and_then(|text| text.trim().parse().ok());
             let retry_after = seconds.map(Duration::from_secs);
             S3Error::Busy { code: named(code, status), retry_after }
         }
-        "" if status == 401 || status == 403 => denied(what, told.is_read),
+        "" if status == 401 || status == 403 => denied(what, answer.is_read),
         _ => S3Error::Refused { what, status, code: named(code, status) },
     }
 }
@@ -69,7 +69,7 @@ fn named(code: String, status: u16) -> String {
     if code.is_empty() { format!("HTTP {status}") } else { code }
 }
 
-/// A word, whatever a server sends instead of one.
+/// A short word, whatever the server sends.
 fn word(text: &str) -> String {
     let good = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     text.chars().filter(good).take(CODE_CHARS_MAX).collect()
@@ -83,16 +83,16 @@ fn shown(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn said(status: u16, body: &str) -> String {
+    fn explained(status: u16, body: &str) -> String {
         let date = Some("Fri, 24 May 2013 00:00:00 GMT".to_owned());
-        let told = Refusal {
+        let answer = Refusal {
             what: "listing its objects",
             is_read: true,
             status,
             date,
             ..Refusal::default()
         };
-        refusal(told, body.as_bytes()).to_string()
+        refusal(answer, body.as_bytes()).to_string()
     }
 
     fn code(code: &str) -> String {
@@ -114,17 +114,17 @@ mod tests {
             (503, "SlowDown", "busy"),
             (418, "Teapot", "418 (Teapot)"),
         ] {
-            let said = said(status, &code(name));
-            assert!(said.contains(word), "{said}");
+            let message = explained(status, &code(name));
+            assert!(message.contains(word), "{message}");
         }
         for (status, word) in [(403, "AccessDenied"), (502, "HTTP 502"), (412, "412")] {
-            assert!(said(status, "").contains(word), "{}", said(status, ""));
+            assert!(explained(status, "").contains(word), "{}", explained(status, ""));
         }
     }
 
     #[test]
     fn a_server_puts_no_words_into_our_mouth() {
-        let said = said(400, &code("a\u{1b}[31m&lt;b&gt; c"));
-        assert!(said.contains("(a31mbc)"), "{said}");
+        let message = explained(400, &code("a\u{1b}[31m&lt;b&gt; c"));
+        assert!(message.contains("(a31mbc)"), "{message}");
     }
 }

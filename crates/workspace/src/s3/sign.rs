@@ -11,7 +11,7 @@ use host::secret::Secret;
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 const SERVICE: &str = "s3";
 
-/// Who signs. No part of it shows in `Debug`.
+/// Credentials. No part of them shows in `Debug`.
 #[derive(Clone, Debug)]
 pub struct Keys {
     pub access: Secret,
@@ -19,7 +19,7 @@ pub struct Keys {
     pub session: Option<Secret>,
 }
 
-/// What is signed of a request.
+/// The signed parts of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct SigningInput<'a> {
     pub method: &'a str,
@@ -56,7 +56,8 @@ pub fn authorization(keys: &Keys, region: &str, time: &str, signed: &SigningInpu
     format!("{ALGORITHM} Credential={access}/{scope},SignedHeaders={names},Signature={signature}")
 }
 
-/// What S3 leaves of a key or a value as it is; all else is `%XX`. A slash stays in keys alone.
+/// Encodes a key or a value: S3 leaves these characters as they are, all others become `%XX`. A
+/// slash stays only in keys.
 pub fn encode(text: &str, keep_slash: bool) -> String {
     text.bytes().fold(String::with_capacity(text.len()), |mut encoded, byte| {
         let is_plain = byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);

@@ -1,6 +1,6 @@
-//! The files of a bucket for one sandbox, in a directory of the bridge's own: what the mirror takes for the
-//! host's tree. It is filled from the bucket before the mirror sends it, and what the mirror has written
-//! there goes up behind each exchange.
+//! The files of a bucket for one sandbox, in a directory of the bridge: what the mirror uses as the host's
+//! tree. It is filled from the bucket before the mirror sends it, and what the mirror writes there is pushed
+//! after each exchange.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -39,21 +39,21 @@ pub struct Staging {
     pub(super) uploads: Uploads,
     /// The sandbox's id: a part of the names of copies.
     pub(super) owner: String,
-    /// What was said not to be carried; said once by each bridge.
+    /// Paths that were reported as not copied; each bridge reports them once.
     pub(super) left_out: BTreeSet<Vec<u8>>,
     pub(super) behind: PendingPushes,
 }
 
 impl Staging {
-    /// Fetches what the bucket has, where the workspace is one. The mirror finds a directory from then on.
+    /// Fetches the content of the bucket, if the workspace is one. After that the mirror finds a directory.
     pub async fn open(
         ends: &mut MirrorSettings,
-        kept: Option<&Path>,
+        state: Option<&Path>,
     ) -> Result<(Option<Self>, Report), WorkspaceError> {
         let mut report = Report::default();
         let Some(holder) = ends.workspace.bucket.clone() else { return Ok((None, report)) };
         let deadline = Instant::now() + SYNC_DEADLINE;
-        let (place, owner) = (kept.map(Path::to_owned), ends.owner.clone());
+        let (place, owner) = (state.map(Path::to_owned), ends.owner.clone());
         let making = tokio::task::spawn_blocking(move || {
             let home = StagingDirectory::make(place.as_deref(), &owner)?;
             Ok((Tree::open_own(&home.root, &owner)?, home))
@@ -64,8 +64,8 @@ impl Staging {
             holder,
             tree: Arc::new(tree),
             home,
-            ledger: Arc::new(Ledger::new(kept.map(Path::to_owned))),
-            uploads: Uploads::read(kept.map(Path::to_owned)),
+            ledger: Arc::new(Ledger::new(state.map(Path::to_owned))),
+            uploads: Uploads::read(state.map(Path::to_owned)),
             owner: ends.owner.clone(),
             left_out: BTreeSet::new(),
             behind: PendingPushes::default(),
@@ -78,12 +78,12 @@ impl Staging {
         Ok((Some(staging), report))
     }
 
-    /// Goes on where an earlier bridge was.
+    /// Continues for an earlier bridge.
     pub async fn adopt(
         ends: &mut MirrorSettings,
-        kept: &Path,
+        state: &Path,
     ) -> Result<Option<Self>, WorkspaceError> {
-        let staging = Self::find(&ends.workspace, &ends.owner, kept).await?;
+        let staging = Self::find(&ends.workspace, &ends.owner, state).await?;
         if let Some(staging) = &staging {
             ends.workspace.path.clone_from(&staging.home.root);
         }
@@ -94,14 +94,14 @@ impl Staging {
     pub async fn find(
         workspace: &Workspace,
         owner: &str,
-        kept: &Path,
+        state: &Path,
     ) -> Result<Option<Self>, WorkspaceError> {
         let Some(holder) = workspace.bucket.clone() else { return Ok(None) };
-        let (kept, of) = (kept.to_owned(), owner.to_owned());
+        let (state, of) = (state.to_owned(), owner.to_owned());
         let finding = tokio::task::spawn_blocking(move || {
-            let home = StagingDirectory::find(&kept)?;
+            let home = StagingDirectory::find(&state)?;
             let tree = Tree::open_own(&home.root, &of)?;
-            Ok((tree, home, Ledger::read(&kept)?, Uploads::read(Some(kept))))
+            Ok((tree, home, Ledger::read(&state)?, Uploads::read(Some(state))))
         });
         let found = finding.await.unwrap_or_else(|error| Err(io::Error::other(error)));
         let (tree, home, ledger, uploads) = match found {
@@ -122,7 +122,8 @@ impl Staging {
         }))
     }
 
-    /// When what the bucket did not take is tried again; never if it has all. Each time is later.
+    /// How long until what the bucket did not take is retried; `None` if it has everything. Each
+    /// pause is longer.
     pub fn again(&mut self) -> Option<Duration> {
         self.behind.again()
     }
@@ -141,7 +142,7 @@ impl Staging {
         for (path, why) in left_out {
             report.refuse(path.as_bytes(), why);
         }
-        // What has grown since it was listed takes of what is left of the whole, each its share.
+        // Objects that have grown since the listing share what remains of the total.
         let listed: u64 = wanted.iter().map(|wanted| wanted.bytes).sum();
         let share = policy.total_bytes_max.saturating_sub(listed) / wanted.len().max(1) as u64;
         let bytes_max = |bytes: u64| policy.file_bytes_max.min(bytes + share);
@@ -175,7 +176,7 @@ impl Staging {
 
 type FetchedFile = (String, u32, Digest);
 
-/// Fetches one object, or says why it has to do without that one.
+/// Fetches one object, or returns why it is skipped.
 async fn fetch_one(
     client: &Client,
     root: &Path,
@@ -195,7 +196,7 @@ async fn fetch_one(
     let left_out = match client.get(&wanted.key, Some(&mut file), bytes_max).await {
         Ok(Some(got)) => Ok(got),
         Ok(None) => Err("it no longer exists, or it has no object key".to_owned()),
-        // One that is archived, or locked with a key of its own, keeps nobody from the others.
+        // An object that is archived or locked with its own key must not stop the others.
         Err(error @ S3Error::Refused { .. }) => Err(error.to_string()),
         Err(error) => {
             let (path, source) = (wanted.path.clone(), Box::new(error));

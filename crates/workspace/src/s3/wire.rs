@@ -1,5 +1,5 @@
-//! Requests to the server of a bucket, signed, and tried again where that may help. It knows what an
-//! answer's status means and nothing of what is in objects.
+//! Requests to a bucket's server, signed, and retried where that may help. It understands an answer's status,
+//! but not the content of objects.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -40,7 +40,7 @@ type Outgoing = UnsyncBoxBody<Bytes, std::io::Error>;
 /// One request.
 #[derive(Clone, Debug)]
 pub struct S3Request {
-    /// What it is for, as an error says it.
+    /// The purpose, for errors.
     pub what: &'static str,
     pub method: Method,
     pub key: String,
@@ -50,7 +50,7 @@ pub struct S3Request {
     pub content: Content,
 }
 
-/// What goes up with it.
+/// The body of the request.
 #[derive(Clone, Debug)]
 pub enum Content {
     Whole(Bytes),
@@ -109,7 +109,7 @@ impl Answer {
         }
     }
 
-    /// All that is still to come.
+    /// Reads the rest of the body.
     async fn read(&mut self, what: &'static str, bytes_max: usize) -> Result<Vec<u8>, S3Error> {
         let mut whole = Vec::new();
         while let Some(piece) = self.next().await? {
@@ -144,7 +144,7 @@ pub struct Wire {
 
 impl Wire {
     pub fn new(bucket: Bucket, keys: Option<Keys>) -> Self {
-        let dialler = Dialler::new(bucket.ca.clone());
+        let dialler = Dialler::new(bucket.ca.clone().into_iter().collect());
         Self { bucket, keys, dialler, idle: Mutex::default() }
     }
 
@@ -156,14 +156,14 @@ impl Wire {
                 Err(error) if error.is_passing() && attempts < ATTEMPTS_MAX => error,
                 answered => return answered,
             };
-            let told = match &error {
+            let requested_pause = match &error {
                 S3Error::Busy { retry_after, .. } => retry_after.unwrap_or_default(),
                 _ => Duration::ZERO,
             };
-            if told > RETRY_AFTER_MAX {
+            if requested_pause > RETRY_AFTER_MAX {
                 return Err(error);
             }
-            sleep(pause.max(told)).await;
+            sleep(pause.max(requested_pause)).await;
             (attempts, pause) = (attempts + 1, pause * 2);
         }
     }
@@ -215,7 +215,8 @@ impl Wire {
     async fn connect(&self) -> Result<Connection, S3Error> {
         let dialled = self.dialler.dial(&self.bucket.origin(), CONNECT_DEADLINE).await;
         if let Err(error) = &dialled {
-            // For the operator: whoever has the sandbox is told neither name nor place.
+            // For the operator: the sandbox's user may know neither the server's name nor its
+            // address.
             tracing::warn!("a bucket's server: {error}");
         }
         let mut builder = http1::Builder::new();
@@ -223,7 +224,7 @@ impl Wire {
         let opened = builder.handshake(dialled.map_err(S3Error::Unreachable)?).await;
         let (sender, driven) = opened.map_err(S3Error::Cut)?;
         let driver = tokio::spawn(async move {
-            // How it ends is told to whoever reads the answer.
+            // The reader of the answer learns how it ends.
             let _ = driven.await;
         });
         Ok(Connection { sender, driver })
@@ -299,7 +300,7 @@ impl Wire {
     async fn refused(&self, ask: &S3Request, mut answer: Answer) -> S3Error {
         let headers = answer.headers.clone();
         let text = |name: &str| headers.get(name)?.to_str().ok().map(str::to_owned);
-        let told = Refusal {
+        let context = Refusal {
             what: ask.what,
             is_read: ask.method == Method::GET || ask.method == Method::HEAD,
             status: answer.status,
@@ -307,13 +308,14 @@ impl Wire {
             region: text("x-amz-bucket-region"),
             retry_after: text("retry-after"),
         };
-        // What cannot be read says no less than the status does.
+        // If the body cannot be read, the status still counts.
         let body = answer.read(ask.what, DOCUMENT_BYTES_MAX).await;
-        // What was refused before all of it was sent has no connection that could be used again.
+        // A request that was refused before it was sent completely leaves a connection that cannot
+        // be reused.
         if body.is_ok() && matches!(&ask.content, Content::Whole(_)) {
             self.keep(answer);
         }
-        refusal(told, &body.unwrap_or_default())
+        refusal(context, &body.unwrap_or_default())
     }
 }
 
@@ -342,7 +344,7 @@ fn stream_of(part: &Part) -> Outgoing {
             }
         };
         if let Err(error) = read() {
-            // Whoever waits no longer has a reason of its own.
+            // A reader that is gone has its own reason.
             let _ = pieces.blocking_send(Err(error));
         }
     });

@@ -3,7 +3,7 @@
 
 use super::limits::{XML_DEPTH_MAX, XML_NAME_BYTES_MAX};
 
-/// Why a document is none of S3's.
+/// Why a document is not S3's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum XmlError {
     #[error("it is not valid UTF-8")]
@@ -20,15 +20,15 @@ pub enum XmlError {
     Entity,
 }
 
-/// An event of the parser. A path is the names of the elements around, and its own.
+/// An event of the parser. A path is the names of the enclosing elements, and its own.
 pub enum XmlEvent<'a> {
-    /// An element without others in it, and its text.
+    /// An element without child elements, and its text.
     Leaf(&'a str, String),
     /// The end of one with others in it.
     End(&'a str),
 }
 
-/// Tells what there is, in its order.
+/// Calls `tell` for each event, in order.
 pub fn read(bytes: &[u8], mut tell: impl FnMut(XmlEvent<'_>)) -> Result<(), XmlError> {
     let mut rest = std::str::from_utf8(bytes).map_err(|_| XmlError::NotText)?;
     rest = rest.strip_prefix('\u{feff}').unwrap_or(rest);
@@ -84,7 +84,7 @@ pub fn read(bytes: &[u8], mut tell: impl FnMut(XmlEvent<'_>)) -> Result<(), XmlE
     if open.is_empty() && has_root { Ok(()) } else { Err(XmlError::Short) }
 }
 
-/// A name without the prefix of its name space.
+/// A name without its namespace prefix.
 fn local(name: &str) -> &str {
     name.rsplit_once(':').map_or(name, |(_, local)| local)
 }
@@ -115,7 +115,7 @@ fn unescape(text: &str) -> Result<String, XmlError> {
     Ok(plain)
 }
 
-/// The same for what must hold no element: text for a document of ours.
+/// Escapes text for our own documents.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -126,8 +126,8 @@ mod tests {
 
     fn leaves(text: &str) -> Result<Vec<(String, String)>, XmlError> {
         let mut leaves = Vec::new();
-        read(text.as_bytes(), |told| {
-            if let XmlEvent::Leaf(path, text) = told {
+        read(text.as_bytes(), |element| {
+            if let XmlEvent::Leaf(path, text) = element {
                 leaves.push((path.to_owned(), text));
             }
         })?;
@@ -138,9 +138,9 @@ mod tests {
     fn elements_are_read_with_what_is_escaped_in_them() {
         let text = "<?xml version=\"1.0\"?>\n<!-- hm --><R xmlns=\"x\">\n <a>1 &lt;&amp;&#x41;&#66;</a>\n\
                     <b><c> </c><d/></b></R>";
-        let told: Vec<_> = leaves(text).unwrap();
+        let elements: Vec<_> = leaves(text).unwrap();
         let want = [("R/a", "1 <&AB"), ("R/b/c", " "), ("R/b/d", "")];
-        assert_eq!(told, want.map(|(path, text)| (path.to_owned(), text.to_owned())));
+        assert_eq!(elements, want.map(|(path, text)| (path.to_owned(), text.to_owned())));
     }
 
     #[test]

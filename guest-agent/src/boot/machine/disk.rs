@@ -23,17 +23,17 @@ use super::super::{BootError, Outcome, Stage};
 use super::modules;
 use crate::sys::mount;
 
-/// Where the root to be is put together while the initramfs is the root.
+/// Where the future root is assembled while the initramfs is the root.
 const NEW: &str = "/newroot";
 /// The image, seen from the scratch file system.
 const LOWER: &str = "/lower";
 
-/// What an image may be, the usual first.
+/// File systems of an image, the usual one first.
 const IMAGE_KINDS: [&str; 5] = ["erofs", "ext4", "squashfs", "xfs", "btrfs"];
-/// What a writable layer may be.
+/// File systems of a writable layer.
 const SCRATCH_KINDS: [&str; 3] = ["ext4", "xfs", "btrfs"];
 
-/// How long a disk may take to show: its driver has been loaded, and asks it for its size.
+/// How long a disk may take to appear: its driver has been loaded, and asks it for its size.
 const DEVICE_MAX: Duration = Duration::from_secs(10);
 const DEVICE_PAUSE: Duration = Duration::from_millis(5);
 
@@ -49,14 +49,14 @@ pub(super) fn await_device(path: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Mounts what is on a device, whichever of these it is.
+/// Mounts a device with the first of these file systems that fits.
 fn mount_any(device: &str, kinds: &[&str], target: &Path, flags: MsFlags) -> Result<(), BootError> {
     await_device(device).map_err(BootError::path("waiting for", device))?;
     let mut refusal = io::Error::from(Errno::ENODEV);
     for kind in kinds {
-        match mount::device(device, kind, target, flags) {
+        match mount::device(device, kind, target, flags, None) {
             Ok(()) => return Ok(()),
-            // It is none of this kind, or the kernel does not know the kind.
+            // It is not of this kind, or the kernel does not know the kind.
             Err(error) => {
                 if error.raw_os_error() != Some(libc::ENODEV) {
                     refusal = error;
@@ -82,7 +82,7 @@ fn mount_writable(stage: &mut Stage, point: &'static str) -> Result<(), BootErro
     mount_any(&device, &SCRATCH_KINDS, Path::new(point), SCRATCH_FLAGS)?;
     stage.facts().written = Some(open_directory(point)?);
     chdir(point).map_err(BootError::path("entering", point))?;
-    // What a machine left there in an earlier life is not to be there in this one.
+    // What a machine left there in an earlier life must not be visible in this one.
     for directory in [RUN, TMP, SHARED_MEMORY] {
         fs::remove_dir_all(relative(directory)).ok();
     }
@@ -119,7 +119,7 @@ pub(super) fn leave_initramfs(stage: &mut Stage) -> Result<Outcome, BootError> {
     for point in ["/dev", "/sys", "/proc"] {
         mount::detach(Path::new(point)).map_err(BootError::path("unmounting", point))?;
     }
-    // Only what we know to be there: anything else is somebody's.
+    // Only known content: anything else belongs to somebody.
     fs::remove_dir_all(modules::DIRECTORY).ok();
     fs::remove_file("/init").ok();
     // The root of an initramfs cannot be pivoted away; it is covered.

@@ -14,14 +14,14 @@ use crate::host::serial::Port;
 use crate::host::{self, BootFrameError};
 use crate::sys::vsock;
 
-/// A driver is there some moments before its device has heard from the other side.
+/// A driver is loaded some moments before its device is connected.
 const DIALS_MAX: usize = 40;
 const DIAL_PAUSE: Duration = Duration::from_millis(25);
 
 /// Reads the configuration from a drive or from the host, if the command line names one.
-pub(super) fn hear(stage: &mut Stage) -> Result<Outcome, BootError> {
+pub(super) fn receive(stage: &mut Stage) -> Result<Outcome, BootError> {
     let line = stage.facts().line.clone();
-    let told = |error: BootFrameError| BootError::Told { error };
+    let failed = |error: BootFrameError| BootError::NoConfiguration { error };
     if let Some(name) = &line.serial {
         let port = Port::open(name).map_err(BootError::path("opening the serial port", name))?;
         stage.facts().serial = Some(port);
@@ -30,15 +30,15 @@ pub(super) fn hear(stage: &mut Stage) -> Result<Outcome, BootError> {
         let drive = super::disk::await_device(&path)
             .and_then(|()| File::open(&path))
             .map_err(BootError::path("opening", &path))?;
-        stage.config = host::read_frame(drive.as_fd()).map_err(told)?;
+        stage.config = host::read_frame(drive.as_fd()).map_err(failed)?;
     } else if let Some(port) = stage.facts().serial.as_mut().filter(|_| line.ask) {
-        stage.config = port.read_boot_frame().map_err(told)?;
+        stage.config = port.read_boot_frame().map_err(failed)?;
     } else if line.ask {
         let link = dial(&line).map_err(BootError::call("dialling the host"))?;
         let config = host::read_boot_frame(link.as_fd());
-        // Kept in any case, so that the host can be told why the machine cannot start.
+        // Kept in any case, to report to the host why the machine cannot start.
         stage.facts().link = Some(link);
-        stage.config = config.map_err(told)?;
+        stage.config = config.map_err(failed)?;
     } else {
         return Ok(Outcome::Skipped("the kernel command line says it all"));
     }

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use nix::mount::MsFlags;
+use protocol::boot::HOME;
 
 use super::super::overlay::make_directory;
 use super::super::root::SHARED_MEMORY;
@@ -75,7 +76,7 @@ pub(super) fn mount_cgroup(stage: &mut Stage) -> Result<Outcome, BootError> {
     Ok(outcome)
 }
 
-/// A root that is used as it is has directories of its own for these.
+/// A root that is used directly has its own directories for these.
 pub(super) fn mount_run_in_place(stage: &mut Stage) -> Result<Outcome, BootError> {
     if !stage.facts().in_place {
         return Ok(Outcome::Skipped("they are in the scratch file system"));
@@ -84,11 +85,12 @@ pub(super) fn mount_run_in_place(stage: &mut Stage) -> Result<Outcome, BootError
     mount_kernels("tmpfs", Path::new("/run"), flags, "mode=755")?;
     make_directory(Path::new("/run/lock"), 0o1777)?;
     make_directory(Path::new("/tmp"), 0o1777)?;
+    make_directory(Path::new(HOME), 0o755)?;
     Ok(Outcome::Done)
 }
 
-/// A directory of the host, in the sandbox's root. Where one was promised, an empty one of the machine's
-/// own would only look like it, and what is written there would be lost.
+/// A directory of the host, in the sandbox's root. If one was promised, an empty directory of the machine
+/// would only look like it, and writes to it would be lost.
 pub(super) fn mount_workspace(stage: &mut Stage) -> Result<Outcome, BootError> {
     if !stage.facts().line.workspace {
         return Ok(Outcome::Skipped("none is mounted"));
@@ -100,7 +102,7 @@ pub(super) fn mount_workspace(stage: &mut Stage) -> Result<Outcome, BootError> {
 /// Sets the clock to the host's. A machine need not have one that knows the time.
 pub(super) fn set_clock(stage: &mut Stage) -> Result<Outcome, BootError> {
     match stage.config.time_us {
-        0 => Ok(Outcome::Skipped("the host has not told the time")),
+        0 => Ok(Outcome::Skipped("the host has not sent the time")),
         time_us => {
             clock::set_wall(time_us).map_err(BootError::call("setting the clock"))?;
             Ok(Outcome::Done)

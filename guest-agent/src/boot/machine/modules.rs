@@ -23,8 +23,8 @@ fn is_there(number: &str) -> bool {
     })
 }
 
-/// Loads those whose device there is, or that are listed without one. What a failure comes to, the
-/// step that needs the driver tells better.
+/// Loads those whose device exists, or that are listed without one. The step that needs the driver
+/// reports a failure better.
 #[expect(clippy::unnecessary_wraps, reason = "all steps have one signature")]
 pub(super) fn load_all(_: &mut Stage) -> Result<Outcome, BootError> {
     let Ok(order) = fs::read_to_string(ORDER) else {

@@ -8,12 +8,12 @@ use super::{disk, host, kernel, modules, net};
 /// Drivers, and the host's configuration.
 pub(super) const HEAR: &[Step] = &[
     Step { name: "modules", need: BestEffort, run: modules::load_all },
-    Step { name: "host", need: Fatal, run: host::hear },
+    Step { name: "host", need: Fatal, run: host::receive },
     Step { name: "clock", need: BestEffort, run: kernel::set_clock },
 ];
 
-/// In an initramfs: the two layers of the root to be. The scratch file system is the root afterwards,
-/// as it is on the process machine.
+/// In an initramfs: the two layers of the future root. The scratch file system is the root afterwards, as on
+/// the process machine.
 pub(super) const INITRAMFS: &[Step] = &[
     Step { name: "scratch", need: Fatal, run: disk::mount_scratch },
     Step { name: "image", need: Fatal, run: disk::mount_image },
@@ -26,7 +26,7 @@ pub(super) const IMAGE: &[Step] = &[
     Step { name: "run-and-tmp", need: Fatal, run: root::mount_run_and_tmp },
 ];
 
-/// The overlay over what the kernel has mounted, read-only, as the root.
+/// The overlay over the kernel's read-only mount, as the root.
 pub(super) const MOUNTED: &[Step] = &[
     Step { name: "open-root", need: Fatal, run: root::open_lower },
     Step { name: "scratch", need: Fatal, run: disk::mount_scratch_over_root },
@@ -56,4 +56,5 @@ pub(super) const FINISH: &[Step] = &[
     Step { name: "network", need: BestEffort, run: net::raise },
     Step { name: "name-files", need: BestEffort, run: network::write_name_files },
     Step { name: "limits", need: BestEffort, run: privileges::raise_limits },
+    Step { name: "memory-score", need: BestEffort, run: privileges::open_memory_score },
 ];

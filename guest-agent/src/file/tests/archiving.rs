@@ -211,7 +211,7 @@ fn an_entry_that_cannot_be_read_ends_the_stream_with_its_name() {
 }
 
 #[test]
-fn what_was_archived_is_unpacked_the_same() {
+fn an_archived_tree_unpacks_to_the_same() {
     run(async {
         let scratch = Scratch::new();
         scratch.write("tree/d/f", "hello");

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use crate::flow::{Inlet, Outlet, Pin, Tap, Wire};
 
-/// What any test may take before it counts as stuck.
+/// A test that takes longer counts as stuck.
 const DEADLINE: Duration = Duration::from_mins(1);
 
 /// Runs a test on an event loop like the agent's.
@@ -23,7 +23,7 @@ pub(crate) fn run(test: impl Future<Output = ()>) {
     });
 }
 
-/// What the agent's end of a stream says to it.
+/// A message from the agent's end of a stream.
 #[derive(Default)]
 pub(crate) struct Client {
     consumed: Cell<u64>,
@@ -115,7 +115,7 @@ impl Download {
         Ok(all)
     }
 
-    /// Reads no more, and says so.
+    /// Stops reading, and reports that.
     pub(crate) fn abandon(&self) {
         self.outlet.detach(&self.tap);
     }
@@ -145,7 +145,7 @@ pub(crate) fn two_way() -> (Inlet, Download) {
     (inlet, download)
 }
 
-/// What a client that gives up leaves.
+/// What a client that disconnects leaves.
 pub(crate) fn gone() -> Fault {
     Fault::new(FaultCode::Gone, "the client has closed the stream")
 }

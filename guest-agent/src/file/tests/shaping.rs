@@ -117,7 +117,7 @@ fn without_recursion_only_what_is_empty_is_removed() {
 }
 
 #[test]
-fn what_has_no_name_of_its_own_is_never_removed() {
+fn paths_without_a_name_are_never_removed() {
     run(async {
         for path in ["/", "//", "/..", "/tmp/..", "/.", ""] {
             for recursive in [false, true] {

@@ -61,7 +61,7 @@ impl Tar {
     }
 }
 
-/// A target for archives, and beside it what none of them may reach.
+/// A target for archives, with a file beside it that none of them may reach.
 fn target() -> Scratch {
     let scratch = Scratch::new();
     scratch.write("outside/kept", "kept");
@@ -111,6 +111,21 @@ fn entries_are_unpacked_with_their_permissions_and_times() {
 }
 
 #[test]
+fn zeros_of_an_unpacked_file_take_no_room_and_are_read_back() {
+    run(async {
+        let scratch = target();
+        let content = format!("{}x{}", "\0".repeat(2_000_000), "\0".repeat(1_000_000));
+        let tar = Tar::default().file("f", &content).file("g", "beside");
+        unpack(scratch.text("target"), &tar.end()).await.unwrap();
+        assert_eq!(scratch.read("target/f"), content);
+        assert_eq!(scratch.read("target/g"), "beside");
+        let status = scratch.at("target/f").metadata().unwrap();
+        assert!(status.blocks() * 512 < 300_000, "{} blocks are stored", status.blocks());
+        assert_eq!(status.mtime(), 1_000_000_000, "it is as long as it gets before its time");
+    });
+}
+
+#[test]
 fn owners_and_set_id_bits_come_only_when_asked_for() {
     if !is_root() {
         println!("skipped: only root may give files away");
@@ -138,7 +153,7 @@ fn owners_and_set_id_bits_come_only_when_asked_for() {
 }
 
 #[test]
-fn what_is_there_is_replaced_but_never_written_through() {
+fn existing_files_are_replaced_and_never_written_through() {
     run(async {
         let scratch = target();
         scratch.write("target/f", "old");
@@ -273,7 +288,7 @@ fn a_file_that_claims_to_be_huge_takes_no_more_than_it_brings() {
 }
 
 #[test]
-fn what_is_no_archive_is_refused() {
+fn invalid_archives_are_refused() {
     run(async {
         let scratch = target();
         for bytes in [&b""[..], &[b'x'; 600], &[0; 512], &Tar::default().file("f", "x").0] {

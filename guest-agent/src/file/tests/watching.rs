@@ -12,7 +12,7 @@ use super::super::watch;
 use super::Scratch;
 use super::client::{Download, run};
 
-/// How long nothing must come for nothing to be there. Long against a move's wait.
+/// How long nothing must arrive to count as nothing. Long compared with a move's wait.
 const SILENCE: Duration = Duration::from_millis(150);
 
 struct Watching {
@@ -242,7 +242,7 @@ fn a_client_that_reads_too_slowly_is_told_once_that_events_were_lost() {
 }
 
 #[test]
-fn what_cannot_be_watched_is_refused() {
+fn unwatchable_paths_are_refused() {
     run(async {
         let refused = async |path, recursive| {
             Watching::try_begin(path, recursive).await.err().expect("this cannot be watched").code

@@ -45,6 +45,27 @@ fn a_new_file_is_complete_with_its_permissions_when_the_answer_comes() {
 }
 
 #[test]
+fn zeros_of_a_new_file_take_no_room_and_are_read_back() {
+    run(async {
+        let scratch = Scratch::new();
+        let mut content = vec![0; 4_000_000];
+        content[1_234_567] = 1;
+        for mode in [CREATE, REPLACE] {
+            write(ask(scratch.text("f"), mode), &content).await.unwrap();
+            assert_eq!(std::fs::read(scratch.at("f")).unwrap(), content);
+            let stored = scratch.at("f").metadata().unwrap().blocks() * 512;
+            assert!(stored < 400_000, "{stored} bytes are stored");
+        }
+        // Zeros replace existing content.
+        write(ask(scratch.text("f"), REPLACE), &vec![b'x'; 20_000]).await.unwrap();
+        write(ask(scratch.text("f"), WriteMode::At { offset: 0 }), &[0; 10_000]).await.unwrap();
+        write(ask(scratch.text("f"), APPEND), &[0; 10_000]).await.unwrap();
+        let expected = [vec![0; 10_000], vec![b'x'; 10_000], vec![0; 10_000]].concat();
+        assert_eq!(std::fs::read(scratch.at("f")).unwrap(), expected);
+    });
+}
+
+#[test]
 fn a_replaced_file_keeps_its_permissions_and_owner() {
     run(async {
         let scratch = Scratch::new();
@@ -157,7 +178,7 @@ fn a_stream_that_is_given_up_leaves_the_old_file_and_nothing_else() {
 }
 
 #[test]
-fn what_cannot_be_written_is_refused_by_name() {
+fn unwritable_paths_are_refused_by_name() {
     run(async {
         let scratch = Scratch::new();
         nix::unistd::mkfifo(&scratch.at("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();

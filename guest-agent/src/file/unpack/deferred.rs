@@ -1,22 +1,21 @@
-//! What directories get only when all that goes into them is there: permissions, because they may
-//! forbid to write, and times, because every entry changes them.
+//! Attributes that directories get only when their content is complete: permissions, because they
+//! may forbid writing, and times, because every entry changes them.
 
 use std::os::fd::OwnedFd;
 
 use archive::Entry;
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
 use nix::sys::stat::fstat;
 use protocol::Fault;
 use protocol::sorted::sort_by;
 
 use super::super::attributes::Attributes;
-use super::super::beneath;
 use super::super::limits::DEFERRED_BYTES_MAX;
 use super::place::set_time;
 use super::refused::refused_entry;
+use crate::lookup::{self, DIRECTORY_TO_READ, Refused, Way};
 
-/// What one directory costs besides its path, which it has twice.
+/// The cost of one directory besides its path, which is stored twice.
 const DIRECTORY_BYTES: usize = 256;
 
 /// The directories that wait, in the order of the archive.
@@ -27,7 +26,7 @@ pub struct Deferred {
 }
 
 struct Directory {
-    /// Beneath the root, made of safe components.
+    /// Beneath the root, from safe components.
     path: Vec<u8>,
     entry: Entry,
     attributes: Attributes,
@@ -38,15 +37,19 @@ impl Directory {
         DIRECTORY_BYTES + self.path.len() + self.entry.path.len()
     }
 
-    fn settle(&self, root: &OwnedFd) -> nix::Result<()> {
-        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
-        let directory = match beneath::open(root, self.path.as_slice(), flags) {
-            // A later entry, or somebody else, has put something else in its place.
-            Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => return Ok(()),
+    fn settle(&self, root: &OwnedFd) -> Result<(), Refused> {
+        let path = self.path.as_slice();
+        let directory = match lookup::open_at(root, path, DIRECTORY_TO_READ, Way::Beneath) {
+            // A later entry, or somebody else, has replaced it; or it is the empty `/proc` of a whole
+            // system's archive, and the existing one stays as it is.
+            Err(
+                Refused::Errno(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP)
+                | Refused::KernelFileSystem(_),
+            ) => return Ok(()),
             other => other?,
         };
         self.attributes.apply(&directory, &fstat(&directory)?)?;
-        set_time(&directory, &self.entry)
+        Ok(set_time(&directory, &self.entry)?)
     }
 }
 
@@ -76,8 +79,8 @@ impl Deferred {
         Ok(())
     }
 
-    /// Settles all, inner ones first, because an outer one may then let nobody in any more. Of
-    /// several entries for one directory the last one counts.
+    /// Sets the attributes of all, inner ones first, because an outer one may then deny access. For
+    /// several entries of one directory the last one counts.
     pub fn settle_all(&mut self, root: &OwnedFd) -> Result<(), Fault> {
         let directories = std::mem::take(&mut self.directories);
         self.bytes = 0;
@@ -91,8 +94,8 @@ impl Deferred {
                 continue;
             }
             settled = Some(&directory.path);
-            if let Err(errno) = directory.settle(root) {
-                outcome = outcome.and(Err(refused_entry(&directory.path, errno)));
+            if let Err(why) = directory.settle(root) {
+                outcome = outcome.and(Err(refused_entry(&directory.path, why)));
             }
         }
         outcome

@@ -1,4 +1,4 @@
-//! Where one entry of an archive goes, and making it there.
+//! The place of one entry of an archive, and how it is made there.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,14 +16,11 @@ use protocol::message::FileKind;
 use protocol::{Fault, FaultCode};
 
 use super::super::attributes::{Attributes, mode};
-use super::super::beneath;
 use super::super::directory::PERMISSIONS_NEW;
 use super::super::info;
 use super::super::refusal::{quoted, unfit};
 use super::refused::refused_entry;
-
-/// Enough to put entries into a directory, and to open it later.
-const DIRECTORY: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY);
+use crate::lookup::{self, DIRECTORY, Refused, Way};
 
 /// A name in a directory that certainly lies beneath the root.
 pub struct Place {
@@ -38,7 +35,7 @@ impl Place {
     pub fn of(root: &OwnedFd, components: &[&[u8]]) -> Result<Option<Self>, Fault> {
         let Some((name, parents)) = components.split_last() else { return Ok(None) };
         let path = components.join(&b'/');
-        let directory = open_parents(root, parents).map_err(|errno| refused_entry(&path, errno))?;
+        let directory = open_parents(root, parents).map_err(|why| refused_entry(&path, why))?;
         Ok(Some(Self { directory, name: name.to_vec(), path }))
     }
 
@@ -46,8 +43,8 @@ impl Place {
         &self.path
     }
 
-    /// Makes a directory, or finds it. Until the archive has ended the agent must be able to
-    /// write into it, whatever its permissions are to be.
+    /// Creates a directory, or finds it. Until the archive has ended the agent must be able to
+    /// write to it, whatever its permissions will be.
     pub fn make_directory(&self, permissions: u32) -> Result<(), Fault> {
         const OWNER_ALL: u32 = 0o700;
         let made = mode(permissions & 0o777 | OWNER_ALL);
@@ -58,7 +55,7 @@ impl Place {
         };
         match info::kind(&found.map_err(|errno| self.refused(errno))?) {
             FileKind::Directory => Ok(()),
-            // To put a directory in its stead could take away what others reach through it.
+            // Replacing it by a directory could remove what others reach through it.
             FileKind::Symlink => Err(self.refused(Errno::ELOOP)),
             _ => {
                 self.remove_file()?;
@@ -68,7 +65,7 @@ impl Place {
         }
     }
 
-    /// Makes an empty file that nobody else reads before it is complete.
+    /// Creates an empty file that nobody else can read before it is complete.
     pub fn make_file(&self) -> Result<File, Fault> {
         let flags =
             OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
@@ -91,15 +88,15 @@ impl Place {
             let why = "is a hard link to itself";
             return Err(unfit(FaultCode::Invalid, self.path.as_slice(), why));
         }
-        let refuse = |errno| {
+        let refuse = |why: Refused| {
             let target = target.join(&b'/');
             let shown = quoted(target.as_slice());
-            let Fault { code, message, errno, spawn } = refused_entry(&self.path, errno);
+            let Fault { code, message, errno, spawn } = refused_entry(&self.path, why);
             Fault { code, message: format!("{message} (a hard link to {shown})"), errno, spawn }
         };
-        let from = beneath::open(root, joined(parents).as_slice(), DIRECTORY).map_err(refuse)?;
+        let from = open_beneath(root, parents).map_err(refuse)?;
         // Looked for first, so that nothing is unlinked for the sake of a link that cannot be.
-        info::status(&from, *name, false).map_err(refuse)?;
+        info::status(&from, *name, false).map_err(|errno| refuse(errno.into()))?;
         self.put(|| {
             let empty = AtFlags::empty();
             linkat(&from, *name, &self.directory, self.name.as_slice(), empty)
@@ -118,8 +115,8 @@ impl Place {
         self.put(|| mknodat(&self.directory, self.name.as_slice(), kind, permissions, device))
     }
 
-    /// Gives what was made just now its owner, permissions and time. Not for files, which have a
-    /// descriptor, nor for directories, which must wait.
+    /// Sets the owner, permissions and time of something that was just made. Not for files, which
+    /// have a descriptor, nor for directories, which must wait.
     pub fn set_attributes(&self, attributes: Attributes, entry: &Entry) -> Result<(), Fault> {
         let name = self.name.as_slice();
         let set = || {
@@ -142,9 +139,9 @@ impl Place {
         set().map_err(|errno| self.refused(errno))
     }
 
-    /// Changes the permissions of a FIFO or device, which must not be opened, and not of whatever
-    /// a symlink points to that somebody has put there meanwhile. That takes a recent kernel or a
-    /// mounted procfs, so it is left alone when the agent's mask has taken nothing away.
+    /// Changes the permissions of a FIFO or device, which must not be opened, and not of the target
+    /// of a symlink that has replaced it meanwhile. This needs a recent kernel or a mounted procfs,
+    /// so it is skipped if the agent's umask has removed nothing.
     fn change_mode(&self, permissions: Mode) -> nix::Result<()> {
         let status = info::status(&self.directory, self.name.as_slice(), false)?;
         if mode(status.st_mode) == permissions {
@@ -165,8 +162,8 @@ impl Place {
         }
     }
 
-    /// Makes something in this place, removing what is there. Everything that makes something here
-    /// says `EEXIST` rather than use what is there.
+    /// Makes something in this place, and removes what is there. All calls that make something here
+    /// fail with `EEXIST` instead of using what exists.
     fn put<T>(&self, make: impl Fn() -> nix::Result<T>) -> Result<T, Fault> {
         match make() {
             Err(Errno::EEXIST) => {
@@ -194,23 +191,24 @@ fn time(entry: &Entry) -> TimeSpec {
 
 /// Opens the directory that safe components lead to. Archives need not name their directories, so
 /// those that are missing are made.
-fn open_parents(root: &OwnedFd, parents: &[&[u8]]) -> nix::Result<OwnedFd> {
-    match beneath::open(root, joined(parents).as_slice(), DIRECTORY) {
-        Err(Errno::ENOENT) => {}
+fn open_parents(root: &OwnedFd, parents: &[&[u8]]) -> Result<OwnedFd, Refused> {
+    match open_beneath(root, parents) {
+        Err(Refused::Errno(Errno::ENOENT)) => {}
         other => return other,
     }
     for depth in 1..=parents.len() {
         let (name, above) = parents[..depth].split_last().expect("there is at least one");
-        let above = beneath::open(root, joined(above).as_slice(), DIRECTORY)?;
+        let above = open_beneath(root, above)?;
         match mkdirat(&above, *name, mode(PERMISSIONS_NEW)) {
             Ok(()) | Err(Errno::EEXIST) => {}
-            Err(errno) => return Err(errno),
+            Err(errno) => return Err(errno.into()),
         }
     }
-    beneath::open(root, joined(parents).as_slice(), DIRECTORY)
+    open_beneath(root, parents)
 }
 
-/// Components as a path for the kernel; no components are the directory itself.
-fn joined(components: &[&[u8]]) -> Vec<u8> {
-    if components.is_empty() { b".".to_vec() } else { components.join(&b'/') }
+/// Opens the directory of these components; without any, the root itself.
+fn open_beneath(root: &OwnedFd, components: &[&[u8]]) -> Result<OwnedFd, Refused> {
+    let path = if components.is_empty() { b".".to_vec() } else { components.join(&b'/') };
+    lookup::open_at(root, path.as_slice(), DIRECTORY, Way::Beneath)
 }

@@ -1,9 +1,9 @@
-//! The records of one turn of a watch: each change said once, and not more of them than a client
-//! may have to take.
+//! The records of one turn of a watch: each change is reported once, up to the number that a client
+//! must accept.
 //!
-//! Pure. A new directory is looked into after it is watched, so that what appears in it around
-//! then may be both found and told by an event; what was found is remembered until the queue has
-//! been read to its end.
+//! Pure. A new directory is listed after it is watched, so what appears in it around then may be
+//! both listed and reported by an event; listed names are remembered until the queue has been read
+//! to its end.
 
 use std::collections::HashSet;
 
@@ -34,7 +34,7 @@ impl Emitted {
         }
     }
 
-    /// An event says that something was made. False when it had been found before.
+    /// An event reports a new name. False if it was listed before.
     pub fn event_created(&mut self, path: &[u8]) -> bool {
         let is_news = !self.found.remove(path);
         if is_news {
@@ -48,7 +48,7 @@ impl Emitted {
         self.emit(Change::Removed, path);
     }
 
-    /// Something has another name. If it was found under the new one, that was said.
+    /// Something was renamed. If its new name was listed, that was reported.
     pub fn moved(&mut self, from: Vec<u8>, to: Vec<u8>) {
         self.found.remove(&from);
         if !self.found.remove(&to) {
@@ -62,7 +62,7 @@ impl Emitted {
         self.overflowed = true;
     }
 
-    /// Every event about what was found so far has been seen.
+    /// Every event about listed names has been read.
     pub fn forget_found(&mut self) {
         self.found.clear();
     }
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_is_not_told_again_by_its_event() {
+    fn listed_names_are_not_reported_again_by_their_event() {
         let mut emitted = Emitted::default();
         emitted.found(b"d/a".to_vec());
         assert!(!emitted.event_created(b"d/a"));
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_removed_and_made_again_is_told_again() {
+    fn a_listed_name_that_is_recreated_is_reported_again() {
         let mut emitted = Emitted::default();
         emitted.found(b"a".to_vec());
         emitted.removed(b"a".to_vec());

@@ -44,7 +44,7 @@ fn a_name_of_digits_is_a_name_first() {
 }
 
 #[test]
-fn what_nobody_is_called_is_unknown() {
+fn missing_names_are_unknown() {
     let errno = |text| resolve_in(text, PASSWD, GROUP).expect_err("unknown").errno();
     assert_eq!(errno("nobody-here"), libc::ENOENT);
     assert_eq!(errno("ann:no-group"), libc::ENOENT);

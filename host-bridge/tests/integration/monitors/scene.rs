@@ -1,4 +1,4 @@
-//! Where a stand-in for a monitor plays: its own PATH, kit and directories, all removed with it.
+//! The environment of a monitor's stand-in: its own PATH, kit and directories, all removed with it.
 
 use std::fs;
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use host::paths::find_agent;
+use host::agent::find_agent;
 use machine::SandboxId;
 use machine::vmm::{Kit, Plan};
 use nix::sys::signal::{Signal, kill};
@@ -28,7 +28,7 @@ pub struct Scene {
 pub struct Daemon(Child);
 
 impl Daemon {
-    /// Without a chance to put anything in order.
+    /// Killed, without a chance to clean up.
     pub fn kill_hard(self) {
         drop(self);
     }
@@ -49,6 +49,7 @@ impl Scene {
     /// Furnishes one, or says why it cannot be.
     pub fn set(name: &str, kind: &'static str) -> Result<Self, String> {
         let agent = find_agent().map_err(|missing| missing.to_string())?;
+        let agent = agent.file().map_err(|error| error.to_string())?;
         let python = Command::new("python3").arg("--version").stdout(Stdio::null()).status();
         if !python.is_ok_and(|status| status.success()) {
             return Err("there is no python3 to play the monitor".to_owned());
@@ -64,7 +65,7 @@ impl Scene {
         for program in KINDS {
             let path = base.join("bin").join(program);
             let mut file = fs::File::create(&path).unwrap();
-            // What it is to do it cannot have from the bridge, which passes its environment to nobody.
+            // Its settings cannot come from the bridge, which passes its environment to nobody.
             let play = base.join("play");
             let play = play.display();
             writeln!(file, "#!/bin/sh\n. {play}\nexec {} {fake} {program} \"$@\"", python_path())
@@ -81,7 +82,7 @@ impl Scene {
         Ok(scene)
     }
 
-    /// What the stand-in shall do wrong.
+    /// What the stand-in should do wrong.
     pub fn fault(&self, fault: &str) {
         let (agent, log) = (self.agent.display(), self.base.join("requests"));
         let play =
@@ -99,7 +100,7 @@ impl Scene {
         path
     }
 
-    /// The bridge's program with these arguments, in this scene.
+    /// The bridge's program with these arguments, in this environment.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_host-bridge"));
         self.furnish(&mut command);
@@ -119,6 +120,8 @@ impl Scene {
             .env("BURROW_AGENT", &self.agent)
             .env("BURROW_SERVER_LISTEN", "off")
             .env("BURROW_TRUST_KVM", "1")
+            // A daemon that starts by itself would not be the one that a test has killed.
+            .env("BURROW_NO_DAEMON", "1")
             .stdin(Stdio::null());
     }
 
@@ -181,14 +184,14 @@ impl Scene {
     /// The requests that the stand-in has answered, with their statuses.
     pub fn requests(&self) -> Vec<String> {
         let log = fs::read_to_string(self.base.join("requests")).unwrap_or_default();
-        let told = log.lines().map(|line| {
+        let lines = log.lines().map(|line| {
             let (method, path, status): (String, String, u16) = serde_json::from_str(line).unwrap();
             format!("{method} {path} {status}")
         });
-        told.collect()
+        lines.collect()
     }
 
-    /// What is left of machines: their directories, and their processes.
+    /// The remains of machines: their directories, and their processes.
     pub fn leftovers(&self) -> Vec<String> {
         let mut found = Vec::new();
         for directory in
@@ -231,7 +234,7 @@ impl Scene {
         self.runtime().join("monitor")
     }
 
-    /// How much of the one box's console is kept.
+    /// How much of the one sandbox's console is kept.
     pub fn console_bytes(&self) -> u64 {
         let mut entries = fs::read_dir(self.base.join("state/boxes")).unwrap().flatten();
         let state = entries.next().expect("a sandbox").path();
@@ -277,8 +280,8 @@ impl Drop for Scene {
     }
 }
 
-/// The interpreter itself: what is first on the PATH may be a shell script that looks for it, and
-/// takes longer for that than the interpreter.
+/// The interpreter itself: the first one on the PATH may be a shell script that searches for it,
+/// which takes longer than the interpreter.
 fn python_path() -> String {
     let found = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
     let path = found.map(|output| text(&output.stdout).trim().to_owned()).unwrap_or_default();

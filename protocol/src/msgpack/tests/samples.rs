@@ -1,5 +1,5 @@
-//! Messages of every type, drawn from a list of numbers: each number decides one thing, and a list
-//! that is used up goes on with zeros, so that proptest shrinks towards the plainest message.
+//! Messages of every type, generated from a list of numbers: each number makes one choice, and an
+//! exhausted list continues with zeros, so that proptest shrinks towards the simplest message.
 
 mod metrics;
 mod repl;
@@ -7,7 +7,7 @@ mod repl;
 use proptest::prelude::*;
 
 pub use self::repl::HAPPENINGS;
-use crate::boot::BootConfig;
+use crate::boot::{BootConfig, IdRanges};
 use crate::exit::{Cause, ExitRecord, OutputTotal, SpawnFailure, SpawnStage, Survivor, Usage};
 use crate::fault::{Fault, FaultCode};
 use crate::hello::{
@@ -330,7 +330,7 @@ impl Draw<'_> {
         match number {
             0 => Request::Info {},
             1 => Request::Start(self.start()),
-            2 => Request::Sessions { since: self.number() },
+            2 => Request::Sessions { since: self.number(), lasting: self.yes() },
             3 => Request::Wait { session: self.session() },
             4 => Request::Signal(ask::Signal {
                 session: self.session(),
@@ -511,7 +511,15 @@ impl Draw<'_> {
             hide: self.some(Self::string),
             door: self.yes(),
             time_us: self.number(),
+            ids: self.maybe(Self::id_ranges),
+            processes_max: self.number(),
+            group: self.string(),
+            scratch_mount: self.string(),
         }
+    }
+
+    fn id_ranges(&mut self) -> IdRanges {
+        IdRanges { first: self.number() as u32, count: self.number() as u32, required: self.yes() }
     }
 
     pub fn watch_event(&mut self) -> WatchEvent {

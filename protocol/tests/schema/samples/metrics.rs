@@ -1,4 +1,4 @@
-//! Samples of what can be asked of what a box uses.
+//! Samples of requests about a sandbox's usage.
 
 use protocol::metrics::{AskMetrics, AskUsage, MetricsPage, Sample, Scope, TreeUsage};
 

@@ -1,4 +1,4 @@
-//! Samples of what can be asked of contexts and of what happens in them.
+//! Samples of requests about contexts and of their events.
 
 use protocol::message::Channel;
 use protocol::repl::{

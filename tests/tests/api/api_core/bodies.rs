@@ -13,7 +13,7 @@ use super::{USUAL, answers_as_usual, create, path_of};
 const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
 
 #[test]
-fn what_is_not_as_a_call_takes_it_is_refused_in_one_shape() {
+fn invalid_bodies_are_refused_in_one_shape() {
     let server = Server::dev();
     let client = Client::new(server.url());
     let deep = "[".repeat(100_000);
@@ -152,7 +152,7 @@ fn a_body_that_stops_half_way_keeps_nobody_else_waiting() {
 }
 
 #[test]
-fn who_asks_before_sending_is_told_to_go_on_or_that_it_is_too_much() {
+fn expect_continue_is_answered_before_the_body() {
     let server = Server::start(&["--dev", "--set", "server.body_bytes_max=4KiB"]);
     let client = Client::new(server.url());
     let head = |length: usize| {

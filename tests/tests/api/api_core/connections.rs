@@ -5,9 +5,9 @@ use std::io::{BufReader, Read};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
-use tests::eventually;
 use tests::http::Client;
 use tests::server::Server;
+use tests::{eventually, have_or_skip};
 
 use super::raw::{answer, is_closed, send};
 use super::{a_run_is_under_way, answers_as_usual, bash, create};
@@ -16,6 +16,27 @@ const LIVEZ: &str = "GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
 fn descriptors(server: &Server) -> usize {
     fs::read_dir(format!("/proc/{}/fd", server.daemon_pid())).unwrap().count()
+}
+
+#[test]
+fn at_the_limit_of_descriptors_idle_connections_give_way_to_a_new_one() {
+    if !have_or_skip("prlimit") {
+        return;
+    }
+    let server = Server::dev();
+    let pid = server.daemon_pid();
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).expect("it is ours").count();
+    let set = std::process::Command::new("prlimit")
+        .arg(format!("--pid={pid}"))
+        .arg(format!("--nofile={}", open + 12))
+        .status();
+    assert!(set.expect("it runs").success());
+    let client = Client::new(server.url());
+    let idle: Vec<_> = (0..60).map(|_| client.raw()).collect();
+    for _ in 0..5 {
+        Client::new(server.url()).get("/livez").expect(200);
+    }
+    drop(idle);
 }
 
 #[test]
@@ -34,11 +55,11 @@ fn heads_that_come_drop_by_drop_are_cut_and_others_are_served_meanwhile() {
     }
     for connection in &mut slow {
         connection.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        let mut said = Vec::new();
+        let mut bytes = Vec::new();
         // An answer is allowed; to stay is not.
-        let _ = connection.read_to_end(&mut said);
-        let said = String::from_utf8_lossy(&said).into_owned();
-        assert!(said.is_empty() || said.starts_with("HTTP/1.1 4"), "{said}");
+        let _ = connection.read_to_end(&mut bytes);
+        let bytes = String::from_utf8_lossy(&bytes).into_owned();
+        assert!(bytes.is_empty() || bytes.starts_with("HTTP/1.1 4"), "{bytes}");
     }
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }
@@ -102,7 +123,7 @@ fn a_connection_at_work_does_not_give_way() {
 }
 
 #[test]
-fn who_finds_every_connection_busy_is_told_so() {
+fn a_client_learns_that_all_connections_are_busy() {
     let server = Server::start(&["--dev", "--set", "server.connections_max=3"]);
     let client = Client::new(server.url());
     create(&client, "box");
@@ -139,10 +160,10 @@ fn a_client_that_closes_its_half_is_served_or_cut_and_costs_nothing() {
         send(&connection, request);
         connection.shutdown(Shutdown::Write).unwrap();
         let began = Instant::now();
-        let mut said = Vec::new();
-        let _ = (&connection).read_to_end(&mut said);
-        let said = String::from_utf8_lossy(&said).into_owned();
-        assert!(said.is_empty() || said.starts_with("HTTP/1.1 200"), "{said}");
+        let mut bytes = Vec::new();
+        let _ = (&connection).read_to_end(&mut bytes);
+        let bytes = String::from_utf8_lossy(&bytes).into_owned();
+        assert!(bytes.is_empty() || bytes.starts_with("HTTP/1.1 200"), "{bytes}");
         assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
     }
     eventually("the connections are closed", || descriptors(&server) <= before + 1);
@@ -170,7 +191,7 @@ fn requests_that_are_sent_ahead_are_answered_in_order() {
 }
 
 #[test]
-fn what_is_not_http_is_cut_or_told_and_costs_nobody_else_anything() {
+fn invalid_http_is_refused_and_affects_nobody_else() {
     let server = Server::dev();
     let client = Client::new(server.url());
     let before = descriptors(&server);
@@ -207,11 +228,11 @@ fn what_is_not_http_is_cut_or_told_and_costs_nobody_else_anything() {
         let connection = client.raw();
         send(&connection, &request);
         let _ = connection.shutdown(Shutdown::Write);
-        let mut said = Vec::new();
-        let _ = (&connection).read_to_end(&mut said);
-        let said = String::from_utf8_lossy(&said).into_owned();
+        let mut bytes = Vec::new();
+        let _ = (&connection).read_to_end(&mut bytes);
+        let bytes = String::from_utf8_lossy(&bytes).into_owned();
         let what: String = request.chars().take(60).collect();
-        assert!(said.is_empty() || said.starts_with("HTTP/1.1 4"), "{what:?}: {said}");
+        assert!(bytes.is_empty() || bytes.starts_with("HTTP/1.1 4"), "{what:?}: {bytes}");
         answers_as_usual(&client);
     }
     eventually("the connections are closed", || descriptors(&server) <= before + 3);
@@ -245,8 +266,8 @@ fn an_older_client_is_answered_and_left() {
     let connection = client.raw();
     send(&connection, "GET /livez HTTP/1.0\r\nhost: localhost\r\nconnection: keep-alive\r\n\r\n");
     let mut from = BufReader::new(&connection);
-    let kept = answer(&mut from).unwrap();
-    assert!(kept.has("connection: keep-alive"), "{}", kept.head);
+    let json = answer(&mut from).unwrap();
+    assert!(json.has("connection: keep-alive"), "{}", json.head);
     send(&connection, "GET /livez HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     assert!(answer(&mut from).unwrap().has("connection: close"));
     assert!(is_closed(&mut from));

@@ -55,10 +55,10 @@ fn duplicates_at_the_same_time_make_one_sandbox() {
     let server = Server::dev();
     let answers: Vec<Answer> = std::thread::scope(|scope| {
         let url = server.url();
-        let asked = (0..8).map(|_| {
+        let threads = (0..8).map(|_| {
             scope.spawn(move || create_once(&Client::new(url), "k", &json!({ "name": "one" })))
         });
-        asked.collect::<Vec<_>>().into_iter().map(|one| one.join().unwrap()).collect()
+        threads.collect::<Vec<_>>().into_iter().map(|one| one.join().unwrap()).collect()
     });
     assert!(answers.iter().all(|answer| answer.status == 201), "{answers:?}");
     let is_first = |answer: &&Answer| answer.header("idempotency-replayed").is_none();
@@ -80,13 +80,33 @@ fn a_call_with_a_key_goes_on_when_its_client_is_gone() {
          idempotency-key: k\r\ncontent-length: {length}\r\n\r\n{spec}"
         ),
     );
-    // It has been heard when a duplicate waits for it; the first client goes then.
+    // It has arrived when a duplicate waits for it; then the first client leaves.
     eventually("the sandbox", || client.get(&path_of("kept")).status == 200);
     drop(connection);
     let again = create_once(&client, "k", &json!({ "name": "kept" }));
     // The body is the same, byte by byte.
     let again = again.expect(201);
     assert_eq!(again.header("idempotency-replayed"), Some("true"));
+}
+
+#[test]
+fn an_answer_is_known_to_the_next_bridge_after_a_kill() {
+    let mut server = Server::dev();
+    let spec = json!({ "name": "once", "labels": { "by": "key" } });
+    let first = create_once(&Client::new(server.url()), "k1", &spec).expect(201);
+    server.kill_and_serve_again();
+    let client = Client::new(server.url());
+    let again = create_once(&client, "k1", &spec).expect(201);
+    assert_eq!(again.header("idempotency-replayed"), Some("true"));
+    assert_eq!((again.body, again.status), (first.body, first.status));
+    assert_eq!(create_once(&client, "k1", &json!({})).expect(422).code(), "idempotency_mismatch");
+    let all = client.get("/v1/sandboxes").expect(200).json();
+    assert_eq!(all["sandboxes"].as_array().map(Vec::len), Some(1), "{all}");
+    // A refusal is not remembered, there or here.
+    create_once(&client, "k2", &json!({ "name": "once" })).expect(409);
+    server.end_and_serve_again();
+    let client = Client::new(server.url());
+    create_once(&client, "k2", &json!({ "name": "yes" })).expect(201);
 }
 
 #[test]

@@ -60,9 +60,9 @@ fn lines_of_json_say_which_request_and_which_sandbox_they_are_about() {
         .collect();
     for line in &lines {
         for field in ["timestamp", "level", "target", "message"] {
-            let told =
+            let answer =
                 line[field].is_string() || (field == "message" && line["request"].is_string());
-            assert!(told, "no {field} in {line}");
+            assert!(answer, "no {field} in {line}");
         }
     }
     let of = |request: &str| lines.iter().find(|line| line["request"] == request).unwrap();

@@ -1,7 +1,9 @@
 //! What a server says of itself: its health, its document, its metrics.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
+use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
 use tests::eventually;
 use tests::http::Client;
@@ -71,6 +73,126 @@ fn the_document_is_whole_and_says_what_is_served() {
     // It is read where there is no way out too.
     for outside in ["src=\"http", "href=\"http", "url(http", "@import"] {
         assert!(!page.contains(outside), "the page loads {outside}");
+    }
+}
+
+#[test]
+fn the_servers_address_leads_to_its_page() {
+    let server = Server::dev();
+    let answered = Client::new(server.url()).get("/");
+    assert_eq!((answered.status, answered.header("location")), (303, Some("/docs")));
+}
+
+#[test]
+fn the_document_begins_with_sandboxes_and_says_what_generators_need() {
+    let server = Server::dev();
+    let answered = Client::new(server.url()).get("/openapi.json").expect(200);
+    let begins = "\"paths\":{\"/v1/sandboxes\":";
+    assert!(answered.text().contains(begins), "the order of the paths");
+    let document = answered.json();
+    assert_eq!(document["servers"][0]["url"], "/");
+    assert_eq!(document["tags"][0]["name"], "sandboxes");
+    let paths = document["paths"].as_object().expect("paths");
+    let tags = document["tags"].as_array().expect("tags").iter();
+    let tags: BTreeSet<_> = tags.map(|tag| tag["name"].to_string()).collect();
+    for operation in paths.values().filter_map(Value::as_object).flat_map(|one| one.values()) {
+        assert!(tags.contains(&operation["tags"][0].to_string()), "{}", operation["tags"]);
+    }
+    // Generators take a field with a default for one that is always there.
+    let mut defaults = Vec::new();
+    find_defaults(&document["components"]["schemas"], &mut defaults);
+    assert!(defaults.is_empty(), "{defaults:?}");
+}
+
+#[test]
+fn every_union_of_the_document_is_told_apart_by_a_field() {
+    let server = Server::dev();
+    let document = Client::new(server.url()).get("/openapi.json").expect(200).json();
+    let mut unions = Vec::new();
+    find_unions(&document, "", &mut unions);
+    assert!(unions.len() > 20, "only {} were found", unions.len());
+    for (place, union) in unions {
+        let members = union["oneOf"].as_array().expect("members");
+        let field = union["discriminator"]["propertyName"].as_str();
+        let is_told = match field {
+            Some(field) => members.iter().all(|one| one["properties"][field]["const"].is_string()),
+            None => are_words(members) || each_needs_a_field_of_its_own(members),
+        };
+        assert!(is_told, "{place}: {union}");
+    }
+}
+
+fn are_words(members: &[Value]) -> bool {
+    members.iter().all(|one| one["const"].is_string() || one["enum"].is_array())
+}
+
+fn each_needs_a_field_of_its_own(members: &[Value]) -> bool {
+    let needed: Vec<BTreeSet<_>> = members
+        .iter()
+        .map(|one| one["required"].as_array().into_iter().flatten().map(Value::to_string).collect())
+        .collect();
+    needed.iter().enumerate().all(|(at, own)| {
+        let others = needed.iter().enumerate().filter(|(other, _)| *other != at);
+        others.into_iter().all(|(_, other)| own.difference(other).next().is_some())
+    })
+}
+
+/// Schemas that are one of several, with where they are.
+fn find_unions<'a>(value: &'a Value, place: &str, found: &mut Vec<(String, &'a Value)>) {
+    match value {
+        Value::Object(fields) => {
+            if fields.get("oneOf").is_some_and(Value::is_array) {
+                found.push((place.to_owned(), value));
+            }
+            for (name, value) in fields {
+                find_unions(value, &format!("{place}/{name}"), found);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| find_unions(item, place, found)),
+        _ => {}
+    }
+}
+
+/// Schemas that have a default.
+fn find_defaults(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => {
+            if fields.contains_key("default") && fields.contains_key("type") {
+                found.push(value.to_string());
+            }
+            fields.values().for_each(|value| find_defaults(value, found));
+        }
+        Value::Array(values) => values.iter().for_each(|value| find_defaults(value, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_examples_of_the_document_are_taken_as_they_stand() {
+    let server = Server::dev();
+    let client = Client::new(server.url());
+    let document = client.get("/openapi.json").expect(200).json();
+    let example = |path: &str| {
+        let body = &document["paths"][path]["post"]["requestBody"]["content"]["application/json"];
+        body["example"].clone()
+    };
+    let named = "/v1/sandboxes/{namespace}/{name}";
+    let created = client.post("/v1/sandboxes", &example("/v1/sandboxes")).expect(201).json();
+    let sandbox = path_of(created["name"].as_str().expect("a name"));
+    for (more, status) in [
+        ("/exec", 200),
+        ("/shell", 200),
+        ("/contexts", 201),
+        ("/contexts/{context}/run", 200),
+        ("/contexts/{context}/check", 200),
+        ("/contexts/{context}/complete", 200),
+        ("/sessions", 201),
+        ("/ports", 201),
+    ] {
+        let body = example(&format!("{named}{more}"));
+        assert!(body.is_object(), "{more} has no example");
+        let path = format!("{sandbox}{}", more.replace("{context}", "python"));
+        client.post(&path, &body).expect(status);
     }
 }
 
@@ -202,6 +324,32 @@ fn metrics_are_read_by_prometheus_and_say_what_happens() {
 }
 
 #[test]
+fn a_scrape_has_what_was_sampled_before_it_and_waits_for_no_sandbox() {
+    let server = Server::dev();
+    let client = Client::new(server.url());
+    create(&client, "web");
+    let memory = || {
+        let families = parse(&client.get("/metrics").expect(200).text());
+        families.get("burrow_sandbox_memory_bytes").is_some_and(|it| !it.samples.is_empty())
+    };
+    eventually("a sample of the sandbox", memory);
+    let below = tests::children(server.daemon_pid());
+    let agents: Vec<_> = below.iter().flat_map(|pid| tests::children(*pid)).collect();
+    assert!(!agents.is_empty(), "no agent is to be seen below {below:?}");
+    let all = |signal| {
+        for pid in below.iter().chain(&agents) {
+            kill(*pid, signal).unwrap();
+        }
+    };
+    all(Signal::SIGSTOP);
+    let (begun, has_it) = (Instant::now(), memory());
+    let took = begun.elapsed();
+    all(Signal::SIGCONT);
+    assert!(has_it, "what was known of it is gone");
+    assert!(took < Duration::from_millis(900), "the scrape took {took:?}");
+}
+
+#[test]
 fn figures_say_what_notebooks_artifacts_and_apps_come_to() {
     let server = Server::dev();
     let client = Client::new(server.url());
@@ -239,11 +387,11 @@ fn figures_say_what_notebooks_artifacts_and_apps_come_to() {
     let die = json!({ "code": "os.kill(os.getpid(), 9)" });
     client.post(&format!("{notebook}/run"), &die).expect(200);
     client.post(&format!("{notebook}/run"), &json!({ "code": "x" })).expect(200);
-    let told = (
+    let answer = (
         figure("burrow_notebook_reopenings_total", None),
         figure("burrow_notebook_lost_runs_total", None),
     );
-    assert_eq!(told, (1, 1));
+    assert_eq!(answer, (1, 1));
 
     let apps = "/v1/sandboxes/default/notebook-a/apps";
     let serve = "exec python3 -m http.server $PORT --bind 127.0.0.1";

@@ -103,7 +103,7 @@ fn lists_are_filtered_by_label_state_and_namespace_and_come_in_pages() {
 }
 
 #[test]
-fn what_cannot_be_had_is_refused_with_what_to_do_instead() {
+fn unsupported_options_are_refused_with_a_hint() {
     let server = Server::dev();
     let client = Client::new(server.url());
     for (field, value, code, word) in [
@@ -143,7 +143,7 @@ fn what_cannot_be_had_is_refused_with_what_to_do_instead() {
 }
 
 #[test]
-fn what_a_request_leaves_out_is_as_the_server_is_set() {
+fn omitted_options_get_the_servers_defaults() {
     let server = Server::start(
         &[
             "--dev",

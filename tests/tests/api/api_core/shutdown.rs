@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use serde_json::json;
-use tests::http::{Client, Said};
+use tests::http::{Client, SocketMessage};
 use tests::{Burrow, PATIENCE, eventually};
 
 use super::own::Own;
@@ -64,7 +64,7 @@ fn a_websocket_is_finished_before_the_server_ends() {
     own.signal(Signal::SIGTERM);
     assert_eq!(socket.hear_value()["text"], "done\n");
     assert_eq!(socket.hear_value()["exit"]["success"], true);
-    assert_eq!(socket.hear(), Said::Closed(Some(1000)));
+    assert_eq!(socket.hear(), SocketMessage::Closed(Some(1000)));
     drop(socket);
     let (status, took) = own.wait();
     assert!(status.success() && took < Duration::from_secs(3), "{status:?} after {took:?}");
@@ -84,15 +84,15 @@ fn while_a_call_is_finished_others_are_told_that_the_server_ends() {
     );
     arrive();
     own.signal(Signal::SIGTERM);
-    let mut told = None;
+    let mut result = None;
     eventually("the server is not ready any more", || {
         let connection = client.raw();
         send(&connection, "GET /readyz HTTP/1.1\r\nhost: localhost\r\n\r\n");
-        told = answer(&mut BufReader::new(&connection)).filter(|told| told.status != 200);
-        told.is_some()
+        result = answer(&mut BufReader::new(&connection)).filter(|result| result.status != 200);
+        result.is_some()
     });
-    let told = told.unwrap();
-    assert_eq!((told.status, told.code().as_str()), (503, "unavailable"));
+    let result = result.unwrap();
+    assert_eq!((result.status, result.code().as_str()), (503, "unavailable"));
     assert_eq!(answer(&mut BufReader::new(&waiting)).unwrap().status, 200);
     let (status, _) = own.wait();
     assert!(status.success(), "{status:?}");
@@ -197,8 +197,8 @@ fn a_unix_socket_is_served_for_its_owner_alone_and_goes_with_the_server() {
     let second = Burrow::new();
     let output = second.run(&["serve", "--dev", "--listen", &listen]);
     assert!(!output.status.success());
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("api.sock"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(stderr.contains("api.sock"), "{stderr}");
     assert!(UnixStream::connect(&path).is_ok());
     // It is the other address of the same server.
     Client::new(&own.url("http://")).get("/livez").expect(200);
@@ -224,15 +224,15 @@ fn the_service_manager_is_told_when_it_is_ready_and_when_it_ends() {
         let mut bytes = [0; 4096];
         while began.elapsed() < PATIENCE {
             let length = manager.recv(&mut bytes).unwrap();
-            let heard = String::from_utf8_lossy(&bytes[..length]).into_owned();
-            if heard.lines().any(|line| line == word) {
-                return heard;
+            let text = String::from_utf8_lossy(&bytes[..length]).into_owned();
+            if text.lines().any(|line| line == word) {
+                return text;
             }
         }
         panic!("{word} was not said");
     };
     let ready = hear("READY=1");
-    // Whoever is told so finds it answering.
+    // A client that gets this answer finds the bridge answering.
     Client::new(&own.url("http://")).get("/readyz").expect(200);
     assert!(ready.contains("STATUS="), "{ready}");
     hear("WATCHDOG=1");

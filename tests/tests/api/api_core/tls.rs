@@ -95,7 +95,7 @@ fn https_is_spoken_and_a_renewed_certificate_is_used_without_a_restart() {
     eventually("the new certificate is shown", || shown(&url) == "CN=second");
     assert!(curl(&files, &format!("{url}/livez")).status.success());
 
-    // A half-written file is not used, and is told of once it is looked at.
+    // A half-written file is not used, and is reported once it is read.
     fs::write(&files.certificate, "-----BEGIN CERTIFICATE-----\nnot yet").unwrap();
     eventually("the broken certificate is told of", || {
         assert_eq!(shown(&url), "CN=second");
@@ -129,11 +129,11 @@ fn without_a_sound_certificate_nothing_is_served() {
         assert!(!output.status.success());
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
-    let said = serve("server.tls_certificate=/no/such/file.pem", &key);
-    assert!(said.contains("/no/such/file.pem"), "{said}");
+    let text = serve("server.tls_certificate=/no/such/file.pem", &key);
+    assert!(text.contains("/no/such/file.pem"), "{text}");
     fs::write(&files.key, "no key").unwrap();
-    let said = serve(&certificate, &key);
-    assert!(said.contains("key.pem"), "{said}");
+    let text = serve(&certificate, &key);
+    assert!(text.contains("key.pem"), "{text}");
     let half = burrow.run(&["serve", "--listen", "127.0.0.1:0", "--set", &certificate]);
     assert!(String::from_utf8_lossy(&half.stderr).contains("tls_key"), "{half:?}");
 }

@@ -25,24 +25,24 @@ fn an_app_of_code_is_reached_at_the_url_that_is_told() {
     let (_burrow, mut lines) = client();
     // An image that has the frameworks, as its interpreter sees it.
     let version = "import sys; print('%d.%d' % sys.version_info[:2])";
-    let asked = json!({ "command": format!("python3 -c \"{version}\"") });
-    let version = lines.ok("shell_execute", &asked)["stdout"].as_str().expect("text").to_owned();
+    let body = json!({ "command": format!("python3 -c \"{version}\"") });
+    let version = lines.ok("shell_execute", &body)["stdout"].as_str().expect("text").to_owned();
     let packages = home.join(format!("lib/python{}/site-packages", version.trim()));
     let env = json!({ "PYTHONPATH": packages.to_string_lossy() });
     lines.ok("sandbox_create", &json!({ "name": "apps", "env": env }));
-    let asked = json!({ "code": FLASK, "app_type": "flask", "port": 5005, "sandbox": "apps" });
-    let app = lines.ok("start_web_app", &asked);
+    let body = json!({ "code": FLASK, "app_type": "flask", "port": 5005, "sandbox": "apps" });
+    let app = lines.ok("start_web_app", &body);
     assert_eq!((&app["app"], &app["guest_port"]), (&json!("flask"), &json!(5005)));
     assert_eq!(get(&app), "hello");
-    // Flask is what an app is when nobody says.
+    // An app is a Flask app by default.
     let other = lines.ok("start_web_app", &json!({ "code": FLASK, "sandbox": "apps" }));
     assert_eq!(get(&other), "hello");
-    let asked = json!({ "code": format!("{FLASK}\nprint('so far')\n1 / 0"), "sandbox": "apps" });
-    let failed = lines.call("start_web_app", &asked);
+    let body = json!({ "code": format!("{FLASK}\nprint('so far')\n1 / 0"), "sandbox": "apps" });
+    let failed = lines.call("start_web_app", &body);
     assert_eq!(failed["isError"], true);
-    let said = text(&failed);
-    assert!(said.starts_with("app_failed: ") && said.contains("so far"), "{said}");
-    assert!(said.contains("ZeroDivisionError"), "{said}");
+    let message = text(&failed);
+    assert!(message.starts_with("app_failed: ") && message.contains("so far"), "{message}");
+    assert!(message.contains("ZeroDivisionError"), "{message}");
     assert_eq!(failed["_meta"]["burrow/problem"]["code"], "app_failed");
 }
 

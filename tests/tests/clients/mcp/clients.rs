@@ -1,4 +1,4 @@
-//! What is said of clients' set-ups: each is taken from the text as that client takes it, and what it
+//! The documented set-ups of clients: each is taken from the text as that client takes it, and what it
 //! starts, or where it leads, is used.
 
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ const WRITTEN_URL: &str = "http://127.0.0.1:5555";
 const WRITTEN_KEY: &str = "msb_…";
 /// What `BURROW_KEY` stands for in a shell.
 const KEY_VARIABLE: &str = "BURROW_KEY";
-/// Clients that are told of servers in a shell.
+/// Clients that are configured in a shell.
 const SHELL_CLIENTS: [&str; 4] = ["claude", "code", "codex", "gemini"];
 
 /// Clients that read a file: where servers are in it, how an address is called, and whether each entry
@@ -39,7 +39,7 @@ enum Launch {
     Address { url: String, headers: BTreeMap<String, String> },
 }
 
-/// A client's name and what it is told.
+/// A client's name and its set-up.
 type Setup = (String, String);
 
 fn read(path: &str) -> String {
@@ -73,13 +73,13 @@ fn first_pages() -> Vec<String> {
     found.map(str::to_owned).collect()
 }
 
-/// A directory of programs: the bridge, and stand-ins for the clients that say what they are told.
+/// A directory of programs: the bridge, and stand-ins for the clients that print their arguments.
 fn programs(dir: &Path) -> PathBuf {
     let place = dir.join("bin");
     fs::create_dir_all(&place).expect("a directory");
     symlink(bridge_path(), place.join("host-bridge")).expect("a link");
-    // Where a build of one's own leaves it, as the tutorial has it.
-    let built = dir.join("target/release");
+    // Where the tutorial puts it.
+    let built = dir.join(".local/bin");
     fs::create_dir_all(&built).expect("a directory");
     symlink(bridge_path(), built.join("host-bridge")).expect("a link");
     for client in SHELL_CLIENTS {
@@ -104,13 +104,13 @@ fn surroundings(mut command: Command, burrow: &Burrow, programs: &Path) -> Comma
 }
 
 /// What a shell hands to a client.
-fn told(line: &str, burrow: &Burrow, programs: &Path) -> Vec<String> {
+fn replaced(line: &str, burrow: &Burrow, programs: &Path) -> Vec<String> {
     let mut command = Command::new("sh");
     command.args(["-c", line]).current_dir(burrow.scratch());
     let output = surroundings(command, burrow, programs).output().expect("a shell");
     assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
-    let said = String::from_utf8(output.stdout).expect("UTF-8");
-    let mut words = said.split_terminator('\0');
+    let stdout = String::from_utf8(output.stdout).expect("UTF-8");
+    let mut words = stdout.split_terminator('\0');
     let client = words.next().and_then(|path| path.rsplit('/').next()).expect("a client");
     [client].into_iter().chain(words).map(str::to_owned).collect()
 }
@@ -195,25 +195,25 @@ fn launch(client: Option<&str>, written: &str, burrow: &Burrow, programs: &Path)
     if written.starts_with('{') {
         return of_file(client, written);
     }
-    of_words(&told(written, burrow, programs))
+    of_words(&replaced(written, burrow, programs))
 }
 
 /// Starts what a client would, or goes where it would, and uses it.
 fn exercise(launch: Launch, burrow: &Burrow, programs: &Path) {
-    let asked = json!({ "code": "6 * 7" });
+    let body = json!({ "code": "6 * 7" });
     let (listed, ran) = match launch {
         Launch::Program { command, arguments } => {
             let mut command = Command::new(command);
             command.args(arguments);
             let mut lines = Lines::of(surroundings(command, burrow, programs));
             assert_eq!(lines.initialize(VERSION)["serverInfo"]["name"], "burrow");
-            (lines.ask("tools/list", &json!({})), lines.call("execute", &asked))
+            (lines.ask("tools/list", &json!({})), lines.call("execute", &body))
         }
         Launch::Address { url, headers } => {
             let key = headers["Authorization"].strip_prefix("Bearer ").expect("a bearer");
             let root = url.strip_suffix("/mcp").expect("where MCP is");
             let mut web = Web::open(Client::new(root).key(key), VERSION);
-            (web.ask("tools/list", &json!({})), web.call("execute", &asked))
+            (web.ask("tools/list", &json!({})), web.call("execute", &body))
         }
     };
     assert!(listed["result"]["tools"].as_array().is_some_and(|tools| !tools.is_empty()));
@@ -252,7 +252,7 @@ fn every_setup_that_is_written_down_works() {
 }
 
 #[test]
-fn what_the_first_pages_say_works_without_a_daemon() {
+fn the_documented_client_setup_works_without_a_daemon() {
     let burrow = Burrow::new();
     let programs = programs(burrow.scratch());
     let setups = first_pages();

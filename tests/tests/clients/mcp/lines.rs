@@ -18,10 +18,10 @@ fn every_version_is_spoken_and_an_unknown_one_is_answered_with_a_known() {
     let burrow = Burrow::new();
     for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
         let mut lines = Lines::start(&burrow, &[]);
-        let said = lines.initialize(version);
-        assert_eq!(said["protocolVersion"], version);
-        assert_eq!(said["serverInfo"]["name"], "burrow");
-        assert!(said["capabilities"]["tools"].is_object(), "{said}");
+        let message = lines.initialize(version);
+        assert_eq!(message["protocolVersion"], version);
+        assert_eq!(message["serverInfo"]["name"], "burrow");
+        assert!(message["capabilities"]["tools"].is_object(), "{message}");
         assert!(!lines.ask("tools/list", &json!({}))["result"]["tools"].is_null());
         assert_eq!(lines.close(), Some(0));
     }
@@ -43,8 +43,8 @@ fn the_version_without_sessions_is_spoken() {
         found["result"]["supportedVersions"].to_string().contains(VERSION_WITHOUT_SESSIONS),
         "{found}"
     );
-    let asked = json!({ "_meta": meta, "name": "execute", "arguments": { "code": "6 * 7" } });
-    let ran = lines.ask("tools/call", &asked);
+    let body = json!({ "_meta": meta, "name": "execute", "arguments": { "code": "6 * 7" } });
+    let ran = lines.ask("tools/call", &body);
     assert_eq!(ran["result"]["structuredContent"]["value"], "42", "{ran}");
     assert_eq!(ran["result"]["resultType"], "complete");
 }
@@ -55,20 +55,23 @@ fn a_long_run_tells_how_far_it_is() {
     let mut lines = Lines::open(&burrow, &[]);
     lines.ok("execute", &json!({ "code": "import time" }));
     let code = "print('x' * 10, flush=True)\ntime.sleep(3.2)";
-    let asked = json!({
+    let body = json!({
         "name": "execute", "arguments": { "code": code, "timeout": 60 },
         "_meta": { "progressToken": "token-1" }
     });
-    let id = lines.send("tools/call", &asked);
+    let id = lines.send("tools/call", &body);
     assert_eq!(lines.hear(id)["result"]["isError"], false);
-    let told: Vec<&Value> =
-        lines.notices.iter().filter(|said| said["method"] == "notifications/progress").collect();
-    assert!(told.len() >= 2, "{told:?}");
+    let answer: Vec<&Value> = lines
+        .notices
+        .iter()
+        .filter(|message| message["method"] == "notifications/progress")
+        .collect();
+    assert!(answer.len() >= 2, "{answer:?}");
     let progress: Vec<_> =
-        told.iter().map(|said| said["params"]["progress"].as_f64().unwrap()).collect();
+        answer.iter().map(|message| message["params"]["progress"].as_f64().unwrap()).collect();
     assert!(progress.is_sorted_by(|before, after| before < after), "{progress:?}");
-    assert_eq!(told[0]["params"]["progressToken"], "token-1");
-    assert!(told[0]["params"]["message"].as_str().unwrap().contains("11 bytes"), "{told:?}");
+    assert_eq!(answer[0]["params"]["progressToken"], "token-1");
+    assert!(answer[0]["params"]["message"].as_str().unwrap().contains("11 bytes"), "{answer:?}");
 }
 
 #[test]
@@ -88,7 +91,10 @@ fn a_cancelled_run_is_interrupted_and_keeps_its_variables() {
     }));
     assert_eq!(lines.ok("execute", &json!({ "code": "kept" }))["value"], "1");
     assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
-    assert!(lines.notices.iter().all(|said| said["id"] != id), "what is cancelled is not answered");
+    assert!(
+        lines.notices.iter().all(|message| message["id"] != id),
+        "what is cancelled is not answered"
+    );
 }
 
 #[test]
@@ -96,9 +102,9 @@ fn a_cancelled_command_is_killed_with_all_that_it_has_started() {
     let burrow = Burrow::new();
     let mut lines = Lines::open(&burrow, &[]);
     let command = "touch /tmp/begun; sleep 4321 & sleep 4321";
-    let asked = json!({ "name": "shell_execute", "arguments": { "command": command } });
+    let body = json!({ "name": "shell_execute", "arguments": { "command": command } });
     lines.ok("execute", &json!({ "code": "1" }));
-    let id = lines.send("tools/call", &asked);
+    let id = lines.send("tools/call", &body);
     eventually("the command has begun", || {
         lines.call("read_file", &json!({ "path": "/tmp/begun" }))["isError"] == false
     });
@@ -186,7 +192,7 @@ fn two_programs_without_a_daemon_go_on_beside_each_other() {
 }
 
 #[test]
-fn what_is_no_message_ends_nothing() {
+fn invalid_messages_end_nothing() {
     let burrow = Burrow::new();
     let mut lines = Lines::open(&burrow, &[]);
     lines.say(&json!("words"));

@@ -17,8 +17,8 @@ fn a_session_goes_on_in_another_process_with_its_variables() {
     let refused = first.call("execute", &json!({ "code": "1", "session_id": "w", "context": "c" }));
     assert_eq!(refused["isError"], true);
     tests::eventually("it is saved", || {
-        let told = first.ok("session_info", &json!({ "session_id": "work" }));
-        told["session"]["unsaved_runs"] == 0
+        let answer = first.ok("session_info", &json!({ "session_id": "work" }));
+        answer["session"]["unsaved_runs"] == 0
     });
     drop(first);
 
@@ -30,8 +30,8 @@ fn a_session_goes_on_in_another_process_with_its_variables() {
     assert!(text(&result).contains("file is missing: an open file"), "{result}");
     let again = second.ok("execute", &json!({ "code": "print(more())", "session_id": "work" }));
     assert_eq!((&again["cache_hit"], &again["stdout"]), (&json!(true), &json!("42\n")));
-    let told = second.ok("session_info", &json!({ "session_id": "work" }));
-    assert_eq!(told["statistics"]["total_executions"], 3, "{told}");
+    let answer = second.ok("session_info", &json!({ "session_id": "work" }));
+    assert_eq!(answer["statistics"]["total_executions"], 3, "{answer}");
     let past = second.ok("session_history", &json!({ "session_id": "work", "limit": 2 }));
     assert_eq!(past["runs"][0]["number"], 3, "{past}");
     assert_eq!(past["runs"].as_array().map(Vec::len), Some(2));

@@ -19,9 +19,9 @@ fn read(lines: &mut Lines, uri: &str) -> Value {
 fn files_of_a_sandbox_are_read_as_what_they_are() {
     let burrow = Burrow::new();
     let mut lines = Lines::start(&burrow, &[]);
-    let said = lines.initialize(VERSION);
-    assert!(said["capabilities"]["resources"].is_object(), "{said}");
-    assert!(said["capabilities"]["prompts"].is_null(), "{said}");
+    let message = lines.initialize(VERSION);
+    assert!(message["capabilities"]["resources"].is_object(), "{message}");
+    assert!(message["capabilities"]["prompts"].is_null(), "{message}");
     let templates = lines.ask("resources/templates/list", &json!({}));
     let templates = templates["result"]["resourceTemplates"].as_array().expect("templates");
     let uris: Vec<_> = templates.iter().map(|template| &template["uriTemplate"]).collect();
@@ -44,9 +44,9 @@ fn files_of_a_sandbox_are_read_as_what_they_are() {
         ),
         ("/tmp/x.svg", json!({ "content": "<svg/>" }), "image/svg+xml", "text", "<svg/>"),
     ];
-    for (path, mut asked, mime, form, content) in files {
-        (asked["path"], asked["sandbox"]) = (json!(path), json!("work"));
-        lines.ok("write_file", &asked);
+    for (path, mut body, mime, form, content) in files {
+        (body["path"], body["sandbox"]) = (json!(path), json!("work"));
+        lines.ok("write_file", &body);
         let path = path.replace(' ', "%20");
         // A path is put into the template with its first slash or without.
         for uri in [&path, path.trim_start_matches('/')] {
@@ -68,7 +68,7 @@ fn files_of_a_sandbox_are_read_as_what_they_are() {
 }
 
 #[test]
-fn what_cannot_be_read_is_refused_in_words_that_help() {
+fn unreadable_resources_are_refused_with_a_helpful_reason() {
     let burrow = Burrow::new();
     let mut lines = Lines::open(&burrow, &[]);
     lines.ok("sandbox_create", &json!({ "name": "work" }));
@@ -103,24 +103,24 @@ fn a_key_reads_what_is_in_its_namespace() {
     assert_eq!(owner.call("sandbox_create", &json!({ "name": "work" }))["isError"], false);
     let wrote = json!({ "sandbox": "work", "path": "/tmp/x", "content": "words" });
     assert_eq!(owner.call("write_file", &wrote)["isError"], false);
-    let asked = json!({ "uri": "burrow://sandboxes/team%2Fwork/files/tmp/x" });
-    assert_eq!(owner.ask("resources/read", &asked)["result"]["contents"][0]["text"], "words");
+    let body = json!({ "uri": "burrow://sandboxes/team%2Fwork/files/tmp/x" });
+    assert_eq!(owner.ask("resources/read", &body)["result"]["contents"][0]["text"], "words");
     let look = key(&["--namespace", "team", "--scope", "read"]);
     let mut reader = Web::open(client(&look), VERSION);
-    assert_eq!(reader.ask("resources/read", &asked)["result"]["contents"][0]["text"], "words");
+    assert_eq!(reader.ask("resources/read", &body)["result"]["contents"][0]["text"], "words");
     for version in [VERSION, VERSION_WITHOUT_SESSIONS] {
         let other = client(&key(&["--namespace", "other"]));
         let mut other =
             if version == VERSION { Web::open(other, version) } else { Web::new(other, version) };
-        let refused = messages_of(&mut other, &asked);
+        let refused = messages_of(&mut other, &body);
         let problem = &refused["error"]["data"]["burrow/problem"]["code"];
         assert_eq!(problem, "forbidden", "{refused}");
     }
 }
 
 /// A refusal comes with a status of its own where the protocol has no sessions.
-fn messages_of(web: &mut Web, asked: &Value) -> Value {
-    let answer = web.post("resources/read", asked);
+fn messages_of(web: &mut Web, body: &Value) -> Value {
+    let answer = web.post("resources/read", body);
     tests::mcp::messages(&answer).pop().expect("an answer")
 }
 

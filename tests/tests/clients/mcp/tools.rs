@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 use tests::Burrow;
-use tests::mcp::{Lines, text};
+use tests::contexts::notebook;
+use tests::mcp::{Lines, VERSION, text};
 
 /// All that there are.
 const TOOLS: [&str; 25] = [
@@ -57,6 +58,77 @@ fn the_tools_are_listed_with_their_schemas_and_what_they_do() {
     }
 }
 
+/// What a model reads before it does anything: some six thousand tokens.
+const LISTED_BYTES_MAX: usize = 25_600;
+
+#[test]
+fn the_list_of_tools_is_short_and_says_nothing_twice() {
+    let (_burrow, mut lines) = client();
+    let listed = lines.ask("tools/list", &json!({}))["result"]["tools"].clone();
+    let bytes = listed.to_string().len();
+    assert!(bytes <= LISTED_BYTES_MAX, "{bytes} bytes");
+    for tool in listed.as_array().expect("tools") {
+        assert!(tool["annotations"].get("title").is_none(), "{tool}");
+        let fields = tool["outputSchema"]["properties"].as_object().expect("fields");
+        assert!(fields.values().all(|field| field.get("properties").is_none()), "{tool}");
+    }
+}
+
+#[test]
+fn a_result_is_lines_for_the_model_and_json_for_its_program() {
+    let (_burrow, mut lines) = client();
+    let made = lines.call("sandbox_create", &json!({ "name": "work" }));
+    assert_eq!(made["structuredContent"]["sandbox"], "work");
+    let message = text(&made);
+    assert!(message.contains("sandbox: work") && message.contains("state: running"), "{message}");
+    assert!(!message.contains(['{', '"']), "{message}");
+}
+
+#[test]
+fn the_instructions_say_what_the_sandbox_has_reaches_and_lacks() {
+    let burrow = Burrow::new();
+    let mut lines = Lines::start(&burrow, &[]);
+    let about = lines.initialize(VERSION)["instructions"].as_str().expect("words").to_owned();
+    assert!(about.contains("no network") && about.contains("@pypi"), "{about}");
+    assert_eq!(about.matches(". ").count() + 1, 3, "three sentences: {about}");
+    let mut lines = Lines::start(&burrow, &["--egress", "@npm", "--egress", "example.org"]);
+    let about = lines.initialize(VERSION)["instructions"].as_str().expect("words").to_owned();
+    assert!(about.contains("@npm, example.org") && !about.contains("no network"), "{about}");
+}
+
+#[test]
+fn the_sandbox_of_a_session_has_what_its_client_was_set_up_with() {
+    let burrow = Burrow::new();
+    let project = burrow.scratch().join("project");
+    std::fs::create_dir(&project).expect("a directory");
+    std::fs::write(project.join("data.txt"), "of the host\n").expect("a file");
+    let workspace = project.to_str().expect("UTF-8");
+    let mut lines = Lines::open(&burrow, &["--egress", "@pypi", "--workspace", workspace]);
+    let read = lines.ok("shell_execute", &json!({ "command": "cat /workspace/data.txt" }));
+    assert_eq!(read["stdout"], "of the host\n");
+    let info = lines.ok("get_execution_info", &json!({}));
+    assert_eq!(info["sandbox"]["egress"], json!(["@pypi"]));
+}
+
+#[test]
+fn code_runs_in_a_virtual_environment() {
+    let (_burrow, mut lines) = client();
+    let made = json!({ "command": "python3 -m venv --without-pip /tmp/own" });
+    lines.ok("shell_execute", &made);
+    let code = "import os, sys\n(sys.prefix, os.environ['PATH'].split(':')[0])";
+    let body = json!({ "code": code, "venv": "/tmp/own", "context": "own" });
+    assert_eq!(lines.ok("execute", &body)["value"], "('/tmp/own', '/tmp/own/bin')");
+    let refused = lines.call("execute", &json!({ "code": "1", "venv": "/tmp/own" }));
+    assert!(text(&refused).contains("context"), "{refused}");
+}
+
+#[test]
+fn a_whole_notebook_runs_cell_by_cell() {
+    let (_burrow, mut lines) = client();
+    let ran = lines.ok("execute", &json!({ "code": notebook() }));
+    assert_eq!((ran["stdout"].as_str(), ran["value"].as_str()), (Some("first\n"), Some("42")));
+}
+
 #[test]
 fn variables_live_on_and_the_last_value_is_told() {
     let (_burrow, mut lines) = client();
@@ -77,28 +149,31 @@ fn variables_live_on_and_the_last_value_is_told() {
 }
 
 #[test]
-fn what_fails_is_an_error_with_all_that_was_said_before() {
+fn a_failure_is_an_error_with_all_earlier_output() {
     let (_burrow, mut lines) = client();
     let failing = "import sys\nprint('before')\nprint('aside', file=sys.stderr)\n1 / 0";
     let result = lines.call("execute", &json!({ "code": failing }));
     assert_eq!(result["isError"], true);
-    let told = &result["structuredContent"];
+    let answer = &result["structuredContent"];
     assert_eq!(
-        (told["stdout"].as_str(), told["stderr"].as_str()),
+        (answer["stdout"].as_str(), answer["stderr"].as_str()),
         (Some("before\n"), Some("aside\n"))
     );
-    assert_eq!(told["error"]["type"], "ZeroDivisionError");
-    assert_eq!(told["error"]["message"], "division by zero");
-    assert_eq!(told["state_kept"], true);
-    let said = text(&result);
-    assert!(said.contains("before") && said.contains("Traceback"), "{said}");
+    assert_eq!(answer["error"]["type"], "ZeroDivisionError");
+    assert_eq!(answer["error"]["message"], "division by zero");
+    assert_eq!(answer["state_kept"], true);
+    let message = text(&result);
+    assert!(message.contains("before") && message.contains("Traceback"), "{message}");
 
     let result =
         lines.call("shell_execute", &json!({ "command": "echo out; echo err >&2; exit 3" }));
     assert_eq!(result["isError"], true);
-    let told = &result["structuredContent"];
-    assert_eq!(told["exit_code"], 3);
-    assert_eq!((told["stdout"].as_str(), told["stderr"].as_str()), (Some("out\n"), Some("err\n")));
+    let answer = &result["structuredContent"];
+    assert_eq!(answer["exit_code"], 3);
+    assert_eq!(
+        (answer["stdout"].as_str(), answer["stderr"].as_str()),
+        (Some("out\n"), Some("err\n"))
+    );
 }
 
 #[test]
@@ -217,9 +292,9 @@ fn files_are_written_listed_and_read_as_what_they_are() {
 #[test]
 fn sandboxes_are_handles_that_are_made_listed_and_ended() {
     let (_burrow, mut lines) = client();
-    let asked =
+    let body =
         json!({ "name": "work", "memory_mib": 256, "env": { "A": "1" }, "ttl_seconds": 600 });
-    assert_eq!(lines.ok("sandbox_create", &asked)["sandbox"], "work");
+    assert_eq!(lines.ok("sandbox_create", &body)["sandbox"], "work");
     let echoed = json!({ "command": "echo $A", "sandbox": "work" });
     assert_eq!(lines.ok("shell_execute", &echoed)["stdout"], "1\n");
     lines.ok("execute", &json!({ "code": "1" }));
@@ -237,7 +312,7 @@ fn sandboxes_are_handles_that_are_made_listed_and_ended() {
     assert_eq!(lines.ok("sandbox_remove", &json!({ "sandbox": "work" }))["state"], "removed");
     let unknown = lines.call("sandbox_remove", &json!({ "sandbox": "work" }));
     assert!(text(&unknown).contains("sandbox_list"), "{unknown}");
-    // A session whose own sandbox is gone gets another, and is told.
+    // A session whose own sandbox is gone gets another, with a notice.
     let own = listed["own"].as_str().unwrap();
     lines.ok("sandbox_remove", &json!({ "sandbox": own }));
     let again = lines.call("execute", &json!({ "code": "1" }));
@@ -278,11 +353,14 @@ fn there_is_something_to_know_before_and_after_the_first_run() {
 #[test]
 fn a_command_that_cannot_begin_says_why() {
     let (_burrow, mut lines) = client();
-    let asked = json!({ "command": "pwd", "working_directory": "/no/such/place" });
-    let result = lines.call("shell_execute", &asked);
+    let body = json!({ "command": "pwd", "working_directory": "/no/such/place" });
+    let result = lines.call("shell_execute", &body);
     assert_eq!(result["isError"], true, "{result}");
-    let said = text(&result);
-    assert!(said.contains("/no/such/place") && said.contains("working_directory"), "{result}");
+    let message = text(&result);
+    assert!(
+        message.contains("/no/such/place") && message.contains("working_directory"),
+        "{result}"
+    );
 }
 
 #[test]
@@ -303,21 +381,21 @@ fn names_that_are_no_text_are_listed_to_the_last() {
     let code = "import os\nos.mkdir(b'/tmp/names')\n\
         for n in range(600): open(b'/tmp/names/\\xff%03d' % n, 'w').close()";
     lines.ok("execute", &json!({ "code": code }));
-    let (mut found, mut asked) = (Vec::new(), json!({ "path": "/tmp/names" }));
+    let (mut found, mut body) = (Vec::new(), json!({ "path": "/tmp/names" }));
     loop {
-        let page = lines.ok("list_files", &asked);
+        let page = lines.ok("list_files", &body);
         let entries = page["entries"].as_array().expect("entries").clone();
         found.extend(entries.iter().map(|entry| entry["name_base64"].to_string()));
         assert!(!entries.is_empty() && found.len() <= 600, "it gets on, and no further");
         let Some(next) = page.get("next") else { break };
-        asked["after"] = next.clone();
+        body["after"] = next.clone();
     }
     found.dedup();
     assert_eq!(found.len(), 600);
 }
 
 #[test]
-fn what_is_said_too_long_is_cut_and_says_so() {
+fn long_output_is_truncated_and_marked() {
     let (_burrow, mut lines) = client();
     let raised = lines.call("execute", &json!({ "code": "raise ValueError('x' * 100000)" }));
     let message = raised["structuredContent"]["error"]["message"].as_str().expect("a message");

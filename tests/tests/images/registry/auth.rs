@@ -8,7 +8,7 @@ use std::process::Command;
 use image::registry::{Mirror, PullError, Registry as Particular};
 use tests::registry::{Layout, Registry, is_here};
 use tests::token::{TokenServer, USER_AND_PASSWORD};
-use tests::{have_or_skip, skip};
+use tests::{Burrow, have_or_skip, skip};
 
 use super::scene::Scene;
 
@@ -50,10 +50,10 @@ async fn names_and_passwords_are_taken_from_dockers_file() {
     write_auth(&mut scene, &auths(ALICE_WRONG));
     let error = scene.pull(&name).await.unwrap_err();
     assert!(matches!(error, PullError::Denied { .. }), "{error}");
-    let said = format!("{error} {error:?}");
+    let message = format!("{error} {error:?}");
     assert!(
-        said.contains("alice") && !said.contains("wrong") && !said.contains(ALICE_WRONG),
-        "{said}"
+        message.contains("alice") && !message.contains("wrong") && !message.contains(ALICE_WRONG),
+        "{message}"
     );
     write_auth(&mut scene, &auths(ALICE));
     scene.pull(&name).await.unwrap();
@@ -91,20 +91,20 @@ fn a_program_that_keeps_credentials_is_asked() {
             .env("BURROW_TEST_PULL", format!("{}/team/app", registry.host()))
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        (output.status.success(), said)
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.success(), stderr)
     };
     let host = registry.host();
     let answer = format!(r#"{{"ServerURL":"{host}","Username":"alice","Secret":"s3cret"}}"#);
     let good = format!(r#"[ "$1" = get ] && [ "$(cat)" = {host} ] && echo '{answer}'"#);
-    let (pulled, said) = pull(&good);
-    assert!(pulled, "{said}");
-    let (pulled, said) = pull("echo 'credentials not found in native keychain'; exit 1");
-    assert!(!pulled && said.contains("Anonymous"), "{said}");
-    let (pulled, said) = pull("echo s3cret; exit 3");
-    assert!(!pulled && said.contains("HelperFailed") && !said.contains("s3cret"), "{said}");
-    let (pulled, said) = pull("yes s3cret");
-    assert!(!pulled && !said.contains("s3cret"), "{said}");
+    let (pulled, stderr) = pull(&good);
+    assert!(pulled, "{stderr}");
+    let (pulled, stderr) = pull("echo 'credentials not found in native keychain'; exit 1");
+    assert!(!pulled && stderr.contains("Anonymous"), "{stderr}");
+    let (pulled, stderr) = pull("echo s3cret; exit 3");
+    assert!(!pulled && stderr.contains("HelperFailed") && !stderr.contains("s3cret"), "{stderr}");
+    let (pulled, stderr) = pull("yes s3cret");
+    assert!(!pulled && !stderr.contains("s3cret"), "{stderr}");
 }
 
 #[tokio::test]
@@ -118,7 +118,11 @@ async fn tokens_are_fetched_from_where_the_registry_says() {
     let credentials = format!("{}:{}", USER_AND_PASSWORD.0, USER_AND_PASSWORD.1);
     registry.push(&Layout::image(&[1000, 2000, 3000]), "team/app", &["--dest-creds", &credentials]);
     let name = format!("{}/team/app", registry.host());
-    let asked_before = server.asked();
+    let refused = scene.pull(&name).await.unwrap_err();
+    assert!(matches!(refused, PullError::NotPublic { .. }), "{refused}");
+    let token_server = server.host().parse().unwrap();
+    scene.options.registries.insert(token_server, Particular::default());
+    let asked_before = server.requests();
     let error = scene.pull(&name).await.unwrap_err();
     assert!(matches!(error, PullError::Anonymous { .. }), "{error}");
     let (user, password) = USER_AND_PASSWORD;
@@ -129,7 +133,7 @@ async fn tokens_are_fetched_from_where_the_registry_says() {
     write_auth(&mut scene, &auths);
     scene.pull(&name).await.unwrap();
     // One token for the manifest, the configuration and all layers.
-    assert_eq!(server.asked(), asked_before + 2);
+    assert_eq!(server.requests(), asked_before + 2);
 }
 
 #[tokio::test]
@@ -164,8 +168,26 @@ async fn a_registry_is_trusted_by_the_certificates_that_the_configuration_names(
     let error = scene.pull("images.example/app").await.unwrap_err();
     let PullError::Everywhere { reasons, .. } = &error else { panic!("{error}") };
     assert!(matches!(reasons[0].1, PullError::Tls { .. }), "{error}");
-    let trusting = Particular { authorities: Some(certificate.into()), ..Particular::default() };
+    let trusting =
+        Particular { authorities: Some(certificate.clone().into()), ..Particular::default() };
     scene.options.registries.insert(registry.host().parse().unwrap(), trusting);
     let pulled = scene.pull("images.example/app").await.unwrap();
     assert_eq!(pulled.source, format!("https://{}", registry.host()));
+    // For all registries at once, in the configuration.
+    let burrow = Burrow::new();
+    let config = burrow.scratch().join("burrow.toml");
+    let mirror =
+        format!("[registries.\"images.example\"]\nmirror = [\"https://{}\"]\n", registry.host());
+    for (ca, is_pulled) in [("[]".to_owned(), false), (format!("[\"{certificate}\"]"), true)] {
+        fs::write(&config, format!("[images]\nca = {ca}\n{mirror}")).unwrap();
+        let line =
+            ["image", "pull", "-q", "--config", config.to_str().unwrap(), "images.example/app"];
+        let output = burrow.run(&line);
+        assert_eq!(
+            output.status.success(),
+            is_pulled,
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
 }

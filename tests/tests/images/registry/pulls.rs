@@ -60,8 +60,8 @@ async fn of_an_index_the_image_for_this_platform_is_pulled() {
     scene.options.platform = "linux/riscv64".parse().unwrap();
     let error = scene.pull(&name).await.unwrap_err();
     assert!(matches!(error, PullError::Unusable(UnsupportedImage::Platform { .. })), "{error}");
-    let said = error.to_string();
-    assert!(said.ends_with("only for linux/amd64, linux/arm64, linux/s390x"), "{said}");
+    let message = error.to_string();
+    assert!(message.ends_with("only for linux/amd64, linux/arm64, linux/s390x"), "{message}");
 }
 
 #[tokio::test]

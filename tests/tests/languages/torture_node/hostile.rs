@@ -179,7 +179,7 @@ const SPEAKS: &str = "console.log(1)";
 
 /// There is no deadline here: either the ruined interpreter goes on, or it ends by itself.
 #[tokio::test]
-async fn what_node_itself_does_not_stand_ends_without_a_deadline() {
+async fn a_crash_of_node_ends_without_a_deadline() {
     if !tests::have_or_skip("node") {
         return;
     }
@@ -205,8 +205,8 @@ async fn what_node_itself_does_not_stand_ends_without_a_deadline() {
                 break;
             };
             let finished = &ran.finished;
-            let said = if code == SPEAKS { "1\n" } else { "" };
-            let is_well = finished.end == RunEnd::Ok {} && stdout(&ran) == said;
+            let output = if code == SPEAKS { "1\n" } else { "" };
+            let is_well = finished.end == RunEnd::Ok {} && stdout(&ran) == output;
             let may_fail = code != SPEAKS || !(lost || finished.state_kept);
             if !is_well && !may_fail {
                 wrong.push(format!("{name}: {:?}", finished.end));

@@ -25,9 +25,9 @@ fn find(version: u32) -> Result<PathBuf, String> {
         Err(error) => Err(format!("npm, which would fetch Node {version}, is not here: {error}")),
         Ok(_) if program.exists() => Ok(program),
         Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let said = said.lines().next().unwrap_or_default();
-            Err(format!("npm cannot fetch Node {version}: {said}"))
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            let stderr = stderr.lines().next().unwrap_or_default();
+            Err(format!("npm cannot fetch Node {version}: {stderr}"))
         }
     }
 }

@@ -297,7 +297,7 @@ pub fn waits() -> Vec<Case> {
 const LEFT: &str = "import glob\ndef line(p):\n    try: return open(p, 'rb').read()\n    except OSError: return b''\n\
     [c for c in map(line, glob.glob('/proc/[0-9]*/cmdline')) if b'sleep\\0001000' in c]";
 
-/// What only a firm interrupt ends, which keeps the state all the same.
+/// Code that only a firm interrupt ends; the state is still kept.
 pub fn stubborn() -> Vec<Case> {
     let stuck = |name, code: &'static str| case(name, code).within_ms(100);
     vec![

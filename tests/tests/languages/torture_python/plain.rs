@@ -83,6 +83,12 @@ pub fn values() -> Vec<Case> {
         case("logging", "import logging; logging.warning('hey')").err("WARNING:root:hey\n"),
         case("logging of a later run", "logging.error('you')").err("ERROR:root:you\n"),
         case("printing is redirected", REDIRECTED).value("'inside\\n'"),
+        case("a line is one write", WRITES).out("0 and 0\n1 and 1\n2 and 2\n").value("3"),
+        case("print is print", "print.__name__, print.__module__, __builtins__.print is print")
+            .value("('print', 'builtins', True)"),
+        case("nothing to print to", "import sys\nkept = sys.stdout; sys.stdout = None\nprint(1)"),
+        case("and again", "sys.stdout = kept\nprint(2, 3, sep=None, end=None)").out("2 3\n"),
+        case("a separator of another kind", "print(1, sep=2)").error("TypeError"),
         case("code that runs code", "exec('z = 1\\nprint(z)'); eval('z + 1')")
             .out("1\n")
             .value("2"),
@@ -98,6 +104,12 @@ pub fn values() -> Vec<Case> {
 
 const STREAMS: &str = "import sys\n(sys.stdin.fileno(), sys.stdout.fileno(), sys.stderr.fileno(), \
     sys.stdout.encoding, sys.stdin.encoding, sys.stdout.isatty(), sys.stdout is sys.__stdout__)";
+/// How often three lines are written, by the kernel's count.
+const WRITES: &str = "
+def writes(): return int(open('/proc/self/io').read().split('syscw: ')[1].split()[0])
+before = writes()
+for i in range(3): print(i, 'and', i)
+writes() - before";
 const SHOWN_OTHERWISE: &str = "import sys\nsys.displayhook = lambda v: print('<%r>' % v)\n7";
 const REDIRECTED: &str = "import contextlib, io\nwith contextlib.redirect_stdout(io.StringIO()) as s:\n \
     print('inside')\ns.getvalue()";
@@ -155,7 +167,8 @@ pub fn sources() -> Vec<Case> {
         case("break outside", "break").error("SyntaxError"),
         case("await of nothing", "await 5").error("TypeError"),
         case("nothing of it runs", "print('before')\nx = = 1").error("SyntaxError"),
-        case("a magic of another shell", "%matplotlib inline").error("SyntaxError"),
+        case("a magic of a notebook", "%matplotlib inline"),
+        case("no magic of anybody", "%nosuch").error("UsageError"),
         case("a prompt of another shell", ">>> 1").error("SyntaxError"),
         case("a long line", format!("len('{}')", "x".repeat(1_000_000))).value("1000000"),
     ]
@@ -282,7 +295,7 @@ const INPUT_IN_THREAD: &str = "import threading\nsaid = []\ndef work():\n    try
     except BaseException as e: said.append(type(e).__name__)\n\
     t = threading.Thread(target=work); t.start(); t.join()\nsaid";
 
-/// What is told beside errors.
+/// What is reported beside errors.
 pub fn warned() -> Vec<Case> {
     vec![
         case("a warning", "import warnings; warnings.warn('mind')")

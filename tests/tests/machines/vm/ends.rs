@@ -20,26 +20,26 @@ fn shown(burrow: &Burrow, name: &str) -> String {
 }
 
 #[test]
-fn what_was_written_before_an_orderly_stop_is_on_the_disk() {
+fn writes_before_an_orderly_stop_are_on_the_disk() {
     if !machines_or_skip() || !have_or_skip("debugfs") {
         return;
     }
     let burrow = Burrow::serving();
     let record = start(&burrow, "writer", &["--scratch", "400M"]);
-    // Programs are told, and what they write then counts.
+    // Programs are informed, and what they write then counts.
     let script = "trap 'echo last > /var/last; exit' TERM; echo first > /var/first; sync; echo ready; \
                   while :; do sleep 0.1; done";
-    let mut told = burrow
+    let mut answer = burrow
         .command(&["exec", "writer", "--", "sh", "-c", script])
         .stdout(Stdio::piped())
         .spawn()
         .expect("it starts");
     let mut ready = [0; 6];
-    std::io::Read::read_exact(told.stdout.as_mut().expect("piped"), &mut ready)
+    std::io::Read::read_exact(answer.stdout.as_mut().expect("piped"), &mut ready)
         .expect("it is ready");
     burrow.ok(&["exec", "writer", "--", "sh", "-c", "echo unsynced > /var/unsynced"]);
     burrow.ok(&["stop", "writer"]);
-    told.wait().expect("it ended");
+    answer.wait().expect("it ended");
     assert!(shown(&burrow, "writer").contains("stopped"), "{}", shown(&burrow, "writer"));
 
     let id = record["id"].as_str().expect("an id");
@@ -111,8 +111,8 @@ fn every_session_of_a_machine_that_dies_ends_within_a_second_and_says_why() {
         assert!(took < Duration::from_secs(1), "{victim}: {took:?}");
         for session in sessions {
             let ended = session.wait_with_output().expect("it was ours");
-            let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-            assert!(!ended.status.success() && !said.is_empty(), "{victim}: {said}");
+            let stderr = String::from_utf8_lossy(&ended.stderr).into_owned();
+            assert!(!ended.status.success() && !stderr.is_empty(), "{victim}: {stderr}");
         }
         eventually("the sandbox has stopped", || shown(&burrow, name).contains("stopped"));
         burrow.ok(&["rm", name]);

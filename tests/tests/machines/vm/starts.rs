@@ -1,4 +1,4 @@
-//! How machines come up, in company and in vain.
+//! How machines start: alone, together, and when it fails.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
@@ -122,7 +122,7 @@ fn a_machine_that_cannot_come_up_says_how_far_it_came_and_leaves_nothing() {
 
     let mut command = burrow.command(&[&["run"], &MACHINE[..], &["--", "true"]].concat());
     let ran = command.env("BURROW_IMAGES", burrow.scratch()).output().expect("it runs");
-    assert!(stderr(&ran).contains("just images"), "{}", stderr(&ran));
+    assert!(stderr(&ran).contains("./do images"), "{}", stderr(&ran));
     assert_eq!(leftovers(&burrow), Vec::<String>::new());
 }
 
@@ -140,8 +140,8 @@ fn a_machine_runs_on_every_board_and_its_clock_is_right_on_a_busy_host() {
     let words = [&["run"], &MACHINE[..], &["--", "true"]].concat();
     let refused =
         burrow.command(&words).env("BURROW_QEMU_BOARD", "virt").output().expect("it runs");
-    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && told.contains("pc, q35 and microvm"), "{told}");
+    let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && stderr.contains("pc, q35 and microvm"), "{stderr}");
     assert_eq!(leftovers(&burrow), Vec::<String>::new());
 }
 

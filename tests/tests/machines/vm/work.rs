@@ -78,7 +78,7 @@ fn a_notebooks_variables_outlive_its_machine_and_the_bridge() {
 }
 
 #[test]
-fn what_runs_of_a_machine_show_and_write_is_kept_when_it_is_gone() {
+fn artifacts_of_a_machines_runs_outlive_it() {
     if !machines_or_skip() {
         return;
     }
@@ -115,9 +115,9 @@ fn an_app_in_a_machine_is_reached_at_its_url_until_it_is_stopped() {
     assert!(client.send("PUT", put, &[], b"from the machine").status < 300);
     let apps = "/v1/sandboxes/default/work/apps";
     let serve = "exec python3 -m http.server $PORT --bind 127.0.0.1";
-    let asked = json!({ "type": "command", "command": serve, "workdir": "/srv", "name": "files",
+    let body = json!({ "type": "command", "command": serve, "workdir": "/srv", "name": "files",
         "ready_timeout_ms": 120_000 });
-    let app = client.post(apps, &asked).expect(201).json();
+    let app = client.post(apps, &body).expect(201).json();
     let url = app["url"].as_str().expect("a URL").trim_end_matches('/').to_owned();
     let outside = Client::new(&url);
     assert_eq!(outside.get("/hello.txt").expect(200).text(), "from the machine");

@@ -40,9 +40,9 @@ print("fine")"#;
     assert_eq!(scene.python(code).ok(), "fine\n");
     let later = "for n in $(seq 100); do curl -sS -m 20 http://later.example.org/hello && exit; sleep 0.1; done";
     assert_eq!(scene.run(later).ok(), "hello from later.example.org\n");
-    eventually("the bridge lets go of what it had for that", || descriptors(&scene) <= before + 4);
+    eventually("the bridge frees what it used for that", || descriptors(&scene) <= before + 4);
     scene.is_audited("how many events were not told", |record| record["facts"]["untold"].is_u64());
-    // A flood is no cover: what was connected to is told, and how it ended.
+    // A flood hides nothing: connections and their ends are reported.
     scene.is_audited("the connection", |record| {
         record["operation"] == "egress.ended" && record["facts"]["host"] == "later.example.org"
     });
@@ -96,7 +96,7 @@ taken = [is_taken() for _ in range(100)]
 assert taken[:4] == [True] * 4 and taken.count(False) > 40, taken
 print("fine")"#;
     assert_eq!(scene.python(code).ok(), "fine\n");
-    // Whom they were for is known before anything is heard of them.
+    // Their target is known before they are reported.
     scene.is_refused("example.org", "too many new connections in a short time");
 }
 
@@ -127,17 +127,17 @@ except ConnectionResetError: print("reset")"#;
             assert_eq!(record["outcome"], "failed", "{record}");
         }
     }
-    // Further ones are refused before anybody out there hears of them, and told why where that can be.
-    let reached = scene.internet.asked().len();
-    let said = scene.run("curl -sS -m 20 -w '%{http_code}' http://example.org/hello").ok();
-    assert!(said.contains("has used its limit") && said.ends_with("403"), "{said}");
+    // Further ones are refused before any host outside sees them, with a reason if possible.
+    let reached = scene.internet.requests().len();
+    let output = scene.run("curl -sS -m 20 -w '%{http_code}' http://example.org/hello").ok();
+    assert!(output.contains("has used its limit") && output.ends_with("403"), "{output}");
     let proxied =
         "curl -sS -m 20 -w '%{http_code}' -x http://198.18.0.1:3128 http://example.org/hello";
-    let said = scene.run(proxied).ok();
-    assert!(said.contains("has used its limit") && said.ends_with("403"), "{said}");
+    let output = scene.run(proxied).ok();
+    assert!(output.contains("has used its limit") && output.ends_with("403"), "{output}");
     scene.run("curl -sS -m 20 https://example.org/hello").fails();
     scene.is_refused("example.org", "used its limit of");
-    assert_eq!(scene.internet.asked().len(), reached);
+    assert_eq!(scene.internet.requests().len(), reached);
     eventually("each of the three that came too late is refused in the record", || {
         let connections = scene.audited().into_iter().filter(|record| {
             record["operation"] == "egress.connection" && record["outcome"] == "refused"
@@ -183,7 +183,8 @@ for thread in threads: thread.join()
 print("fine")"#
     );
     assert_eq!(scene.python(&code).ok(), "fine\n");
-    eventually("all of them are closed", || descriptors(&scene) <= before + 2);
+    // One more is the writable layer that is ready for the next start.
+    eventually("all of them are closed", || descriptors(&scene) <= before + 3);
     assert_eq!(
         scene.run("curl -sS -m 20 https://example.org/hello").ok(),
         "hello from example.org\n"
@@ -199,9 +200,9 @@ import socket, struct, threading
 address = socket.gethostbyname("example.org")
 PROXY, GET = ("198.18.0.1", 3128), b"GET /hello HTTP/1.1\r\nHost: example.org\r\nConnection: close\r\n\r\n"
 def all_of(peer):
-    said = b""
-    while more := peer.recv(65536): said += more
-    return said
+    received = b""
+    while more := peer.recv(65536): received += more
+    return received
 def connect(number):
     kind = number % 4
     peer = socket.create_connection((address, 80) if kind == 3 else PROXY, 60)
@@ -242,7 +243,7 @@ const AT_ONCE: usize = 16;
 fn ten_thousand_connections_leave_neither_descriptors_nor_memory_behind() {
     /// What an allocator may keep back for itself. A kilobyte of each connection would be more.
     const GROWTH_BYTES_MAX: u64 = 8 << 20;
-    /// A connection of the guest's is none of the bridge's; that to the host behind it is, and a lookup
+    /// A guest's connection does not count as the bridge's; that to the host behind it does, and a lookup
     /// may be under way for each.
     const EACH_AT_ONCE: usize = 3;
     /// Between two looks at what the bridge has open.

@@ -1,4 +1,4 @@
-//! What a sandbox may reach of which nobody says it, at whatever door it is asked for; and machines that
+//! What a sandbox may reach by default, at whatever door it is asked for; and machines that
 //! were ready before anybody knew whose they would be.
 
 use serde_json::{Value, json};
@@ -31,17 +31,17 @@ impl Scene {
     /// Makes a sandbox by JSON-RPC.
     fn rpc(&self, name: &str, config: &Value) -> Value {
         let params = json!({ "sandbox": name, "namespace": "default", "config": config });
-        let asked =
+        let body =
             json!({ "jsonrpc": "2.0", "id": 1, "method": "sandbox.start", "params": params });
-        self.client().post("/api/v1/rpc", &asked).json()
+        self.client().post("/api/v1/rpc", &body).json()
     }
 }
 
 #[test]
-fn whoever_names_nothing_has_the_default_at_every_door() {
+fn the_default_rules_apply_at_every_door() {
     let Some(scene) = scene_or_skip(&[]) else { return };
     let mut tools = Web::open(scene.client(), VERSION);
-    let ok = |said: Value| assert!(said.get("error").is_none(), "{said}");
+    let ok = |message: Value| assert!(message.get("error").is_none(), "{message}");
 
     scene.client().post("/v1/sandboxes", &json!({ "name": "api" })).expect(201);
     ok(scene.rpc("rpc", &json!({})));
@@ -57,8 +57,8 @@ fn whoever_names_nothing_has_the_default_at_every_door() {
     let other = json!(["example.com"]);
     scene.client().post("/v1/sandboxes", &json!({ "name": "api2", "egress": other })).expect(201);
     ok(scene.rpc("rpc2", &json!({ "egress": other })));
-    let asked = json!({ "name": "mcp2", "egress": other });
-    assert_eq!(tools.call("sandbox_create", &asked)["isError"], false);
+    let body = json!({ "name": "mcp2", "egress": other });
+    assert_eq!(tools.call("sandbox_create", &body)["isError"], false);
     scene.server.ok(&["start", "--name", "cli2", "--egress", "example.com"]);
     for name in ["api2", "rpc2", "mcp2", "cli2"] {
         assert_eq!(scene.rules_of(name), other, "{name}");
@@ -70,8 +70,8 @@ fn whoever_names_nothing_has_the_default_at_every_door() {
     let nothing = json!([]);
     scene.client().post("/v1/sandboxes", &json!({ "name": "api3", "egress": nothing })).expect(201);
     ok(scene.rpc("rpc3", &json!({ "egress": nothing })));
-    let asked = json!({ "name": "mcp3", "egress": ["none"] });
-    assert_eq!(tools.call("sandbox_create", &asked)["isError"], false);
+    let body = json!({ "name": "mcp3", "egress": ["none"] });
+    assert_eq!(tools.call("sandbox_create", &body)["isError"], false);
     scene.server.ok(&["start", "--name", "cli3", "--egress", "none"]);
     for name in ["api3", "rpc3", "mcp3", "cli3"] {
         assert_eq!(scene.rules_of(name), nothing, "{name}");
@@ -95,12 +95,12 @@ fn a_namespace_may_have_a_default_of_its_own() {
     for (namespace, expected) in
         [("default", json!(RULES)), ("ci", json!(["example.com"])), ("shut", json!([]))]
     {
-        let asked = json!({ "name": NAME, "namespace": namespace });
-        let made = scene.client().post("/v1/sandboxes", &asked).expect(201).json();
+        let body = json!({ "name": NAME, "namespace": namespace });
+        let made = scene.client().post("/v1/sandboxes", &body).expect(201).json();
         assert_eq!(made["egress"], expected, "{namespace}");
     }
-    let asked = json!({ "name": "open", "namespace": "shut", "egress": ["example.org"] });
-    let made = scene.client().post("/v1/sandboxes", &asked).expect(201).json();
+    let body = json!({ "name": "open", "namespace": "shut", "egress": ["example.org"] });
+    let made = scene.client().post("/v1/sandboxes", &body).expect(201).json();
     assert_eq!(made["egress"], json!(["example.org"]));
 }
 
@@ -121,7 +121,7 @@ fn a_run_of_ones_own_has_no_default() {
 }
 
 #[test]
-fn what_is_no_rule_is_no_default() {
+fn invalid_default_rules_are_refused() {
     let burrow = tests::Burrow::new();
     for (rules, why) in [
         ("10.0.0.0/8", "is a URL or an address range"),
@@ -129,9 +129,9 @@ fn what_is_no_rule_is_no_default() {
         ("none,example.org", "cannot be combined"),
     ] {
         let set = format!("defaults.egress={rules}");
-        let said = burrow.run(&["serve", "--dev", "--set", &set]);
-        let text = String::from_utf8_lossy(&said.stderr).into_owned();
-        assert!(!said.status.success() && text.contains(why), "{rules}: {text}");
+        let output = burrow.run(&["serve", "--dev", "--set", &set]);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && text.contains(why), "{rules}: {text}");
     }
 }
 
@@ -148,14 +148,14 @@ fn a_machine_that_was_ready_before_reaches_what_its_owner_names_and_no_more() {
         (json!({ "egress": [] }), &[], &["example.org", "example.com"]),
         (json!({ "egress": ["none"] }), &[], &["example.org", "example.com"]),
     ];
-    for (count, (mut asked, reached, refused)) in cases.into_iter().enumerate() {
+    for (count, (mut body, reached, refused)) in cases.into_iter().enumerate() {
         eventually("the pool has one", || shelf()["ready"] != 0);
-        asked["name"] = json!(NAME);
-        asked["image"] = json!("python");
-        scene.client().post("/v1/sandboxes", &asked).expect(201);
+        body["name"] = json!(NAME);
+        body["image"] = json!("python");
+        scene.client().post("/v1/sandboxes", &body).expect(201);
         assert_eq!(shelf()["claimed"], count + 1, "it came from the pool: {}", shelf());
-        assert!(reached.iter().all(|host| scene.reaches(NAME, host)), "{asked}");
-        assert!(!refused.iter().any(|host| scene.reaches(NAME, host)), "{asked}");
+        assert!(reached.iter().all(|host| scene.reaches(NAME, host)), "{body}");
+        assert!(!refused.iter().any(|host| scene.reaches(NAME, host)), "{body}");
         let path = format!("/v1/sandboxes/default/{NAME}?force=true");
         scene.client().delete(&path).expect(200);
     }

@@ -22,8 +22,8 @@ fn a_large_download_and_an_upload_arrive_whole() {
         .args([scene.internet.authority_file().into_os_string(), from(BYTES).into()])
         .output();
     let expected = String::from_utf8(direct.unwrap().stdout).unwrap();
-    let said = scene.run(&format!("curl -sS '{}' | sha256sum", from(BYTES))).ok();
-    assert_eq!(said, expected);
+    let output = scene.run(&format!("curl -sS '{}' | sha256sum", from(BYTES))).ok();
+    assert_eq!(output, expected);
     scene.is_audited("what was carried", |record| {
         let carried = record["facts"]["received_bytes"].as_u64();
         record["operation"] == "egress.ended" && carried.is_some_and(|bytes| bytes > BYTES)
@@ -33,9 +33,9 @@ fn a_large_download_and_an_upload_arrive_whole() {
                   curl -sS -H \"$how\" -T /var/up https://example.org/up; \
                   curl -sS -H \"$how\" -T /var/up http://example.org/up; done; \
                   sha256sum /var/up | cut -d ' ' -f 1";
-    let said = scene.run(script).ok();
-    let digests: Vec<_> = said.lines().collect();
-    assert!(digests.len() == 5 && digests.iter().all(|one| *one == digests[0]), "{said}");
+    let output = scene.run(script).ok();
+    let digests: Vec<_> = output.lines().collect();
+    assert!(digests.len() == 5 && digests.iter().all(|one| *one == digests[0]), "{output}");
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn a_download_is_not_much_slower_than_without_a_bridge() {
     let Some(scene) = Scene::or_skip(&["example.org"]) else { return };
     let url = format!("http://example.org/bytes?n={BYTES}");
     let speed = "-sS -o /dev/null -w %{speed_download}";
-    let rate_of = |said: &str| said.trim().parse::<f64>().unwrap();
+    let rate_of = |output: &str| output.trim().parse::<f64>().unwrap();
     let (mut direct, mut through) = (Vec::new(), Vec::new());
     for _ in 0..2 {
         let script = format!("exec curl {speed} --resolve example.org:80:{WEB} '{url}'");
@@ -59,7 +59,7 @@ fn a_download_is_not_much_slower_than_without_a_bridge() {
 }
 
 #[test]
-fn who_does_not_read_is_in_nobodys_way() {
+fn a_client_that_does_not_read_delays_nobody() {
     let Some(scene) = Scene::or_skip(&["example.org"]) else { return };
     // Some who ask for much and read nothing, at one address; then others there.
     let code = format!(
@@ -92,14 +92,14 @@ import socket, struct
 # The other side is over in order, though nothing was said to it.
 peer = socket.create_connection(("db.example.com", 5432), 20)
 peer.recv(100); peer.shutdown(socket.SHUT_WR)
-said = b""
-while more := peer.recv(100): said += more
-assert said == b"you are ", said
+received = b""
+while more := peer.recv(100): received += more
+assert received == b"you are ", received
 # The bridge's own end: a request that it does not carry.
 peer = socket.create_connection(("example.org", 80), 20)
 peer.sendall(b"GET /hello HTTP/1.1\r\nHost: example.org\r\n\r\n")
-said = b""
-while b"hello from" not in said or not said.endswith(b"\n"): said += peer.recv(1000)
+received = b""
+while b"hello from" not in received or not received.endswith(b"\n"): received += peer.recv(1000)
 peer.sendall(b"GET /hello HTTP/1.1\r\nHost: example.net\r\n\r\n")
 try: print("ended", peer.recv(100))
 except ConnectionResetError: print("reset")"#;
@@ -126,9 +126,9 @@ def digest(to, head, body=b""):
     peer = socket.socket(); peer.settimeout(30)
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     peer.connect(to); peer.sendall(head.encode() + body)
-    said = b""
-    while more := peer.recv(500): said += more
-    head, _, body = said.partition(b"\r\n\r\n")
+    received = b""
+    while more := peer.recv(500): received += more
+    head, _, body = received.partition(b"\r\n\r\n")
     assert len(body) == COUNT, (len(body), head)
     return hashlib.sha256(body).hexdigest()
 get = lambda target, more="": f"GET {target}/bytes?n={COUNT} HTTP/1.1\r\nHost: example.org\r\n{more}\r\n"

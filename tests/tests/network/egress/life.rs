@@ -1,16 +1,19 @@
 //! What becomes of names and connections when their sandbox, its bridge or a neighbour comes and goes,
-//! and what is told of them.
+//! and what is reported of them.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
 use std::process::{Child, Stdio};
 
+use nix::mount::{MsFlags, mount};
 use serde_json::json;
 use tests::eventually;
+use tests::own_host::OwnHost;
 
 use super::{NAME, Scene};
 
-/// A program in the sandbox that has a connection: tells its address, then all that it is told over it,
-/// and how it ended. It asks anew with each line of its input.
+/// A program in the sandbox that has a connection: prints its address, then all that it receives over it,
+/// and how it ended. It asks again with each line of its input.
 const KEEPS: &str = r#"
 import socket, sys
 address = socket.gethostbyname("db.example.com")
@@ -19,7 +22,7 @@ for line in sys.stdin:
     peer = socket.socket(); peer.settimeout(60)
     try:
         peer.connect((address, 5432))
-        while said := peer.recv(100): print(said, flush=True)
+        while received := peer.recv(100): print(received, flush=True)
         print("ended", flush=True)
     except OSError as error: print(type(error).__name__, flush=True)
 "#;
@@ -31,8 +34,8 @@ impl Keeper {
         let arguments = ["exec", "-i", NAME, "--", "python3", "-c", KEEPS];
         let mut command = scene.server.command(&arguments);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let said = BufReader::new(child.stdout.take().unwrap());
-        Self(child, said)
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        Self(child, stdout)
     }
 
     fn again(&mut self) {
@@ -97,30 +100,30 @@ fn keeps_in_the_sandbox(scene: &Scene) {
 fn a_connection_of_a_bridge_that_ends_is_reset_and_the_next_one_is_carried() {
     let Some(mut scene) = Scene::or_skip(&["db.example.com:5432"]) else { return };
     keeps_in_the_sandbox(&scene);
-    let said = |scene: &Scene| scene.run("cat /var/said").stdout;
-    eventually("it is connected", || said(&scene).contains("who are you"));
+    let stdout = |scene: &Scene| scene.run("cat /var/said").stdout;
+    eventually("it is connected", || stdout(&scene).contains("who are you"));
     scene.server.end_and_serve_again();
-    eventually("its connection broke off, and not in order", || said(&scene).contains("Error"));
-    assert!(!said(&scene).contains("ended"), "{}", said(&scene));
+    eventually("its connection broke off, and not in order", || stdout(&scene).contains("Error"));
+    assert!(!stdout(&scene).contains("ended"), "{}", stdout(&scene));
     scene.run("echo >> /var/asks").ok();
-    eventually("it is connected again", || said(&scene).matches("who are you").count() == 2);
+    eventually("it is connected again", || stdout(&scene).matches("who are you").count() == 2);
 }
 
 #[test]
 fn a_connection_of_a_bridge_that_was_killed_is_reset_when_another_has_come() {
     let Some(mut scene) = Scene::or_skip(&["db.example.com:5432"]) else { return };
     keeps_in_the_sandbox(&scene);
-    let said = |scene: &Scene| scene.run("cat /var/said").stdout;
-    eventually("it is connected", || said(&scene).contains("who are you"));
+    let stdout = |scene: &Scene| scene.run("cat /var/said").stdout;
+    eventually("it is connected", || stdout(&scene).contains("who are you"));
     // Twice, because what follows a bridge is followed in its turn.
     for count in 1..=2 {
         scene.server.kill_and_serve_again();
         // The agent alone would give the dead one a minute, which is more than is waited here.
-        eventually("its connection broke off", || said(&scene).matches("Error").count() == count);
-        assert!(!said(&scene).contains("ended"), "{}", said(&scene));
+        eventually("its connection broke off", || stdout(&scene).matches("Error").count() == count);
+        assert!(!stdout(&scene).contains("ended"), "{}", stdout(&scene));
         scene.run("echo >> /var/asks").ok();
         eventually("it is connected again", || {
-            said(&scene).matches("who are you").count() == count + 1
+            stdout(&scene).matches("who are you").count() == count + 1
         });
     }
 }
@@ -188,9 +191,9 @@ fn each_decision_is_in_the_audit_log_and_in_the_journal() {
         assert_eq!(found["policy"], "egress");
         assert_eq!(found["who"]["kind"], "bridge");
     }
-    let asked = scene.client().get("/v1/audit?operation=egress.ended").expect(200).json();
-    let ended = &asked["records"][0]["facts"];
-    assert!(ended["received_bytes"].as_u64().unwrap() > 100, "{asked}");
+    let page = scene.client().get("/v1/audit?operation=egress.ended").expect(200).json();
+    let ended = &page["records"][0]["facts"];
+    assert!(ended["received_bytes"].as_u64().unwrap() > 100, "{page}");
     let journal = std::fs::read_to_string(scene.server.log()).unwrap();
     for words in [
         "egress: the name www.example.org is allowed by \"*.example.org\"",
@@ -200,4 +203,31 @@ fn each_decision_is_in_the_audit_log_and_in_the_journal() {
     ] {
         assert!(journal.contains(words), "{words}: {journal}");
     }
+}
+
+#[test]
+fn a_sandbox_has_files_of_its_own_in_etc_where_that_is_a_mount_of_the_host() {
+    let Some(host) = OwnHost::or_skip() else { return };
+    let (none, itself) = (None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC);
+    mount(Some("/etc"), "/etc", none, itself, none).unwrap();
+    let bare = host.internet().bridge(&[]);
+    let changed = "echo own > /etc/own && cat /etc/own && head -n 1 /etc/resolv.conf";
+    let said = bare.ok(&["run", "--", "sh", "-c", changed]);
+    assert!(said.starts_with("own\n") && said.contains("no name server"), "{said}");
+    assert!(!Path::new("/etc/own").exists(), "it is the host's");
+    bare.ok(&["start", "--name", NAME, "--egress", "example.com"]);
+    let said = bare.ok(&["exec", NAME, "--", "curl", "-s", "http://example.com/hello"]);
+    assert_eq!(said, "hello from example.com\n");
+}
+
+#[test]
+fn a_sandbox_has_name_servers_of_its_own_where_the_hosts_are_a_mount() {
+    // As in containers, where the host's own file is one.
+    let Some(host) = OwnHost::or_skip() else { return };
+    let bare = host.internet().bridge(&[]);
+    let file = bare.ok(&["run", "--", "cat", "/etc/resolv.conf"]);
+    assert!(file.contains("no name server"), "{file}");
+    bare.ok(&["start", "--name", NAME, "--egress", "example.com"]);
+    let output = bare.ok(&["exec", NAME, "--", "curl", "-s", "http://example.com/hello"]);
+    assert_eq!(output, "hello from example.com\n");
 }

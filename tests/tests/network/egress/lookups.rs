@@ -53,7 +53,7 @@ fn a_name_with_an_address_that_is_not_the_internets_is_refused() {
             scene.is_refused(&format!("{kind}{number}.example.org"), "it resolves to");
         }
     }
-    assert_eq!(scene.internet.asked(), [0; 0]);
+    assert_eq!(scene.internet.requests(), [0; 0]);
 }
 
 #[test]
@@ -62,14 +62,14 @@ fn a_name_that_comes_to_mean_another_address_gains_nothing() {
     let forms = ["127.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.1", "10.1.2.3"];
     let hosts: Vec<_> = (0..forms.len()).map(|number| format!("r{number}.example.org")).collect();
     for (host, form) in hosts.iter().zip(forms) {
-        // For each question that follows the first, whoever asks it.
+        // Each later query gets this, from any sender.
         scene.internet.names.set(host, &[web(), Answer::addresses(&[form])]);
         // What was looked at is what is connected to.
         assert_eq!(says(&scene, host).ok(), format!("hello from {host}\n"));
     }
     let address = scene.run("getent ahostsv4 r0.example.org | head -1").ok();
     let address = address.split_whitespace().next().unwrap().to_owned();
-    let asked = scene.internet.asked().len();
+    let count = scene.internet.requests().len();
     // The next bridge knows what address stands for the name, and no more what the name meant.
     scene.server.kill_and_serve_again();
     for host in &hosts {
@@ -77,7 +77,7 @@ fn a_name_that_comes_to_mean_another_address_gains_nothing() {
         scene.is_refused(host, "it resolves to");
     }
     scene.run(&format!("curl -sS -m 20 -H 'Host: r0.example.org' http://{address}/hello")).fails();
-    assert_eq!(scene.internet.asked().len(), asked, "{:?}", scene.internet.asked());
+    assert_eq!(scene.internet.requests().len(), count, "{:?}", scene.internet.requests());
     scene.only_the_internet_was_reached();
 }
 
@@ -133,14 +133,14 @@ fn answers_that_no_server_should_give_are_no_answers() {
     for host in hosts {
         scene.is_refused(&format!("{host}.example.org"), "");
     }
-    assert_eq!(scene.internet.asked(), [0; 0]);
+    assert_eq!(scene.internet.requests(), [0; 0]);
     assert_eq!(says(&scene, "example.org").ok(), "hello from example.org\n", "it has survived");
 }
 
 #[test]
 fn the_resolver_in_the_sandbox_answers_at_once_and_for_allowed_names_alone() {
     let Some(scene) = Scene::or_skip(&["*.example.org"]) else { return };
-    // Questions as bytes, over TCP; a datagram is told to come again so.
+    // Questions as bytes, over TCP; a datagram is answered that it must use TCP.
     let code = "import socket, struct, time\n\
          def ask(name, kind, over=socket.SOCK_STREAM):\n\
          \x20   body = struct.pack('>HHHHHH', 7, 0x100, 1, 0, 0, 0)\n\
@@ -149,13 +149,13 @@ fn the_resolver_in_the_sandbox_answers_at_once_and_for_allowed_names_alone() {
          \x20   peer = socket.socket(socket.AF_INET, over); peer.settimeout(20)\n\
          \x20   peer.connect(('198.18.0.1', 53))\n\
          \x20   if over == socket.SOCK_DGRAM:\n\
-         \x20       peer.send(body); said = peer.recv(5000)\n\
-         \x20       return 'cut' if said[2] & 2 else said[3] & 15\n\
+         \x20       peer.send(body); received = peer.recv(5000)\n\
+         \x20       return 'cut' if received[2] & 2 else received[3] & 15\n\
          \x20   peer.sendall(struct.pack('>H', len(body)) + body)\n\
-         \x20   said = b''\n\
-         \x20   while len(said) < 2 or len(said) < 2 + struct.unpack('>H', said[:2])[0]: said += peer.recv(5000)\n\
-         \x20   said = said[2:]\n\
-         \x20   return said[3] & 15, struct.unpack('>H', said[6:8])[0]\n\
+         \x20   received = b''\n\
+         \x20   while len(received) < 2 or len(received) < 2 + struct.unpack('>H', received[:2])[0]: received += peer.recv(5000)\n\
+         \x20   received = received[2:]\n\
+         \x20   return received[3] & 15, struct.unpack('>H', received[6:8])[0]\n\
          A, AAAA, ANY, TXT = 1, 28, 255, 16\n\
          began = time.monotonic()\n\
          assert ask('www.example.org', A) == (0, 1)\n\
@@ -168,5 +168,5 @@ fn the_resolver_in_the_sandbox_answers_at_once_and_for_allowed_names_alone() {
          assert time.monotonic() - began < 10\n\
          print(socket.gethostbyaddr(socket.gethostbyname('www.example.org'))[0])";
     assert_eq!(scene.python(code).ok(), "www.example.org\n");
-    assert!(scene.internet.names.asked().iter().all(|name| name == "www.example.org"));
+    assert!(scene.internet.names.requests().iter().all(|name| name == "www.example.org"));
 }

@@ -15,10 +15,10 @@ fn machine_or_skip(rules: &[&str]) -> Option<Scene> {
     }
     let internet = Internet::or_skip()?;
     let scene = Scene { server: internet.bridge(&[]), internet };
-    let asked = json!({
+    let body = json!({
         "name": NAME, "egress": rules, "machine": "qemu", "image": "python", "memory_mib": 256,
     });
-    scene.client().post("/v1/sandboxes", &asked).expect(201);
+    scene.client().post("/v1/sandboxes", &body).expect(201);
     Some(scene)
 }
 
@@ -58,9 +58,9 @@ for port in [1, 22, 53, 80, 443, 1023, 1024, 1025, 5555, 2**32 - 2]:
     peer = socket.socket(socket.AF_VSOCK, TCP)
     try:
         peer.connect((2, port)); peer.sendall(b"x" * 100)
-        said = peer.recv(10)
-    except OSError as error: said = b""
-    assert said == b"", (port, said)
+        received = peer.recv(10)
+    except OSError as error: received = b""
+    assert received == b"", (port, received)
 print("fine")"#;
     assert_eq!(scene.python(&format!("{TOOLS}{code}")).ok(), "fine\n");
     scene.only_the_internet_was_reached();
@@ -133,11 +133,11 @@ fn a_machine_sends_what_it_does_not_have_whichever_bridge_it_has() {
         return;
     }
     let Some(mut scene) = empty_or_skip() else { return };
-    let asked = json!({
+    let body = json!({
         "name": NAME, "egress": HOSTS, "secrets": ["github"], "machine": "qemu", "image": "python",
         "memory_mib": 256,
     });
-    scene.client().post("/v1/sandboxes", &asked).expect(201);
+    scene.client().post("/v1/sandboxes", &body).expect(201);
     // With nothing but what the sandbox has by itself: whom it trusts, too.
     let plainly = |scene: &Scene, code: &str| -> super::Ran {
         let fed = ["exec", "-i", NAME, "--", "python3", "-"];
@@ -152,7 +152,7 @@ try: urllib.request.urlopen(request, timeout=60, context=context)
 except urllib.error.HTTPError as error: print(error.code, os.environ["GITHUB"])"#;
     let sent = format!("404 {PLACEHOLDER}\n");
     assert_eq!(plainly(&scene, send).ok(), sent);
-    assert_eq!(scene.told("/machine"), [VALUE]);
+    assert_eq!(scene.received("/machine"), [VALUE]);
     // All that there is of it, as the machine's own root sees it.
     let (first, second) = VALUE.split_at(4);
     let looks = format!(
@@ -175,17 +175,17 @@ import socket, ssl, sys
 peer = ssl.create_default_context().wrap_socket(socket.create_connection(("api.example.org", 443), 60), server_hostname="api.example.org")
 peer.settimeout(120)
 open("/var/kept", "w").write("connected")
-try: said = peer.recv(10)
-except OSError as error: said = type(error).__name__
-open("/var/kept", "w").write(f"over: {said}")"#;
+try: received = peer.recv(10)
+except OSError as error: received = type(error).__name__
+open("/var/kept", "w").write(f"over: {received}")"#;
     let start = "cat > /var/keeps.py; setsid python3 /var/keeps.py >/dev/null 2>&1 & echo";
     let started =
         scene.server.feed(&["exec", "-i", NAME, "--", "sh", "-c", start], keeps.as_bytes());
     assert!(started.status.success(), "{started:?}");
-    let kept = |scene: &Scene| scene.run("cat /var/kept").stdout;
-    eventually("it is connected", || kept(&scene) == "connected");
+    let content = |scene: &Scene| scene.run("cat /var/kept").stdout;
+    eventually("it is connected", || content(&scene) == "connected");
     scene.server.kill_and_serve_again();
-    eventually("its connection broke off", || kept(&scene).starts_with("over: "));
+    eventually("its connection broke off", || content(&scene).starts_with("over: "));
     eventually("the host is reached again", || plainly(&scene, send).stdout == sent);
-    assert!(scene.told("/machine").iter().all(|told| told == VALUE));
+    assert!(scene.received("/machine").iter().all(|value| value == VALUE));
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tests::have_or_skip;
+use tests::internet::Internet;
 
 use super::{PROXY, Scene};
 
@@ -20,12 +21,8 @@ pub(super) fn make(place: &Path, script: &str) -> String {
     String::from_utf8(ran.stdout).unwrap()
 }
 
-#[test]
-fn pip_installs_from_an_index() {
-    let Some(scene) = Scene::or_skip(&RULES) else { return };
-    if !have_or_skip("pip") {
-        return;
-    }
+/// Puts a package of Python into an index at `/simple`, its file on another host.
+pub(super) fn publish_wheel(internet: &Internet, files: &str) {
     let code = r#"
 import hashlib, os, zipfile
 os.makedirs("simple/carried")
@@ -36,10 +33,37 @@ with zipfile.ZipFile(name, "w") as wheel:
     wheel.writestr("carried-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
     wheel.writestr("carried-1.0.dist-info/RECORD", "carried.py,,\n")
 digest = hashlib.sha256(open(name, "rb").read()).hexdigest()
-link = f'<a href="https://files.example.net/{name}#sha256={digest}">{name}</a>'
+link = f'<a href="https://FILES/{name}#sha256={digest}">{name}</a>'
 open("simple/carried/index.html", "w").write(f"<!DOCTYPE html><html><body>{link}</body></html>")
 "#;
-    make(&scene.internet.served(), &format!("python3 - <<'END'\n{code}END\n"));
+    let code = code.replace("FILES", files);
+    make(&internet.served(), &format!("python3 - <<'END'\n{code}END\n"));
+}
+
+/// Puts a package of Node.js into a registry, likewise.
+pub(super) fn publish_tarball(internet: &Internet, files: &str) {
+    let script = r#"
+mkdir package carried
+echo '{"name": "carried", "version": "1.0.0", "main": "index.js"}' > package/package.json
+echo 'console.log("carried by npm")' > package/index.js
+tar czf carried-1.0.0.tgz package
+integrity=sha512-$(openssl dgst -sha512 -binary carried-1.0.0.tgz | base64 -w 0)
+cat > carried/index.html <<END
+{"name": "carried", "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": {
+  "name": "carried", "version": "1.0.0", "main": "index.js",
+  "dist": {"tarball": "https://FILES/carried-1.0.0.tgz", "integrity": "$integrity"}}}}
+END
+"#;
+    make(&internet.served(), &script.replace("FILES", files));
+}
+
+#[test]
+fn pip_installs_from_an_index() {
+    let Some(scene) = Scene::or_skip(&RULES) else { return };
+    if !have_or_skip("pip") {
+        return;
+    }
+    publish_wheel(&scene.internet, "files.example.net");
     for (number, variables) in WAYS.iter().enumerate() {
         let script = format!(
             "pip install -q --no-cache-dir --disable-pip-version-check --root-user-action=ignore \
@@ -57,27 +81,15 @@ fn npm_installs_from_a_registry() {
     if !have_or_skip("npm") {
         return;
     }
-    let script = r#"
-mkdir package carried
-echo '{"name": "carried", "version": "1.0.0", "main": "index.js"}' > package/package.json
-echo 'console.log("carried by npm")' > package/index.js
-tar czf carried-1.0.0.tgz package
-integrity=sha512-$(openssl dgst -sha512 -binary carried-1.0.0.tgz | base64 -w 0)
-cat > carried/index.html <<END
-{"name": "carried", "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": {
-  "name": "carried", "version": "1.0.0", "main": "index.js",
-  "dist": {"tarball": "https://files.example.net/carried-1.0.0.tgz", "integrity": "$integrity"}}}}
-END
-"#;
-    make(&scene.internet.served(), script);
+    publish_tarball(&scene.internet, "files.example.net");
     for (number, variables) in WAYS.iter().enumerate() {
         let script = format!(
             "mkdir /var/n{number} && cd /var/n{number} && echo '{{}}' > package.json && \
              npm install --silent --no-audit --no-fund --cache /var/n{number}/cache \
              --registry https://index.example.com/ carried && node -e 'require(\"carried\")'"
         );
-        let said = scene.run_in("a", &script, variables).ok();
-        assert!(said.ends_with("carried by npm\n"), "{said}");
+        let output = scene.run_in("a", &script, variables).ok();
+        assert!(output.ends_with("carried by npm\n"), "{output}");
     }
     scene.only_the_internet_was_reached();
 }
@@ -99,8 +111,8 @@ fn git_clones_a_repository() {
                 "cd /var && git clone -q https://{host}/carried.git g{number}-{host} && \
                  cat g{number}-{host}/README && git -C g{number}-{host} rev-parse HEAD"
             );
-            let said = scene.run_in("a", &script, variables).ok();
-            assert_eq!(said, format!("carried by git\n{commit}"));
+            let output = scene.run_in("a", &script, variables).ok();
+            assert_eq!(output, format!("carried by git\n{commit}"));
         }
     }
     scene.run("git clone -q https://example.com/carried.git /var/refused").fails();
@@ -140,13 +152,42 @@ fn git_clones_and_pushes_to_a_server_of_its_own_kind() {
             let script = works_with(&from, &format!("{scheme}{number}"));
             let ran = scene.run_in("a", &script, variables);
             assert_eq!(ran.code, Some(0), "{from} {variables:?}: {ran:?}");
-            let said = ran.ok();
-            let commits: Vec<_> = said.lines().collect();
+            let output = ran.ok();
+            let commits: Vec<_> = output.lines().collect();
             let there = make(&repository, "git rev-parse main");
             assert_eq!(commits, [there.trim_end(); 2], "{from}");
         }
     }
     assert_eq!(make(&repository, "git rev-list --count main"), "4\n");
     scene.run("git ls-remote https://example.com/git/work.git").fails();
+    scene.only_the_internet_was_reached();
+}
+
+/// The names for registries, and the hosts that are theirs.
+const PRESETS: [(&str, &[&str]); 4] = [
+    ("@pypi", &["pypi.org", "files.pythonhosted.org"]),
+    ("@npm", &["registry.npmjs.org"]),
+    ("@crates", &["index.crates.io", "static.crates.io", "crates.io"]),
+    ("@debian", &["deb.debian.org", "security.debian.org"]),
+];
+
+#[test]
+fn each_name_for_a_registry_leads_to_its_hosts_and_to_no_other() {
+    let Some(scene) = Scene::or_skip(&[]) else { return };
+    let unknown = scene.server.run(&["start", "--egress", "@nosuch"]);
+    let known = PRESETS.map(|(name, _)| name).join(", ");
+    let stderr = String::from_utf8_lossy(&unknown.stderr).into_owned();
+    assert!(stderr.contains(&format!("these are: {known}")), "{stderr}");
+    for (at, (name, hosts)) in PRESETS.iter().enumerate() {
+        let sandbox = name.trim_start_matches('@');
+        scene.create(sandbox, &[name]);
+        let get = |host: &str| format!("curl -sS --max-time 20 https://{host}/hello");
+        for host in *hosts {
+            let stderr = scene.run_in(sandbox, &get(host), &[]).ok();
+            assert_eq!(stderr, format!("hello from {host}\n"), "{name}");
+        }
+        let other = PRESETS[(at + 1) % PRESETS.len()].1[0];
+        scene.run_in(sandbox, &get(other), &[]).fails();
+    }
     scene.only_the_internet_was_reached();
 }

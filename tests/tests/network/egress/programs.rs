@@ -1,4 +1,4 @@
-//! Programs as they come, with nothing said to them of any of this, and with a proxy that they are told
+//! Programs as they come, without any configuration, and with a proxy that they are configured
 //! of.
 
 use tests::internet::{Internet, NAME_SERVER, SPEAKS_FIRST};
@@ -28,7 +28,10 @@ fn curl_reaches_what_is_allowed_and_nothing_else() {
         curl("https://www.example.com:8443/hello").fails();
     }
     scene.is_refused("example.net", "no rule allows it");
-    assert!(!scene.internet.names.asked().contains(&"example.net".to_owned()), "nobody was asked");
+    assert!(
+        !scene.internet.names.requests().contains(&"example.net".to_owned()),
+        "nobody was asked"
+    );
     scene.only_the_internet_was_reached();
 }
 
@@ -50,7 +53,7 @@ fn a_redirect_leads_no_further_than_a_request() {
         redirected(to).fails();
     }
     scene.only_the_internet_was_reached();
-    let hosts: Vec<_> = scene.internet.asked().iter().map(|one| one["host"].clone()).collect();
+    let hosts: Vec<_> = scene.internet.requests().iter().map(|one| one["host"].clone()).collect();
     assert!(
         hosts
             .iter()
@@ -85,7 +88,7 @@ fn node_reaches_what_is_allowed_and_nothing_else() {
     for variables in WAYS {
         let fetch = |url: &str| {
             let code = format!(
-                "fetch(\"{url}\").then(async (said) => process.stdout.write(await said.text()),\
+                "fetch(\"{url}\").then(async (received) => process.stdout.write(await received.text()),\
                  (error) => {{ console.error(error.cause?.code); process.exit(1); }})"
             );
             scene.run_in("a", &format!("exec node -e '{code}'"), variables)
@@ -105,22 +108,22 @@ fn a_port_that_is_named_carries_whatever_goes_over_tcp() {
         "import socket\n\
          peer = socket.create_connection(('db.example.com', {SPEAKS_FIRST}), 20)\n\
          print(peer.recv(100)); peer.sendall(b'burrow'); peer.shutdown(socket.SHUT_WR)\n\
-         said = b''\n\
-         while more := peer.recv(100): said += more\n\
-         print(said)"
+         received = b''\n\
+         while more := peer.recv(100): received += more\n\
+         print(received)"
     );
     assert_eq!(scene.python(&code).ok(), "b'who are you?\\n'\nb'you are burrow'\n");
     // That port alone.
     scene.run("curl -sS -m 20 https://db.example.com/hello").fails();
-    assert_eq!(scene.internet.asked(), [0; 0]);
+    assert_eq!(scene.internet.requests(), [0; 0]);
 }
 
 #[test]
 fn public_is_every_name_of_the_internet() {
     let Some(scene) = Scene::or_skip(&["public"]) else { return };
     for host in ["example.org", "a.b.c.example.net"] {
-        let said = scene.run(&format!("curl -sS -m 20 http://{host}/hello")).ok();
-        assert_eq!(said, format!("hello from {host}\n"));
+        let output = scene.run(&format!("curl -sS -m 20 http://{host}/hello")).ok();
+        assert_eq!(output, format!("hello from {host}\n"));
     }
     scene.internet.names.set("host", &[super::lookups::web()]);
     scene.run("curl -sS -m 20 http://host/hello").fails();
@@ -143,9 +146,9 @@ fn a_websocket_is_opened_and_goes_both_ways() {
              peer.sendall(b'GET /socket HTTP/1.1\\r\\nHost: example.org\\r\\nUpgrade: websocket\\r\\n'\n\
              \x20            b'Connection: Upgrade\\r\\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\\r\\n'\n\
              \x20            b'Sec-WebSocket-Version: 13\\r\\n\\r\\n')\n\
-             said = b''\n\
-             while not said.endswith(b'welcome'): said += peer.recv(1000)\n\
-             assert b's3pPLMBiTxaQ9kYGzzhZRbK+xOo=' in said, said\n\
+             received = b''\n\
+             while not received.endswith(b'welcome'): received += peer.recv(1000)\n\
+             assert b's3pPLMBiTxaQ9kYGzzhZRbK+xOo=' in received, received\n\
              for _ in range(100):\n\
              \x20   frame = b'\\x82\\x7e\\x03\\xe8' + bytes(1000)\n\
              \x20   peer.sendall(frame); back = b''\n\
@@ -158,7 +161,7 @@ fn a_websocket_is_opened_and_goes_both_ways() {
 }
 
 #[test]
-fn what_is_not_carried_fails_at_once() {
+fn unsupported_traffic_fails_at_once() {
     let Some(scene) = Scene::or_skip(&["public"]) else { return };
     let code = "import socket, time, errno\n\
          began = time.monotonic()\n\
@@ -187,14 +190,14 @@ fn what_is_not_carried_fails_at_once() {
          assert time.monotonic() - began < 10, time.monotonic() - began\n\
          print('fine')";
     assert_eq!(scene.python(code).ok(), "fine\n");
-    assert_eq!(scene.internet.asked(), [0; 0]);
+    assert_eq!(scene.internet.requests(), [0; 0]);
 }
 
 #[test]
 fn without_rules_there_is_no_way_at_all() {
     let Some(scene) = Scene::or_skip(&[]) else { return };
-    let said = scene.run("cat /etc/resolv.conf; ls /sys/class/net").ok();
-    assert!(!said.contains("198.18.0.1") && said.ends_with("lo\n"), "{said}");
+    let output = scene.run("cat /etc/resolv.conf; ls /sys/class/net").ok();
+    assert!(!output.contains("198.18.0.1") && output.ends_with("lo\n"), "{output}");
     let code = "import socket\n\
          for port in [53, 80, 443, 3128]:\n\
          \x20   peer = socket.socket(); peer.settimeout(20)\n\
@@ -203,10 +206,10 @@ fn without_rules_there_is_no_way_at_all() {
          try: print(socket.gethostbyname('example.org'))\n\
          except OSError: print('no such name')\n\
          print(open('/proc/net/tcp').read().count('\\n'), open('/proc/net/udp').read().count('\\n'))";
-    let said = scene.python(code).ok();
-    assert_eq!(said, "no such name\n1 1\n", "nobody listens");
+    let output = scene.python(code).ok();
+    assert_eq!(output, "no such name\n1 1\n", "nobody listens");
     scene.run("curl -sS -m 20 https://example.org/hello").fails();
-    assert_eq!(scene.internet.asked(), [0; 0]);
+    assert_eq!(scene.internet.requests(), [0; 0]);
     assert_eq!(scene.audited(), [0; 0]);
 }
 
@@ -223,11 +226,11 @@ fn rules_that_cannot_be_kept_to_are_refused_when_the_sandbox_is_made() {
         "a.org:0",
         "",
     ] {
-        let asked = serde_json::json!({ "name": "b", "egress": [rule] });
-        let refused = scene.client().post("/v1/sandboxes", &asked).expect(400);
+        let body = serde_json::json!({ "name": "b", "egress": [rule] });
+        let refused = scene.client().post("/v1/sandboxes", &body).expect(400);
         assert!(refused.text().contains("egress"), "{rule}: {}", refused.text());
-        let told = scene.server.run(&["start", "--name", "b", "--egress", rule]);
-        assert!(!told.status.success(), "{rule}");
+        let result = scene.server.run(&["start", "--name", "b", "--egress", rule]);
+        assert!(!result.status.success(), "{rule}");
     }
     assert_eq!(scene.server.ok(&["ps", "--all", "--quiet"]), "a\n");
 }
@@ -244,8 +247,8 @@ fn a_command_in_a_sandbox_of_its_own_has_the_bounds_of_the_configuration() {
         let words = ["run", "--egress", "example.org", "--", "sh", "-c", script];
         burrow.command(&words).env("BURROW_CONFIG", &config).output().unwrap().into()
     };
-    let said = run("curl -sS -m 20 http://example.org/hello").ok();
-    assert_eq!(said, "hello from example.org\n");
+    let output = run("curl -sS -m 20 http://example.org/hello").ok();
+    assert_eq!(output, "hello from example.org\n");
     run("curl -sS -m 20 http://example.net/hello").fails();
     run("curl -sS -m 20 -o /dev/null 'http://example.org/bytes?n=8000000'").fails();
     assert_eq!(internet.reached(), ["93.184.216.34"]);
@@ -255,7 +258,7 @@ fn a_command_in_a_sandbox_of_its_own_has_the_bounds_of_the_configuration() {
 fn machines_of_the_host_are_none_of_the_sandboxs() {
     let Some(scene) = Scene::or_skip(&["public"]) else { return };
     if !std::path::Path::new("/dev/vsock").exists() {
-        skip("there is no /dev/vsock here, but the call is refused all the same");
+        skip("there is no /dev/vsock here, but the call is refused anyway");
     }
     // Only the calls that make a socket: no other is there to be made without one.
     let code = "import ctypes, errno\n\

@@ -1,4 +1,4 @@
-//! What is said on a connection must mean the host that its address stands for: in the greeting of TLS,
+//! The bytes of a connection must name the host that its address stands for: in the greeting of TLS,
 //! in each request of HTTP, and in whatever way it is written.
 
 use super::Scene;
@@ -10,12 +10,12 @@ def say(host, port, *pieces):
     peer = socket.create_connection((host, port), 20)
     try:
         for piece in pieces: peer.sendall(piece)
-        said = b""
+        received = b""
         while more := peer.recv(65536):
-            said += more
-            if b"hello from" in said and said.endswith(b"\n") or b" 403 " in said and said.endswith(b".\n"): break
-        return said
-    except ConnectionError: return said or b"reset"
+            received += more
+            if b"hello from" in received and received.endswith(b"\n") or b" 403 " in received and received.endswith(b".\n"): break
+        return received
+    except ConnectionError: return received or b"reset"
     finally: peer.close()
 "#;
 
@@ -31,7 +31,7 @@ fn a_greeting_for_another_host_is_refused() {
     );
     fronted.fails();
     scene.is_refused("www.example.com", "it asks for example.net");
-    // Whoever greets nobody, or in pieces.
+    // A greeting without a name, or in pieces.
     let code = r#"
 context = ssl.create_default_context()
 context.check_hostname = False
@@ -55,9 +55,9 @@ hidden = cut(greeting("example.net"), 50)
 assert say("www.example.com", 443, *[hidden[at:at + 1] for at in range(len(hidden))]) == NO_SUCH_NAME
 assert say("www.example.com", 443, greeting("example.net") + greeting("www.example.com")) == NO_SUCH_NAME
 for name in ["93.184.216.34", "www.example.com:443", "www.example.com/", "127.0.0.1"]:
-    try: said = say("www.example.com", 443, greeting(name))
+    try: received = say("www.example.com", 443, greeting(name))
     except ValueError: continue
-    assert b"hello" not in said
+    assert b"hello" not in received
 for nonsense in [b"\x16\x03\x01\x00\x00", b"\x16\x03\x01\xff\xff" + bytes(70000), b"\x80\x2e\x01\x03\x01",
                  b"\x16\x03\x01\x00\x04\x02\x00\x00\x00", b"SSH-2.0-x\r\n", b"\0" * 100]:
     assert say("www.example.com", 443, nonsense) == b"reset", nonsense[:9]
@@ -68,7 +68,7 @@ peer.sendall(cut(greeting(name), 20))
 assert peer.recv(1) == b"\x16"
 print("fine")"#;
     assert_eq!(say(&scene, code), "fine\n");
-    assert_eq!(scene.internet.asked(), [0; 0]);
+    assert_eq!(scene.internet.requests(), [0; 0]);
 }
 
 #[test]
@@ -84,8 +84,8 @@ for fine in ["WWW.Example.COM", name + ".", name + ":80", name + ":"]:
 assert b" 404 " in say(name, 80, get(name, f"http://{name}/other", "Connection: close\r\n"))
 for wrong in ["example.net", "example.net:80", "127.0.0.1", "", name + ":81", name + "@example.net",
               name + ", example.net", "x." + name, name + "\texample.net", name + ":80:80", "[::1]"]:
-    said = say(name, 80, get(wrong))
-    assert b" 403 " in said, (wrong, said)
+    received = say(name, 80, get(wrong))
+    assert b" 403 " in received, (wrong, received)
 for request in [
     get(name, more="Host: example.net\r\n"), get(name, more="hOsT: www.example.com\r\n"),
     get(name, f"http://{name}?@example.net/"), get(name, f"http://{name}#@example.net/"),
@@ -110,16 +110,17 @@ for request in [
     get(name, more="Transfer-Encoding: xchunked\r\n") + b"0\r\n\r\n",
     get(name, more="Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n") + b"0\r\n\r\n",
 ]:
-    said = say(name, 80, request)
-    assert b" 403 " in said, (request, said)
+    received = say(name, 80, request)
+    assert b" 403 " in received, (request, received)
 for nothing in [b"PRI * HTTP/1.1\r\n\r\n", b"\r\n" + get(name), b"get /hello HTTP/1.1\r\n\r\n",
                 b"GET\t/hello\tHTTP/1.1\r\nHost: www.example.com\r\n\r\n"]:
-    said = say(name, 80, nothing)
-    assert b"hello" not in said, (nothing, said)
+    received = say(name, 80, nothing)
+    assert b"hello" not in received, (nothing, received)
 print("fine")"#;
     assert_eq!(say(&scene, code), "fine\n");
     // What was refused has gone nowhere.
-    let hosts: Vec<_> = scene.internet.asked().iter().map(|one| one["host"].to_string()).collect();
+    let hosts: Vec<_> =
+        scene.internet.requests().iter().map(|one| one["host"].to_string()).collect();
     assert!(
         hosts.iter().all(|host| host.to_ascii_lowercase().contains("www.example.com")),
         "{hosts:?}"
@@ -136,32 +137,32 @@ name = "www.example.com"
 OFFER = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"
 def ask(peer, method="GET", target="/hello", more="", body=b""):
     peer.sendall(f"{method} {target} HTTP/1.1\r\nHost: {name}\r\n{OFFER}{more}\r\n".encode() + body)
-    said = b""
+    received = b""
     # The head may come alone.
-    while not said.partition(b"\r\n\r\n")[2].endswith(b"\n"): said += peer.recv(1000) or sys.exit(f"ended: {said}")
-    return said
-def is_fine(said): return said.startswith(b"HTTP/1.1 200 ") and said.endswith(b"hello from www.example.com\n")
+    while not received.partition(b"\r\n\r\n")[2].endswith(b"\n"): received += peer.recv(1000) or sys.exit(f"ended: {received}")
+    return received
+def is_fine(received): return received.startswith(b"HTTP/1.1 200 ") and received.endswith(b"hello from www.example.com\n")
 peer = socket.create_connection((name, 80), 20)
 # The first of a connection, and the later ones; with a body as well.
 for _ in range(3): assert is_fine(ask(peer))
 assert ask(peer, "POST", more="Content-Length: 5\r\n", body=b"12345").startswith(b"HTTP/1.1 200 ")
 assert is_fine(ask(peer))
 proxied = socket.create_connection(("198.18.0.1", 3128), 20)
-said = ask(proxied, target=f"http://{name}/hello")
+received = ask(proxied, target=f"http://{name}/hello")
 # There is no second one, and the client must not think so.
-assert is_fine(said) and b"\r\nconnection: close\r\n" in said.lower(), said
-# Whoever begins with it is told in its own words: settings, and that the first version is required.
+assert is_fine(received) and b"\r\nconnection: close\r\n" in received.lower(), received
+# A client that begins with it gets the refusal in HTTP/2: settings, and that the first version is required.
 peer = socket.create_connection((name, 80), 20)
 peer.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
-said = b""
-while more := peer.recv(1000): said += more
-assert said[:9] == bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]) and said[12] == 7 and said[22:26] == bytes([0, 0, 0, 13]), said
-assert b"only HTTP/1 is carried" in said, said
+received = b""
+while more := peer.recv(1000): received += more
+assert received[:9] == bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]) and received[12] == 7 and received[22:26] == bytes([0, 0, 0, 13]), received
+assert b"only HTTP/1 is carried" in received, received
 print("fine")"#;
     assert_eq!(say(&scene, code), "fine\n");
-    let asked = scene.internet.asked();
-    assert_eq!(asked.len(), 6, "{asked:?}");
-    assert!(asked.iter().all(|one| one["upgrade"].is_null() && one["http2-settings"].is_null()));
+    let requests = scene.internet.requests();
+    assert_eq!(requests.len(), 6, "{requests:?}");
+    assert!(requests.iter().all(|one| one["upgrade"].is_null() && one["http2-settings"].is_null()));
     scene.is_refused("www.example.com", "it speaks HTTP/2 without TLS");
 }
 
@@ -177,12 +178,12 @@ def needless(method, more=""):
     return f"{method} /hello HTTP/1.1\r\nHost: {name}\r\n{more}Content-Length: {len(other)}\r\n\r\n".encode()
 def all_of(*pieces):
     peer = socket.create_connection((name, 80), 20)
-    said = b""
+    received = b""
     try:
         for piece in pieces: peer.sendall(piece)
-        while more := peer.recv(65536): said += more
+        while more := peer.recv(65536): received += more
     except ConnectionError: pass
-    return said
+    return received
 for pieces in [
     [first + other], [first, other], [first * 20 + other],
     [post("Content-Length: 5\r\n") + b"12345" + other],
@@ -205,8 +206,8 @@ for pieces in [
     all_of(*pieces)
 # One that comes when the first is long answered.
 peer = socket.create_connection((name, 80), 20)
-peer.sendall(first); said = b""
-while b"hello from" not in said: said += peer.recv(1000)
+peer.sendall(first); received = b""
+while b"hello from" not in received: received += peer.recv(1000)
 peer.sendall(other)
 try:
     while peer.recv(1000): pass
@@ -214,7 +215,7 @@ try:
 except ConnectionResetError: print("fine")"#;
     // What has gone on is seen at the other end.
     assert_eq!(say(&scene, code), "fine\n");
-    for one in scene.internet.asked() {
+    for one in scene.internet.requests() {
         assert!(one["host"] == "www.example.com" && one["path"] != "/hidden", "{one}");
     }
     scene.is_audited("a later request", |record| {
@@ -230,15 +231,15 @@ fn a_server_that_does_not_agree_to_a_websocket_is_asked_on() {
 name = "www.example.com"
 peer = socket.create_connection((name, 80), 20)
 def ask(host, more=""):
-    peer.sendall(f"GET /hello HTTP/1.1\r\nHost: {host}\r\n{more}\r\n".encode()); said = b""
-    while b"hello from" not in said: said += peer.recv(1000) or sys.exit("ended")
+    peer.sendall(f"GET /hello HTTP/1.1\r\nHost: {host}\r\n{more}\r\n".encode()); received = b""
+    while b"hello from" not in received: received += peer.recv(1000) or sys.exit("ended")
 ask(name, "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n")
 ask(name)
 ask(name)
 try: ask("example.net")
 except ConnectionResetError: print("fine")"#;
     assert_eq!(say(&scene, code), "fine\n");
-    assert_eq!(scene.internet.asked().len(), 3);
+    assert_eq!(scene.internet.requests().len(), 3);
 }
 
 #[test]
@@ -252,8 +253,8 @@ assert b"hello from www.example.com" in proxy(get(f"http://{name}/hello"))
 # The target says whom it is for, and the field beside it nothing.
 assert b"hello from www.example.com" in proxy(get(f"http://{name}/hello", "Host: example.net\r\n"))
 connect = lambda to: f"CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n".encode()
-said = proxy(connect(name + ":80") + f"GET /hello HTTP/1.1\r\nHost: {name}\r\n\r\n".encode())
-assert b" 200 " in said and b"hello from" in said, said
+received = proxy(connect(name + ":80") + f"GET /hello HTTP/1.1\r\nHost: {name}\r\n\r\n".encode())
+assert b" 200 " in received and b"hello from" in received, received
 for request in [
     get("http://example.net/hello"), get("http://127.0.0.1/hello"), get("http://[::1]/hello"),
     get("http://169.254.169.254/hello"), get("http://2130706433/hello"), get("http://0x7f.1/hello"),
@@ -263,26 +264,26 @@ for request in [
     connect(name + ":22"), connect("169.254.169.254:80"), connect("198.18.0.1:3128"), connect("localhost:80"),
     connect("db.example.com:80"), connect(name + ":65616"),
 ]:
-    said = proxy(request)
-    assert b" 403 " in said, (request, said)
+    received = proxy(request)
+    assert b" 403 " in received, (request, received)
 # Through a tunnel goes what would go without, and one request through no tunnel.
 hidden = f"GET /hidden HTTP/1.1\r\nHost: example.net\r\n\r\n".encode()
-said = proxy(connect(name + ":80") + hidden)
-assert b" 403 " in said, said
+received = proxy(connect(name + ":80") + hidden)
+assert b" 403 " in received, received
 for request in [get(f"http://{name}/hello"), get(f"http://{name}/hello", "Connection: keep-alive\r\n"),
                 get(f"http://{name}/hello", f"Content-Length: {len(hidden)}\r\nConnection: Content-Length\r\n"),
                 get(f"http://{name}/hello", "Transfer-Encoding: chunked\r\nConnection: transfer-encoding\r\n")]:
     proxy(request + hidden)
 def spoken(bytes):
     peer = socket.create_connection(("198.18.0.1", 3128), 20)
-    peer.sendall(connect("db.example.com:5432")); said = b""
-    while b"you?\n" not in said: said += peer.recv(100)
+    peer.sendall(connect("db.example.com:5432")); received = b""
+    while b"you?\n" not in received: received += peer.recv(100)
     peer.sendall(bytes)
     return peer.recv(100)
 assert spoken(b"burrow") == b"you are burrow"
 print("fine")"#;
     assert_eq!(say(&scene, code), "fine\n");
-    for one in scene.internet.asked() {
+    for one in scene.internet.requests() {
         assert!(one["host"] == "www.example.com" && one["path"] == "/hello", "{one}");
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn empty_with_or_skip(hosts: &[&str], more: &[&str]) -> Option<Scene>
     fs::write(value_file(&internet), VALUE).unwrap();
     let config = internet.served().with_file_name("burrow.toml");
     let text = format!(
-        "[egress]\ndns = \"{NAME_SERVER}:53\"\nauthorities = \"{}\"\n\
+        "[egress]\ndns = \"{NAME_SERVER}:53\"\nca = [\"{}\"]\n\
          [secrets.github]\nfile = \"{}\"\nnamespaces = \"*\"\nhosts = {hosts:?}\n\
          fields = [\"Authorization\", \"Token\"]\n",
         internet.authority_file().display(),
@@ -51,8 +51,8 @@ fn value_file(internet: &Internet) -> PathBuf {
 fn scene_or_skip() -> Option<Scene> {
     let scene = empty_or_skip()?;
     let rules = ["api.example.org", "example.com", "api.example.edu", "*.example.net"];
-    let asked = json!({ "name": NAME, "egress": rules, "secrets": ["github"] });
-    scene.client().post("/v1/sandboxes", &asked).expect(201);
+    let body = json!({ "name": NAME, "egress": rules, "secrets": ["github"] });
+    scene.client().post("/v1/sandboxes", &body).expect(201);
     Some(scene)
 }
 
@@ -62,10 +62,10 @@ impl Scene {
         self.server.run(&["exec", NAME, "--", "sh", "-c", script]).into()
     }
 
-    /// What the web was told in fields of requests for this path.
-    pub(super) fn told(&self, path: &str) -> Vec<String> {
-        let asked = self.internet.asked();
-        let of_path = asked.iter().filter(|one| one["path"] == path);
+    /// The fields of the web's requests for this path.
+    pub(super) fn received(&self, path: &str) -> Vec<String> {
+        let requests = self.internet.requests();
+        let of_path = requests.iter().filter(|one| one["path"] == path);
         let fields = of_path.flat_map(|one| [&one["authorization"], &one["token"]]);
         fields.filter_map(|field| field.as_str().map(str::to_owned)).collect()
     }
@@ -94,17 +94,17 @@ node -e 'fetch("https://api.example.org/node", { headers: { token: process.env.G
   .then(it => it.text()).then(it => process.stdout.write(it))'
 git -c http.extraHeader="token: $GITHUB" ls-remote https://api.example.org/a.git
 "#;
-    let said = scene.plainly(script);
-    let plain = |path: &str| scene.told(path);
-    assert_eq!(plain("/python"), [VALUE], "{said:?}");
-    assert_eq!(plain("/curl"), [format!("Bearer {VALUE}")], "{said:?}");
+    let output = scene.plainly(script);
+    let plain = |path: &str| scene.received(path);
+    assert_eq!(plain("/python"), [VALUE], "{output:?}");
+    assert_eq!(plain("/curl"), [format!("Bearer {VALUE}")], "{output:?}");
     // `me:` and the value, as curl would have encoded them.
-    assert_eq!(plain("/basic"), ["Basic bWU6Z2hwX0dvZXNPdXRBbmROZXZlcklu"], "{said:?}");
+    assert_eq!(plain("/basic"), ["Basic bWU6Z2hwX0dvZXNPdXRBbmROZXZlcklu"], "{output:?}");
     for path in ["/twice", "/again"] {
-        assert_eq!(plain(path), [format!("a {VALUE} b {VALUE}")], "{said:?}");
+        assert_eq!(plain(path), [format!("a {VALUE} b {VALUE}")], "{output:?}");
     }
-    assert_eq!(plain("/node"), [VALUE], "{said:?}");
-    assert_eq!(plain("/a.git/info/refs?service=git-upload-pack"), [VALUE], "{said:?}");
+    assert_eq!(plain("/node"), [VALUE], "{output:?}");
+    assert_eq!(plain("/a.git/info/refs?service=git-upload-pack"), [VALUE], "{output:?}");
     let proxied: Vec<_> =
         PROXY.iter().map(|(name, value)| format!("export {name}={value}\n")).collect();
     let proxied = proxied.concat();
@@ -121,11 +121,11 @@ git -c http.extraHeader="token: $GITHUB" ls-remote https://api.example.org/a.git
     let looks =
         "grep -rlsa \"ghp_GoesOut\"\"AndNeverIn\" /proc/*/environ /etc /run /tmp /var; true";
     assert_eq!(scene.plainly(looks).ok(), "");
-    let kept = std::process::Command::new("grep")
+    let text = std::process::Command::new("grep")
         .args(["-rlsa", VALUE])
         .args([scene.server.state(), scene.server.runtime(), scene.server.log()])
         .output();
-    assert_eq!(String::from_utf8(kept.unwrap().stdout).unwrap(), "");
+    assert_eq!(String::from_utf8(text.unwrap().stdout).unwrap(), "");
 }
 
 #[test]
@@ -136,8 +136,8 @@ fn git_pushes_with_a_password_that_it_does_not_have() {
     }
     let repository = empty_repository(&scene);
     let from = "\"https://me:$GITHUB@api.example.org/locked/work.git\"";
-    let said = scene.plainly(&works_with(from, "pushed")).ok();
-    let commits: Vec<_> = said.lines().collect();
+    let output = scene.plainly(&works_with(from, "pushed")).ok();
+    let commits: Vec<_> = output.lines().collect();
     let there = make(&repository, "git rev-parse main");
     assert_eq!(commits, [there.trim_end(); 2]);
     let wrong =
@@ -160,20 +160,27 @@ curl -sS -H "token: $GITHUB" https://api.example.edu/nobodys
 curl -sS -H "origin: $GITHUB" https://api.example.org/given-back
 curl -sS -H "token: $GITHUB" --connect-to ::api.example.org:80 https://api.example.org/at-80
 "#;
-    let said = scene.plainly(script);
-    assert_eq!(scene.told("/plain"), [PLACEHOLDER], "{said:?}");
-    assert_eq!(scene.told("/other"), [PLACEHOLDER], "{said:?}");
-    let asked = scene.internet.asked();
-    assert!(asked.iter().all(|one| one["origin"].as_str().is_none_or(|said| said == PLACEHOLDER)));
-    let paths: Vec<_> = asked.iter().map(|one| one["path"].as_str().unwrap()).collect();
+    let output = scene.plainly(script);
+    assert_eq!(scene.received("/plain"), [PLACEHOLDER], "{output:?}");
+    assert_eq!(scene.received("/other"), [PLACEHOLDER], "{output:?}");
+    let requests = scene.internet.requests();
+    assert!(
+        requests
+            .iter()
+            .all(|one| one["origin"].as_str().is_none_or(|output| output == PLACEHOLDER))
+    );
+    let paths: Vec<_> = requests.iter().map(|one| one["path"].as_str().unwrap()).collect();
     assert_eq!(
         paths,
         ["/plain", "/other", "/path/burrow-secret~github~", "/body", "/given-back"],
-        "{said:?}"
+        "{output:?}"
     );
     scene.is_refused("api.example.org", "it asks the server to echo it (TRACE)");
     scene.is_refused("api.example.org", "it is for the host");
-    assert!(said.stdout.contains(&tests::sha256(PLACEHOLDER)), "the body is as it was: {said:?}");
+    assert!(
+        output.stdout.contains(&tests::sha256(PLACEHOLDER)),
+        "the body is as it was: {output:?}"
+    );
     scene.is_audited("the host that shows no good certificate", |record| {
         record["facts"]["host"] == "api.example.edu"
             && record["facts"]["why"].as_str().is_some_and(|why| why.contains("TLS with the host"))
@@ -181,7 +188,7 @@ curl -sS -H "token: $GITHUB" --connect-to ::api.example.org:80 https://api.examp
 }
 
 #[test]
-fn whoever_is_refused_is_told_so_and_why() {
+fn a_refused_client_gets_the_reason() {
     let Some(scene) = scene_or_skip() else { return };
     let python = r#"
 import http.client, os, socket, ssl
@@ -205,8 +212,8 @@ for request, why in [
         answer = http.client.HTTPResponse(peer)
         answer.begin()
         # To the last word of TLS, without which reading on is an error.
-        said = answer.read().decode() + peer.recv(100).decode()
-        assert answer.status == 403 and why in said, (request[:100], answer.status, said)
+        received = answer.read().decode() + peer.recv(100).decode()
+        assert answer.status == 403 and why in received, (request[:100], answer.status, received)
         peer.unwrap().close()
 # One that offers the second version is carried, without the offer.
 peer = connected()
@@ -214,17 +221,17 @@ peer.sendall(get(more=f"token: {os.environ['GITHUB']}\r\nupgrade: h2c\r\nconnect
 answer = http.client.HTTPResponse(peer)
 answer.begin()
 print(answer.status)"#;
-    let said = scene.server.feed(&["exec", "-i", NAME, "--", "python3", "-"], python.as_bytes());
-    assert_eq!(String::from_utf8_lossy(&said.stdout), "200\n", "{said:?}");
+    let output = scene.server.feed(&["exec", "-i", NAME, "--", "python3", "-"], python.as_bytes());
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "200\n", "{output:?}");
     let script = "curl -sS -o /dev/null -w '%{http_code}' -X TRACE https://api.example.org/refused";
     assert_eq!(scene.plainly(script).ok(), "403");
-    assert_eq!(scene.told("/hello"), [VALUE]);
-    assert_eq!(scene.internet.asked().len(), 1, "nothing of the others went on");
+    assert_eq!(scene.received("/hello"), [VALUE]);
+    assert_eq!(scene.internet.requests().len(), 1, "nothing of the others went on");
     scene.is_refused("api.example.org", "it asks the server to echo it (TRACE)");
 }
 
 #[test]
-fn what_is_large_or_goes_on_for_long_arrives_whole() {
+fn large_and_long_transfers_arrive_complete() {
     let Some(scene) = scene_or_skip() else { return };
     let script = r"
 curl -sS 'https://api.example.org/bytes?n=67108864' | sha256sum
@@ -234,10 +241,10 @@ curl -sS -T /var/up https://api.example.org/up
 curl -sS -H 'transfer-encoding: chunked' -T /var/up https://api.example.org/up
 sha256sum /var/up | cut -d ' ' -f 1
 ";
-    let said = scene.plainly(script).ok();
-    let lines: Vec<_> = said.lines().collect();
-    assert!(lines.len() == 5 && lines[0] == lines[1], "{said}");
-    assert!(lines[2] == lines[4] && lines[3] == lines[4], "{said}");
+    let output = scene.plainly(script).ok();
+    let lines: Vec<_> = output.lines().collect();
+    assert!(lines.len() == 5 && lines[0] == lines[1], "{output}");
+    assert!(lines[2] == lines[4] && lines[3] == lines[4], "{output}");
     let python = r#"
 import os, socket, ssl
 peer = ssl.create_default_context().wrap_socket(
@@ -245,13 +252,13 @@ peer = ssl.create_default_context().wrap_socket(
 peer.sendall(f"GET /socket HTTP/1.1\r\nhost: api.example.org\r\nupgrade: websocket\r\n"
     f"connection: upgrade\r\ntoken: {os.environ['GITHUB']}\r\n"
     "sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n".encode())
-said = b""
-while not said.endswith(b"welcome"): said += peer.recv(1000)
+received = b""
+while not received.endswith(b"welcome"): received += peer.recv(1000)
 peer.sendall(b"\x82\x03abc")
-print(said[:12], peer.recv(100))"#;
-    let said = scene.server.feed(&["exec", "-i", NAME, "--", "python3", "-"], python.as_bytes());
-    assert_eq!(String::from_utf8(said.stdout).unwrap(), "b'HTTP/1.1 101' b'\\x82\\x03abc'\n");
-    assert_eq!(scene.told("/socket"), [VALUE]);
+print(received[:12], peer.recv(100))"#;
+    let output = scene.server.feed(&["exec", "-i", NAME, "--", "python3", "-"], python.as_bytes());
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "b'HTTP/1.1 101' b'\\x82\\x03abc'\n");
+    assert_eq!(scene.received("/socket"), [VALUE]);
 }
 
 #[test]
@@ -266,12 +273,15 @@ sha256sum /var/up | cut -d ' ' -f 1
 # One that is not asked for stays where it is, whatever it would cost.
 send -o /dev/null -w '%{http_code} %{size_upload}\n' -T /var/up https://api.example.org/unwanted
 "#;
-    let said = scene.plainly(script).ok();
-    let lines: Vec<_> = said.lines().collect();
-    assert!(lines.len() == 4 && lines[0] == lines[2] && lines[1] == lines[2], "{said}");
+    let output = scene.plainly(script).ok();
+    let lines: Vec<_> = output.lines().collect();
+    assert!(lines.len() == 4 && lines[0] == lines[2] && lines[1] == lines[2], "{output}");
     assert_eq!(lines[3], "413 0");
-    assert_eq!((scene.told("/up"), scene.told("/unwanted")), (vec![VALUE.to_owned(); 2], vec![]));
-    // Nobody says a byte of it before.
+    assert_eq!(
+        (scene.received("/up"), scene.received("/unwanted")),
+        (vec![VALUE.to_owned(); 2], vec![])
+    );
+    // Nobody sends a byte of it before.
     let python = r#"
 import hashlib, os, socket, ssl
 peer = ssl.create_default_context().wrap_socket(
@@ -280,17 +290,17 @@ body = os.urandom(8 << 20)
 for _ in range(2):
     peer.sendall(f"PUT /up HTTP/1.1\r\nhost: api.example.org\r\ntoken: {os.environ['GITHUB']}\r\n"
         f"content-length: {len(body)}\r\nexpect: 100-continue\r\n\r\n".encode())
-    said = b""
-    while not said.endswith(b"\r\n\r\n"): said += peer.recv(1)
-    assert said.startswith(b"HTTP/1.1 100 "), said
+    received = b""
+    while not received.endswith(b"\r\n\r\n"): received += peer.recv(1)
+    assert received.startswith(b"HTTP/1.1 100 "), received
     peer.sendall(body)
-    digest, said = hashlib.sha256(body).hexdigest().encode(), b""
-    while not said.endswith(digest + b"\n"): said += peer.recv(1000)
-    assert said.startswith(b"HTTP/1.1 200 "), said
+    digest, received = hashlib.sha256(body).hexdigest().encode(), b""
+    while not received.endswith(digest + b"\n"): received += peer.recv(1000)
+    assert received.startswith(b"HTTP/1.1 200 "), received
 print("fine")"#;
-    let said = scene.server.feed(&["exec", "-i", NAME, "--", "python3", "-"], python.as_bytes());
-    assert_eq!(String::from_utf8_lossy(&said.stdout), "fine\n", "{said:?}");
-    assert_eq!(scene.told("/up"), [VALUE; 4]);
+    let output = scene.server.feed(&["exec", "-i", NAME, "--", "python3", "-"], python.as_bytes());
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "fine\n", "{output:?}");
+    assert_eq!(scene.received("/up"), [VALUE; 4]);
 }
 
 #[test]
@@ -298,22 +308,26 @@ fn another_bridge_goes_on_with_it_as_long_as_it_can_be_had() {
     let Some(mut scene) = scene_or_skip() else { return };
     let send = "curl -sS -m 20 -H \"token: $GITHUB\" https://api.example.org/sent";
     scene.plainly(send).ok();
-    // What a program has read of whom to trust, it does not read again.
+    // A program does not read the trusted certificates twice.
     let certificate = scene.plainly("cp /etc/ssl/burrow-authorities.pem /var/before.pem").ok();
     assert_eq!(certificate, "");
     scene.server.kill_and_serve_again();
     eventually("the sandbox reaches the host again", || scene.plainly(send).code == Some(0));
     scene.plainly(&format!("{send} --cacert /var/before.pem")).ok();
-    assert!(scene.told("/sent").iter().all(|told| told == VALUE), "{:?}", scene.told("/sent"));
+    assert!(
+        scene.received("/sent").iter().all(|value| value == VALUE),
+        "{:?}",
+        scene.received("/sent")
+    );
     fs::remove_file(value_file(&scene.internet)).unwrap();
     scene.server.end_and_serve_again();
     eventually("other hosts are reached again", || {
         scene.plainly("curl -sS -m 20 -k https://www.example.net/hello").code == Some(0)
     });
-    let before = scene.told("/sent").len();
-    let said = scene.plainly(send).ok();
-    assert!(said.contains("could not be read again") && !said.contains(VALUE), "{said}");
-    assert_eq!(scene.told("/sent").len(), before, "nothing goes there without it");
+    let before = scene.received("/sent").len();
+    let output = scene.plainly(send).ok();
+    assert!(output.contains("could not be read again") && !output.contains(VALUE), "{output}");
+    assert_eq!(scene.received("/sent").len(), before, "nothing goes there without it");
     scene.is_refused("api.example.org", "could not be read again");
 }
 
@@ -321,13 +335,13 @@ fn another_bridge_goes_on_with_it_as_long_as_it_can_be_had() {
 fn a_sandbox_that_may_not_reach_its_hosts_does_not_get_it() {
     let Some(scene) = empty_or_skip() else { return };
     for rules in [&[][..], &["api.example.org", "example.com"], &["*.example.org:8443"]] {
-        let asked = json!({ "name": NAME, "egress": rules, "secrets": ["github"] });
-        let refused = scene.client().post("/v1/sandboxes", &asked).expect(400);
+        let body = json!({ "name": NAME, "egress": rules, "secrets": ["github"] });
+        let refused = scene.client().post("/v1/sandboxes", &body).expect(400);
         assert_eq!(refused.code(), "invalid");
         assert!(refused.text().contains("is only sent to"), "{}", refused.text());
     }
     fs::write(value_file(&scene.internet), "two\nlines").unwrap();
-    let asked = json!({ "name": NAME, "egress": ["public"], "secrets": ["github"] });
-    let refused = scene.client().post("/v1/sandboxes", &asked).expect(400);
+    let body = json!({ "name": NAME, "egress": ["public"], "secrets": ["github"] });
+    let refused = scene.client().post("/v1/sandboxes", &body).expect(400);
     assert!(refused.text().contains("contains a line break"), "{}", refused.text());
 }

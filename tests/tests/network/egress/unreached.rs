@@ -1,5 +1,5 @@
-//! Hosts of a secret that are not what they should be, or not there: a program is told so in an answer,
-//! and not by a connection that breaks off.
+//! Hosts of a secret that are wrong or missing: a program gets an answer that says so, and not a broken
+//! connection.
 
 use serde_json::json;
 use tests::eventually;
@@ -8,7 +8,7 @@ use tests::internet::names::Answer;
 use super::secrets::{VALUE, empty_for_or_skip, empty_with_or_skip};
 use super::{NAME, PROXY, Scene};
 
-/// Hosts of the secret, and what is said of each while the web is there.
+/// Hosts of the secret, and the message about each while the web is there.
 const HOSTS: [(&str, &str); 3] = [
     ("api.example.edu", "its certificate is for another name"),
     ("expired.example.org", "its certificate has expired"),
@@ -28,8 +28,8 @@ const GOOD: &str = "api.example.org";
 fn scene_or_skip() -> Option<Scene> {
     let hosts: Vec<_> = HOSTS.iter().chain(&CHANGED).map(|(host, _)| *host).chain([GOOD]).collect();
     let scene = empty_for_or_skip(&hosts)?;
-    let asked = json!({ "name": NAME, "egress": hosts, "secrets": ["github"] });
-    scene.client().post("/v1/sandboxes", &asked).expect(201);
+    let body = json!({ "name": NAME, "egress": hosts, "secrets": ["github"] });
+    scene.client().post("/v1/sandboxes", &body).expect(201);
     Some(scene)
 }
 
@@ -42,10 +42,10 @@ fn curl(scene: &Scene, host: &str, more: &str) -> String {
 }
 
 #[track_caller]
-fn is_told(said: &str, host: &str, why: &str) {
+fn is_told(text: &str, host: &str, why: &str) {
     let sentence =
         format!("The sandbox's host refuses this request: {host} cannot be reached: {why}.\n");
-    assert_eq!(said, format!("{sentence}502"));
+    assert_eq!(text, format!("{sentence}502"));
 }
 
 #[test]
@@ -71,22 +71,22 @@ for host, why in {HOSTS:?}:
     for body in [None, b"x" * 100000]:
         request = urllib.request.Request(f"https://{{host}}/unreached", data=body, headers={{"token": os.environ["GITHUB"]}})
         try: raise SystemExit(urllib.request.urlopen(request, timeout=60).read())
-        except urllib.error.HTTPError as error: code, said = error.code, error.read().decode()
-        assert code == 502 and f"{{host}} cannot be reached: {{why}}.\n" in said, (host, said)
+        except urllib.error.HTTPError as error: code, received = error.code, error.read().decode()
+        assert code == 502 and f"{{host}} cannot be reached: {{why}}.\n" in received, (host, received)
 print("fine")"#
     );
-    let said = scene.server.feed(&["exec", "-i", NAME, "--", "python3", "-"], python.as_bytes());
-    assert_eq!(String::from_utf8_lossy(&said.stdout), "fine\n", "{said:?}");
+    let output = scene.server.feed(&["exec", "-i", NAME, "--", "python3", "-"], python.as_bytes());
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "fine\n", "{output:?}");
     assert_eq!(curl(&scene, GOOD, ""), "no such page\n404", "others are as they were");
-    assert_eq!(scene.internet.asked().len(), 1, "nothing else was asked of anybody");
-    assert_eq!(scene.told("/unreached"), [VALUE]);
+    assert_eq!(scene.internet.requests().len(), 1, "nothing else was asked of anybody");
+    assert_eq!(scene.received("/unreached"), [VALUE]);
 
     scene.internet.close_web();
-    let said = curl(&scene, GOOD, "");
-    assert!(said.starts_with(
+    let output = curl(&scene, GOOD, "");
+    assert!(output.starts_with(
         "The sandbox's host refuses this request: api.example.org cannot be reached: "
     ));
-    assert!(said.contains("Connection refused") && said.ends_with("502"), "{said}");
+    assert!(output.contains("Connection refused") && output.ends_with("502"), "{output}");
     scene.is_refused(GOOD, "Connection refused");
 }
 
@@ -103,10 +103,10 @@ fn a_name_that_has_come_to_mean_nobody_is_an_answer_that_says_so() {
     scene.server.kill_and_serve_again();
     eventually("hosts are reached again", || curl(&scene, GOOD, "").ends_with("404"));
     for ((host, why), address) in CHANGED.into_iter().zip(addresses) {
-        let said = scene.plainly(&format!(
+        let output = scene.plainly(&format!(
             "curl -sS -m 60 -w '%{{http_code}}' --resolve {host}:443:{address} https://{host}/"
         ));
-        is_told(&said.ok(), host, why);
+        is_told(&output.ok(), host, why);
         scene.is_refused(host, why);
     }
     scene.only_the_internet_was_reached();
@@ -116,15 +116,15 @@ fn a_name_that_has_come_to_mean_nobody_is_an_answer_that_says_so() {
 fn one_who_has_carried_what_it_may_is_told_so_and_nobody_hears_of_it() {
     let options = ["--set", "egress.bytes_max=64KiB"];
     let Some(scene) = empty_with_or_skip(&[GOOD], &options) else { return };
-    let asked = json!({ "name": NAME, "egress": [GOOD], "secrets": ["github"] });
-    scene.client().post("/v1/sandboxes", &asked).expect(201);
+    let body = json!({ "name": NAME, "egress": [GOOD], "secrets": ["github"] });
+    scene.client().post("/v1/sandboxes", &body).expect(201);
     scene.plainly(&format!("curl -sS -m 60 -o /dev/null 'https://{GOOD}/bytes?n=1000000'")).fails();
-    let asked = scene.internet.asked().len();
-    let said = curl(&scene, GOOD, "");
+    let body = scene.internet.requests().len();
+    let output = curl(&scene, GOOD, "");
     let why = format!("{GOOD} cannot be reached: the sandbox has used its limit of 65536 bytes");
-    assert!(said.contains(&why) && said.ends_with("403"), "{said}");
+    assert!(output.contains(&why) && output.ends_with("403"), "{output}");
     scene.is_refused(GOOD, "its limit of 65536 bytes");
-    assert_eq!(scene.internet.asked().len(), asked);
+    assert_eq!(scene.internet.requests().len(), body);
 }
 
 #[test]
@@ -132,9 +132,9 @@ fn a_request_that_would_be_refused_is_told_that_first() {
     let Some(scene) = scene_or_skip() else { return };
     let script = "curl -sS -m 60 -w '%{http_code}' -X TRACE https://expired.example.org/ \
                   -H 'host: api.example.org'";
-    let said = scene.plainly(script).ok();
-    assert!(said.contains("it is for the host") && said.ends_with("403"), "{said}");
-    // Whoever believes its own authorities alone gets no answer, and learns nothing else.
+    let output = scene.plainly(script).ok();
+    assert!(output.contains("it is for the host") && output.ends_with("403"), "{output}");
+    // A program that trusts only its own authorities gets no answer, and learns nothing else.
     scene.plainly("curl -sS -m 60 --cacert /dev/null https://expired.example.org/").fails();
-    assert!(scene.internet.asked().is_empty());
+    assert!(scene.internet.requests().is_empty());
 }

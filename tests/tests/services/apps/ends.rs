@@ -104,8 +104,8 @@ while True:
     peer.sendall(b'220 a server of mail is ready')
     peer.close()
 ";
-    let asked = json!({ "type": "command", "code": code, "ready_timeout_ms": 1500 });
-    let message = start(&client, &asked).expect(422).json()["message"].to_string();
+    let body = json!({ "type": "command", "code": code, "ready_timeout_ms": 1500 });
+    let message = start(&client, &body).expect(422).json()["message"].to_string();
     assert!(message.contains("does not speak HTTP"), "{message}");
     nothing_is_left(&server, &client);
 }
@@ -214,8 +214,8 @@ fn an_app_outlives_its_bridge_at_the_same_url_and_what_died_meanwhile_is_told() 
     let mut lines = Lines::open(&burrow, &[]);
     let mark = format!("/nowhere/{}", std::process::id());
     let mut start = |name: &str, command: &str| {
-        let asked = json!({ "command": command, "name": name, "sandbox": "box" });
-        lines.ok("start_web_app", &asked)
+        let body = json!({ "command": command, "name": name, "sandbox": "box" });
+        lines.ok("start_web_app", &body)
     };
     let app = start("web", SERVE);
     let mortal = start("mortal", &format!("{SERVE} --directory {mark}"));
@@ -254,8 +254,8 @@ fn an_app_that_is_half_started_when_its_bridge_dies_is_taken_away_by_the_next() 
     let mut burrow = Burrow::serving();
     burrow.ok(&["start", "--name", "box"]);
     let mut lines = Lines::open(&burrow, &[]);
-    let asked = json!({ "command": "sleep 600", "sandbox": "box" });
-    lines.send("tools/call", &json!({ "name": "start_web_app", "arguments": asked }));
+    let body = json!({ "command": "sleep 600", "sandbox": "box" });
+    lines.send("tools/call", &json!({ "name": "start_web_app", "arguments": body }));
     eventually("it is being started", || {
         burrow.ok(&["exec", "box", "--", "sh", "-c", "cat /proc/*/cmdline"]).contains("sleep")
     });

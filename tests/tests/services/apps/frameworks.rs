@@ -77,8 +77,8 @@ def create_app():
 ";
     for code in [&under_main, &at_top_level, &called_otherwise, of_a_factory] {
         starts.with("flask", code, |app| {
-            let said = fetch(app, "/").expect(200).text();
-            assert!(said.starts_with("hello from"), "{said}\n{code}");
+            let output = fetch(app, "/").expect(200).text();
+            assert!(output.starts_with("hello from"), "{output}\n{code}");
         });
     }
     nothing_is_left(&server, &client);
@@ -150,7 +150,7 @@ fn a_streamlit_script_is_served() {
 }
 
 #[test]
-fn what_an_interpreter_lacks_is_said_before_anything_is_started() {
+fn missing_modules_are_reported_before_anything_is_started() {
     let (server, client) = open();
     server.ok(&["exec", "box", "--", "python3", "-m", "venv", "--without-pip", "/tmp/bare"]);
     let ask = |kind: &str, code: &str, python: &str| {

@@ -36,7 +36,7 @@ fn an_app_is_started_found_read_and_ended_from_the_command_line() {
 }
 
 #[test]
-fn what_does_not_come_to_answer_says_why_and_leaves_nothing() {
+fn an_app_that_never_answers_reports_why_and_leaves_nothing() {
     let server = Server::dev();
     server.ok(&["start", "--name", "work"]);
     let refused = |arguments: &[&str]| {
@@ -45,8 +45,8 @@ fn what_does_not_come_to_answer_says_why_and_leaves_nothing() {
         String::from_utf8(ran.stderr).expect("UTF-8")
     };
     let line = "echo the-last-word >&2; exit 3";
-    let said = refused(&["app", "start", "work", "--", "sh", "-c", line]);
-    assert!(said.contains("the-last-word"), "{said}");
+    let message = refused(&["app", "start", "work", "--", "sh", "-c", line]);
+    assert!(message.contains("the-last-word"), "{message}");
     assert_eq!(server.ok(&["app", "ls", "--json"]).trim(), "[]");
     assert!(refused(&["app", "url", "work", "none"]).contains("has no app none"));
     assert!(refused(&["app", "stop", "work", "none"]).contains("`host-bridge app ls`"));
@@ -61,15 +61,15 @@ fn what_does_not_come_to_answer_says_why_and_leaves_nothing() {
 }
 
 #[test]
-fn whoever_interrupts_a_start_leaves_nothing_of_it() {
+fn an_interrupted_start_leaves_nothing() {
     let (server, client) = open();
     let listed =
         || -> Value { serde_json::from_str(&server.ok(&["app", "ls", "--json"])).expect("JSON") };
     let line = format!("echo begun; sleep 600 # {MARK}");
-    // In order, as the terminal does it, and in a way that nobody can answer to.
+    // Once in order, as a terminal does it, and once without a chance to clean up.
     for signal in [Signal::SIGINT, Signal::SIGHUP, Signal::SIGKILL] {
-        let asked = ["app", "start", "box", "--name", "slow", "--", "sh", "-c", &line];
-        let mut command = server.command(&asked);
+        let arguments = ["app", "start", "box", "--name", "slow", "--", "sh", "-c", &line];
+        let mut command = server.command(&arguments);
         let mut start =
             command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
         eventually("its program runs", || {
@@ -81,7 +81,7 @@ fn whoever_interrupts_a_start_leaves_nothing_of_it() {
         );
         kill(Pid::from_raw(start.id().cast_signed()), signal).expect("it is ours");
         assert!(!start.wait().expect("it is ours").success());
-        // Its name is free again, too: the next round takes it.
+        // Its name is free again, too: the next round uses it.
         eventually("it is let go of", || listed() == json!([]));
         nothing_is_left(&server, &client);
     }

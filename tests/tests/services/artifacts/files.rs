@@ -11,20 +11,20 @@ fn new_and_changed_files_are_kept_and_unchanged_ones_are_not() {
     let first = captured(&client, "echo one > a.txt; echo two > b.csv; : > marker");
     assert_eq!(names(&first), ["a.txt", "b.csv", "marker"], "{first}");
     assert!(left_out(&first).is_empty(), "{first}");
-    let told = by_name(&first);
-    let a = &told["a.txt"];
+    let artifacts = by_name(&first);
+    let a = &artifacts["a.txt"];
     assert_eq!(a["path"], format!("{WORK}/a.txt"));
     assert_eq!((&a["type"], &a["category"]), (&json!("text/plain"), &json!("text")));
     assert_eq!((&a["size"], &a["sandbox"]), (&json!(4), &json!("box")));
     assert_eq!(a["namespace"], "default");
-    assert_eq!(told["b.csv"]["category"], "data");
+    assert_eq!(artifacts["b.csv"]["category"], "data");
     assert_eq!(content(&client, a), b"one\n");
 
     let second = captured(&client, "cat a.txt; echo more >> b.csv; : > a.txt");
     assert_eq!(names(&second), ["b.csv"], "one was emptied, one is as it was: {second}");
     assert_eq!(content(&client, &by_name(&second)["b.csv"]), b"two\nmore\n");
     // What was kept stays what it was.
-    assert_eq!(content(&client, &told["b.csv"]), b"two\n");
+    assert_eq!(content(&client, &artifacts["b.csv"]), b"two\n");
     assert!(names(&captured(&client, "true")).is_empty());
 }
 
@@ -32,64 +32,65 @@ fn new_and_changed_files_are_kept_and_unchanged_ones_are_not() {
 fn without_being_asked_nothing_is_kept() {
     let (_server, client) = open();
     let body = json!({ "script": "echo x > x.txt", "cwd": WORK });
-    let told = client.post(&format!("{BOX}/shell"), &body).expect(200).json();
-    assert!(told.get("captured").is_none(), "{told}");
+    let answer = client.post(&format!("{BOX}/shell"), &body).expect(200).json();
+    assert!(answer.get("captured").is_none(), "{answer}");
     assert!(super::scene::listed(&client, "").is_empty());
 }
 
 #[test]
 fn directories_below_are_looked_into_and_what_is_nobodys_result_is_passed_over() {
     let (_server, client) = open();
-    let kept = captured(
+    let artifacts = captured(
         &client,
         "mkdir -p out/deep .cache __pycache__ node_modules/x .git
          echo 1 > out/deep/r.json; echo 2 > .cache/a; echo 3 > __pycache__/m.pyc
          echo 4 > node_modules/x/i.js; echo 5 > .git/HEAD; echo 6 > n.txt~; echo 7 > m.pyc",
     );
-    assert_eq!(names(&kept), ["r.json"], "{kept}");
-    assert_eq!(by_name(&kept)["r.json"]["path"], format!("{WORK}/out/deep/r.json"));
-    assert!(left_out(&kept).is_empty(), "{kept}");
+    assert_eq!(names(&artifacts), ["r.json"], "{artifacts}");
+    assert_eq!(by_name(&artifacts)["r.json"]["path"], format!("{WORK}/out/deep/r.json"));
+    assert!(left_out(&artifacts).is_empty(), "{artifacts}");
 }
 
 #[test]
 fn the_artifacts_own_directory_is_looked_at_wherever_a_run_begins() {
     let (_server, client) = open();
-    let kept = captured(&client, "echo x > /artifacts/x.txt; echo y > /tmp/elsewhere.txt");
-    assert_eq!(names(&kept), ["x.txt"], "{kept}");
+    let artifacts = captured(&client, "echo x > /artifacts/x.txt; echo y > /tmp/elsewhere.txt");
+    assert_eq!(names(&artifacts), ["x.txt"], "{artifacts}");
     let body = json!({
         "script": "mkdir -p /tmp/mine && echo z > $BURROW_ARTIFACTS_DIR/z.txt; echo n > /artifacts/n",
         "cwd": WORK, "env": { "BURROW_ARTIFACTS_DIR": "/tmp/mine" }, "artifacts": true
     });
-    let told = client.post(&format!("{BOX}/shell"), &body).expect(200).json();
-    assert_eq!(names(&told["captured"]), ["z.txt"], "{told}");
+    let answer = client.post(&format!("{BOX}/shell"), &body).expect(200).json();
+    assert_eq!(names(&answer["captured"]), ["z.txt"], "{answer}");
 }
 
 #[test]
 fn of_the_root_of_the_file_system_only_what_is_new_is_looked_into() {
     let (_server, client) = open();
     let body = json!({
+        "cwd": "/",
         "argv": ["sh", "-c", "echo a > /root-a.txt; mkdir /new && echo b > /new/b.txt; \
                   mkdir -p /usr/x && echo c > /usr/x/c.txt"],
         "artifacts": true
     });
     let began = std::time::Instant::now();
-    let told = client.post(&format!("{BOX}/exec"), &body).expect(200).json();
-    assert_eq!(names(&told["captured"]), ["b.txt", "root-a.txt"], "{told}");
-    assert!(left_out(&told["captured"]).is_empty(), "{told}");
+    let answer = client.post(&format!("{BOX}/exec"), &body).expect(200).json();
+    assert_eq!(names(&answer["captured"]), ["b.txt", "root-a.txt"], "{answer}");
+    assert!(left_out(&answer["captured"]).is_empty(), "{answer}");
     assert!(began.elapsed() < tests::slowed(std::time::Duration::from_secs(5)));
 }
 
 #[test]
 fn a_type_is_told_by_the_beginning_and_by_the_name_where_that_does_not_tell() {
     let (_server, client) = open();
-    let kept = captured(
+    let ran = captured(
         &client,
         "printf '\\211PNG\\r\\n\\032\\n....' > picture.txt; printf '%s' '%PDF-1.4' > paper
          echo 'print(1)' > x.py; printf '\\000\\001' > blob; echo '<svg/>' > d.svg
          printf 'PK\\003\\004' > t.zip; printf '....ftypisom' > f",
     );
-    let told = by_name(&kept);
-    let kinds: Vec<_> = told
+    let artifacts = by_name(&ran);
+    let kinds: Vec<_> = artifacts
         .iter()
         .map(|(name, one)| (name.as_str(), one["type"].clone(), one["category"].clone()))
         .collect();
@@ -130,8 +131,8 @@ fn a_file_is_kept_by_hand() {
     let shell = json!({ "script": format!("cd {WORK}; echo x > x.txt; mkdir d; ln -s x.txt l; ln -s d s") });
     let _ = client.post(&format!("{BOX}/shell"), &shell).expect(200);
     let keep = |path: &str| client.post(&format!("{BOX}/artifacts"), &json!({ "path": path }));
-    let kept = keep(&format!("{WORK}/x.txt")).expect(201).json();
-    assert_eq!(content(&client, &kept), b"x\n");
+    let artifact = keep(&format!("{WORK}/x.txt")).expect(201).json();
+    assert_eq!(content(&client, &artifact), b"x\n");
     assert_eq!(keep(&format!("{WORK}/no-such")).expect(404).code(), "not_found");
     assert_eq!(keep(&format!("{WORK}/d")).expect(400).code(), "invalid");
     assert_eq!(keep(&format!("{WORK}/l")).expect(400).code(), "invalid");

@@ -17,15 +17,15 @@ fn contents(burrow: &Burrow) -> usize {
 #[test]
 fn equal_bytes_are_on_disk_once_and_go_with_the_last_artifact() {
     let (server, client) = open();
-    let kept = captured(&client, "echo same > a.txt; echo same > b.txt; echo other > c.txt");
-    assert_eq!(names(&kept), ["a.txt", "b.txt", "c.txt"]);
+    let run = captured(&client, "echo same > a.txt; echo same > b.txt; echo other > c.txt");
+    assert_eq!(names(&run), ["a.txt", "b.txt", "c.txt"]);
     assert_eq!(contents(&server), 2);
-    let told = by_name(&kept);
-    let path = |name: &str| format!("/v1/artifacts/{}", told[name]["id"].as_str().unwrap());
+    let artifacts = by_name(&run);
+    let path = |name: &str| format!("/v1/artifacts/{}", artifacts[name]["id"].as_str().unwrap());
     assert_eq!(client.delete(&path("a.txt")).expect(200).json()["name"], "a.txt");
     assert_eq!(client.get(&path("a.txt")).expect(404).code(), "not_found");
     let _ = client.delete(&path("a.txt")).expect(404);
-    assert_eq!(content(&client, &told["b.txt"]), b"same\n");
+    assert_eq!(content(&client, &artifacts["b.txt"]), b"same\n");
     let _ = client.delete(&path("b.txt")).expect(200);
     assert_eq!(contents(&server), 1);
 }
@@ -64,15 +64,15 @@ fn artifacts_outlive_their_sandbox_and_their_bridge() {
     let mut burrow = Burrow::serving();
     burrow.ok(&["start", "--name", "box"]);
     let mut lines = Lines::open(&burrow, &[]);
-    let command = json!({ "command": "echo lasting > /a.txt", "sandbox": "box" });
+    let command = json!({ "command": "echo lasting > a.txt", "sandbox": "box" });
     let ran = lines.ok("shell_execute", &command);
     let id = ran["artifacts"][0]["id"].as_str().expect("an id").to_owned();
     lines.close();
     burrow.ok(&["rm", "--force", "box"]);
-    // A bridge that is killed has put everything in its place before it said so.
+    // A killed bridge has stored everything before it reported it.
     burrow.kill_daemon();
     assert_eq!(burrow.ok(&["artifact", "get", &id]), "lasting\n");
-    let listed = burrow.ok(&["artifact", "ls", "--box", "box", "--json"]);
+    let listed = burrow.ok(&["artifact", "ls", "--sandbox", "box", "--json"]);
     let listed: Value = serde_json::from_str(&listed).unwrap();
     assert_eq!((&listed[0]["name"], listed.as_array().unwrap().len()), (&json!("a.txt"), 1));
     assert!(burrow.ok(&["artifact", "ls", "--category", "text"]).contains(&id));
@@ -106,10 +106,10 @@ fn a_key_reaches_the_artifacts_of_its_own_namespace_alone() {
         let spec = json!({ "name": "box", "namespace": namespace });
         let _ = client.post("/v1/sandboxes", &spec).expect(201);
         let shell =
-            json!({ "script": format!("echo {namespace} > /{namespace}.txt"), "artifacts": true });
+            json!({ "script": format!("echo {namespace} > {namespace}.txt"), "artifacts": true });
         let path = format!("/v1/sandboxes/{namespace}/box/shell");
-        let told = client.post(&path, &shell).expect(200).json();
-        assert_eq!(names(&told["captured"]), [format!("{namespace}.txt")], "{told}");
+        let answer = client.post(&path, &shell).expect(200).json();
+        assert_eq!(names(&answer["captured"]), [format!("{namespace}.txt")], "{answer}");
     }
     assert_eq!(listed(&team, ""), ["team.txt"]);
     assert_eq!(listed(&all, ""), ["team.txt", "other.txt"]);
@@ -127,7 +127,7 @@ fn a_key_reaches_the_artifacts_of_its_own_namespace_alone() {
         team.delete("/v1/artifacts?namespace=other&all=true").expect(403).code(),
         "forbidden"
     );
-    // All that a key reaches, and nothing else.
+    // Everything that a key can reach, and nothing else.
     assert_eq!(team.delete("/v1/artifacts?all=true").expect(200).json()["removed"], 1);
     let _ = all.get(&theirs).expect(200);
 }
@@ -161,12 +161,12 @@ fn a_full_disk_is_said_and_the_run_goes_well() {
     burrow.ok(&["start", "--name", "box"]);
     let mut lines = Lines::open(&burrow, &[]);
     let command = json!({
-        "command": "head -c 3000000 /dev/zero > /large.bin; echo x > /small.txt", "sandbox": "box"
+        "command": "head -c 3000000 /dev/zero > large.bin; echo x > small.txt", "sandbox": "box"
     });
     let ran = lines.ok("shell_execute", &command);
-    let kept = json!({ "artifacts": ran["artifacts"], "left_out": ran["artifacts_left_out"] });
-    assert_eq!(names(&kept), ["small.txt"], "{ran}");
-    assert!(left_out(&kept)["/large.bin"].contains("No space left"), "{ran}");
+    let captured = json!({ "artifacts": ran["artifacts"], "left_out": ran["artifacts_left_out"] });
+    assert_eq!(names(&captured), ["small.txt"], "{ran}");
+    assert!(left_out(&captured)["/sandbox/large.bin"].contains("No space left"), "{ran}");
     lines.close();
     burrow.ok(&["rm", "--force", "box"]);
     burrow.end_daemon();

@@ -38,11 +38,11 @@ fn a_command_tells_how_far_it_is_and_what_it_has_made() {
     let result = &last["result"];
     assert_eq!((&result["success"], &result["exit_code"]), (&json!(true), &json!(0)));
     assert!(result["log"].as_str().unwrap().contains("done"), "{result}");
-    let kept = &result["captured"];
-    assert_eq!(names(kept), ["moves.gif"], "{kept}");
-    assert_eq!(by_name(kept)["moves.gif"]["type"], "image/gif");
-    assert!(content(&client, &by_name(kept)["moves.gif"]).starts_with(b"GIF89a"));
-    assert!(left_out(kept)["*.mp4"].contains("no new or changed file"), "{kept}");
+    let captured = &result["captured"];
+    assert_eq!(names(captured), ["moves.gif"], "{captured}");
+    assert_eq!(by_name(captured)["moves.gif"]["type"], "image/gif");
+    assert!(content(&client, &by_name(captured)["moves.gif"]).starts_with(b"GIF89a"));
+    assert!(left_out(captured)["*.mp4"].contains("no new or changed file"), "{captured}");
 }
 
 #[test]
@@ -76,8 +76,11 @@ fn without_manim_it_is_said_how_to_have_it() {
     }
     let result = lines.call("create_manim_animation", &json!({ "code": "x = 1" }));
     assert_eq!(result["isError"], true);
-    let said = text(&result);
-    assert!(said.contains("this sandbox has no manim") && said.contains("libcairo2-dev"), "{said}");
+    let message = text(&result);
+    assert!(
+        message.contains("this sandbox has no manim") && message.contains("libcairo2-dev"),
+        "{message}"
+    );
     assert_eq!(result["structuredContent"]["success"], false);
     // Nothing of the try is left.
     let left = lines.call("shell_execute", &json!({ "command": "ls -d /tmp/manim-*" }));
@@ -95,11 +98,11 @@ fn manim_renders_a_film_and_says_what_is_wrong_with_code() {
     burrow.ok(&["start", "--name", "film", "-e", &path]);
     let mut lines = Lines::open(&burrow, &[]);
     let mut call = |code: &str, scene: Option<&str>| {
-        let mut asked = json!({ "code": code, "quality": "low_quality", "sandbox": "film" });
+        let mut body = json!({ "code": code, "quality": "low_quality", "sandbox": "film" });
         if let Some(scene) = scene {
-            asked["scene_name"] = json!(scene);
+            body["scene_name"] = json!(scene);
         }
-        lines.call("create_manim_animation", &asked)
+        lines.call("create_manim_animation", &body)
     };
     let scene = |name: &str| {
         format!(

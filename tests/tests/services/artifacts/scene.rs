@@ -1,6 +1,6 @@
 //! A server with a sandbox, and a directory in it that runs leave something in.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use tests::door::BOX;
@@ -20,12 +20,12 @@ pub fn open() -> (Server, Client) {
 /// Runs a script whose artifacts are kept, and returns them.
 pub fn captured(client: &Client, script: &str) -> Value {
     let body = json!({ "script": script, "cwd": WORK, "artifacts": true });
-    let told = client.post(&format!("{BOX}/shell"), &body).expect(200).json();
-    assert_eq!(told["success"], true, "{told}");
-    told["captured"].clone()
+    let answer = client.post(&format!("{BOX}/shell"), &body).expect(200).json();
+    assert_eq!(answer["success"], true, "{answer}");
+    answer["captured"].clone()
 }
 
-/// From the names of artifacts to what is said of them.
+/// From the names of artifacts to their descriptions.
 pub fn by_name(captured: &Value) -> BTreeMap<String, Value> {
     let all = captured["artifacts"].as_array().expect("artifacts");
     let named = all.iter().map(|one| (one["name"].as_str().expect("text").to_owned(), one.clone()));
@@ -36,11 +36,14 @@ pub fn names(captured: &Value) -> Vec<String> {
     by_name(captured).into_keys().collect()
 }
 
-/// From the paths of what was left out to why.
+/// From the paths of what was left out to why. Nothing is named twice.
 pub fn left_out(captured: &Value) -> BTreeMap<String, String> {
     let all = captured["left_out"].as_array().expect("what was left out");
     let text = |value: &Value| value.as_str().expect("text").to_owned();
-    all.iter().map(|one| (text(&one["path"]), text(&one["reason"]))).collect()
+    let named = all.iter().map(|one| (text(&one["path"]), text(&one["reason"])));
+    let (named, count): (BTreeSet<_>, _) = (named.collect(), all.len());
+    assert_eq!(named.len(), count, "something is named twice: {captured}");
+    named.into_iter().collect()
 }
 
 pub fn content(client: &Client, artifact: &Value) -> Vec<u8> {

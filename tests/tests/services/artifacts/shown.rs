@@ -1,4 +1,4 @@
-//! What code shows and offers, and what agents are told of it.
+//! Displays and offers of code, and what agents see of them.
 
 use serde_json::{Value, json};
 use tests::Burrow;
@@ -21,7 +21,7 @@ fn run(client: &Client, context: &str, code: &str) -> Value {
 }
 
 #[test]
-fn what_is_shown_and_offered_is_kept_with_what_is_written() {
+fn displays_and_offered_files_are_kept_with_written_files() {
     let (_server, client) = open();
     let open = json!({ "context": "python", "language": "python", "cwd": "/tmp/work" });
     let _ = client.post(&format!("{BOX}/contexts"), &open).expect(201);
@@ -33,24 +33,28 @@ fn what_is_shown_and_offered_is_kept_with_what_is_written() {
     );
     let ran = run(&client, "python", &code);
     assert_eq!(ran["status"], "ok", "{ran}");
-    let kept = &ran["captured"];
-    assert_eq!(names(kept), ["figure-1.png", "figure-2.png", "near.json", "plain.txt"], "{kept}");
-    let told = by_name(kept);
-    let figure = &told["figure-1.png"];
+    let captured = &ran["captured"];
+    assert_eq!(
+        names(captured),
+        ["figure-1.png", "figure-2.png", "near.json", "plain.txt"],
+        "{captured}"
+    );
+    let artifacts = by_name(captured);
+    let figure = &artifacts["figure-1.png"];
     assert_eq!((&figure["category"], &figure["type"]), (&json!("figure"), &json!("image/png")));
     assert!(figure.get("path").is_none(), "{figure}");
     assert_eq!(figure["run"], ran["run"]);
     assert!(content(&client, figure).starts_with(PNG));
-    assert_eq!(told["near.json"]["type"], "application/json");
-    assert_eq!(told["near.json"]["path"], "/tmp/far.bin");
+    assert_eq!(artifacts["near.json"]["type"], "application/json");
+    assert_eq!(artifacts["near.json"]["path"], "/tmp/far.bin");
     // The same run, asked for as a stream.
     let body = json!({ "code": "P()", "artifacts": true });
     let events: Vec<_> = client.lines(&format!("{BOX}/contexts/python/run"), Some(&body)).collect();
     let last: Vec<_> =
         events.iter().rev().take(2).map(|event| event["type"].as_str().unwrap()).collect();
     assert_eq!(last, ["finished", "artifacts"], "{events:?}");
-    let kept = events[events.len() - 2]["captured"].clone();
-    assert_eq!(names(&kept), ["figure-1.png"]);
+    let captured = events[events.len() - 2]["captured"].clone();
+    assert_eq!(names(&captured), ["figure-1.png"]);
 }
 
 #[test]
@@ -82,24 +86,24 @@ fn figures_of_the_common_libraries_are_kept() {
                 from PIL import Image\nImage.new('RGB', (8, 8), 'red').show()";
     let ran = run(&client, "science", code);
     assert_eq!(ran["status"], "ok", "{ran}");
-    let kept = &ran["captured"];
-    assert_eq!(names(kept), ["figure-1.png", "figure-2.png", "saved.png"], "{kept}");
-    for artifact in by_name(kept).values() {
+    let captured = &ran["captured"];
+    assert_eq!(names(captured), ["figure-1.png", "figure-2.png", "saved.png"], "{captured}");
+    for artifact in by_name(captured).values() {
         assert!(content(&client, artifact).starts_with(PNG));
     }
-    assert!(left_out(kept).is_empty(), "{kept}");
+    assert!(left_out(captured).is_empty(), "{captured}");
 }
 
 #[test]
 fn an_agent_is_told_what_its_calls_have_left_and_cleans_up() {
     let burrow = Burrow::new();
     let mut lines = Lines::open(&burrow, &[]);
-    let code = format!("{PICTURE}\nopen('/notes.txt', 'w').write('x')\nP()");
+    let code = format!("{PICTURE}\nopen('notes.txt', 'w').write('x')\nP()");
     let ran = lines.ok("execute", &json!({ "code": code }));
-    let kept = json!({ "artifacts": ran["artifacts"], "left_out": ran["artifacts_left_out"] });
-    assert_eq!(names(&kept), ["figure-1.png", "notes.txt"], "{ran}");
-    let command = json!({ "command": "printf '\\211PNG\\r\\n\\032\\n....' > /small.png; \
-        for i in 1 2 3 4 5; do printf '\\211PNG\\r\\n\\032\\n' > /p$i.png; done" });
+    let captured = json!({ "artifacts": ran["artifacts"], "left_out": ran["artifacts_left_out"] });
+    assert_eq!(names(&captured), ["figure-1.png", "notes.txt"], "{ran}");
+    let command = json!({ "command": "printf '\\211PNG\\r\\n\\032\\n....' > small.png; \
+        for i in 1 2 3 4 5; do printf '\\211PNG\\r\\n\\032\\n' > p$i.png; done" });
     let result = lines.call("shell_execute", &command);
     let images = result["content"].as_array().unwrap().iter().filter(|one| one["type"] == "image");
     assert_eq!(images.count(), 4, "{result}");

@@ -6,8 +6,8 @@ use std::fs;
 use std::path::Path;
 
 /// A module by the names on the way to it; the root is empty.
-type Module = Vec<String>;
-type Imports = BTreeMap<Module, BTreeSet<Module>>;
+pub type Module = Vec<String>;
+pub type Imports = BTreeMap<Module, BTreeSet<Module>>;
 
 /// The circles among the files of a crate, each sorted.
 pub fn circles(src: &Path) -> Vec<Vec<String>> {
@@ -40,7 +40,8 @@ fn reached_from<'a>(module: &Module, imports: &'a Imports) -> BTreeSet<&'a Modul
     reached
 }
 
-fn imports(src: &Path) -> Imports {
+/// What each module of a crate imports of the others.
+pub fn imports(src: &Path) -> Imports {
     let files: BTreeMap<Module, String> = super::sources(src)
         .into_iter()
         .filter(|path| !super::is_test(path))

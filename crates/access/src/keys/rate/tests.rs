@@ -33,8 +33,8 @@ fn to_be_refused_costs_no_token() {
 
 #[test]
 fn waits_are_told_in_whole_seconds_and_never_as_none() {
-    let told = |ms| RetryAfter(Duration::from_millis(ms)).seconds();
-    assert_eq!([0, 1, 1000, 1001, 61_000].map(told), [1, 1, 1, 2, 61]);
+    let seconds = |ms| RetryAfter(Duration::from_millis(ms)).seconds();
+    assert_eq!([0, 1, 1000, 1001, 61_000].map(seconds), [1, 1, 1, 2, 61]);
 }
 
 #[test]
@@ -81,7 +81,7 @@ proptest! {
         }
     }
 
-    /// Who waits as long as he was told is admitted, and a moment earlier he is not.
+    /// A client that waits as long as the answer says is admitted, and a moment earlier it is not.
     #[test]
     fn the_wait_that_is_told_is_the_wait(
         per_second in 1..1000_u32,

@@ -1,8 +1,7 @@
-//! What is too large in a guest's words is cut here, so that whoever shows or keeps them need not
-//! think of it. Pure.
+//! Cuts oversized texts from a guest, so that code that shows or stores them need not. Pure.
 //!
-//! Words that are the run's own content (output, displays, the text of an error) are bounded by
-//! their event and stay whole; names and labels have no reason to be long.
+//! Texts that are the run's own content (output, displays, the text of an error) are bounded by
+//! their event and stay complete; names and labels have no reason to be long.
 
 use protocol::fault::clip_to;
 use protocol::limits::{PATH_BYTES_MAX, TEXT_BYTES_MAX};

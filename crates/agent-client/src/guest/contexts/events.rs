@@ -1,4 +1,4 @@
-//! A watch of a context: all that happens in it, whoever asked for it.
+//! A watch of a context: everything that happens in it, for any caller.
 
 use protocol::repl::{Event, parse_record};
 
@@ -6,8 +6,8 @@ use super::clip;
 use crate::guest::records::{Faults, RecordStream};
 use crate::guest::{GuestError, Output};
 
-/// A stream of a context's events. Dropping it ends the watch. It never holds anybody up, so what it
-/// is too slow for comes as a gap.
+/// A stream of a context's events. Dropping it ends the watch. It never delays anybody, so what it is too
+/// slow for becomes a gap.
 #[derive(Debug)]
 pub struct Events(RecordStream);
 

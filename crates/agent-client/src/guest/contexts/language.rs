@@ -1,16 +1,15 @@
 //! The languages that the host knows: one table, with a row for each. Every part of the bridge that
 //! treats one language differently from another reads its row. Pure.
 //!
-//! The agent decides which languages there are: one that is not in this table is asked for all the
-//! same, and treated as [`Language::UNKNOWN`]. A test of `tests` checks that no other file names a
-//! language.
+//! The agent decides which languages exist: one that is not in this table is requested anyway, and
+//! treated as [`Language::UNKNOWN`]. A test in `tests` checks that no other file names a language.
 
 /// The row of a language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Language {
-    /// What the agent calls it.
+    /// The agent's name for it.
     pub name: &'static str,
-    /// What else clients call it.
+    /// Other names that clients use.
     pub aliases: &'static [&'static str],
     /// The name of the language as it is usually written.
     pub title: &'static str,
@@ -25,7 +24,7 @@ pub struct Language {
     pub prompt: Prompt,
 }
 
-/// How the prompt of a language looks.
+/// The look of a language's prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prompt {
     pub first: &'static str,
@@ -49,7 +48,8 @@ pub const PYTHON: Language = Language {
     name: "python",
     aliases: &["python3", "py"],
     title: "Python",
-    endings: &["py", "pyw"],
+    // The driver runs a notebook cell by cell.
+    endings: &["py", "pyw", "ipynb"],
     inline: "<string>",
     piped: "<stdin>",
     exit_error: Some("SystemExit"),
@@ -108,7 +108,7 @@ impl Language {
     }
 }
 
-/// The own name of the language that clients call this, if the table has it.
+/// The canonical name of a language, if the table has it.
 pub fn called(name: &str) -> Option<&'static str> {
     let found = ALL.iter().find(|row| row.name == name || row.aliases.contains(&name));
     found.map(|row| row.name)

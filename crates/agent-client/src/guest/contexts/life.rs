@@ -1,4 +1,4 @@
-//! The life of one run, held against what the guest says of it. Pure.
+//! The life of one run, checked against the guest's events. Pure.
 //!
 //! ```text
 //!            started                finished
@@ -10,13 +10,13 @@ use protocol::repl::{Event, Happening};
 
 use super::GuestError;
 
-/// Where a run is, as its events tell.
+/// The state of a run, as its events show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Its turn has not come.
+    /// It is queued.
     Waiting,
     Running,
-    /// Its last event has been told.
+    /// Its last event has arrived.
     Over,
 }
 
@@ -45,7 +45,7 @@ impl Life {
             return refuse("an event behind the end of its run");
         }
         match &event.what {
-            // What others say meanwhile, and what befalls the context, is nobody's or another's.
+            // Output of others, and events of the context, belong to another run or to none.
             Happening::Late(_) | Happening::Lost { .. } => return Ok(()),
             _ if event.run != self.run => return refuse("an event of another run"),
             Happening::Gap { .. } => return refuse("a gap in a run's own events"),

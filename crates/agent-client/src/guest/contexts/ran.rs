@@ -1,11 +1,11 @@
-//! All that a run said, for callers that want it at its end. Pure.
+//! The whole output of a run, for callers that want it at the end. Pure.
 
 use protocol::Text;
 use protocol::repl::{Display, DisplayRole, ErrorReport, Event, Finished, Happening, Started};
 
 use crate::guest::limits::EVENT_COST_BYTES;
 
-/// A run that is over, and what it said, up to a bound.
+/// An ended run and its output, up to a bound.
 #[derive(Clone, Debug)]
 pub struct Ran {
     pub run: u64,
@@ -121,20 +121,20 @@ impl Collected {
         self.events.push(event);
     }
 
-    /// Output is kept as far as there is room for it; once some is left out, all that follows is.
+    /// Output is kept while it fits; once some is dropped, so is all that follows.
     fn keep_output(&mut self, mut event: Event, mut bytes: Vec<u8>) {
         let joins = self.events.last().is_some_and(|before| {
             std::mem::discriminant(&before.what) == std::mem::discriminant(&event.what)
         });
         let cost = if joins { 0 } else { EVENT_COST_BYTES };
         let room = if self.dropped_bytes > 0 { 0 } else { self.room_bytes.saturating_sub(cost) };
-        let kept = room.min(bytes.len());
-        self.dropped_bytes += (bytes.len() - kept) as u64;
-        if kept == 0 {
+        let count = room.min(bytes.len());
+        self.dropped_bytes += (bytes.len() - count) as u64;
+        if count == 0 {
             return;
         }
-        self.room_bytes -= cost + kept;
-        bytes.truncate(kept);
+        self.room_bytes -= cost + count;
+        bytes.truncate(count);
         let before = self.events.last_mut().filter(|_| joins);
         if let Some(before) = before.and_then(|event| bytes_of(&mut event.what)) {
             let mut joined = std::mem::take(before).into_bytes();
@@ -161,7 +161,7 @@ fn output(what: &mut Happening) -> Option<Vec<u8>> {
     bytes_of(what).map(|bytes| std::mem::take(bytes).into_bytes())
 }
 
-/// What an event holds, beside itself.
+/// The size of an event's content.
 fn content_bytes(what: &Happening) -> usize {
     match what {
         Happening::Stdout { bytes } | Happening::Stderr { bytes } => bytes.as_bytes().len(),
@@ -190,5 +190,5 @@ fn content_bytes(what: &Happening) -> usize {
     }
 }
 
-/// What a form of a display or a frame of a traceback costs beside its texts.
+/// The overhead of a display's form or a traceback's frame.
 const FORM_COST_BYTES: usize = 96;

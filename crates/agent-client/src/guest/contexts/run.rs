@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use protocol::ContextName;
-use protocol::repl::{Event, Grace, Interrupt, parse_record};
+use protocol::repl::{Event, Grace, Happening, Interrupt, RunEnd, parse_record};
 
 use super::clip;
 use super::life::Life;
@@ -26,21 +26,23 @@ pub struct Queued {
 pub struct Run {
     guest: Guest,
     context: ContextName,
-    place: Place,
+    place: RunState,
     output: Output,
     records: Records,
     code: Option<Code>,
+    /// The deadline that its end reports, if that is not the agent's own.
+    pub(super) reported_deadline_ms: Option<u64>,
 }
 
-/// What is known of a run.
+/// The state of a run.
 #[derive(Debug)]
-enum Place {
-    Asked(Pending<Queued>),
-    Known {
+enum RunState {
+    Requested(Pending<Queued>),
+    Accepted {
         queued: Queued,
         life: Life,
     },
-    /// It was refused, or its events have broken off, and that has been told.
+    /// It was refused, or its events have broken off, and that was reported.
     Failed,
 }
 
@@ -68,9 +70,10 @@ impl Run {
         } else {
             Some(Code { writer, bytes: code, written: 0 })
         };
-        let output = output.counted(guest.heard());
-        let (guest, place) = (guest.clone(), Place::Asked(queued));
-        Self { guest, context, place, output, records: Records::default(), code }
+        let output = output.counted(guest.output_counter());
+        let (guest, place) = (guest.clone(), RunState::Requested(queued));
+        let records = Records::default();
+        Self { guest, context, place, output, records, code, reported_deadline_ms: None }
     }
 
     pub fn context(&self) -> &ContextName {
@@ -80,8 +83,8 @@ impl Run {
     /// Known once the run is queued.
     pub fn number(&self) -> Option<u64> {
         match &self.place {
-            Place::Known { queued, .. } => Some(queued.run),
-            Place::Asked(_) | Place::Failed => None,
+            RunState::Accepted { queued, .. } => Some(queued.run),
+            RunState::Requested(_) | RunState::Failed => None,
         }
     }
 
@@ -93,33 +96,33 @@ impl Run {
     fn poll_queued(&mut self, cx: &mut Context<'_>) -> Poll<Result<Queued, GuestError>> {
         self.feed(cx);
         let answer = match &mut self.place {
-            Place::Asked(pending) => ready!(Pin::new(pending).poll(cx)),
-            Place::Known { queued, .. } => return Poll::Ready(Ok(*queued)),
-            Place::Failed => {
+            RunState::Requested(pending) => ready!(Pin::new(pending).poll(cx)),
+            RunState::Accepted { queued, .. } => return Poll::Ready(Ok(*queued)),
+            RunState::Failed => {
                 let what = "no number for a run";
                 return Poll::Ready(Err(GuestError::Malformed { what }));
             }
         };
         self.place = match &answer {
-            Ok(queued) => Place::Known { queued: *queued, life: Life::new(queued.run) },
-            Err(_) => Place::Failed,
+            Ok(queued) => RunState::Accepted { queued: *queued, life: Life::new(queued.run) },
+            Err(_) => RunState::Failed,
         };
         Poll::Ready(answer)
     }
 
-    /// The next event; `None` behind the last one, or behind a failure. Asking for it says that the
-    /// one before is in safe hands. Loses nothing when it is cancelled.
+    /// The next event; `None` after the last one, or after a failure. The call confirms that the
+    /// previous one is safe. Cancel safe.
     pub async fn next(&mut self) -> Result<Option<Event>, GuestError> {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Event>, GuestError>> {
-        if matches!(self.place, Place::Failed) {
+        if matches!(self.place, RunState::Failed) {
             return Poll::Ready(Ok(None));
         }
         let polled = ready!(self.poll_event(cx));
         if polled.is_err() {
-            self.place = Place::Failed;
+            self.place = RunState::Failed;
         }
         Poll::Ready(polled)
     }
@@ -127,10 +130,16 @@ impl Run {
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Event>, GuestError>> {
         // The number comes first: no event counts that is not this run's.
         ready!(self.poll_queued(cx))?;
-        let Place::Known { life, .. } = &mut self.place else { return Poll::Ready(Ok(None)) };
+        let RunState::Accepted { life, .. } = &mut self.place else { return Poll::Ready(Ok(None)) };
         loop {
-            if let Some(event) = self.records.take(parse_record)? {
+            if let Some(mut event) = self.records.take(parse_record)? {
                 life.admit(&event)?;
+                if let Happening::Finished(finished) = &mut event.what
+                    && let RunEnd::TimedOut { limit_ms } = &mut finished.end
+                    && let Some(reported) = self.reported_deadline_ms
+                {
+                    *limit_ms = reported;
+                }
                 return Poll::Ready(Ok(Some(clip::event(event))));
             }
             match ready!(self.output.poll_next(cx)) {
@@ -138,7 +147,7 @@ impl Run {
                 Piece::End if !self.records.is_empty() => {
                     return malformed("a run that ends within an event");
                 }
-                // Of a run that is over, nothing can be missing.
+                // A finished run has nothing missing.
                 Piece::End | Piece::Failed(_) if life.is_over() => return Poll::Ready(Ok(None)),
                 Piece::End => return malformed("a run without an end"),
                 Piece::Gap { .. } => return malformed("a run with a gap"),
@@ -147,8 +156,8 @@ impl Run {
         }
     }
 
-    /// Writes as much of the code as there is room for. A failure to do so has a reason, which the
-    /// answer or the events tell.
+    /// Writes as much of the code as there is room for. The answer or the events give the reason
+    /// for a failure.
     fn feed(&mut self, cx: &mut Context<'_>) {
         let Some(code) = &mut self.code else { return };
         while let Some(rest) = code.bytes.get(code.written..).filter(|rest| !rest.is_empty()) {
@@ -172,7 +181,7 @@ impl Run {
         self.guest.interrupt(Interrupt { context, run: Some(run), grace }).await
     }
 
-    /// Reads the run to its end, and keeps at most `bytes_max` of what it says.
+    /// Reads the run to its end, and keeps at most `bytes_max` of its output.
     pub async fn collect(mut self, bytes_max: usize) -> Result<Ran, GuestError> {
         let Queued { run, .. } = self.queued().await?;
         let mut collected = Collected::new(run, bytes_max);
@@ -181,7 +190,7 @@ impl Run {
                 return Ok(ran);
             }
         }
-        // A run tells its end or its failure before it says that there is no more.
+        // A run reports its end or its failure before the end of its events.
         Err(GuestError::Malformed { what: "a run without an end" })
     }
 }

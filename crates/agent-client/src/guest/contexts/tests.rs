@@ -1,4 +1,4 @@
-//! Runs as an honest guest tells them, and as a hostile one may.
+//! Runs as an honest guest reports them, and as a hostile one may.
 
 use protocol::codec::{decode_body, encode_body};
 use protocol::exit::Cause;
@@ -99,8 +99,8 @@ async fn tell(raw: &mut Raw, bytes: &[u8]) {
     }
 }
 
-/// What the host makes of `bytes` and the end of the stream behind them.
-async fn told(bytes: &[u8]) -> Result<Vec<Event>, GuestError> {
+/// The host's reading of `bytes` followed by the end of the stream.
+async fn read_events(bytes: &[u8]) -> Result<Vec<Event>, GuestError> {
     let (mut raw, mut run) = queued().await;
     let telling = async {
         tell(&mut raw, bytes).await;
@@ -112,12 +112,12 @@ async fn told(bytes: &[u8]) -> Result<Vec<Event>, GuestError> {
         while let Some(event) = run.next().await? {
             events.push(event);
         }
-        assert!(matches!(run.next().await, Ok(None)), "whoever asks again is told the same");
+        assert!(matches!(run.next().await, Ok(None)), "the end is repeated");
         Ok(events)
     };
     soon(async {
         tokio::select! {
-            heard = hearing => heard,
+            received = hearing => received,
             () = telling => unreachable!("it listens for ever"),
         }
     })
@@ -138,9 +138,9 @@ async fn a_run_is_one_round_trip_and_its_events_come_in_order() {
     let mut run = guest.run_code_now(ask("print('a')")).unwrap();
     assert_eq!(run.number(), None);
     let (request, body) = raw.next_request().await;
-    let Request::Run(asked) = body.request else { panic!("{:?}", body.request) };
-    assert_eq!(asked.code, Some("print('a')".into()));
-    assert!(asked.tied && !asked.input);
+    let Request::Run(ask_and_answer) = body.request else { panic!("{:?}", body.request) };
+    assert_eq!(ask_and_answer.code, Some("print('a')".into()));
+    assert!(ask_and_answer.tied && !ask_and_answer.input);
     // The host's half carries nothing, and ends at once.
     let (kind, stream, body) = soon(raw.next()).await;
     let fin: Fin = decode_body(kind, &body).unwrap();
@@ -184,7 +184,7 @@ async fn long_code_takes_the_stream_and_is_answered_when_it_has_arrived() {
     let (mut raw, guest) = Raw::meet().await;
     let mut run = guest.run_code_now(ask(code.clone())).unwrap();
     let (request, body) = raw.next_request().await;
-    assert!(matches!(body.request, Request::Run(asked) if asked.code.is_none()));
+    assert!(matches!(body.request, Request::Run(ask_and_answer) if ask_and_answer.code.is_none()));
     let mut received = Vec::new();
     let serving = async {
         loop {
@@ -218,7 +218,7 @@ async fn long_code_takes_the_stream_and_is_answered_when_it_has_arrived() {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_is_not_sent() {
+async fn oversized_runs_are_not_sent() {
     let (_raw, guest) = Raw::meet().await;
     let long = "x".repeat(1_000_000);
     let mut large = ask("");
@@ -246,7 +246,7 @@ async fn a_large_environment_leaves_the_code_no_room_in_the_request() {
         (0..50).map(|number| (format!("V{number}").into(), "x".repeat(15_000).into())).collect();
     let _run = guest.run_code_now(large).unwrap();
     let (_, body) = soon(raw.next_request()).await;
-    assert!(matches!(body.request, Request::Run(asked) if asked.code.is_none()));
+    assert!(matches!(body.request, Request::Run(run) if run.code.is_none()));
 }
 
 #[tokio::test]
@@ -269,7 +269,7 @@ async fn a_run_that_is_given_up_is_given_up_on_the_other_side() {
 }
 
 #[tokio::test]
-async fn what_contradicts_the_life_of_a_run_is_an_error() {
+async fn events_that_contradict_a_runs_life_are_errors() {
     let end = || finished(RunEnd::Ok {}, 0, 0);
     let of = |run, event: Event| Event { run, ..event };
     let lies: Vec<(&str, Vec<Event>)> = vec![
@@ -291,7 +291,7 @@ async fn what_contradicts_the_life_of_a_run_is_an_error() {
         ),
     ];
     for (what, events) in lies {
-        let error = told(&records(&events)).await.expect_err(what);
+        let error = read_events(&records(&events)).await.expect_err(what);
         assert!(matches!(error, GuestError::Malformed { .. }), "{what}: {error}");
     }
 }
@@ -313,7 +313,7 @@ async fn bytes_that_are_no_events_are_an_error() {
         if what == "deep nesting" {
             bytes.extend([0x91; 4096]);
         }
-        let error = told(&bytes).await.expect_err(what);
+        let error = read_events(&bytes).await.expect_err(what);
         assert!(matches!(error, GuestError::Run(_) | GuestError::Malformed { .. }), "{what}");
     }
 }
@@ -324,13 +324,13 @@ fn late(of: u64) -> Event {
 }
 
 #[tokio::test]
-async fn what_is_nobodys_may_come_at_any_time() {
+async fn events_of_other_runs_may_come_at_any_time() {
     let lost = Event { run: 0, at_us: 0, what: Happening::Lost { reason: "gone".to_owned() } };
     let events = vec![late(3), lost, started(), late(1), finished(RunEnd::Error {}, 0, 0)];
-    assert_eq!(told(&records(&events)).await.unwrap(), events);
+    assert_eq!(read_events(&records(&events)).await.unwrap(), events);
     let reason = "it was interrupted".to_owned();
     let cancelled = vec![finished(RunEnd::Cancelled { reason }, 0, 0)];
-    assert_eq!(told(&records(&cancelled)).await.unwrap(), cancelled);
+    assert_eq!(read_events(&records(&cancelled)).await.unwrap(), cancelled);
 }
 
 #[tokio::test]
@@ -356,8 +356,10 @@ async fn words_that_are_too_long_are_cut() {
         event(Happening::Error(report)),
         finished(RunEnd::Interrupted { by: long.clone() }, 0, 0),
     ];
-    let told = told(&records(&events)).await.unwrap();
-    let [_, display, report, end] = told.as_slice() else { panic!("{} events", told.len()) };
+    let read_events = read_events(&records(&events)).await.unwrap();
+    let [_, display, report, end] = read_events.as_slice() else {
+        panic!("{} events", read_events.len())
+    };
     let Happening::Display(display) = &display.what else { panic!("no display") };
     assert_eq!(display.data.len(), DISPLAY_FORMS_MAX);
     assert!(display.data.iter().all(|form| form.mime.len() <= TEXT_BYTES_MAX));
@@ -416,7 +418,7 @@ async fn all_of_a_run_is_collected_and_neighbours_are_joined() {
 }
 
 #[tokio::test]
-async fn what_finds_no_room_is_counted() {
+async fn output_without_room_is_counted() {
     let long = "x".repeat(1000);
     let mut events = vec![started()];
     events.extend((0..50).map(|_| stdout(&long)));
@@ -426,8 +428,8 @@ async fn what_finds_no_room_is_counted() {
     let ran = collected(&events, 10_000).await;
     assert!(ran.is_truncated());
     assert!(ran.stdout().len() <= 10_000 && ran.stdout().len() > 9_000);
-    let kept = (ran.stdout().len() + ran.stderr().len()) as u64;
-    assert_eq!(kept + ran.dropped_bytes, 50_005, "kept or counted");
+    let stored_bytes = (ran.stdout().len() + ran.stderr().len()) as u64;
+    assert_eq!(stored_bytes + ran.dropped_bytes, 50_005, "kept or counted");
     assert_eq!(ran.dropped_events, 5);
     let crumbs: Vec<Event> = (0..1000).map(|_| shown(DisplayRole::Shown, "")).collect();
     let all = [vec![started()], crumbs, vec![finished(RunEnd::Ok {}, 0, 0)]].concat();
@@ -437,7 +439,7 @@ async fn what_finds_no_room_is_counted() {
 }
 
 /// Asks the guest something and lets it answer.
-async fn asked<T>(
+async fn ask_and_answer<T>(
     ask: impl AsyncFnOnce(Guest) -> Result<T, GuestError>,
     reply: Reply,
 ) -> (Request, Result<T, GuestError>) {
@@ -473,38 +475,38 @@ async fn questions_about_contexts_have_their_answers() {
     let opened = open(name(), "python");
     let copy = opened.clone();
     let ask = async |guest: Guest| guest.open_context(&copy).await;
-    let (request, answer) = asked(ask, Reply::Context(info())).await;
+    let (request, answer) = ask_and_answer(ask, Reply::Context(info())).await;
     assert_eq!((request, answer.unwrap()), (Request::OpenContext(opened), info()));
 
     let ask = async |guest: Guest| guest.restart_context(&name()).await;
-    let (request, answer) = asked(ask, Reply::Context(info())).await;
+    let (request, answer) = ask_and_answer(ask, Reply::Context(info())).await;
     assert_eq!(request, Request::RestartContext { context: name() });
     assert_eq!(answer.unwrap(), info());
 
     let ask = async |guest: Guest| guest.close_context(&name()).await;
-    let (request, answer) = asked(ask, Reply::Done {}).await;
+    let (request, answer) = ask_and_answer(ask, Reply::Done {}).await;
     assert_eq!((request, answer.unwrap()), (Request::CloseContext { context: name() }, ()));
 
     let interrupt = Interrupt { context: name(), run: None, grace: Grace::default() };
     let ask = async |guest: Guest| guest.interrupt(interrupt).await;
-    let (_, answer) = asked(ask, Reply::Interrupting { run: Some(4) }).await;
+    let (_, answer) = ask_and_answer(ask, Reply::Interrupting { run: Some(4) }).await;
     assert_eq!(answer.unwrap(), Some(4));
 
     let ask = async |guest: Guest| guest.contexts().await;
-    let (_, answer) = asked(ask, Reply::Contexts { contexts: vec![info(); 3] }).await;
+    let (_, answer) = ask_and_answer(ask, Reply::Contexts { contexts: vec![info(); 3] }).await;
     assert_eq!(answer.unwrap().len(), 3);
 }
 
 #[tokio::test]
 async fn lists_that_are_too_long_are_refused_or_cut() {
     let ask = async |guest: Guest| guest.contexts().await;
-    let (_, answer) = asked(ask, Reply::Contexts { contexts: vec![info(); 100] }).await;
+    let (_, answer) = ask_and_answer(ask, Reply::Contexts { contexts: vec![info(); 100] }).await;
     assert!(matches!(answer, Err(GuestError::Malformed { .. })));
 
     let warnings = vec!["x".repeat(2 * TEXT_BYTES_MAX); 100];
     let long = ContextInfo { lost: Some("x".repeat(100_000)), warnings, ..info() };
     let ask = async |guest: Guest| guest.contexts().await;
-    let (_, answer) = asked(ask, Reply::Contexts { contexts: vec![long] }).await;
+    let (_, answer) = ask_and_answer(ask, Reply::Contexts { contexts: vec![long] }).await;
     let cut = answer.unwrap().remove(0);
     assert_eq!(cut.lost.as_ref().map(String::len), Some(TEXT_BYTES_MAX));
     assert_eq!(cut.warnings, vec!["x".repeat(TEXT_BYTES_MAX); WARNINGS_MAX]);
@@ -519,7 +521,8 @@ async fn completions_have_a_place_in_the_code() {
         let complete = Complete { context: name(), code: code.to_owned(), cursor: 4 };
         let ask = async |guest: Guest| guest.complete(complete).await;
         let matches = vec!["x".to_owned(); MATCHES_MAX + 1];
-        let (_, answer) = asked(ask, Reply::Completions(Completions { start, end, matches })).await;
+        let (_, answer) =
+            ask_and_answer(ask, Reply::Completions(Completions { start, end, matches })).await;
         match answer {
             Ok(found) => assert!(fine && found.matches.len() == MATCHES_MAX, "{start}..{end}"),
             Err(error) => assert!(!fine, "{start}..{end}: {error}"),

@@ -1,4 +1,4 @@
-//! What an arrived frame does to the state: one match over all that can arrive.
+//! What an arrived frame does to the state: one match over everything that can arrive.
 //!
 //! Called by the driver, under the lock. The bytes come from a hostile guest: every fault found here
 //! costs it its link, and nothing here panics or allocates beyond a named limit.
@@ -21,7 +21,7 @@ const OFFSET_MAX: u64 = u64::MAX / 2;
 pub fn accept(state: &mut State, frame: Frame<'_>) -> Result<(), LinkError> {
     match state.mux.accept(frame)? {
         Incoming::Nothing => {}
-        // The mux of a host lets no request through; a match must say so all the same.
+        // The mux of a host lets no request through; a match must handle it anyway.
         Incoming::Request { .. } => {
             return Err(ProtocolError::Unexpected { kind: Kind::Request.name() }.into());
         }
@@ -64,7 +64,8 @@ fn too_many(_: TooManyPieces, stream: StreamId) -> LinkError {
 }
 
 fn accept_reply(state: &mut State, id: RequestId, body: &[u8]) -> Result<(), LinkError> {
-    // A reply to nobody is no fault: a request that was sent again may be answered twice.
+    // A reply to an unknown request is no fault: a request that was sent again may be answered
+    // twice.
     if !state.calls.answered(id) {
         return Ok(());
     }
@@ -76,7 +77,7 @@ fn accept_reply(state: &mut State, id: RequestId, body: &[u8]) -> Result<(), Lin
             return Err(LinkError::WrongReply { request: call.request, reply: reply.name() });
         }
         Answer::Ok(reply) => {
-            // Whether anybody waits for the answer or not: the next link begins with it.
+            // Whether or not anybody waits for the answer: the next link begins with it.
             if let Reply::Adopted(adopted) = &reply {
                 state.agent = adopted.agent;
                 state.token = adopted.token;
@@ -102,28 +103,28 @@ fn accept_reply(state: &mut State, id: RequestId, body: &[u8]) -> Result<(), Lin
 fn opened(state: &mut State, opening: Opening, reply: &Reply) -> Result<(), LinkError> {
     let stream = opening.stream;
     let at = match (opening.begins, reply) {
-        // All has arrived that was to arrive; what comes the other way goes on.
+        // Everything has arrived; the other direction continues.
         (Begins::Now, _) if opening.direction == Direction::Both => return Ok(()),
         (Begins::Now, _) => {
-            // The answer says that all has arrived; the acknowledgement that says the same may have
-            // been lost with a link.
+            // The answer confirms that all has arrived; the acknowledgement that confirms the same
+            // may have been lost with a link.
             state.mux.forget(stream);
             state.complete(stream);
             return Ok(());
         }
         (Begins::At(at), _) => at,
-        (Begins::Told, Reply::Subscribed(subscribed)) => subscribed.from,
-        (Begins::Told, Reply::Input(input)) => input.at,
-        // No other request's beginning is told.
-        (Begins::Told, _) => 0,
+        (Begins::Answered, Reply::Subscribed(subscribed)) => subscribed.from,
+        (Begins::Answered, Reply::Input(input)) => input.at,
+        // No other request reports its beginning.
+        (Begins::Answered, _) => 0,
     };
     if at > OFFSET_MAX {
         let stream = stream.0;
         return Err(ProtocolError::from(StreamError::Overflow { stream, offset: at }).into());
     }
     let wanted = state.streams.contains_key(&stream);
-    if opening.begins == Begins::Told {
-        // As many streams may have been opened meanwhile as there may be.
+    if opening.begins == Begins::Answered {
+        // The limit of streams may have been reached meanwhile.
         let opened = state.mux.open(stream, opening.direction, at);
         if !wanted {
             let why = "the stream was given up before it was open";
@@ -139,7 +140,7 @@ fn opened(state: &mut State, opening: Opening, reply: &Reply) -> Result<(), Link
     Ok(())
 }
 
-/// The agent has not opened a stream, or has given it up halfway; either way it has it no more.
+/// The agent has not opened a stream, or has dropped it halfway; either way it no longer has it.
 fn refused(state: &mut State, opening: Opening, failure: &Failure) {
     state.mux.forget(opening.stream);
     state.fail_stream(opening.stream, failure);

@@ -36,7 +36,7 @@ struct Inner {
 static AGENTS: AtomicU32 = AtomicU32::new(0);
 
 impl Agent {
-    /// An agent that listens on a socket of its own.
+    /// An agent that listens on its own socket.
     pub fn listen() -> Self {
         let number = AGENTS.fetch_add(1, Ordering::Relaxed);
         let name = format!("burrow-link-{}-{number}.sock", std::process::id());

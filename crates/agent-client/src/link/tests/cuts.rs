@@ -1,4 +1,4 @@
-//! What becomes of requests and streams when the link is cut.
+//! What happens to requests and streams when the link is cut.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::guest::{Adoption, FileTarget, Guest, GuestError, Output, Piece, RunCo
 use crate::link::{LinkError, Options};
 
 /// Reads an output to its end and checks every byte.
-async fn read_pattern(output: &mut Output, mut at: u64) -> u64 {
+pub(super) async fn read_pattern(output: &mut Output, mut at: u64) -> u64 {
     loop {
         match soon(output.next()).await {
             Piece::Bytes { offset, bytes } => {
@@ -226,7 +226,7 @@ async fn the_dial_after_an_adoption_takes_everything_up_with_the_new_token() {
     assert_eq!(read_pattern(&mut output, 0).await, 1_000_000);
     assert_eq!(guest.agent_id(), adopted.agent);
     assert_eq!(agent.world().links, 2);
-    // One whose answer nobody waits for counts all the same.
+    // A request without a waiting caller still counts.
     drop(guest.adopt(Adoption::default()));
     let forgotten = guest.clone();
     let asking = tokio::spawn(async move { forgotten.adopt(Adoption::default()).await });
@@ -266,7 +266,7 @@ async fn a_guest_without_an_address_is_lost_with_its_link() {
     agent.cut();
     assert!(matches!(soon(guest.lost()).await, LinkError::Closed | LinkError::Broken(_)));
     assert!(soon(waiting.unwrap()).await.is_err());
-    // What had arrived is still there, and the failure comes behind it, again and again.
+    // What had arrived is still there, and the failure follows it, repeatedly.
     while let Piece::Bytes { .. } = soon(output.next()).await {}
     assert!(matches!(soon(output.next()).await, Piece::Failed(GuestError::Link(_))));
     assert!(matches!(guest.start_now(&start("x", "a")), Err(GuestError::Link(_))));

@@ -31,7 +31,7 @@ fn an_address_is_printed_as_it_is_parsed() {
 }
 
 #[test]
-fn what_is_no_address_is_refused() {
+fn invalid_addresses_are_refused() {
     let texts = [
         "",
         "unix:",
@@ -59,7 +59,7 @@ fn an_address_is_a_string_in_records() {
     assert!(serde_json::from_str::<Address>("\"nowhere\"").is_err());
 }
 
-/// A machine monitor that answers `CONNECT` with `reply` and at once with whatever follows.
+/// A machine monitor that answers `CONNECT` with `reply` and whatever follows at once.
 fn monitor(name: &str, reply: Vec<u8>) -> (Address, std::thread::JoinHandle<Vec<u8>>) {
     let path = std::env::temp_dir().join(format!("burrow-{name}-{}.sock", std::process::id()));
     std::fs::remove_file(&path).ok();
@@ -67,16 +67,16 @@ fn monitor(name: &str, reply: Vec<u8>) -> (Address, std::thread::JoinHandle<Vec<
     let address = Address::Hybrid { path, port: 1024 };
     let served = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        let mut asked = [0; 64];
-        let count = stream.read(&mut asked).unwrap();
+        let mut request = [0; 64];
+        let count = stream.read(&mut request).unwrap();
         stream.write_all(&reply).unwrap();
-        // Kept open until the host has said what it has to say.
+        // Kept open until the host has sent everything.
         let mut rest = Vec::new();
         if !reply.is_empty() {
             stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
             stream.read_to_end(&mut rest).ok();
         }
-        asked[..count].to_vec()
+        request[..count].to_vec()
     });
     (address, served)
 }
@@ -106,10 +106,10 @@ async fn a_hybrid_handshake_that_fails_says_how() {
         ("nearly", b"OKAY 3\n", "OKAY 3"),
         ("long", &long, &"O".repeat(128)),
     ];
-    for (name, reply, said) in cases {
+    for (name, reply, expected) in cases {
         let (address, monitor) = monitor(name, reply.to_vec());
         match soon(Guest::connect(address, quick())).await {
-            Err(LinkError::Handshake { reply, .. }) => assert_eq!(reply, said, "{name}"),
+            Err(LinkError::Handshake { reply, .. }) => assert_eq!(reply, expected, "{name}"),
             // A monitor that hangs up with unread bytes breaks the socket.
             other => panic!("{name}: {other:?}"),
         }

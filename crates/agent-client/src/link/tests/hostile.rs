@@ -20,7 +20,7 @@ use crate::link::limits::GOODBYE_HEARD_MAX;
 use crate::link::{LinkError, Options, Timing};
 
 /// A guest with one subscription at offset 0 on stream 0.
-async fn subscribed() -> (Raw, Guest, Output) {
+pub(super) async fn subscribed() -> (Raw, Guest, Output) {
     let (mut raw, guest) = Raw::meet().await;
     let (output, answer) = guest
         .subscribe_now(&id("s"), Channel::Stdout, Origin::Oldest {}, Role::Observer {})
@@ -76,7 +76,7 @@ async fn a_link_is_closed_when_the_agent_has_hung_up() {
     let (mut raw, guest) = Raw::meet().await;
     let mut closing = tokio::spawn(guest.close());
     assert_eq!(soon(raw.next_goodbye()).await.reason, GoodbyeReason::Finished);
-    // What it still says is read, and is not yet the end.
+    // Its remaining output is read, and is not yet the end.
     raw.send_bytes(&vec![0xff; 64 << 10]).await;
     let early = tokio::time::timeout(GOODBYE_HEARD_MAX / 5, &mut closing).await;
     assert!(early.is_err(), "the agent has not hung up");
@@ -123,7 +123,7 @@ async fn frames_about_nothing_mean_nothing() {
     let (mut raw, guest, mut output) = subscribed().await;
     let fault = Fault::new(FaultCode::Gone, "x".repeat(100_000));
     for number in 0..2000_u64 {
-        // Odd ids, ids of the future, ids of nobody.
+        // Odd ids, future ids, unknown ids.
         for stream in [1, 2, 7_000_000, u64::MAX - 1] {
             raw.send(Kind::Reset, stream + (number % 2), &Fault::new(FaultCode::Io, "no")).await;
             raw.send_bytes(&data(stream, number, b"nobody asked")).await;
@@ -236,10 +236,10 @@ async fn a_silent_guest_is_pinged_and_then_given_up() {
     let guest = soon(Guest::over(theirs, None, options)).await.unwrap();
     let lost = soon(guest.lost()).await;
     assert!(matches!(lost, LinkError::Silent { silence } if silence >= timing.silence_max));
-    let mut heard = Vec::new();
-    tokio::io::AsyncReadExt::read_to_end(&mut silent, &mut heard).await.unwrap();
+    let mut received = Vec::new();
+    tokio::io::AsyncReadExt::read_to_end(&mut silent, &mut received).await.unwrap();
     let ping = frame(Kind::Ping, 1, &[]);
-    let pings = heard.windows(5).filter(|window| *window == &ping[..5]).count();
+    let pings = received.windows(5).filter(|window| *window == &ping[..5]).count();
     assert!((2..=8).contains(&pings), "{pings} pings");
 }
 

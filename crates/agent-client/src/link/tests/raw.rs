@@ -1,5 +1,6 @@
-//! A guest that says whatever the test wants: bare frames over a socket pair.
+//! A guest that sends whatever the test wants: bare frames over a socket pair.
 
+use std::io::ErrorKind;
 use std::os::unix::net::UnixStream as StdStream;
 
 use protocol::codec::{FrameBuffer, decode_body, encode_body, encode_message};
@@ -20,7 +21,7 @@ pub struct Raw {
 }
 
 impl Raw {
-    /// A guest that has said welcome, and the host that believed it.
+    /// A guest that has sent a welcome, and the host that accepted it.
     pub async fn meet() -> (Self, Guest) {
         let (ours, theirs) = StdStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
@@ -44,6 +45,12 @@ impl Raw {
             assert_ne!(count, 0, "the host closed the link");
             self.frames.filled(count);
         }
+    }
+
+    /// Whether nothing from the host waits to be read.
+    pub fn hears_nothing(&mut self) -> bool {
+        let space = self.frames.space();
+        matches!(self.stream.try_read(space), Err(error) if error.kind() == ErrorKind::WouldBlock)
     }
 
     pub async fn next_request(&mut self) -> (u64, RequestBody) {

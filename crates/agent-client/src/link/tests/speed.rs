@@ -1,5 +1,5 @@
-//! What a round trip and a flow cost against the test agent on a thread of its own, beside the floor
-//! of a bare socket pair. Ignored by default: figures of a debug build or a busy machine say nothing.
+//! The cost of a round trip and a flow against the test agent on its own thread, compared with a bare socket
+//! pair. Ignored by default: figures of a debug build or a busy machine mean nothing.
 //!
 //! `cargo test --release -p agent-client speed -- --ignored --nocapture --test-threads 1`
 

@@ -5,9 +5,9 @@ use rmcp::model::{Resource, ResourceTemplate};
 use super::{Answering, Page, ResourceContent, Source};
 use crate::mcp::limits::RESOURCE_BYTES_MAX;
 use crate::mcp::tool::Work;
-use crate::problem::{Code, Problem};
 use host::mime;
 use sandbox::Name;
+use sandbox::refusal::{Code, Hint, Refusal};
 use services::artifact::{ArtifactError, ArtifactId};
 use services::store::artifacts::{ArtifactFilter, ArtifactRow};
 
@@ -37,16 +37,16 @@ impl Source for Artifacts {
     }
 }
 
-async fn list(work: &Work, after: &str, count_max: usize) -> Result<Page, Problem> {
+async fn list(work: &Work, after: &str, count_max: usize) -> Result<Page, Refusal> {
     let namespace = work.session.namespace(&work.caller);
-    let Some(artifacts) = work.api.kept() else { return Ok(Page::default()) };
+    let Some(artifacts) = work.api.artifact_store() else { return Ok(Page::default()) };
     if !work.caller.covers(&namespace) {
         return Ok(Page::default());
     }
     let below = match after {
         "" => None,
         number => Some(
-            number.parse().map_err(|_| Problem::invalid("the cursor is not from this server"))?,
+            number.parse().map_err(|_| Refusal::invalid("the cursor is not from this server"))?,
         ),
     };
     let namespace = Some(namespace.to_string());
@@ -66,14 +66,12 @@ fn uri(row: &ArtifactRow) -> String {
     format!("{PREFIX}{}/{}", row.namespace, row.id)
 }
 
-async fn read(work: &Work, rest: &str) -> Result<ResourceContent, Problem> {
-    let none = || {
-        Problem::not_found("there is no such artifact").hint("`list_artifacts` lists the artifacts")
-    };
+async fn read(work: &Work, rest: &str) -> Result<ResourceContent, Refusal> {
+    let none = || Refusal::not_found("there is no such artifact").hint(Hint::ListArtifacts);
     let (namespace, id) = rest.split_once('/').ok_or_else(none)?;
     let namespace: Name = namespace.parse().map_err(|_| none())?;
     let id: ArtifactId = id.parse().map_err(|_| none())?;
-    // Whether one is there is nobody's business who may not have it.
+    // A caller without access must not learn whether it exists.
     if !work.caller.covers(&namespace) {
         return Err(none());
     }
@@ -87,11 +85,10 @@ async fn read(work: &Work, rest: &str) -> Result<ResourceContent, Problem> {
     }
     if row.size > RESOURCE_BYTES_MAX as u64 {
         let message = format!("{} has more than {RESOURCE_BYTES_MAX} bytes", row.name);
-        let hint = format!("GET /v1/artifacts/{id}/content reads it in parts");
-        return Err(Problem::new(Code::TooLarge, message).hint(hint));
+        let hint = "`read_artifact` of the HTTP API reads it in parts";
+        return Err(Refusal::new(Code::TooLarge, message).hint(hint));
     }
-    let memory = work.api.budget().share();
-    memory.grow(row.size as usize)?;
+    work.memory.grow(row.size as usize)?;
     let bytes = artifacts.read_range(&row, 0, row.size).await?;
     let is_text = mime::text(&bytes).is_some_and(|text| text.len() == bytes.len());
     Ok(ResourceContent { mime_type: row.mime, bytes, is_text })

@@ -1,5 +1,5 @@
 //! Files of running sandboxes as resources. There is a template for them and no list: a sandbox has
-//! more files than anybody wants to be told of, and `list_files` lists directories.
+//! more files than a list can usefully have, and `list_files` lists directories.
 
 use rmcp::model::ResourceTemplate;
 
@@ -8,8 +8,8 @@ use super::{Answering, ResourceContent, Source};
 use crate::mcp::limits::RESOURCE_BYTES_MAX;
 use crate::mcp::tool::Work;
 use crate::mcp::tools::files::{absolute, fill, unread};
-use crate::problem::{Code, Problem};
 use host::mime;
+use sandbox::refusal::{Code, Refusal};
 
 const TEMPLATE: &str = "burrow://sandboxes/{sandbox}/files/{+path}";
 
@@ -34,9 +34,9 @@ impl Source for Files {
     }
 }
 
-async fn read(work: &Work, rest: &str) -> Result<ResourceContent, Problem> {
+async fn read(work: &Work, rest: &str) -> Result<ResourceContent, Refusal> {
     let Some((sandbox, path)) = parse_file(rest) else {
-        return Err(Problem::not_found("this is not the URI of a file in a sandbox")
+        return Err(Refusal::not_found("this is not the URI of a file in a sandbox")
             .hint(format!("use the form {TEMPLATE}")));
     };
     let path = absolute(path)?;
@@ -44,13 +44,12 @@ async fn read(work: &Work, rest: &str) -> Result<ResourceContent, Problem> {
     let (mut output, info, _) =
         inside.guest.read_file(path.as_str(), 0, None).await.map_err(unread)?;
     // What a file says of its size is not always what it has.
-    let memory = work.api.budget().share();
-    memory.grow(usize::try_from(info.bytes).unwrap_or(usize::MAX).min(RESOURCE_BYTES_MAX))?;
+    work.memory.grow(usize::try_from(info.bytes).unwrap_or(usize::MAX).min(RESOURCE_BYTES_MAX))?;
     let mut bytes = Vec::new();
     let is_over = fill(&mut output, &mut bytes, RESOURCE_BYTES_MAX + 1).await?;
     if !is_over || bytes.len() > RESOURCE_BYTES_MAX {
         let message = format!("{path} has more than {RESOURCE_BYTES_MAX} bytes");
-        return Err(Problem::new(Code::TooLarge, message).hint("`read_file` reads it in parts"));
+        return Err(Refusal::new(Code::TooLarge, message).hint("`read_file` reads it in parts"));
     }
     let is_text = mime::text(&bytes).is_some_and(|text| text.len() == bytes.len());
     let mime_type = mime::of(&path, &bytes, is_text).to_owned();

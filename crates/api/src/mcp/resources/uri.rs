@@ -6,7 +6,7 @@ use sandbox::SandboxRef;
 
 /// What the URIs of all that is in sandboxes begin with.
 pub const SANDBOXES: &str = "burrow://sandboxes/";
-/// What stands between a sandbox and the path of a file.
+/// The separator between a sandbox and the path of a file.
 const FILES: &str = "/files/";
 
 /// Something in a sandbox. The name of the sandbox is one part, whether it says a namespace or not.
@@ -40,7 +40,7 @@ fn encode(uri: &mut String, text: &str, plain: &[u8]) {
     }
 }
 
-/// Text with its escapes undone; nothing when one of them is none, or the result is no text.
+/// Text without its escapes; `None` when one of them is invalid, or the result is no text.
 fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

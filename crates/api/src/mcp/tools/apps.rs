@@ -5,10 +5,10 @@ use std::num::NonZeroU16;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::forms::apps::{AppInfo, AppList, AppType, StartApp, refusal, shown as shown_app};
 use crate::mcp::tool::{Answer, Effect, Entered, Entry, Work, tool};
-use crate::problem::Problem;
-use crate::v1::{AppInfo, AppList, AppType, StartApp, shown_app};
 use access::keys::Access;
+use sandbox::refusal::Refusal;
 use services::app::{AppError, AppName};
 
 pub fn entries() -> Vec<Entry> {
@@ -67,7 +67,7 @@ struct StartWebApp {
     #[serde(default)]
     #[schemars(range(max = 600))]
     timeout: Option<f64>,
-    /// The name of the sandbox; this session's own by default.
+    /// The sandbox's name; this session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
 }
@@ -85,7 +85,7 @@ struct ListWebApps {
 struct StopWebApp {
     /// The name of the app.
     app: String,
-    /// The name of the sandbox; this session's own by default.
+    /// The sandbox's name; this session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
 }
@@ -96,30 +96,30 @@ struct WebAppStopped {
     app: String,
 }
 
-async fn start_web_app(work: Work, asked: StartWebApp) -> Result<Answer<AppInfo>, Problem> {
-    let limit = asked.timeout.map(|seconds| work.time_limit(Some(seconds))).transpose()?;
+async fn start_web_app(work: Work, request: StartWebApp) -> Result<Answer<AppInfo>, Refusal> {
+    let limit = request.timeout.map(|seconds| work.time_limit(Some(seconds))).transpose()?;
     // A command says by itself what it is. Models fill in what they do not mean.
-    let command = asked.command.filter(|command| !command.is_empty());
-    let code = asked.code.filter(|code| command.is_none() || !code.is_empty());
+    let command = request.command.filter(|command| !command.is_empty());
+    let code = request.code.filter(|code| command.is_none() || !code.is_empty());
     let is_command = code.is_none() && command.is_some();
-    let kind = if is_command { AppType::Command } else { asked.app_type };
+    let kind = if is_command { AppType::Command } else { request.app_type };
     let mut start = StartApp::of(kind, code, command);
-    (start.name, start.port) = (asked.name, asked.port);
+    (start.name, start.port) = (request.name, request.port);
     start.ready_timeout_ms = limit.map(|limit| limit.as_millis() as u64);
-    let Entered { inside, note } = work.enter(asked.sandbox.as_deref()).await?;
+    let Entered { inside, note } = work.enter(request.sandbox.as_deref()).await?;
     let spec = start.spec(inside.which.clone())?;
     // What is cancelled before it answers leaves nothing behind.
     let app = tokio::select! {
-        app = work.api.apps().start(work.api.registry(), spec) => app?,
-        () = work.context.ct.cancelled() => return Err(AppError::Abandoned.into()),
+        app = work.api.apps().start(work.api.registry(), spec) => app.map_err(refusal)?,
+        () = work.context.ct.cancelled() => return Err(refusal(AppError::Abandoned)),
     };
     let mut info = shown_app(&work.api, app);
     info.warnings.extend(note);
     Ok(Answer::of(info))
 }
 
-async fn list_web_apps(work: Work, asked: ListWebApps) -> Result<Answer<AppList>, Problem> {
-    let apps = if let Some(name) = asked.sandbox.as_deref() {
+async fn list_web_apps(work: Work, request: ListWebApps) -> Result<Answer<AppList>, Refusal> {
+    let apps = if let Some(name) = request.sandbox.as_deref() {
         let which = work.which(Some(name))?;
         work.api.registry().get(&which)?;
         work.api.apps().of(&which)
@@ -132,14 +132,11 @@ async fn list_web_apps(work: Work, asked: ListWebApps) -> Result<Answer<AppList>
     Ok(Answer::of(AppList { apps }))
 }
 
-async fn stop_web_app(work: Work, asked: StopWebApp) -> Result<Answer<WebAppStopped>, Problem> {
-    let which = work.which(asked.sandbox.as_deref())?;
+async fn stop_web_app(work: Work, request: StopWebApp) -> Result<Answer<WebAppStopped>, Refusal> {
+    let which = work.which(request.sandbox.as_deref())?;
     let name: AppName =
-        asked.app.parse().map_err(|error| Problem::invalid(format!("app: {error}")))?;
+        request.app.parse().map_err(|error| Refusal::invalid(format!("app: {error}")))?;
     let stopped = work.api.apps().stop(work.api.registry(), &which, &name).await;
-    stopped.map_err(|error| match error {
-        AppError::NotFound { .. } => Problem::from(error).hint("`list_web_apps` lists the apps"),
-        error => error.into(),
-    })?;
+    stopped.map_err(refusal)?;
     Ok(Answer::of(WebAppStopped { sandbox: which.to_string(), app: name.to_string() }))
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::forms::artifacts::{CategoryName, KeptArtifact};
 use crate::mcp::limits::{ARTIFACTS_LISTED_DEFAULT, ARTIFACTS_LISTED_MAX};
 use crate::mcp::tool::{Answer, Effect, Entry, Work, tool};
-use crate::problem::Problem;
-use crate::v1::{CategoryName, KeptArtifact};
 use access::keys::Access;
+use sandbox::refusal::Refusal;
 use sandbox::{Name, SandboxRef};
 use services::artifact::{Category, CleanupResult, before_ms};
 use services::store::artifacts::ArtifactFilter;
@@ -85,9 +85,9 @@ struct CleanedUp {
 }
 
 /// Those of a sandbox, or of this session's namespace.
-fn of(work: &Work, sandbox: Option<&str>) -> Result<ArtifactFilter, Problem> {
+fn of(work: &Work, sandbox: Option<&str>) -> Result<ArtifactFilter, Refusal> {
     let own = work.session.namespace(&work.caller);
-    let invalid = |error: &dyn std::fmt::Display| Problem::invalid(format!("sandbox: {error}"));
+    let invalid = |error: &dyn std::fmt::Display| Refusal::invalid(format!("sandbox: {error}"));
     let (namespace, sandbox) = match sandbox {
         None => (own, None),
         Some(name) if name.contains('/') => {
@@ -111,15 +111,18 @@ fn category(name: Option<CategoryName>) -> Option<String> {
     name.map(|name| Category::from(name).to_string())
 }
 
-async fn list_artifacts(work: Work, asked: ListArtifacts) -> Result<Answer<ArtifactList>, Problem> {
-    let limit = asked.limit.unwrap_or(ARTIFACTS_LISTED_DEFAULT);
+async fn list_artifacts(
+    work: Work,
+    request: ListArtifacts,
+) -> Result<Answer<ArtifactList>, Refusal> {
+    let limit = request.limit.unwrap_or(ARTIFACTS_LISTED_DEFAULT);
     if !(1..=ARTIFACTS_LISTED_MAX).contains(&limit) {
         let message = format!("limit must be from 1 to {ARTIFACTS_LISTED_MAX}, not {limit}");
-        return Err(Problem::invalid(message));
+        return Err(Refusal::invalid(message));
     }
     let which = ArtifactFilter {
-        category: category(asked.category),
-        ..of(&work, asked.sandbox.as_deref())?
+        category: category(request.category),
+        ..of(&work, request.sandbox.as_deref())?
     };
     let mut rows = work.api.artifacts()?.list(which, limit + 1).await?;
     let more = rows.len() as u64 > limit;
@@ -130,19 +133,19 @@ async fn list_artifacts(work: Work, asked: ListArtifacts) -> Result<Answer<Artif
 
 async fn cleanup_artifacts(
     work: Work,
-    asked: CleanupArtifacts,
-) -> Result<Answer<CleanedUp>, Problem> {
-    let CleanupArtifacts { older_than_seconds, sandbox, all, .. } = asked;
+    request: CleanupArtifacts,
+) -> Result<Answer<CleanedUp>, Refusal> {
+    let CleanupArtifacts { older_than_seconds, sandbox, all, .. } = request;
     let age = older_than_seconds
         .map(Duration::try_from_secs_f64)
         .transpose()
-        .map_err(|error| Problem::invalid(format!("older_than_seconds: {error}")))?;
-    if age.is_none() && asked.category.is_none() && sandbox.is_none() && !all {
-        return Err(Problem::invalid("the call does not say which artifacts to remove")
+        .map_err(|error| Refusal::invalid(format!("older_than_seconds: {error}")))?;
+    if age.is_none() && request.category.is_none() && sandbox.is_none() && !all {
+        return Err(Refusal::invalid("the call does not say which artifacts to remove")
             .hint("give older_than_seconds, category or sandbox; all=true removes all of them"));
     }
     let until_ms = age.map(|age| before_ms(u64::try_from(age.as_millis()).unwrap_or(u64::MAX)));
-    let category = category(asked.category);
+    let category = category(request.category);
     let which = ArtifactFilter { category, until_ms, ..of(&work, sandbox.as_deref())? };
     let CleanupResult { count, bytes } = work.api.artifacts()?.remove(which).await?;
     Ok(Answer::of(CleanedUp { removed: count, bytes }))

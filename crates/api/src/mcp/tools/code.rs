@@ -9,26 +9,28 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::notebooks::{enter, told as in_session};
+use super::notebooks::{enter, in_session};
 use super::output::{notes, shown_outputs};
 use crate::budget::Share;
 use crate::call::{Inside, passed};
 use crate::capture::{Capture, directory_of};
+use crate::forms::artifacts::{KeptArtifact, LeftOut};
+use crate::forms::contexts::interpreter_of;
+use crate::forms::exit::ended;
+use crate::forms::notebooks::InNotebook;
+use crate::mcp::captured::{self, CapturedResult};
 use crate::mcp::cut::{Rest, clip, page};
 use crate::mcp::display::Displays;
-use crate::mcp::kept::{self, CapturedResult};
 use crate::mcp::limits::{LATE_BYTES_MAX, REASON_BYTES_MAX, SHOWN_BYTES_MAX};
 use crate::mcp::progress::Progress;
 use crate::mcp::resources::of_sandbox;
 use crate::mcp::results::{Outputs, output};
 use crate::mcp::tool::{Answer, Effect, Entered, Entry, Work, tool};
-use crate::problem::{Code, Problem};
-use crate::rpc::ended;
-use crate::v1::{InNotebook, KeptArtifact, LeftOut};
 use access::keys::Access;
 use agent_client::guest::contexts::{RunCode, language, open};
 use agent_client::guest::{GuestError, Run};
 use agent_client::program::Head;
+use sandbox::refusal::{Code, Refusal};
 use services::artifact::Scene;
 use services::notebook::Turn;
 
@@ -46,7 +48,7 @@ variables are kept and contains all output from before it.";
 struct Execute {
     /// The code to run.
     code: String,
-    /// The name of the sandbox; this session's own by default.
+    /// The sandbox's name; this session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
     /// `python`, `node` or `bash`; `python` by default.
@@ -57,6 +59,10 @@ struct Execute {
     /// share files but not variables.
     #[serde(default)]
     context: Option<String>,
+    /// The directory of a Python virtual environment to run in, for a new `context`.
+    #[serde(default)]
+    #[schemars(length(max = 4000))]
+    venv: Option<String>,
     /// A name of your choice for a session that keeps its variables after the interpreter, the
     /// sandbox and the server end. Without `sandbox`, the session has its own sandbox. For Python
     /// and Node; not with `context`.
@@ -138,66 +144,72 @@ struct Raised {
     traceback: String,
 }
 
-async fn execute(work: Work, asked: Execute) -> Result<Answer<Executed>, Problem> {
-    let limit = work.time_limit(asked.timeout)?;
+async fn execute(work: Work, request: Execute) -> Result<Answer<Executed>, Refusal> {
+    let limit = work.time_limit(request.timeout)?;
     // The guest counts from the run's start, and the client from here.
     let give_up_at = Instant::now() + limit;
-    let wanted = asked.language.as_deref().map(known).transpose()?;
-    let context: Option<ContextName> = asked.context.map(|name| named(&name)).transpose()?;
+    let wanted = request.language.as_deref().map(known).transpose()?;
+    let context: Option<ContextName> = request.context.map(|name| named(&name)).transpose()?;
+    if request.venv.is_some() && (request.session_id.is_some() || context.is_none()) {
+        let message = "`venv` is of a new interpreter: name a `context` for it";
+        return Err(Refusal::invalid(message));
+    }
+    let program = interpreter_of(None, request.venv)?;
     let _permit = work.api.admission().admit(&work.caller.label())?;
-    let (inside, note, mut ask, mut turn) = if let Some(id) = &asked.session_id {
+    let (inside, note, mut ask, mut turn) = if let Some(id) = &request.session_id {
         if context.is_some() {
-            return Err(Problem::invalid("a session has its own interpreter; leave `context` out"));
+            return Err(Refusal::invalid("a session has its own interpreter; leave `context` out"));
         }
         let turn =
-            enter(&work, id, asked.sandbox.as_deref(), wanted, &asked.code, give_up_at).await?;
+            enter(&work, id, request.sandbox.as_deref(), wanted, &request.code, give_up_at).await?;
         let inside = work.api.inside(turn.which.clone())?;
-        let ask = RunCode::new(turn.context.clone(), asked.code);
+        let ask = RunCode::new(turn.context.clone(), request.code);
         (inside, None, ask, Some(turn))
     } else {
-        let Entered { inside, note } = work.enter(asked.sandbox.as_deref()).await?;
-        let ask = ask(&inside, context, wanted, asked.code).await?;
+        let Entered { inside, note } = work.enter(request.sandbox.as_deref()).await?;
+        let mut ask = ask(&inside, context, wanted, request.code).await?;
+        ask.context.program = program.map(Into::into);
         (inside, note, ask, None)
     };
     ask.deadline = Some(limit);
     let (context, language) = (ask.context.context.clone(), ask.context.language.clone());
     let workdir = directory_of(&inside, &context, ask.context.cwd.as_ref()).await?;
     let scene = Scene { workdir, ..Scene::default() };
-    let capture = kept::begin(&work.api, &inside, scene).await;
+    let capture = captured::begin(&work.api, &inside, scene).await;
     let progress = Progress::begin(&work.context, limit);
     let run = inside.guest.run_code_now(ask)?;
     if let Some(turn) = &mut turn {
         turn.begin();
     }
-    let capture = match (capture, &turn, &asked.session_id) {
+    let capture = match (capture, &turn, &request.session_id) {
         (Some(capture), Some(turn), Some(id)) => Some(capture.of_notebook(id, turn.number)),
         (capture, ..) => capture,
     };
-    let mut told = Told::new(work.api.budget().share(), capture);
-    told.session =
-        turn.as_mut().zip(asked.session_id.as_deref()).map(|(turn, id)| in_session(turn, id));
+    let mut transcript = Transcript::new(work.memory.clone(), capture);
+    transcript.session =
+        turn.as_mut().zip(request.session_id.as_deref()).map(|(turn, id)| in_session(turn, id));
     let (finished, is_given_up) =
-        follow(&work, run, give_up_at, &progress, &mut told, turn.as_mut()).await?;
+        follow(&work, run, give_up_at, &progress, &mut transcript, turn.as_mut()).await?;
     progress.end().await;
-    let kept = kept::end(&work.api, told.capture.take(), told.run).await;
+    let captured = captured::end(&work.api, transcript.capture.take(), transcript.run).await;
     if let Some(mut turn) = turn {
-        turn.count_artifacts(kept.captured.artifacts.len() as u64);
+        turn.count_artifacts(captured.captured.artifacts.len() as u64);
         turn.end().await;
     }
-    let over = Ended { finished, given_up: is_given_up.then_some(limit), kept };
-    Ok(told.conclude(&work, &inside, note, &context, language, over))
+    let over = Ended { finished, given_up: is_given_up.then_some(limit), captured };
+    Ok(transcript.conclude(&work, &inside, note, &context, language, over))
 }
 
 /// What a context is called.
-fn named(name: &str) -> Result<ContextName, Problem> {
-    name.parse().map_err(|error| Problem::invalid(format!("context: {error}")))
+fn named(name: &str) -> Result<ContextName, Refusal> {
+    name.parse().map_err(|error| Refusal::invalid(format!("context: {error}")))
 }
 
-fn known(asked: &str) -> Result<&'static str, Problem> {
-    language::called(&asked.to_ascii_lowercase()).ok_or_else(|| {
+fn known(name: &str) -> Result<&'static str, Refusal> {
+    language::called(&name.to_ascii_lowercase()).ok_or_else(|| {
         let names: Vec<_> = language::names().collect();
-        let asked: String = asked.chars().take(63).collect();
-        Problem::invalid(format!("language must be one of {}, not {asked:?}", names.join(", ")))
+        let name: String = name.chars().take(63).collect();
+        Refusal::invalid(format!("language must be one of {}, not {name:?}", names.join(", ")))
     })
 }
 
@@ -207,12 +219,12 @@ async fn ask(
     context: Option<ContextName>,
     wanted: Option<&'static str>,
     code: String,
-) -> Result<RunCode, Problem> {
+) -> Result<RunCode, Refusal> {
     let workdir = || inside.workdir.as_deref().map(Into::into);
     let Some(name) = context else {
         let language = wanted.unwrap_or(language::DEFAULT);
         let name =
-            language.parse().map_err(|_| Problem::new(Code::Internal, "a language's name"))?;
+            language.parse().map_err(|_| Refusal::new(Code::Internal, "a language's name"))?;
         let mut context = open(name, language);
         context.cwd = workdir();
         inside.guest.settle(&mut context).await?;
@@ -239,9 +251,9 @@ async fn follow(
     mut run: Run,
     give_up_at: Instant,
     progress: &Progress,
-    told: &mut Told,
+    transcript: &mut Transcript,
     mut turn: Option<&mut Turn>,
-) -> Result<(Finished, bool), Problem> {
+) -> Result<(Finished, bool), Refusal> {
     let (mut give_up_at, mut is_given_up, mut is_cancelled) = (Some(give_up_at), false, false);
     loop {
         let event = tokio::select! {
@@ -261,22 +273,22 @@ async fn follow(
                 continue;
             }
         };
-        // A run tells its end or its failure before it says that there is no more.
+        // A run sends its end or its failure before it closes.
         let ended = GuestError::Malformed { what: "a run without an end" };
         let event = event.ok_or(ended)?;
         if let Some(turn) = &mut turn {
-            turn.hear(&event);
+            turn.record(&event);
         }
         let Event { what, run: number, .. } = event;
-        told.run = Some(number);
-        if let Some(finished) = told.hear(what, progress) {
+        transcript.run = Some(number);
+        if let Some(finished) = transcript.take(what, progress) {
             return Ok((finished, is_given_up));
         }
     }
 }
 
 /// What a run says, on its way into an answer.
-struct Told {
+struct Transcript {
     /// Of all calls.
     memory: Share,
     outputs: Outputs,
@@ -290,7 +302,7 @@ struct Told {
     run: Option<u64>,
 }
 
-impl Told {
+impl Transcript {
     fn new(memory: Share, capture: Option<Capture>) -> Self {
         Self {
             capture,
@@ -305,7 +317,7 @@ impl Told {
         }
     }
 
-    fn hear(&mut self, what: Happening, progress: &Progress) -> Option<Finished> {
+    fn take(&mut self, what: Happening, progress: &Progress) -> Option<Finished> {
         if let Some(capture) = &mut self.capture {
             capture.see(&what, &self.memory);
         }
@@ -340,8 +352,9 @@ impl Told {
     ) -> Answer<Executed> {
         let finished = &over.finished;
         let (status, exit_code, words) = end(&over);
-        let kept = over.kept;
-        let shown = work.session.results().show(self.outputs, work.api.budget());
+        let captured = over.captured;
+        let shown =
+            work.session.results().show(self.outputs, || work.api.budget().share(&work.caller));
         let value = self.displays.value().map(|text| clip(&text, SHOWN_BYTES_MAX));
         let sandbox = inside.which.to_string();
         let place = of_sandbox(&inside.which, "displays", context.as_str());
@@ -349,7 +362,7 @@ impl Told {
         let (session, brought_back) = self.session.unzip();
         content.extend(brought_back.flatten());
         content.extend(self.displays.into_content(&place));
-        content.extend(kept.pictures);
+        content.extend(captured.pictures);
         let error = self.error.map(raised);
         content.extend(error.as_ref().map(|raised| ContentBlock::text(raised.traceback.clone())));
         let late = said_late(&self.late);
@@ -365,8 +378,9 @@ impl Told {
         let fate = (!finished.state_kept)
             .then(|| "the variables are lost; the next call starts a new interpreter".to_owned());
         let place = format!("sandbox {sandbox}, context {context}");
-        let said = [note, lost_words, words, fate, kept.words].into_iter().flatten().chain([place]);
-        content.push(notes(said, &shown));
+        let remarks =
+            [note, lost_words, words, fate, captured.words].into_iter().flatten().chain([place]);
+        content.push(notes(remarks, &shown));
         let structured = Executed {
             sandbox,
             context: context.to_string(),
@@ -386,15 +400,15 @@ impl Told {
             truncated: !shown.rest.is_empty(),
             run: shown.run,
             rest: shown.rest,
-            artifacts: kept.captured.artifacts,
-            artifacts_left_out: kept.captured.left_out,
+            artifacts: captured.captured.artifacts,
+            artifacts_left_out: captured.captured.left_out,
         };
         let is_error = !matches!((status, exit_code), (Status::Ok, _) | (Status::Exited, Some(0)));
         Answer { content, structured, is_error }
     }
 }
 
-/// What earlier calls have said late, if they have.
+/// The late output of earlier calls, if there is any.
 fn said_late(late: &Head) -> Option<String> {
     let page = page(late.bytes(), 0, LATE_BYTES_MAX);
     let total = late.total_bytes();
@@ -423,10 +437,10 @@ struct Ended {
     /// After how long it was ended from here, if it was.
     given_up: Option<Duration>,
     /// What it has left.
-    kept: CapturedResult,
+    captured: CapturedResult,
 }
 
-/// How a run has ended, its exit code, and what there is to say of it.
+/// How a run has ended, its exit code, and the text about it.
 fn end(Ended { finished, given_up, .. }: &Ended) -> (Status, Option<i32>, Option<String>) {
     let overrun = |seconds: f64| {
         let how = match finished.rung {

@@ -9,14 +9,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::output::read_limit;
+use crate::forms::files::FileEntry;
 use crate::mcp::limits::{ENTRIES_BYTES_MAX, ENTRIES_MAX, IMAGE_BYTES_MAX, READ_BYTES_MAX};
 use crate::mcp::resources::of_sandbox;
 use crate::mcp::tool::{Answer, Effect, Entry, Work, tool};
-use crate::problem::{Code, Problem};
-use crate::v1::{FileEntry, refused};
+use crate::refusal::of_file as refused;
 use access::keys::Access;
 use agent_client::guest::{GuestError, Output, Piece};
 use host::mime;
+use sandbox::refusal::{Code, Refusal};
 
 pub fn entries() -> Vec<Entry> {
     vec![
@@ -45,7 +46,7 @@ pub fn entries() -> Vec<Entry> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ReadFile {
-    /// The name of the sandbox; this session's own by default.
+    /// The sandbox's name; this session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
     /// The absolute path.
@@ -78,22 +79,21 @@ struct FileRead {
     text: Option<String>,
 }
 
-async fn read_file(work: Work, asked: ReadFile) -> Result<Answer<FileRead>, Problem> {
-    let path = absolute(asked.path)?;
-    let (limit, offset) = (read_limit(asked.limit)?, asked.offset.unwrap_or(0));
-    let inside = work.look(asked.sandbox.as_deref())?;
+async fn read_file(work: Work, request: ReadFile) -> Result<Answer<FileRead>, Refusal> {
+    let path = absolute(request.path)?;
+    let (limit, offset) = (read_limit(request.limit)?, request.offset.unwrap_or(0));
+    let inside = work.look(request.sandbox.as_deref())?;
     let opened = inside.guest.read_file(path.as_str(), offset, None).await.map_err(unread)?;
     let (mut output, info, _) = opened;
     let mut bytes = Vec::new();
     let mut is_over = fill(&mut output, &mut bytes, mime::HEAD_BYTES).await?;
     let is_picture = offset == 0 && mime::is_picture(mime::of(&path, &bytes, false));
     let wanted = if is_picture { IMAGE_BYTES_MAX + 1 } else { limit };
-    let memory = work.api.budget().share();
-    memory.grow(wanted)?;
+    work.memory.grow(wanted)?;
     is_over = is_over || fill(&mut output, &mut bytes, wanted).await?;
     if is_picture && bytes.len() > IMAGE_BYTES_MAX {
         let message = format!("{path} is a picture of more than {IMAGE_BYTES_MAX} bytes");
-        return Err(Problem::new(Code::TooLarge, message)
+        return Err(Refusal::new(Code::TooLarge, message)
             .hint("make a smaller copy in the sandbox and read that"));
     }
     is_over = is_over && bytes.len() <= wanted;
@@ -140,7 +140,7 @@ fn shown(bytes: &[u8], is_over: bool) -> (Option<String>, usize) {
 }
 
 /// A refusal to open a file, with what helps here.
-pub fn unread(error: GuestError) -> Problem {
+pub fn unread(error: GuestError) -> Refusal {
     let problem = refused(error);
     match problem.code {
         Code::Invalid => {
@@ -156,32 +156,32 @@ pub async fn fill(
     output: &mut Output,
     bytes: &mut Vec<u8>,
     wanted: usize,
-) -> Result<bool, Problem> {
+) -> Result<bool, Refusal> {
     while bytes.len() < wanted {
         match output.next().await {
             Piece::Bytes { bytes: more, .. } => bytes.extend(more),
             Piece::End => return Ok(true),
             Piece::Failed(error) => return Err(refused(error)),
             Piece::Gap { .. } => {
-                return Err(Problem::new(Code::GuestUnreachable, "a part of the file is missing"));
+                return Err(Refusal::new(Code::GuestUnreachable, "a part of the file is missing"));
             }
         }
     }
     Ok(false)
 }
 
-/// Refuses a path that is not absolute: what it would begin at is nobody's to guess.
-pub fn absolute(path: String) -> Result<String, Problem> {
+/// Refuses a path that is not absolute: its base would be a guess.
+pub fn absolute(path: String) -> Result<String, Refusal> {
     if path.starts_with('/') && !path.contains('\0') {
         return Ok(path);
     }
-    Err(Problem::invalid("path must be absolute").hint("start it with `/`, as in /tmp/x"))
+    Err(Refusal::invalid("path must be absolute").hint("start it with `/`, as in /tmp/x"))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ListFiles {
-    /// The name of the sandbox; this session's own by default.
+    /// The sandbox's name; this session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
     /// The absolute path of the directory.
@@ -202,10 +202,10 @@ struct FilesListed {
     next: Option<String>,
 }
 
-async fn list_files(work: Work, asked: ListFiles) -> Result<Answer<FilesListed>, Problem> {
-    let path = absolute(asked.path)?;
-    let inside = work.look(asked.sandbox.as_deref())?;
-    let after = asked.after.filter(|after| !after.is_empty()).map(parse_name).transpose()?;
+async fn list_files(work: Work, request: ListFiles) -> Result<Answer<FilesListed>, Refusal> {
+    let path = absolute(request.path)?;
+    let inside = work.look(request.sandbox.as_deref())?;
+    let after = request.after.filter(|after| !after.is_empty()).map(parse_name).transpose()?;
     let listed = inside.guest.list_page(&path.as_str().into(), after.as_ref()).await;
     let page = listed.map_err(refused)?;
     let mut room = ENTRIES_BYTES_MAX;
@@ -233,10 +233,10 @@ fn encode_name(name: &Text) -> String {
     }
 }
 
-fn parse_name(name: String) -> Result<Text, Problem> {
+fn parse_name(name: String) -> Result<Text, Refusal> {
     let Some(encoded) = name.strip_prefix(AS_BYTES) else { return Ok(name.into()) };
     let bytes = STANDARD.decode(encoded);
-    let bytes = bytes.map_err(|error| Problem::invalid(format!("after: {error}")))?;
+    let bytes = bytes.map_err(|error| Refusal::invalid(format!("after: {error}")))?;
     Ok(bytes.into())
 }
 

@@ -1,14 +1,16 @@
-//! What there is to know: of the session, of a sandbox, and what it uses.
+//! Information about the session and its sandbox, and what it uses.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::forms::contexts::OpenedContext;
+use crate::forms::metrics::MetricsPage;
+use crate::forms::sandboxes::Sandbox;
 use crate::mcp::results::KEPT_FOR;
 use crate::mcp::tool::{Answer, Effect, Entry, Work, tool};
-use crate::problem::Problem;
-use crate::v1::{MetricsPage, OpenedContext, Sandbox};
 use access::keys::Access;
 use agent_client::guest::contexts::language;
+use sandbox::refusal::Refusal;
 
 pub fn entries() -> Vec<Entry> {
     vec![
@@ -35,7 +37,7 @@ pub fn entries() -> Vec<Entry> {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct InfoAsked {
+struct InfoOptions {
     /// The name of the sandbox; this session's own by default, if it has one yet.
     #[serde(default)]
     sandbox: Option<String>,
@@ -68,9 +70,9 @@ struct Info {
     kept_for: String,
 }
 
-async fn info(work: Work, asked: InfoAsked) -> Result<Answer<Info>, Problem> {
+async fn info(work: Work, request: InfoOptions) -> Result<Answer<Info>, Refusal> {
     let own = work.session.own();
-    let which = match &asked.sandbox {
+    let which = match &request.sandbox {
         Some(name) => Some(work.which(Some(name))?),
         None => own.clone(),
     };
@@ -101,8 +103,8 @@ async fn info(work: Work, asked: InfoAsked) -> Result<Answer<Info>, Problem> {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct MetricsAsked {
-    /// The name of the sandbox; this session's own by default.
+struct MetricsOptions {
+    /// The sandbox's name; this session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
     /// The number of the last known sample, 0 for none; without it, only the newest sample is
@@ -112,10 +114,10 @@ struct MetricsAsked {
 }
 
 /// Looking is no work in a sandbox, and it may still expire.
-async fn metrics(work: Work, asked: MetricsAsked) -> Result<Answer<MetricsPage>, Problem> {
-    let which = work.which(asked.sandbox.as_deref())?;
+async fn metrics(work: Work, request: MetricsOptions) -> Result<Answer<MetricsPage>, Refusal> {
+    let which = work.which(request.sandbox.as_deref())?;
     let guest = work.api.registry().guest(&which)?;
-    let samples = match asked.since {
+    let samples = match request.since {
         Some(since) => guest.metrics(since, false).await?,
         None => guest.newest_metrics(false).await?,
     };

@@ -10,15 +10,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::call::Inside;
 use crate::capture::Capture;
-use crate::mcp::kept;
+use crate::forms::artifacts::{KeptArtifact, LeftOut};
+use crate::mcp::captured;
 use crate::mcp::progress::Progress;
 use crate::mcp::tool::{Answer, Effect, Entered, Entry, Work, tool};
-use crate::problem::{Code, Problem};
 use crate::render::{Rendered, Rendering, Step};
-use crate::v1::{KeptArtifact, LeftOut};
 use access::keys::Access;
 use agent_client::guest::{FileTarget, Guest};
 use agent_client::program::{Program, draw_session};
+use sandbox::refusal::{Code, Refusal};
 use services::artifact::Scene;
 
 /// The end of the log that is shown with a failure: a traceback of some screens.
@@ -62,7 +62,7 @@ struct CreateManimAnimation {
     /// The class of the scene; needed if the code has several.
     #[serde(default)]
     scene_name: Option<String>,
-    /// The name of the sandbox; this session's own by default.
+    /// The sandbox's name; this session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
     /// Seconds until it is ended; by default the server's limit, usually 240.
@@ -118,19 +118,19 @@ impl Quality {
 
 async fn create_manim_animation(
     work: Work,
-    asked: CreateManimAnimation,
-) -> Result<Answer<Animation>, Problem> {
-    let limit = work.time_limit(asked.timeout)?;
-    let scene = asked.scene_name.as_deref().filter(|name| !name.is_empty());
+    request: CreateManimAnimation,
+) -> Result<Answer<Animation>, Refusal> {
+    let limit = work.time_limit(request.timeout)?;
+    let scene = request.scene_name.as_deref().filter(|name| !name.is_empty());
     if scene.is_some_and(|name| !is_class(name)) {
         let message = "scene_name must be the name of a class: letters, digits and `_`";
-        return Err(Problem::invalid(message));
+        return Err(Refusal::invalid(message));
     }
-    let Entered { inside, note } = work.enter(asked.sandbox.as_deref()).await?;
+    let Entered { inside, note } = work.enter(request.sandbox.as_deref()).await?;
     let _permit = work.api.admission().admit(&work.caller.label())?;
     let directory = format!("/tmp/manim-{}", draw_session()?);
-    write(&inside.guest, &directory, asked.code).await?;
-    let rendered = render(&work, &inside, &directory, asked.quality, scene, limit).await;
+    write(&inside.guest, &directory, request.code).await?;
+    let rendered = render(&work, &inside, &directory, request.quality, scene, limit).await;
     // What is worth keeping is kept; whatever stays in spite of this goes with the sandbox.
     let remove = Remove { path: directory.as_str().into(), recursive: true };
     let _ = inside.guest.remove(remove).await;
@@ -144,7 +144,7 @@ fn is_class(name: &str) -> bool {
         && !name.starts_with(|c: char| c.is_ascii_digit())
 }
 
-async fn write(guest: &Guest, directory: &str, code: String) -> Result<(), Problem> {
+async fn write(guest: &Guest, directory: &str, code: String) -> Result<(), Refusal> {
     let make = MakeDirectory { path: directory.into(), permissions: Some(0o700), parents: false };
     guest.make_directory(make).await?;
     let mut upload = guest.write_file(FileTarget::replace(format!("{directory}/scene.py")))?;
@@ -160,7 +160,7 @@ async fn render(
     quality: Quality,
     scene: Option<&str>,
     limit: Duration,
-) -> Result<Rendered, Problem> {
+) -> Result<Rendered, Refusal> {
     let mut argv: Vec<String> =
         ["python3", "-m", "manim", "render", quality.flag(), "--progress_bar", "display"]
             .map(str::to_owned)
@@ -184,7 +184,7 @@ async fn render(
             step = rendering.next() => step?,
             () = work.context.ct.cancelled() => {
                 let message = "the call was cancelled, and the rendering was stopped";
-                return Err(Problem::new(Code::Gone, message));
+                return Err(Refusal::new(Code::Gone, message));
             }
         };
         match step {
@@ -203,13 +203,13 @@ async fn conclude(
     note: Option<String>,
     scene: Option<&str>,
     rendered: Rendered,
-) -> Result<Answer<Animation>, Problem> {
+) -> Result<Answer<Animation>, Refusal> {
     let Rendered { record, log, captured, .. } = rendered;
-    let kept = kept::told(&work.api, captured).await;
+    let captured = captured::result(&work.api, captured).await;
     let exit_code = record.cause.shell_code();
     // Of a scene that it does not find manim takes another, when there is but one.
     let is_film = |made: &KeptArtifact| scene.is_none_or(|scene| made.name.starts_with(scene));
-    let has_film = kept.captured.artifacts.iter().any(is_film);
+    let has_film = captured.captured.artifacts.iter().any(is_film);
     let error = failure(&record.cause, &log, scene, has_film);
     let log = tail(&log);
     let mut content = Vec::new();
@@ -217,11 +217,11 @@ async fn conclude(
         content.push(ContentBlock::text(error.clone()));
         content.push(ContentBlock::text(format!("[the end of the log]\n{log}")));
     }
-    content.extend(kept.pictures);
+    content.extend(captured.pictures);
     let place = format!("exit code {exit_code}, sandbox {sandbox}");
-    let said = [note, kept.words].into_iter().flatten().chain([place]);
-    let said: Vec<_> = said.map(|line| format!("[{line}]")).collect();
-    content.push(ContentBlock::text(said.join("\n")));
+    let notes = [note, captured.words].into_iter().flatten().chain([place]);
+    let notes: Vec<_> = notes.map(|line| format!("[{line}]")).collect();
+    content.push(ContentBlock::text(notes.join("\n")));
     let is_error = error.is_some();
     let structured = Animation {
         sandbox: sandbox.to_owned(),
@@ -230,8 +230,8 @@ async fn conclude(
         exit_code,
         duration_seconds: Duration::from_micros(record.duration_us).as_secs_f64(),
         log,
-        artifacts: kept.captured.artifacts,
-        artifacts_left_out: kept.captured.left_out,
+        artifacts: captured.captured.artifacts,
+        artifacts_left_out: captured.captured.left_out,
     };
     Ok(Answer { content, structured, is_error })
 }

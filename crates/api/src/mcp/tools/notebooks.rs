@@ -5,17 +5,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
+use crate::creation::notebook_sandbox;
+use crate::forms::notebooks::{InNotebook, Notebook, PastRun, Reopened, Stats, stats_of};
 use crate::mcp::tool::{Answer, Effect, Entry, Work, tool};
-use crate::problem::{Code, Problem};
-use crate::v1::{InNotebook, Notebook, PastRun, Reopened, Stats, stats_of, usual_place};
 use access::keys::Access;
 use sandbox::Name;
-use services::notebook::{Ask, NotebookSandbox, Turn};
+use sandbox::refusal::{Code, Refusal};
+use services::notebook::{NotebookSandbox, Turn, TurnRequest};
 use services::store::history::RunFilter;
 
 /// Names that are listed in words; the structure has all.
 const NAMES_TOLD_MAX: usize = 20;
-/// Runs that are shown when nobody says how many.
+/// Runs that are shown by default.
 const RUNS_SHOWN: u64 = 20;
 const RUNS_SHOWN_MAX: u64 = 100;
 
@@ -85,7 +86,7 @@ struct Listed {
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
-struct Told {
+struct SessionDetails {
     session: Notebook,
     statistics: Stats,
 }
@@ -101,42 +102,42 @@ struct Removed {
     session_id: String,
 }
 
-async fn list(work: Work, _: List) -> Result<Answer<Listed>, Problem> {
+async fn list(work: Work, _: List) -> Result<Answer<Listed>, Refusal> {
     let namespace = namespace(&work)?;
     let found = work.api.notebooks()?.list(Some(&namespace)).await?;
     Ok(Answer::of(Listed { sessions: found.into_iter().map(Notebook::summary).collect() }))
 }
 
-async fn info(work: Work, asked: Which) -> Result<Answer<Told>, Problem> {
-    let (namespace, id) = (namespace(&work)?, named(&asked.session_id)?);
+async fn info(work: Work, request: Which) -> Result<Answer<SessionDetails>, Refusal> {
+    let (namespace, id) = (namespace(&work)?, named(&request.session_id)?);
     let notebooks = work.api.notebooks()?;
     let session = notebooks.get(&namespace, &id).await?.into();
     let statistics = stats_of(&work.api, &namespace, &id).await?;
-    Ok(Answer::of(Told { session, statistics }))
+    Ok(Answer::of(SessionDetails { session, statistics }))
 }
 
-async fn history(work: Work, asked: HistoryOf) -> Result<Answer<Ran>, Problem> {
-    let (namespace, id) = (namespace(&work)?, named(&asked.session_id)?);
+async fn history(work: Work, request: HistoryOf) -> Result<Answer<Ran>, Refusal> {
+    let (namespace, id) = (namespace(&work)?, named(&request.session_id)?);
     let notebooks = work.api.notebooks()?;
     notebooks.get(&namespace, &id).await?;
     let runs = notebooks
         .history(RunFilter {
             namespace: Some(namespace.to_string()),
             notebook: Some(id.to_string()),
-            limit: asked.limit.unwrap_or(RUNS_SHOWN).min(RUNS_SHOWN_MAX),
+            limit: request.limit.unwrap_or(RUNS_SHOWN).min(RUNS_SHOWN_MAX),
             ..RunFilter::default()
         })
         .await?;
     Ok(Answer::of(Ran { runs: runs.into_iter().map(PastRun::from).collect() }))
 }
 
-async fn remove(work: Work, asked: Which) -> Result<Answer<Removed>, Problem> {
-    let (namespace, id) = (namespace(&work)?, named(&asked.session_id)?);
+async fn remove(work: Work, request: Which) -> Result<Answer<Removed>, Refusal> {
+    let (namespace, id) = (namespace(&work)?, named(&request.session_id)?);
     work.api.notebooks()?.remove(&namespace, &id).await?;
     Ok(Answer::of(Removed { session_id: id.to_string() }))
 }
 
-/// Waits for a turn in a session, which is made if there is none of that name.
+/// Waits for a turn in a session, which is made if no session has that name.
 pub async fn enter(
     work: &Work,
     id: &str,
@@ -144,7 +145,7 @@ pub async fn enter(
     language: Option<&str>,
     code: &str,
     give_up_at: Instant,
-) -> Result<Turn, Problem> {
+) -> Result<Turn, Refusal> {
     let id = named(id)?;
     let mut namespace = namespace(work)?;
     let place = sandbox.map(|name| work.which(Some(name))).transpose()?;
@@ -152,23 +153,26 @@ pub async fn enter(
         namespace.clone_from(&which.namespace);
     }
     let notebooks = work.api.notebooks()?;
-    let usual = usual_place(&work.api, &work.caller, &namespace, &id, work.session.own_sandbox())?;
+    let usual = notebook_sandbox(&work.api, &work.caller, (&namespace, &id), |own| {
+        work.session.ask_notebook(own);
+        Ok(())
+    })?;
     notebooks.open(&namespace, &id, language, place.map(NotebookSandbox::Sandbox), usual).await?;
-    let ask = Ask { code: code.to_owned(), cache_key: None, by_whom: work.caller.label() };
+    let ask = TurnRequest { code: code.to_owned(), cache_key: None, by_whom: work.caller.label() };
     tokio::select! {
         turn = notebooks.enter(&namespace, &id, ask) => Ok(turn?),
         () = work.context.ct.cancelled() => {
-            Err(Problem::new(Code::DeadlineExceeded, "the call was cancelled before its turn"))
+            Err(Refusal::new(Code::DeadlineExceeded, "the call was cancelled before its turn"))
         }
         () = tokio::time::sleep_until(give_up_at) => {
             let message = "other runs of this session used all of the time";
-            Err(Problem::new(Code::DeadlineExceeded, message).hint("try again with a longer timeout"))
+            Err(Refusal::new(Code::DeadlineExceeded, message).hint("try again with a longer timeout"))
         }
     }
 }
 
-/// What models are told of a run's session.
-pub fn told(turn: &mut Turn, id: &str) -> (InNotebook, Option<ContentBlock>) {
+/// What models see of a run's session.
+pub fn in_session(turn: &mut Turn, id: &str) -> (InNotebook, Option<ContentBlock>) {
     let reopened = turn.reopened.take().map(Reopened::from);
     let words = reopened.as_ref().map(|back| ContentBlock::text(words(id, back)));
     (InNotebook { notebook: id.to_owned(), number: turn.number, reopened }, words)
@@ -203,14 +207,14 @@ fn words(id: &str, back: &Reopened) -> String {
 }
 
 /// That of the session, if the key reaches it.
-fn namespace(work: &Work) -> Result<Name, Problem> {
+fn namespace(work: &Work) -> Result<Name, Refusal> {
     let namespace = work.session.namespace(&work.caller);
     if work.caller.covers(&namespace) {
         return Ok(namespace);
     }
-    Err(Problem::invalid(format!("this key does not cover the namespace {namespace}")))
+    Err(Refusal::invalid(format!("this key does not cover the namespace {namespace}")))
 }
 
-fn named(id: &str) -> Result<Name, Problem> {
-    id.parse().map_err(|error| Problem::invalid(format!("session_id: {error}")))
+fn named(id: &str) -> Result<Name, Refusal> {
+    id.parse().map_err(|error| Refusal::invalid(format!("session_id: {error}")))
 }

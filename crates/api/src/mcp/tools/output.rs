@@ -8,8 +8,8 @@ use crate::mcp::cut::{Stream, page};
 use crate::mcp::limits::{READ_BYTES_DEFAULT, READ_BYTES_MAX};
 use crate::mcp::results::{KEPT_FOR, Shown};
 use crate::mcp::tool::{Answer, Effect, Entry, Work, tool};
-use crate::problem::Problem;
 use access::keys::Access;
+use sandbox::refusal::Refusal;
 
 pub fn entries() -> Vec<Entry> {
     vec![tool(
@@ -55,16 +55,16 @@ struct MoreOutput {
     kept_bytes: u64,
 }
 
-async fn read_output(work: Work, asked: ReadOutput) -> Result<Answer<MoreOutput>, Problem> {
-    let ReadOutput { run, offset, stream, limit } = asked;
+async fn read_output(work: Work, request: ReadOutput) -> Result<Answer<MoreOutput>, Refusal> {
+    let ReadOutput { run, offset, stream, limit } = request;
     let limit = read_limit(limit)?;
     let results = work.session.results();
     let Some(outputs) = results.get(&run) else {
-        let kept = results.runs();
-        let kept = if kept.is_empty() { "none".to_owned() } else { kept.join(", ") };
+        let stored = results.runs();
+        let stored = if stored.is_empty() { "none".to_owned() } else { stored.join(", ") };
         let run: String = run.chars().take(63).collect();
-        return Err(Problem::not_found(format!("no output of run {run:?} is kept")).hint(format!(
-            "these runs are kept: {kept}. Run it again and write its output to a file"
+        return Err(Refusal::not_found(format!("no output of run {run:?} is kept")).hint(format!(
+            "these runs are kept: {stored}. Run it again and write its output to a file"
         )));
     };
     let output = outputs.of(stream);
@@ -93,11 +93,11 @@ async fn read_output(work: Work, asked: ReadOutput) -> Result<Answer<MoreOutput>
 }
 
 /// How many bytes are read at once.
-pub fn read_limit(asked: Option<u64>) -> Result<usize, Problem> {
-    let limit = asked.map_or(Some(READ_BYTES_DEFAULT), |limit| usize::try_from(limit).ok());
+pub fn read_limit(requested: Option<u64>) -> Result<usize, Refusal> {
+    let limit = requested.map_or(Some(READ_BYTES_DEFAULT), |limit| usize::try_from(limit).ok());
     limit
         .filter(|limit| (1..=READ_BYTES_MAX).contains(limit))
-        .ok_or_else(|| Problem::invalid(format!("limit must be from 1 to {READ_BYTES_MAX} bytes")))
+        .ok_or_else(|| Refusal::invalid(format!("limit must be from 1 to {READ_BYTES_MAX} bytes")))
 }
 
 /// Both outputs, if they are any.
@@ -112,8 +112,8 @@ pub fn shown_outputs(shown: &Shown) -> Vec<ContentBlock> {
     content
 }
 
-/// What is said beside the outputs, in brackets, with what was cut.
-pub fn notes(said: impl Iterator<Item = String>, shown: &Shown) -> ContentBlock {
+/// The remarks beside the outputs, in brackets, and what was cut.
+pub fn notes(more: impl Iterator<Item = String>, shown: &Shown) -> ContentBlock {
     let cuts = shown.rest.iter().map(|rest| {
         let (stream, next) = (rest.stream.name(), rest.next_offset);
         let how = match &shown.run {
@@ -128,6 +128,6 @@ pub fn notes(said: impl Iterator<Item = String>, shown: &Shown) -> ContentBlock 
         let (shown, total) = (rest.shown_bytes, rest.total_bytes);
         format!("{stream} was cut: the first {shown} of {total} bytes are shown. {how}")
     });
-    let lines: Vec<_> = cuts.chain(said).map(|line| format!("[{line}]")).collect();
+    let lines: Vec<_> = cuts.chain(more).map(|line| format!("[{line}]")).collect();
     ContentBlock::text(lines.join("\n"))
 }

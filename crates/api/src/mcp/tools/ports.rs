@@ -6,10 +6,10 @@ use std::num::NonZeroU16;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::forms::ports::{ForwardedPort, ForwardedPorts, check_host_port};
 use crate::mcp::tool::{Answer, Effect, Entry, Work, tool};
-use crate::problem::Problem;
-use crate::v1::{ForwardedPort, ForwardedPorts};
 use access::keys::Access;
+use sandbox::refusal::{Hint, Refusal};
 
 pub fn entries() -> Vec<Entry> {
     vec![
@@ -50,7 +50,7 @@ struct ExposePort {
     /// The port on the host; any free one by default.
     #[serde(default)]
     host_port: Option<NonZeroU16>,
-    /// The name of the sandbox; this session's own by default.
+    /// The sandbox's name; this session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
 }
@@ -60,7 +60,7 @@ struct ExposePort {
 struct ClosePort {
     /// The port on the host.
     host_port: NonZeroU16,
-    /// The name of the sandbox; this session's own by default.
+    /// The sandbox's name; this session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
 }
@@ -74,21 +74,22 @@ struct PortClosed {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ListPorts {
-    /// The name of the sandbox; this session's own by default.
+    /// The sandbox's name; this session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
 }
 
-async fn expose_port(work: Work, asked: ExposePort) -> Result<Answer<ForwardedPort>, Problem> {
-    let inside = work.look(asked.sandbox.as_deref())?;
-    let (forwards, port) = (work.api.forwards(), asked.port.get());
-    let wanted = asked.host_port.map(NonZeroU16::get);
+async fn expose_port(work: Work, request: ExposePort) -> Result<Answer<ForwardedPort>, Refusal> {
+    let inside = work.look(request.sandbox.as_deref())?;
+    let (forwards, port) = (work.api.forwards(), request.port.get());
+    let wanted = request.host_port.map(NonZeroU16::get);
     let is_it = |found: u16| wanted.is_none_or(|wanted| wanted == found);
     let mut open = forwards.of(&inside.which).into_iter();
     let known = open.find(|found| found.port == port && is_it(found.address.port()));
     if let Some(known) = known {
         return Ok(Answer::of(known.into()));
     }
+    check_host_port(&work.api, &work.caller, wanted.unwrap_or(0))?;
     let host = IpAddr::from(Ipv4Addr::LOCALHOST);
     let registry = work.api.registry();
     let opened = forwards
@@ -97,18 +98,18 @@ async fn expose_port(work: Work, asked: ExposePort) -> Result<Answer<ForwardedPo
     Ok(Answer::of(opened.into()))
 }
 
-async fn close_port(work: Work, asked: ClosePort) -> Result<Answer<PortClosed>, Problem> {
-    let which = work.which(asked.sandbox.as_deref())?;
-    let host_port = asked.host_port.get();
+async fn close_port(work: Work, request: ClosePort) -> Result<Answer<PortClosed>, Refusal> {
+    let which = work.which(request.sandbox.as_deref())?;
+    let host_port = request.host_port.get();
     if work.api.forwards().close(&which, host_port).await {
         return Ok(Answer::of(PortClosed { sandbox: which.to_string(), host_port }));
     }
     let message = format!("port {host_port} of the host is not forwarded to {which}");
-    Err(Problem::not_found(message).hint("`list_ports` lists the forwarded ports"))
+    Err(Refusal::not_found(message).hint(Hint::ListForwards))
 }
 
-async fn list_ports(work: Work, asked: ListPorts) -> Result<Answer<ForwardedPorts>, Problem> {
-    let which = work.which(asked.sandbox.as_deref())?;
+async fn list_ports(work: Work, request: ListPorts) -> Result<Answer<ForwardedPorts>, Refusal> {
+    let which = work.which(request.sandbox.as_deref())?;
     work.api.registry().get(&which)?;
     let ports = work.api.forwards().of(&which).into_iter().map(ForwardedPort::from).collect();
     Ok(Answer::of(ForwardedPorts { ports }))

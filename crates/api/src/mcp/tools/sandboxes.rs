@@ -5,14 +5,17 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::creation::{install, permitted};
+use crate::forms::ranges::{CPUS_MAX, cpu_millis};
+use crate::forms::sandboxes::{PackageList, PullPolicy, Sandbox};
 use crate::mcp::limits::{SANDBOXES_LABELS_BYTES_MAX, SANDBOXES_SHOWN_MAX};
 use crate::mcp::tool::{Answer, Effect, Entry, Work, tool};
-use crate::problem::{Code, Problem};
-use crate::v1::{CPUS_MAX, CreateSandbox, PullPolicy, Sandbox, spec_of};
 use access::keys::Access;
 use image::Pull;
 use sandbox::limits::{MEMORY_MIB_MAX, MEMORY_MIB_MIN, STOP_GRACE_DEFAULT, WORKDIR_BYTES_MAX};
-use sandbox::{Name, Record, SandboxError, SandboxRef};
+use sandbox::refusal::Refusal;
+use sandbox::{Name, Record, SandboxError, SandboxRef, Spec};
+use services::build::packages::Packages;
 
 pub fn entries() -> Vec<Entry> {
     vec![
@@ -85,10 +88,15 @@ struct Create {
     #[schemars(length(max = 32))]
     secrets: Vec<String>,
     /// Hosts that it may reach: a name, `*.` before a name for all names below it, `:PORT` after a
-    /// name, or `public`. The server's setting by default; nothing if empty.
+    /// name, a registry (`@pypi`, `@npm`, `@crates`, `@debian`), or `public`. The server's setting by
+    /// default; nothing if empty.
     #[serde(default)]
     #[schemars(length(max = 256))]
     egress: Option<Vec<String>>,
+    /// Packages to install first.
+    #[serde(default)]
+    #[schemars(with = "Option<PackageList>")]
+    packages: Option<Packages>,
     /// A workspace in the server's configuration. It appears at `/workspace`, and changes there are
     /// copied back to the host.
     #[serde(default)]
@@ -123,37 +131,34 @@ struct Made {
     record: Sandbox,
 }
 
-async fn create(work: Work, asked: Create) -> Result<Answer<Made>, Problem> {
-    let name = match asked.name {
-        Some(name) => name.parse().map_err(|error| Problem::invalid(format!("name: {error}")))?,
+async fn create(work: Work, request: Create) -> Result<Answer<Made>, Refusal> {
+    let name = match request.name {
+        Some(name) => name.parse().map_err(|error| Refusal::invalid(format!("name: {error}")))?,
         None => Name::generate().map_err(SandboxError::Draw)?,
     };
-    let namespace = work.session.namespace(&work.caller);
-    let which = SandboxRef { namespace: namespace.clone(), name: name.clone() };
+    let which = SandboxRef { namespace: work.session.namespace(&work.caller), name };
     work.reaches(&which)?;
     let millis = |seconds: Option<u64>| seconds.map(|seconds| seconds.saturating_mul(1000));
-    let spec = spec_of(
-        &work.api,
-        &work.caller,
-        CreateSandbox {
-            namespace: Some(namespace),
-            image: asked.image,
-            pull: asked.pull,
-            memory_mib: asked.memory_mib,
-            cpus: asked.cpus,
-            env: asked.env,
-            secrets: asked.secrets,
-            egress: asked.egress,
-            workspace: asked.workspace,
-            workdir: asked.workdir,
-            user: asked.user,
-            labels: asked.labels,
-            ttl_ms: millis(asked.ttl_seconds),
-            idle_ttl_ms: millis(asked.idle_ttl_seconds),
-            ..CreateSandbox::named(name)
-        },
-    )?;
-    let record = work.api.registry().create(spec).await.map_err(told)?;
+    let spec = Spec {
+        machine: work.session.machine(),
+        image: request.image,
+        pull: request.pull,
+        memory_mib: request.memory_mib,
+        cpu_millis: request.cpus.map(cpu_millis).transpose()?,
+        env: request.env.into_iter().collect(),
+        secrets: request.secrets,
+        egress: request.egress,
+        workspace: request.workspace,
+        workdir: request.workdir,
+        user: request.user,
+        labels: request.labels,
+        ttl_ms: millis(request.ttl_seconds),
+        idle_ttl_ms: millis(request.idle_ttl_seconds),
+        ..Spec::new(which.clone())
+    };
+    let mut spec = permitted(&work.api, &work.caller, spec)?;
+    let _packages = install(&work.api, &work.caller, &mut spec, request.packages).await?;
+    let record = work.api.registry().create(spec).await?;
     Ok(Answer::of(Made { sandbox: which.to_string(), record: record.into() }))
 }
 
@@ -186,11 +191,11 @@ struct Row {
     labels: BTreeMap<String, String>,
 }
 
-async fn list(work: Work, asked: List) -> Result<Answer<Listed>, Problem> {
+async fn list(work: Work, request: List) -> Result<Answer<Listed>, Refusal> {
     let own = work.session.own();
     let mut records = work.api.registry().list(None);
     records.retain(|record| {
-        work.caller.covers(&record.namespace) && (asked.all || !record.state.is_over())
+        work.caller.covers(&record.namespace) && (request.all || !record.state.is_over())
     });
     let mut room = SANDBOXES_LABELS_BYTES_MAX;
     let has_room = |record: &&Record| {
@@ -227,27 +232,15 @@ struct Ended {
     state: String,
 }
 
-async fn stop(work: Work, asked: Which) -> Result<Answer<Ended>, Problem> {
-    let which = work.which(Some(&asked.sandbox))?;
-    let stopped = work.api.registry().stop(&which, STOP_GRACE_DEFAULT).await.map_err(told)?;
+async fn stop(work: Work, request: Which) -> Result<Answer<Ended>, Refusal> {
+    let which = work.which(Some(&request.sandbox))?;
+    let stopped = work.api.registry().stop(&which, STOP_GRACE_DEFAULT).await?;
     let state = stopped.state.name().to_owned();
     Ok(Answer::of(Ended { sandbox: which.to_string(), state }))
 }
 
-async fn remove(work: Work, asked: Which) -> Result<Answer<Ended>, Problem> {
-    let which = work.which(Some(&asked.sandbox))?;
-    work.api.registry().remove(&which, true).await.map_err(told)?;
+async fn remove(work: Work, request: Which) -> Result<Answer<Ended>, Refusal> {
+    let which = work.which(Some(&request.sandbox))?;
+    work.api.registry().remove(&which, true).await?;
     Ok(Answer::of(Ended { sandbox: which.to_string(), state: "removed".to_owned() }))
-}
-
-/// A refusal with what helps here.
-fn told(error: SandboxError) -> Problem {
-    let problem = Problem::from(error);
-    match problem.code {
-        Code::NotFound => problem.hint("`sandbox_list` lists the sandboxes"),
-        Code::Conflict => {
-            problem.hint("choose another name, or remove that sandbox first with `sandbox_remove`")
-        }
-        _ => problem,
-    }
 }

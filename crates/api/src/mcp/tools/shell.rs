@@ -12,17 +12,17 @@ use serde::{Deserialize, Serialize};
 
 use super::output::{notes, shown_outputs};
 use crate::budget::Share;
+use crate::forms::artifacts::{KeptArtifact, LeftOut};
+use crate::mcp::captured::{self, CapturedResult};
 use crate::mcp::cut::{Rest, clip};
-use crate::mcp::kept::{self, CapturedResult};
 use crate::mcp::limits::REASON_BYTES_MAX;
 use crate::mcp::progress::Progress;
 use crate::mcp::results::Outputs;
 use crate::mcp::tool::{Answer, Effect, Entered, Entry, Work, tool};
-use crate::problem::{Code, Problem};
-use crate::v1::{KeptArtifact, LeftOut};
 use access::keys::Access;
 use agent_client::guest::GuestError;
-use agent_client::program::{Head, Program, Sink, draw_session};
+use agent_client::program::{Head, Program, Sink, draw_session, ran_out_of_memory};
+use sandbox::refusal::{Code, Refusal};
 use services::artifact::Scene;
 
 pub fn entries() -> Vec<Entry> {
@@ -52,7 +52,7 @@ struct ShellExecute {
     #[serde(default)]
     #[schemars(range(max = 86_400))]
     timeout: Option<f64>,
-    /// The name of the sandbox; this session's own by default.
+    /// The sandbox's name; this session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
 }
@@ -96,45 +96,45 @@ struct Ran {
     artifacts_left_out: Vec<LeftOut>,
 }
 
-async fn shell_execute(work: Work, asked: ShellExecute) -> Result<Answer<Ran>, Problem> {
+async fn shell_execute(work: Work, request: ShellExecute) -> Result<Answer<Ran>, Refusal> {
     // What the line says is code.
     work.trail.command(std::iter::once("sh".to_owned()));
-    let limit = work.time_limit(asked.timeout)?;
-    let Entered { inside, note } = work.enter(asked.sandbox.as_deref()).await?;
+    let limit = work.time_limit(request.timeout)?;
+    let Entered { inside, note } = work.enter(request.sandbox.as_deref()).await?;
     let _permit = work.api.admission().admit(&work.caller.label())?;
-    let cwd = asked.working_directory.filter(|path| !path.is_empty());
+    let cwd = request.working_directory.filter(|path| !path.is_empty());
     let cwd = cwd.or_else(|| inside.workdir.clone());
     let scene = Scene { workdir: cwd.as_deref().map(Into::into), ..Scene::default() };
-    let mut program = Program::new(draw_session()?, requests::Program::script(asked.command));
+    let mut program = Program::new(draw_session()?, requests::Program::script(request.command));
     program.start.cwd = cwd.map(Into::into);
     program.start.deadline_ms = Some(limit.as_millis() as u64);
-    let capture = kept::begin(&work.api, &inside, scene).await;
+    let capture = captured::begin(&work.api, &inside, scene).await;
     let progress = Progress::begin(&work.context, limit);
-    let (mut outputs, memory) = (Outputs::default(), work.api.budget().share());
+    let (mut outputs, memory) = (Outputs::default(), work.memory.clone());
     let mut running = program.begin(&inside.guest)?;
-    let mut heard = Heard { outputs: &mut outputs, memory, progress: &progress };
+    let mut sink = OutputSink { outputs: &mut outputs, memory, progress: &progress };
     let ended = tokio::select! {
-        ended = running.collect(b"", &mut heard) => ended.map_err(unstarted)?,
+        ended = running.collect(b"", &mut sink) => ended.map_err(unstarted)?,
         // Whatever ends this call before the command has ended, ends the command.
         () = work.context.ct.cancelled() => {
-            return Err(Problem::new(Code::Gone, "the call was cancelled, and the command killed"));
+            return Err(Refusal::new(Code::Gone, "the call was cancelled, and the command killed"));
         }
     };
     progress.end().await;
     // What it has left in the background was meant to stay, unless its time was over.
     drop(running);
-    let kept = kept::end(&work.api, capture, None).await;
-    Ok(conclude(&work, &inside.which.to_string(), note, &ended.record, outputs, kept))
+    let captured = captured::end(&work.api, capture, None).await;
+    Ok(conclude(&work, &inside.which.to_string(), note, &ended.record, outputs, captured))
 }
 
-/// What a command says, on its way into an answer.
-struct Heard<'a> {
+/// Collects the output of a command for an answer.
+struct OutputSink<'a> {
     outputs: &'a mut Outputs,
     memory: Share,
     progress: &'a Progress,
 }
 
-impl Heard<'_> {
+impl OutputSink<'_> {
     fn of(&mut self, channel: Channel) -> &mut Head {
         match channel {
             Channel::Stderr => &mut self.outputs.stderr,
@@ -143,7 +143,7 @@ impl Heard<'_> {
     }
 }
 
-impl Sink for Heard<'_> {
+impl Sink for OutputSink<'_> {
     fn add(&mut self, channel: Channel, bytes: &[u8]) {
         self.progress.count(bytes.len());
         let memory = self.memory.clone();
@@ -161,19 +161,19 @@ fn conclude(
     note: Option<String>,
     record: &ExitRecord,
     outputs: Outputs,
-    kept: CapturedResult,
+    captured: CapturedResult,
 ) -> Answer<Ran> {
     let (status, words) = end(&record.cause);
     let exit_code = record.cause.shell_code();
     let left = record.left_behind_count;
     let left =
         (left > 0).then(|| format!("{left} of its processes keep running in the background"));
-    let shown = work.session.results().show(outputs, work.api.budget());
+    let shown = work.session.results().show(outputs, || work.api.budget().share(&work.caller));
     let mut content = shown_outputs(&shown);
-    content.extend(kept.pictures);
+    content.extend(captured.pictures);
     let place = format!("exit code {exit_code}, sandbox {sandbox}");
-    let said = [note, words, left, kept.words].into_iter().flatten().chain([place]);
-    content.push(notes(said, &shown));
+    let remarks = [note, words, left, captured.words].into_iter().flatten().chain([place]);
+    content.push(notes(remarks, &shown));
     let structured = Ran {
         sandbox: sandbox.to_owned(),
         status,
@@ -185,8 +185,8 @@ fn conclude(
         truncated: !shown.rest.is_empty(),
         run: shown.run,
         rest: shown.rest,
-        artifacts: kept.captured.artifacts,
-        artifacts_left_out: kept.captured.left_out,
+        artifacts: captured.captured.artifacts,
+        artifacts_left_out: captured.captured.left_out,
     };
     Answer { content, structured, is_error: exit_code != 0 }
 }
@@ -209,10 +209,12 @@ fn end(cause: &Cause) -> (Status, Option<String>) {
             );
             (Status::TimedOut, Some(words))
         }
-        Cause::OutOfMemory { .. } => {
-            let words = "it was killed because the sandbox ran out of memory; do less in one call, \
-            or make a sandbox with more `memory_mib`";
-            (Status::OutOfMemory, Some(words.to_owned()))
+        Cause::OutOfMemory { limit_bytes } => {
+            let words = format!(
+                "it {}; do less in one call, or make a sandbox with more `memory_mib`",
+                ran_out_of_memory(*limit_bytes)
+            );
+            (Status::OutOfMemory, Some(words))
         }
         Cause::AgentStopping => {
             (Status::SandboxStopping, Some("it ended because the sandbox was stopped".to_owned()))
@@ -221,8 +223,8 @@ fn end(cause: &Cause) -> (Status, Option<String>) {
 }
 
 /// A refusal to start a command, with what helps here.
-fn unstarted(error: GuestError) -> Problem {
-    let problem = Problem::from(error);
+fn unstarted(error: GuestError) -> Refusal {
+    let problem = Refusal::from(error);
     if problem.code == Code::SpawnFailed {
         return problem.hint(
             "check that `working_directory` exists and that the sandbox's image has a shell",

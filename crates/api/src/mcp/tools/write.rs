@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::files::absolute;
 use crate::mcp::tool::{Answer, Effect, Entered, Entry, Work, tool};
-use crate::problem::Problem;
-use crate::v1::refused;
+use crate::refusal::of_file as refused;
 use access::keys::Access;
 use agent_client::guest::FileTarget;
+use sandbox::refusal::Refusal;
 
 pub fn entries() -> Vec<Entry> {
     vec![tool(
@@ -28,7 +28,7 @@ pub fn entries() -> Vec<Entry> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct WriteFile {
-    /// The name of the sandbox; this session's own by default.
+    /// The sandbox's name; this session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
     /// The absolute path.
@@ -56,17 +56,17 @@ struct FileWritten {
     note: Option<String>,
 }
 
-async fn write_file(work: Work, asked: WriteFile) -> Result<Answer<FileWritten>, Problem> {
-    let path = absolute(asked.path)?;
-    let bytes = match (asked.content, asked.content_base64) {
+async fn write_file(work: Work, request: WriteFile) -> Result<Answer<FileWritten>, Refusal> {
+    let path = absolute(request.path)?;
+    let bytes = match (request.content, request.content_base64) {
         (Some(text), None) => text.into_bytes(),
         (None, Some(encoded)) => STANDARD
             .decode(encoded.trim())
-            .map_err(|error| Problem::invalid(format!("content_base64: {error}")))?,
-        _ => return Err(Problem::invalid("give exactly one of `content` and `content_base64`")),
+            .map_err(|error| Refusal::invalid(format!("content_base64: {error}")))?,
+        _ => return Err(Refusal::invalid("give exactly one of `content` and `content_base64`")),
     };
-    let Entered { inside, note } = work.enter(asked.sandbox.as_deref()).await?;
-    let mode = if asked.append { WriteMode::Append {} } else { WriteMode::Replace {} };
+    let Entered { inside, note } = work.enter(request.sandbox.as_deref()).await?;
+    let mode = if request.append { WriteMode::Append {} } else { WriteMode::Replace {} };
     let target = FileTarget { mode, parents: true, ..FileTarget::replace(path.as_str()) };
     let mut upload = inside.guest.write_file(target).map_err(refused)?;
     upload.write(&bytes).await.map_err(refused)?;

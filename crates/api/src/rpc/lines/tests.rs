@@ -2,28 +2,28 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
-use crate::budget::Budget;
+use crate::budget::Share;
 use crate::limits::MEMORY_STEP_BYTES;
 
 const PLENTY: usize = 1 << 20;
 
-fn parsed(said: &Said) -> (Vec<(String, String)>, String, String) {
-    let output: Value = serde_json::from_slice(&said.output).unwrap();
+fn parsed(collected: &Collected) -> (Vec<(String, String)>, String, String) {
+    let output: Value = serde_json::from_slice(&collected.output).unwrap();
     let entries = output.as_array().unwrap().iter().map(|entry| {
         assert_eq!(entry.as_object().unwrap().len(), 2);
         let text = |key: &str| entry[key].as_str().unwrap().to_owned();
         (text("stream"), text("text"))
     });
     let whole = |bytes: &[u8]| serde_json::from_slice(bytes).unwrap();
-    (entries.collect(), whole(&said.stdout), whole(&said.stderr))
+    (entries.collect(), whole(&collected.stdout), whole(&collected.stderr))
 }
 
-fn lines_of(said: &Said, stream: &str) -> Vec<String> {
-    let (entries, _, _) = parsed(said);
+fn lines_of(collected: &Collected, stream: &str) -> Vec<String> {
+    let (entries, _, _) = parsed(collected);
     entries.into_iter().filter(|(name, _)| name == stream).map(|(_, text)| text).collect()
 }
 
-fn said(parts: &[(Stream, &str)]) -> Said {
+fn collected(parts: &[(Stream, &str)]) -> Collected {
     let mut lines = Lines::with_wholes(PLENTY);
     for (stream, text) in parts {
         lines.say(*stream, text.as_bytes());
@@ -34,22 +34,22 @@ fn said(parts: &[(Stream, &str)]) -> Said {
 #[test]
 fn an_entry_is_a_line_without_its_newline() {
     use Stream::{Stderr, Stdout};
-    let said = said(&[(Stdout, "a\n\nb"), (Stderr, "e\r\n"), (Stdout, "c\n  d  ")]);
-    let (entries, stdout, stderr) = parsed(&said);
+    let collected = collected(&[(Stdout, "a\n\nb"), (Stderr, "e\r\n"), (Stdout, "c\n  d  ")]);
+    let (entries, stdout, stderr) = parsed(&collected);
     let expected =
         [("stdout", "a"), ("stdout", ""), ("stderr", "e\r"), ("stdout", "bc"), ("stdout", "  d  ")];
     let expected: Vec<(String, String)> =
         expected.into_iter().map(|(a, b)| (a.to_owned(), b.to_owned())).collect();
     assert_eq!(entries, expected);
     assert_eq!((stdout.as_str(), stderr.as_str()), ("a\n\nbc\n  d  ", "e\r\n"));
-    assert!(!said.is_truncated);
+    assert!(!collected.is_truncated);
 }
 
 #[test]
 fn nothing_said_is_an_empty_list() {
-    let said = said(&[]);
-    assert_eq!(said.output, b"[]");
-    assert_eq!(said.stdout, b"\"\"");
+    let collected = collected(&[]);
+    assert_eq!(collected.output, b"[]");
+    assert_eq!(collected.stdout, b"\"\"");
 }
 
 #[test]
@@ -70,10 +70,14 @@ fn what_finds_no_room_is_left_out_and_said_to_be() {
             lines.say(Stream::Stdout, piece);
         }
         lines.say(Stream::Stderr, b"too late\n");
-        let said = lines.finish();
-        assert!(said.is_truncated);
-        assert!(said.output.len() + said.stdout.len() < 2200, "{}", said.output.len());
-        let (_, stdout, stderr) = parsed(&said);
+        let collected = lines.finish();
+        assert!(collected.is_truncated);
+        assert!(
+            collected.output.len() + collected.stdout.len() < 2200,
+            "{}",
+            collected.output.len()
+        );
+        let (_, stdout, stderr) = parsed(&collected);
         assert!(!stdout.is_empty() && text.starts_with(&stdout), "{stdout:?}");
         assert!(stderr.contains("cut short") && !stderr.contains("too late"), "{stderr:?}");
     }
@@ -85,27 +89,30 @@ fn what_is_lost_on_the_way_is_said_in_its_place_and_the_rest_is_kept() {
     lines.say(Stream::Stdout, b"before\nhal");
     lines.lose(Stream::Stdout, 4096);
     lines.say(Stream::Stdout, b"f\nafter\n");
-    let said = lines.finish();
-    assert!(said.is_truncated);
-    assert_eq!(lines_of(&said, "stdout"), ["before", "hal", "f", "after"]);
-    assert_eq!(lines_of(&said, "stderr"), ["[4096 bytes of stdout were lost here]"]);
+    let collected = lines.finish();
+    assert!(collected.is_truncated);
+    assert_eq!(lines_of(&collected, "stdout"), ["before", "hal", "f", "after"]);
+    assert_eq!(lines_of(&collected, "stderr"), ["[4096 bytes of stdout were lost here]"]);
 }
 
 #[test]
 fn what_there_is_no_memory_for_is_left_out_and_said_to_be() {
     let step = MEMORY_STEP_BYTES as usize;
     for text in ["x".repeat(step), "x\n".repeat(step / 2)] {
-        let budget = Budget::new(0);
-        let mut lines = Lines::with_wholes(usize::MAX / 8).counted(budget.share());
+        let mut lines = Lines::with_wholes(usize::MAX / 8).counted(Share::within(0));
         lines.say(Stream::Stdout, b"first\n");
         for piece in text.as_bytes().chunks(5000) {
             lines.say(Stream::Stdout, piece);
         }
         lines.say(Stream::Stderr, b"too late\n");
-        let said = lines.finish();
-        assert!(said.is_truncated);
-        assert!(said.output.len() + said.stdout.len() < 2 * step, "{}", said.output.len());
-        let (_, stdout, stderr) = parsed(&said);
+        let collected = lines.finish();
+        assert!(collected.is_truncated);
+        assert!(
+            collected.output.len() + collected.stdout.len() < 2 * step,
+            "{}",
+            collected.output.len()
+        );
+        let (_, stdout, stderr) = parsed(&collected);
         assert!(stdout.starts_with("first\n"), "{}", stdout.len());
         assert!(stderr.contains("no memory") && !stderr.contains("too late"), "{stderr:?}");
     }
@@ -126,17 +133,17 @@ proptest! {
             lines.say(stream, bytes);
             texts[stream as usize].extend_from_slice(bytes);
         }
-        let said = lines.finish();
-        let (_, stdout, stderr) = parsed(&said);
+        let collected = lines.finish();
+        let (_, stdout, stderr) = parsed(&collected);
         for (bytes, whole, name) in [(&texts[0], stdout, "stdout"), (&texts[1], stderr, "stderr")] {
             let text = String::from_utf8_lossy(bytes);
             prop_assert_eq!(&whole, &text);
             let joined: String =
-                lines_of(&said, name).into_iter().flat_map(|line| [line, "\n".to_owned()]).collect();
+                lines_of(&collected, name).into_iter().flat_map(|line| [line, "\n".to_owned()]).collect();
             let ended = text.is_empty() || text.ends_with('\n');
             prop_assert_eq!(joined, if ended { text.into_owned() } else { format!("{text}\n") });
         }
-        prop_assert!(!said.is_truncated);
+        prop_assert!(!collected.is_truncated);
     }
 
     #[test]
@@ -145,9 +152,9 @@ proptest! {
         for (_, bytes) in &pieces {
             lines.say(Stream::Stdout, bytes);
         }
-        let said = lines.finish();
+        let collected = lines.finish();
         let note = 2 * 80 + 40;
-        prop_assert!(said.output.len() + said.stdout.len() + said.stderr.len() < room + note);
-        parsed(&said);
+        prop_assert!(collected.output.len() + collected.stdout.len() + collected.stderr.len() < room + note);
+        parsed(&collected);
     }
 }

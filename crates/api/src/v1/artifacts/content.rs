@@ -7,17 +7,17 @@ use hyper::header::{
     CONTENT_TYPE, ETAG, HeaderName, HeaderValue, IF_NONE_MATCH, IF_RANGE, RANGE,
     X_CONTENT_TYPE_OPTIONS,
 };
-use schemars::Schema;
 use serde_json::json;
 
 use super::super::super::body::{OCTETS, Outgoing, Response, respond};
 use super::super::super::call::Call;
 use super::super::super::outflow::{Source, outflow};
-use super::super::super::problem::{Code, Problem};
 use super::super::super::route::{Document, Output};
 use super::super::super::shape::Nothing;
 use super::super::files::Range;
 use super::found;
+use crate::problem;
+use sandbox::refusal::{Code, Refusal};
 use services::store::artifacts::ArtifactRow;
 
 /// What browsers show of themselves, without running anything in it. A drawing (SVG) may have
@@ -40,24 +40,9 @@ pub struct Download(Response);
 
 impl Output for Download {
     fn describe(document: &mut Document<'_>) {
-        let any = Schema::default();
-        document.answers("200", "The whole artifact.", "application/octet-stream", &any);
-        document.answers("206", "The range.", "application/octet-stream", &any);
+        document.download("artifact");
         document.response("304", json!({ "description": "The client already has it." }));
-        let header = |name: &str, description: &str| {
-            json!({
-                "name": name, "in": "header", "required": false, "description": description,
-                "schema": { "type": "string" }
-            })
-        };
-        let parameters = document.parameters();
-        parameters.push(header("range", "`bytes=FIRST-LAST`, `bytes=FIRST-` or `bytes=-COUNT`."));
-        parameters.push(header(
-            "if-range",
-            "An ETag: if it differs from the artifact's, the whole artifact is sent.",
-        ));
-        parameters
-            .push(header("if-none-match", "ETags: if one is the artifact's, no content is sent."));
+        document.header("if-none-match", "ETags: if one is the artifact's, no content is sent.");
     }
 
     fn into_response(self) -> Response {
@@ -65,7 +50,7 @@ impl Output for Download {
     }
 }
 
-pub async fn read(call: Call, _: Nothing, _: Nothing) -> Result<Download, Problem> {
+pub async fn read(call: Call, _: Nothing, _: Nothing) -> Result<Download, Refusal> {
     let row = found(&call).await?;
     let header = |name: HeaderName| call.headers.get(name).and_then(|value| value.to_str().ok());
     let tag = format!("\"{}\"", row.digest);
@@ -82,7 +67,7 @@ pub async fn read(call: Call, _: Nothing, _: Nothing) -> Result<Download, Proble
         Some(Err(_)) => return Ok(outside(&row)),
     };
     let file = call.api.artifacts()?.open_content(&row).await?;
-    let body = outflow(&call, Source::File { file, first, length }, Some(length));
+    let body = outflow(&call, Source::File { file, first, length }, Some(length))?;
     let mut response = respond(status, OCTETS, body);
     dress(&mut response, &row, &tag);
     let headers = response.headers_mut();
@@ -97,13 +82,13 @@ pub async fn read(call: Call, _: Nothing, _: Nothing) -> Result<Download, Proble
 fn outside(row: &ArtifactRow) -> Download {
     let bytes = row.size;
     let message = format!("the range is outside of the artifact, which has {bytes} bytes");
-    let problem = Problem::new(Code::RangeNotSatisfiable, message);
-    let mut response = problem.details(json!({ "bytes": bytes })).into_response();
+    let refusal = Refusal::new(Code::RangeNotSatisfiable, message);
+    let mut response = problem::respond(&refusal.details(json!({ "bytes": bytes })));
     response.headers_mut().insert(CONTENT_RANGE, value(&format!("bytes */{bytes}")));
     Download(response)
 }
 
-/// Whether a tag is among those that a client has. They are told apart by their bytes alone, so that
+/// Whether a tag is among those that a client has. Only their bytes distinguish them, so that
 /// a weak one is as good.
 fn is_among(known: &str, tag: &str) -> bool {
     let mut tags = known.split(',').map(|one| one.trim().trim_start_matches("W/"));
@@ -128,7 +113,7 @@ fn value(text: &str) -> HeaderValue {
     HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static(""))
 }
 
-/// How a file is to be saved. Every name is written in the one form that any name fits, and in plain
+/// How to save a file. Every name is written in the one form that any name fits, and in plain
 /// letters for programs that do not read it.
 fn disposition(name: &str, is_shown: bool) -> String {
     let kind = if is_shown { "inline" } else { "attachment" };
@@ -167,10 +152,10 @@ mod tests {
             ("..", "artifact", ".."),
             ("", "artifact", ""),
         ] {
-            let told = disposition(name, false);
+            let header = disposition(name, false);
             let expected = format!("attachment; filename=\"{plain}\"; filename*=UTF-8''{exact}");
-            assert_eq!(told, expected);
-            assert!(HeaderValue::from_str(&told).is_ok());
+            assert_eq!(header, expected);
+            assert!(HeaderValue::from_str(&header).is_ok());
         }
     }
 

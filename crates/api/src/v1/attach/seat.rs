@@ -1,21 +1,26 @@
 //! A place in front of one session: what it says goes to the client, what the client says goes to
 //! it, and neither waits for the other.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use protocol::message::Channel;
 use protocol::requests::{Resize, Signal, TerminalSize};
 use protocol::{FaultCode, SessionId};
 use tokio::sync::mpsc;
 
 use super::AttachEvent;
-use crate::Api;
 use crate::body::Gone;
-use crate::problem::Problem;
+use crate::call::Call;
+use crate::sessions::{Feed, FeedEvent, FoundSession, Session, Start};
 use crate::v1::exec::limits::NOTICES_WAITING_MAX;
 use crate::v1::exec::{Cuts, Order, Typed, parse, typed_bytes};
-use crate::v1::sessions::{Feed, FeedEvent, FoundSession, OutputEvent, Session, Size, Start, told};
+use crate::v1::sessions::{OutputEvent, Size, output_events};
 use crate::websocket::{self, CLOSE_NORMAL, ClientMessage, Reader, Socket, Writer};
 use agent_client::guest::Guest;
 use agent_client::program::Leash;
+use agent_client::queries::QueryFilter;
+use sandbox::refusal::Refusal;
 
 /// What is shown of what was there before: some screens.
 const SCROLL_BACK_BYTES: u64 = 64 * 1024;
@@ -29,13 +34,19 @@ pub struct Seat {
     feed: Feed,
     /// Where the feed begins.
     offset: u64,
+    /// What there was before this offset is a replay, in which a program asks its terminal nothing.
+    live_from: u64,
     typed: Option<Typed>,
     leash: Option<Leash>,
 }
 
 impl Seat {
     /// Looks at a session: from an offset on, or at its last screens.
-    pub async fn take(api: &Api, found: FoundSession, from: Option<u64>) -> Result<Self, Problem> {
+    pub async fn take(
+        call: &Call,
+        found: FoundSession,
+        from: Option<u64>,
+    ) -> Result<Self, Refusal> {
         let session = found.session.id().clone();
         let is_terminal = found.session.is_terminal();
         let guest = match (&found.session, &found.inside) {
@@ -45,10 +56,10 @@ impl Seat {
         let start = from.map_or(Start::Tail(SCROLL_BACK_BYTES), Start::Offset);
         let channels: Vec<(Channel, Start)> =
             found.session.channels().iter().map(|channel| (*channel, start)).collect();
-        let feed = Feed::open(api, found, &channels, true).await?;
-        let offset = feed.begins_at();
+        let feed = Feed::open(&call.api, found, &channels, true, &call.memory).await?;
+        let (offset, live_from) = (feed.begins_at(), feed.live_from());
         let (typed, leash) = (None, None);
-        Ok(Self { session, is_terminal, guest, feed, offset, typed, leash })
+        Ok(Self { session, is_terminal, guest, feed, offset, live_from, typed, leash })
     }
 
     /// Also types, if the keyboard can be had, and has a say in the terminal's size.
@@ -56,7 +67,7 @@ impl Seat {
         &mut self,
         take: bool,
         size: Option<TerminalSize>,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), Refusal> {
         let Some(guest) = &self.guest else { return Ok(()) };
         let mut typed = Typed::new(guest.clone(), self.session.clone(), self.is_terminal);
         connect(&mut typed, guest, &self.session, take).await?;
@@ -68,28 +79,36 @@ impl Seat {
         Ok(())
     }
 
-    /// The session ends when the seat is left, unless it was asked otherwise.
+    /// The session was started for this seat: all of it is live, and it ends when the seat is left,
+    /// unless it was asked otherwise.
     pub fn hold(&mut self, leash: Leash) {
+        self.live_from = 0;
         self.leash = Some(leash);
     }
 
     /// Goes on until the session or the client is gone.
     pub async fn attend(self, socket: Socket, plain: bool) {
         let Socket { reader, writer } = socket;
-        let Self { session, is_terminal, guest, feed, offset, typed, mut leash } = self;
+        let Self { session, is_terminal, guest, feed, offset, live_from, typed, mut leash } = self;
         let keyboard = typed.as_ref().is_some_and(Typed::is_connected);
+        let has_keyboard = Arc::new(AtomicBool::new(keyboard));
         let attached = AttachEvent::Attached {
             session: session.to_string(),
             terminal: is_terminal,
             offset,
             keyboard,
         };
-        let (notices, heard) = mpsc::channel(NOTICES_WAITING_MAX);
-        let ear = ClientReader { session, guest, is_terminal, typed, notices, plain };
-        let mouth = ClientWriter { writer, is_terminal, plain, cuts: Cuts::default() };
+        let (notices, events) = mpsc::channel(NOTICES_WAITING_MAX);
+        let screen = ClientScreen {
+            first: QueryFilter::new(live_from),
+            stderr: QueryFilter::new(0),
+            has_keyboard: Arc::clone(&has_keyboard),
+        };
+        let ear = ClientReader { session, guest, is_terminal, typed, has_keyboard, notices, plain };
+        let mouth = ClientWriter { writer, is_terminal, plain, screen, cuts: Cuts::default() };
         tokio::select! {
             () = ear.listen(reader) => {}
-            ended = mouth.speak(attached, feed, heard) => {
+            ended = mouth.speak(attached, feed, events) => {
                 if let Some(leash) = leash.as_mut().filter(|_| ended) {
                     leash.ended();
                 }
@@ -98,13 +117,13 @@ impl Seat {
     }
 }
 
-/// Takes the keyboard if it is free, or whoever has it.
+/// Takes the keyboard, even from another client.
 async fn connect(
     typed: &mut Typed,
     guest: &Guest,
     session: &SessionId,
     take: bool,
-) -> Result<(), Problem> {
+) -> Result<(), Refusal> {
     // All who come through this server are one client to the agent, so that it would give each of
     // them the keyboard of the other.
     let list = guest.sessions(0).await?;
@@ -114,7 +133,7 @@ async fn connect(
     }
     match guest.input(session, None, take).await {
         Ok((writer, _)) => typed.connect(writer),
-        // It takes no input, or not any more; or somebody was quicker.
+        // It takes no input, or no longer does, or another client was quicker.
         Err(error)
             if matches!(
                 error.fault_code(),
@@ -130,25 +149,49 @@ struct ClientWriter {
     writer: Writer,
     is_terminal: bool,
     plain: bool,
+    screen: ClientScreen,
     cuts: Cuts,
 }
 
+/// What the client's terminal is shown of bytes that it is sent as they are.
+struct ClientScreen {
+    /// Of the terminal, or of stdout.
+    first: QueryFilter,
+    stderr: QueryFilter,
+    has_keyboard: Arc<AtomicBool>,
+}
+
+impl ClientScreen {
+    fn show(&mut self, channel: Channel, offset: u64, bytes: &[u8]) -> Vec<u8> {
+        // A program on pipes has no terminal to ask.
+        let is_answered = channel == Channel::Terminal && self.has_keyboard.load(Ordering::Acquire);
+        self.filter(channel).show(offset, bytes, is_answered)
+    }
+
+    fn filter(&mut self, channel: Channel) -> &mut QueryFilter {
+        match channel {
+            Channel::Stderr => &mut self.stderr,
+            Channel::Terminal | Channel::Stdout => &mut self.first,
+        }
+    }
+}
+
 impl ClientWriter {
-    /// Says all that is heard; returns whether that was to the end.
+    /// Sends all that is received; returns whether that was to the end.
     async fn speak(
         mut self,
         attached: AttachEvent,
         mut feed: Feed,
-        mut heard: mpsc::Receiver<AttachEvent>,
+        mut events: mpsc::Receiver<AttachEvent>,
     ) -> bool {
         let mut pings = websocket::ping_clock();
         if self.tell(&attached).await.is_err() {
             return false;
         }
         loop {
-            let said: Result<(), Gone> = tokio::select! {
+            let sent: Result<(), Gone> = tokio::select! {
                 piece = feed.next() => {
-                    // Nothing is said behind the end.
+                    // Nothing is sent after the end.
                     let is_last = matches!(piece, None | Some(FeedEvent::Ended(_)));
                     if let Some(piece) = piece
                         && self.say(piece).await.is_err()
@@ -161,10 +204,10 @@ impl ClientWriter {
                     }
                     Ok(())
                 }
-                Some(notice) = heard.recv() => self.tell(&notice).await,
+                Some(notice) = events.recv() => self.tell(&notice).await,
                 _ = pings.tick() => self.writer.ping().await,
             };
-            if said.is_err() {
+            if sent.is_err() {
                 return false;
             }
         }
@@ -172,11 +215,16 @@ impl ClientWriter {
 
     async fn say(&mut self, piece: FeedEvent) -> Result<(), Gone> {
         match piece {
-            FeedEvent::Output { bytes, .. } if self.is_terminal || self.plain => {
-                self.writer.binary(bytes.into()).await
+            FeedEvent::Output { channel, offset, bytes } if self.is_terminal || self.plain => {
+                let shown = self.screen.show(channel, offset, &bytes);
+                self.send(shown).await
             }
             piece => {
-                for event in told(&mut self.cuts, piece) {
+                if let FeedEvent::Gap { channel, .. } = piece {
+                    let rest = self.screen.filter(channel).cut();
+                    self.send(rest).await?;
+                }
+                for event in output_events(&mut self.cuts, piece) {
                     if let Some(event) = attach_event(event) {
                         self.tell(&event).await?;
                     }
@@ -184,6 +232,13 @@ impl ClientWriter {
                 Ok(())
             }
         }
+    }
+
+    async fn send(&mut self, bytes: Vec<u8>) -> Result<(), Gone> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.writer.binary(bytes.into()).await
     }
 
     async fn tell(&mut self, event: &AttachEvent) -> Result<(), Gone> {
@@ -201,7 +256,7 @@ fn attach_event(event: OutputEvent) -> Option<AttachEvent> {
         }
         OutputEvent::Gap { channel, from, to } => AttachEvent::Gap { channel, from, to },
         OutputEvent::Exited { exit } => AttachEvent::Exited { exit },
-        OutputEvent::Over {} => AttachEvent::Over {},
+        OutputEvent::Over { sandbox } => AttachEvent::Over { sandbox },
         OutputEvent::Running {} => return None,
     })
 }
@@ -213,6 +268,8 @@ struct ClientReader {
     is_terminal: bool,
     /// Missing for one that only looks.
     typed: Option<Typed>,
+    /// For what speaks: whether what the client types goes to the program.
+    has_keyboard: Arc<AtomicBool>,
     notices: mpsc::Sender<AttachEvent>,
     plain: bool,
 }
@@ -223,17 +280,20 @@ impl ClientReader {
         loop {
             let has_room = self.typed.as_ref().is_none_or(Typed::has_room);
             tokio::select! {
-                said = reader.next(), if has_room => match said {
+                message = reader.next(), if has_room => match message {
                     Some(ClientMessage::Binary(bytes)) => self.push(&bytes),
                     Some(ClientMessage::Text(text)) if self.plain => self.push(text.as_bytes()),
                     Some(ClientMessage::Text(text)) => {
                         if let Err(problem) = self.obey(&text).await {
-                            self.tell(AttachEvent::Refused { problem: problem.body() });
+                            self.tell(AttachEvent::Refused { problem: problem.into() });
                         }
                     }
                     None => return,
                 },
-                () = work(&mut self.typed) => self.tell(AttachEvent::Keyboard { held: false }),
+                () = work(&mut self.typed) => {
+                    self.has_keyboard.store(false, Ordering::Release);
+                    self.tell(AttachEvent::Keyboard { held: false });
+                }
             }
         }
     }
@@ -249,10 +309,10 @@ impl ClientReader {
         let _ = self.notices.try_send(event);
     }
 
-    async fn obey(&mut self, text: &str) -> Result<(), Problem> {
+    async fn obey(&mut self, text: &str) -> Result<(), Refusal> {
         let order = parse(text)?;
         let (Some(guest), Some(typed)) = (&self.guest, &mut self.typed) else {
-            return Err(Problem::invalid("this client is read-only"));
+            return Err(Refusal::invalid("this client is read-only"));
         };
         match order {
             Order::Stdin { text, base64 } => typed.push(&typed_bytes(text, base64)?),
@@ -263,7 +323,7 @@ impl ClientReader {
             }
             Order::Resize { rows, columns } => {
                 if !self.is_terminal {
-                    return Err(Problem::invalid("this session has no terminal"));
+                    return Err(Refusal::invalid("this session has no terminal"));
                 }
                 let (session, size) = (self.session.clone(), Size { rows, columns }.checked()?);
                 guest.resize(Resize { session, size, redraw: false }).await?;
@@ -271,6 +331,7 @@ impl ClientReader {
             Order::Take {} => {
                 connect(typed, guest, &self.session, true).await?;
                 let held = typed.is_connected();
+                self.has_keyboard.store(held, Ordering::Release);
                 self.tell(AttachEvent::Keyboard { held });
             }
         }

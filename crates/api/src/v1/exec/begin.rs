@@ -15,14 +15,14 @@ use tokio::time::Instant;
 use super::program::Described;
 use crate::Api;
 use crate::body::Hold;
-use crate::call::{Inside, run_deadline_ms};
+use crate::call::{CallDeadline, Inside, RunLimit};
 use crate::capture::Capture;
-use crate::problem::{Code, Problem};
 use crate::v1::starts::Known;
 use crate::v1::value::Content;
 use agent_client::guest::Writer;
 use agent_client::program::{OnDrop, Program, Running, draw_session};
 use sandbox::RECORDED_HOLDER;
+use sandbox::refusal::{Code, Refusal};
 use services::artifact::{ARTIFACTS_DIR_VARIABLE, Scene};
 
 /// The holder that we are for a program that ends with its client.
@@ -48,9 +48,9 @@ impl From<OnDisconnect> for OnDrop {
     }
 }
 
-/// What `exec` and `shell` ask for.
+/// A program to run, as `exec` and `shell` ask for it.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct ProgramRequest {
     pub described: Described,
     pub stdin: Option<Content>,
     pub output_bytes_max: Option<u64>,
@@ -59,14 +59,14 @@ pub struct Asked {
     pub session: Option<SessionId>,
 }
 
-impl Asked {
+impl ProgramRequest {
     /// What keeps the artifacts, if they are asked for. To be had before the program begins.
     pub async fn capture(
         &self,
         api: &Api,
         inside: &Inside,
         deadline: Option<Instant>,
-    ) -> Result<Option<Capture>, Problem> {
+    ) -> Result<Option<Capture>, Refusal> {
         if !self.artifacts {
             return Ok(None);
         }
@@ -79,30 +79,31 @@ impl Asked {
     }
 }
 
-/// Starts a program and waits until it runs. With `interactive`, and unless the client has said all
-/// of its input, more of it may come. `held` is kept until the program has taken what was said.
+/// Starts a program and waits until it runs. With `interactive`, and unless the client has sent all
+/// of its input, more of it may come. `held` is kept until the program has taken what was sent.
 pub async fn begin(
     api: &Api,
     inside: &Inside,
-    asked: Asked,
-    time_left: Option<Duration>,
+    request: ProgramRequest,
+    deadline: Option<CallDeadline>,
     interactive: bool,
     held: Hold,
-) -> Result<Running, Problem> {
-    let input = asked.stdin.map(Content::into_bytes).transpose()?;
-    let is_chosen = asked.session.is_some();
-    let session = match asked.session {
+) -> Result<Running, Refusal> {
+    let input = request.stdin.map(Content::into_bytes).transpose()?;
+    let is_chosen = request.session.is_some();
+    let session = match request.session {
         Some(session) => session,
         None => draw_session()?,
     };
-    let mut described = asked.described.beginning_in(inside.workdir.as_deref());
+    let mut described = request.described.beginning_in(inside.workdir.as_deref());
     // The call's deadline is its client's, and not that of a program which outlives it.
-    if asked.on_disconnect == OnDisconnect::Cancel {
-        described.timeout_ms = run_deadline_ms(described.timeout_ms, time_left);
-    }
+    let is_ours = request.on_disconnect == OnDisconnect::Cancel;
+    let own = described.timeout_ms.map(Duration::from_millis);
+    let limit = RunLimit::of(own, deadline.filter(|_| is_ours));
+    described.timeout_ms = limit.map(RunLimit::time_ms);
     let has_input = interactive || input.is_some();
     let mut start = described.start(session, Stdio::Pipes { stdin: has_input })?;
-    match asked.on_disconnect {
+    match request.on_disconnect {
         OnDisconnect::Cancel => {
             start.holders = vec![HOLDER.to_owned()];
             start.tied = true;
@@ -114,21 +115,25 @@ pub async fn begin(
         return Err(taken(&start.session));
     }
     // The name may be another session's, so nothing is ended before the start is answered.
-    let program = Program { start, reader: Some(HOLDER.to_owned()), on_drop: OnDrop::Leave };
-    let noted = (is_chosen && asked.on_disconnect == OnDisconnect::Detach)
+    let program = Program {
+        reader: Some(HOLDER.to_owned()),
+        reported_deadline_ms: limit.map(RunLimit::reported_ms),
+        ..Program::from(start)
+    };
+    let noted = (is_chosen && request.on_disconnect == OnDisconnect::Detach)
         .then(|| (api.starts().clone(), program.start.clone()));
     // Not cancelled half-way, so that whether the session is ours to end is always known.
-    let (guest, on_drop) = (inside.guest.clone(), asked.on_disconnect.into());
+    let (guest, on_drop) = (inside.guest.clone(), request.on_disconnect.into());
     let starting = tokio::spawn(async move {
         let running = first(program.begin(&guest)?, on_drop).await?;
         if let Some((starts, start)) = noted {
             starts.note(machine, &start);
         }
-        Ok::<_, Problem>(running)
+        Ok::<_, Refusal>(running)
     });
     let joined = starting.await;
     let mut running =
-        joined.unwrap_or_else(|error| Err(Problem::new(Code::Internal, error.to_string())))?;
+        joined.unwrap_or_else(|error| Err(Refusal::new(Code::Internal, error.to_string())))?;
     if let Some(input) = input
         && let Some(writer) = running.take_input()
     {
@@ -138,7 +143,7 @@ pub async fn begin(
 }
 
 /// Waits for the answer to a start, and ends from then on what is ours.
-async fn first(mut running: Running, on_drop: OnDrop) -> Result<Running, Problem> {
+async fn first(mut running: Running, on_drop: OnDrop) -> Result<Running, Refusal> {
     match running.started().await {
         Ok(started) if started.repeated => Err(taken(running.session())),
         Ok(_) => {
@@ -146,7 +151,7 @@ async fn first(mut running: Running, on_drop: OnDrop) -> Result<Running, Problem
             Ok(running)
         }
         Err(error) => {
-            // The agent remembers why a program did not start, which nobody will ask it.
+            // The agent remembers why a program did not start. Nothing asks for it.
             if error.fault_code() == Some(FaultCode::SpawnFailed) {
                 running.on_drop(on_drop);
             }
@@ -156,8 +161,8 @@ async fn first(mut running: Running, on_drop: OnDrop) -> Result<Running, Problem
 }
 
 /// A name that is another session's.
-pub fn taken(session: &SessionId) -> Problem {
-    Problem::new(Code::Conflict, format!("session {session} already exists"))
+pub fn taken(session: &SessionId) -> Refusal {
+    Refusal::new(Code::Conflict, format!("session {session} already exists"))
         .hint("choose another name, or look at that one: GET …/sessions/{session}")
         .details(json!({ "reason": "session_exists", "session": session }))
 }
@@ -168,7 +173,7 @@ pub fn taken(session: &SessionId) -> Problem {
 fn feed(mut writer: Writer, input: Vec<u8>, held: Hold) {
     tokio::spawn(async move {
         let _held = held;
-        // A program need not read its input, so a failure to write it is nobody's.
+        // A program need not read its input, so a failure to write it is no error.
         if writer.write(&input).await.is_ok() {
             let _ = writer.finish().await;
         }

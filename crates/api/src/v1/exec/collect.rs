@@ -1,36 +1,36 @@
-//! The whole result of a program: the beginning of what it said, and its end.
+//! The whole result of a program: the beginning of its output, and its end.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::ExecResult;
 use super::limits::OUTPUT_BYTES_DEFAULT;
-use super::program::check_range;
-use crate::budget::Share;
-use crate::problem::Problem;
-use crate::v1::exit::Exit;
+use crate::budget::{Share, unreadable_bytes};
+use crate::forms::exit::Exit;
+use crate::forms::ranges::check_range;
 use crate::v1::value::lossy;
 use agent_client::program::{Ended, Head, Outputs, Running};
+use sandbox::refusal::Refusal;
 
 pub use super::limits::OUTPUT_BYTES_MAX;
 
 /// What is kept of each output.
-pub fn output_bytes_max(asked: Option<u64>) -> Result<u64, Problem> {
-    check_range("output_bytes_max", asked, 0, OUTPUT_BYTES_MAX)?;
-    Ok(asked.unwrap_or(OUTPUT_BYTES_DEFAULT))
+pub fn output_bytes_max(requested: Option<u64>) -> Result<u64, Refusal> {
+    check_range("output_bytes_max", requested, 0, OUTPUT_BYTES_MAX)?;
+    Ok(requested.unwrap_or(OUTPUT_BYTES_DEFAULT))
 }
 
-/// Waits for the end. Output beyond `bytes_max`, or that `memory` has no room for, is read and left
-/// out, so that the program goes on.
+/// Waits for the end. Output beyond `bytes_max` is read and left out, so that the program goes on. What
+/// `memory` has no room for ends the call: the waiter learns it there.
 pub async fn collect(
     mut running: Running,
     bytes_max: u64,
     memory: &Share,
-) -> Result<ExecResult, Problem> {
+) -> Result<ExecResult, Refusal> {
     let warnings = running.started().await?.warnings.clone();
     let mut outputs = Outputs::new(bytes_max as usize, memory.clone());
     let ended = running.collect(b"", &mut outputs).await?;
-    Ok(result(running.session().to_string(), ended, outputs, warnings))
+    result(running.session().to_string(), ended, outputs, warnings, memory)
 }
 
 fn result(
@@ -38,13 +38,14 @@ fn result(
     ended: Ended,
     outputs: Outputs<Share>,
     warnings: Vec<String>,
-) -> ExecResult {
+    memory: &Share,
+) -> Result<ExecResult, Refusal> {
     let missing_bytes = ended.missing_bytes;
     let exit = Exit::from(ended.record);
     let truncated = outputs.is_cut();
-    let (stdout, stdout_base64) = shown(outputs.stdout);
-    let (stderr, stderr_base64) = shown(outputs.stderr);
-    ExecResult {
+    let (stdout, stdout_base64) = shown(outputs.stdout, memory)?;
+    let (stderr, stderr_base64) = shown(outputs.stderr, memory)?;
+    Ok(ExecResult {
         session,
         stdout,
         stderr,
@@ -61,16 +62,17 @@ fn result(
         left_behind_count: exit.left_behind_count,
         warnings,
         captured: None,
-    }
+    })
 }
 
-/// As text, and as base64 where it is none. A cut within a character does not make bytes of text.
-fn shown(output: Head) -> (String, Option<String>) {
+/// As text, or as base64 if it is not UTF-8. A cut within a character does not make text binary.
+fn shown(output: Head, memory: &Share) -> Result<(String, Option<String>), Refusal> {
     match String::from_utf8(output.into_characters()) {
-        Ok(text) => (text, None),
+        Ok(text) => Ok((text, None)),
         Err(error) => {
             let bytes = error.as_bytes();
-            (lossy(bytes), Some(STANDARD.encode(bytes)))
+            memory.grow(unreadable_bytes(bytes))?;
+            Ok((lossy(bytes), Some(STANDARD.encode(bytes))))
         }
     }
 }
@@ -81,31 +83,30 @@ mod tests {
     use protocol::message::Channel;
 
     use super::*;
-    use crate::budget::Budget;
     use crate::limits::MEMORY_STEP_BYTES;
 
-    fn kept(bytes_max: usize, pieces: &[&str]) -> (String, Option<String>, bool) {
-        let memory = Budget::new(0).share();
+    fn collect(bytes_max: usize, pieces: &[&str]) -> (String, Option<String>, bool) {
+        let memory = Share::within(0);
         let mut head = Head::new(bytes_max);
         for piece in pieces {
             head.add(piece.as_bytes(), &memory);
         }
         let is_cut = head.is_cut();
-        let (text, base64) = shown(head);
+        let (text, base64) = shown(head, &memory).unwrap();
         (text, base64, is_cut)
     }
 
     #[test]
     fn an_output_counts_as_cut_exactly_when_a_byte_was_left_out() {
-        assert_eq!(kept(4, &["ab", "cd"]), ("abcd".to_owned(), None, false));
-        assert_eq!(kept(4, &["ab", "cde"]), ("abcd".to_owned(), None, true));
-        assert_eq!(kept(0, &[]), (String::new(), None, false));
-        assert_eq!(kept(0, &["a"]), (String::new(), None, true));
+        assert_eq!(collect(4, &["ab", "cd"]), ("abcd".to_owned(), None, false));
+        assert_eq!(collect(4, &["ab", "cde"]), ("abcd".to_owned(), None, true));
+        assert_eq!(collect(0, &[]), (String::new(), None, false));
+        assert_eq!(collect(0, &["a"]), (String::new(), None, true));
     }
 
     #[test]
     fn an_output_without_memory_for_it_is_cut_and_nothing_is_left_out_between() {
-        let mut outputs = Outputs::new(usize::MAX, Budget::new(0).share());
+        let mut outputs = Outputs::new(usize::MAX, Share::within(0));
         outputs.add(Channel::Stdout, b"ab");
         outputs.add(Channel::Stdout, &vec![b'x'; MEMORY_STEP_BYTES as usize]);
         outputs.add(Channel::Stdout, b"c");
@@ -116,13 +117,14 @@ mod tests {
 
     #[test]
     fn a_cut_within_a_character_leaves_the_characters_before_it() {
-        assert_eq!(kept(4, &["a€€"]), ("a€".to_owned(), None, true));
+        assert_eq!(collect(4, &["a€€"]), ("a€".to_owned(), None, true));
     }
 
     #[test]
     fn bytes_that_are_no_text_are_there_as_they_are() {
-        let mut head = Head::new(10);
-        head.add(b"\xffa", &Budget::new(0).share());
-        assert_eq!(shown(head), ("\u{fffd}a".to_owned(), Some("/2E=".to_owned())));
+        let (mut head, memory) = (Head::new(10), Share::within(0));
+        head.add(b"\xffa", &memory);
+        let shown = shown(head, &memory).unwrap();
+        assert_eq!(shown, ("\u{fffd}a".to_owned(), Some("/2E=".to_owned())));
     }
 }

@@ -14,6 +14,6 @@ pub const INPUT_WAITING_BYTES_MAX: usize = 1024 * 1024;
 /// Notices that wait for a client that does not read; more are left out.
 pub const NOTICES_WAITING_MAX: usize = 16;
 /// How often it is looked whether a terminal's end-of-file key was pressed, and how often at most:
-/// a second in all. A program that does not read has a full terminal, where no key is heard.
+/// a second in all. A program that does not read has a full terminal, which takes no more keys.
 pub const END_LOOK_PAUSE: Duration = Duration::from_millis(5);
 pub const END_LOOKS_MAX: usize = 200;

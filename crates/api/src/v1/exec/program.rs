@@ -7,10 +7,9 @@ use protocol::requests::{GroupLimits, Program, SpoolSpec, Start, Stdio};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::problem::Problem;
-pub use crate::v1::ranges::check_range;
-use crate::v1::ranges::{CPUS_MAX, cpu_millis};
+use crate::forms::ranges::{CPUS_MAX, check_range, cpu_millis};
 use sandbox::limits::MEMORY_MIB_MAX;
+use sandbox::refusal::Refusal;
 
 pub use super::limits::TIMEOUT_MS_MAX;
 
@@ -59,7 +58,7 @@ impl Described {
     }
 
     /// The request that starts it.
-    pub fn start(self, session: SessionId, stdio: Stdio) -> Result<Start, Problem> {
+    pub fn start(self, session: SessionId, stdio: Stdio) -> Result<Start, Refusal> {
         check_timeout(self.timeout_ms)?;
         Ok(Start {
             session,
@@ -78,7 +77,7 @@ impl Described {
 }
 
 impl Bounds {
-    fn group_limits(self) -> Result<GroupLimits, Problem> {
+    fn group_limits(self) -> Result<GroupLimits, Refusal> {
         check_range("limits.memory_mib", self.memory_mib, 1, MEMORY_MIB_MAX)?;
         check_range("limits.processes", self.processes, 1, PROCESSES_MAX)?;
         let cpu_millis = self.cpus.map(cpu_millis).transpose()?;
@@ -94,6 +93,6 @@ impl Bounds {
 /// The smallest share of a processor that a program gets: the same as a sandbox's.
 const CPU_MILLIS_MIN: u32 = sandbox::limits::CPU_MILLIS_MIN;
 
-pub fn check_timeout(timeout_ms: Option<u64>) -> Result<(), Problem> {
+pub fn check_timeout(timeout_ms: Option<u64>) -> Result<(), Refusal> {
     check_range("timeout_ms", timeout_ms, 1, TIMEOUT_MS_MAX)
 }

@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::problem::Problem;
+use sandbox::refusal::Refusal;
 
 /// A signal by its name, with or without `SIG`, or by its number.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -23,7 +23,7 @@ pub enum SignalName {
 
 impl SignalName {
     /// Linux's number of it.
-    pub fn number(&self) -> Result<i32, Problem> {
+    pub fn number(&self) -> Result<i32, Refusal> {
         let known = match self {
             Self::Name(name) => {
                 let bare = name.strip_prefix("SIG").unwrap_or(name);
@@ -36,7 +36,7 @@ impl SignalName {
                 Self::Name(name) => format!("{name:?}"),
                 Self::Number(number) => number.to_string(),
             };
-            Problem::invalid(format!("{named} is not a signal"))
+            Refusal::invalid(format!("{named} is not a signal"))
                 .hint("use a name such as TERM, INT or KILL, or a number from 1 to 31")
         })
     }

@@ -10,18 +10,17 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
-use super::begin::{Asked, begin};
+use super::begin::{ProgramRequest, begin};
 use super::limits::{NOTICES_WAITING_MAX, ORDER_WAIT_MAX};
-use super::program::check_range;
 use super::tell::{ExecEvent, Following};
 use super::{ExecCommand, ShellScript, SignalName, Typed};
 use crate::Api;
 use crate::body::{Gone, Hold};
 use crate::budget::Share;
-use crate::call::{Call, Inside};
-use crate::problem::Problem;
+use crate::call::{Call, CallDeadline, Inside};
+use crate::forms::ranges::check_range;
 use crate::trail::Trail;
 use crate::v1::value::Content;
 use crate::websocket::{
@@ -29,6 +28,7 @@ use crate::websocket::{
     WebSocketResponse, Writer,
 };
 use agent_client::guest::Guest;
+use sandbox::refusal::Refusal;
 
 /// A client's message to a running program.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -50,7 +50,7 @@ pub enum Order {
     },
     /// The size of the client's terminal.
     Resize { rows: u16, columns: u16 },
-    /// Take the keyboard, whoever holds it.
+    /// Take the keyboard, even from another client.
     Take {},
 }
 
@@ -77,23 +77,23 @@ impl From<SignalTarget> for Target {
     }
 }
 
-/// Reads what a client has said.
-pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
+/// Reads a message of a client.
+pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Refusal> {
     serde_json::from_str(text)
-        .map_err(|error| Problem::invalid(format!("cannot read the message: {error}")))
+        .map_err(|error| Refusal::invalid(format!("cannot read the message: {error}")))
 }
 
 /// The bytes of a [`Order::Stdin`].
-pub fn typed_bytes(text: Option<String>, base64: Option<String>) -> Result<Vec<u8>, Problem> {
+pub fn typed_bytes(text: Option<String>, base64: Option<String>) -> Result<Vec<u8>, Refusal> {
     match (text, base64) {
         (Some(text), None) => Ok(text.into_bytes()),
         (None, Some(base64)) => Content::Base64(base64).into_bytes(),
-        _ => Err(Problem::invalid("give input as `text` or as `base64`, not both")),
+        _ => Err(Refusal::invalid("give input as `text` or as `base64`, not both")),
     }
 }
 
-/// Answers a greeting; the program follows when the client has said which.
-pub fn accept(call: &mut Call, inside: Inside) -> Result<WebSocketResponse, Problem> {
+/// Accepts the connection. The program starts when the client's first message has named it.
+pub fn accept(call: &mut Call, inside: Inside) -> Result<WebSocketResponse, Refusal> {
     let (api, permit, memory) = (call.api.clone(), call.permit.take(), call.memory.clone());
     let (deadline, trail) = (call.deadline, call.trail.clone());
     let response = websocket::accept(call, move |socket| async move {
@@ -104,11 +104,11 @@ pub fn accept(call: &mut Call, inside: Inside) -> Result<WebSocketResponse, Prob
     Ok(WebSocketResponse(response))
 }
 
-/// What a program is begun with, beside what the client says first.
+/// What a program is started with, beside the first message.
 struct Beginning {
     api: Api,
     inside: Inside,
-    deadline: Option<Instant>,
+    deadline: Option<CallDeadline>,
     memory: Share,
     /// Kept until the program has ended and has taken its input.
     held: Hold,
@@ -118,23 +118,21 @@ struct Beginning {
 async fn attend(beginning: Beginning, socket: Socket) {
     let Beginning { api, inside, deadline, memory, held, trail } = beginning;
     let Socket { mut reader, mut writer } = socket;
-    let asked = match timeout(ORDER_WAIT_MAX, reader.next()).await {
+    let message = match timeout(ORDER_WAIT_MAX, reader.next()).await {
         Ok(Some(ClientMessage::Text(text))) => {
-            memory.grow(text.len()).and_then(|()| parse_asked(&text))
+            memory.grow(text.len()).and_then(|()| parse_request(&text))
         }
         Ok(Some(ClientMessage::Binary(_))) => {
-            Err(Problem::invalid("the first message must be text and say what to run"))
+            Err(Refusal::invalid("the first message must be text and say what to run"))
         }
         Ok(None) => return,
         Err(_) => return writer.close(CLOSE_POLICY, "the client sent no request").await,
     };
-    let running = match asked {
-        Ok(asked) => {
-            trail.program(&asked.described.program);
-            // What the client took to say it is gone from the call's time.
-            let time_left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-            match asked.capture(&api, &inside, deadline).await {
-                Ok(capture) => begin(&api, &inside, asked, time_left, true, Arc::clone(&held))
+    let running = match message {
+        Ok(message) => {
+            trail.program(&message.described.program);
+            match message.capture(&api, &inside, deadline.map(|deadline| deadline.at)).await {
+                Ok(capture) => begin(&api, &inside, message, deadline, true, Arc::clone(&held))
                     .await
                     .map(|running| (running, capture)),
                 Err(problem) => Err(problem),
@@ -145,42 +143,47 @@ async fn attend(beginning: Beginning, socket: Socket) {
     let (mut running, capture) = match running {
         Ok(running) => running,
         Err(problem) => {
-            let _ = writer.tell(&ExecEvent::Problem { problem: problem.body() }).await;
-            return writer.close(CLOSE_FAILED, problem.code.name()).await;
+            let code = problem.code.name();
+            let _ = writer.tell(&ExecEvent::Problem { problem: problem.into() }).await;
+            return writer.close(CLOSE_FAILED, code).await;
         }
     };
     let session = running.session().clone();
     let mut typed = Typed::new(inside.guest.clone(), session.clone(), false);
     running.take_input().into_iter().for_each(|writer| typed.connect(writer));
-    let following = Following::new(running, capture);
-    let (notices, heard) = mpsc::channel(NOTICES_WAITING_MAX);
-    let ear = Ear { guest: inside.guest.clone(), session, typed, notices };
+    let following = Following::new(&api, &inside.which, running, capture);
+    let (notices, waiting) = mpsc::channel(NOTICES_WAITING_MAX);
+    let messages = ClientMessages { guest: inside.guest.clone(), session, typed, notices };
     tokio::select! {
-        () = ear.listen(reader) => {}
-        () = tell(writer, following, heard) => {}
+        () = messages.carry_out_all(reader) => {}
+        () = send_events(writer, following, waiting) => {}
     }
 }
 
-/// A program or a script, by what the client names.
-fn parse_asked(text: &str) -> Result<Asked, Problem> {
+/// A program or a script, by the fields of the message.
+fn parse_request(text: &str) -> Result<ProgramRequest, Refusal> {
     let value: Value = parse(text)?;
-    let asked = match value.get("script") {
-        Some(_) => serde_json::from_value::<ShellScript>(value).map(Asked::from),
-        None => serde_json::from_value::<ExecCommand>(value).map(Asked::from),
+    let program = match value.get("script") {
+        Some(_) => serde_json::from_value::<ShellScript>(value).map(ProgramRequest::from),
+        None => serde_json::from_value::<ExecCommand>(value).map(ProgramRequest::from),
     };
-    let asked =
-        asked.map_err(|error| Problem::invalid(format!("cannot read the message: {error}")))?;
-    check_range("output_bytes_max", asked.output_bytes_max, 0, super::OUTPUT_BYTES_MAX)?;
-    Ok(asked)
+    let program =
+        program.map_err(|error| Refusal::invalid(format!("cannot read the message: {error}")))?;
+    check_range("output_bytes_max", program.output_bytes_max, 0, super::OUTPUT_BYTES_MAX)?;
+    Ok(program)
 }
 
-/// Tells events until the last, or until the client is gone.
-async fn tell(mut writer: Writer, mut following: Following, mut heard: mpsc::Receiver<ExecEvent>) {
+/// Sends events until the last, or until the client is gone.
+async fn send_events(
+    mut writer: Writer,
+    mut following: Following,
+    mut notices: mpsc::Receiver<ExecEvent>,
+) {
     let mut pings = websocket::ping_clock();
     loop {
-        let told: Result<(), Gone> = tokio::select! {
+        let sent: Result<(), Gone> = tokio::select! {
             event = following.next() => {
-                // Nothing is said behind the end.
+                // Nothing follows the end.
                 let is_last = matches!(
                     event,
                     None | Some(ExecEvent::Exited { .. } | ExecEvent::Problem { .. })
@@ -195,35 +198,35 @@ async fn tell(mut writer: Writer, mut following: Following, mut heard: mpsc::Rec
                 }
                 Ok(())
             }
-            Some(notice) = heard.recv() => writer.tell(&notice).await,
+            Some(notice) = notices.recv() => writer.tell(&notice).await,
             _ = pings.tick() => writer.ping().await,
         };
-        if told.is_err() {
+        if sent.is_err() {
             return;
         }
     }
 }
 
-/// What listens to a client.
-struct Ear {
+/// Carries out what the messages of a client ask for.
+struct ClientMessages {
     guest: Guest,
     session: SessionId,
     typed: Typed,
     notices: mpsc::Sender<ExecEvent>,
 }
 
-impl Ear {
-    /// Does what the client says until it is gone.
-    async fn listen(mut self, mut reader: Reader) {
+impl ClientMessages {
+    /// Reads and carries out messages until the client is gone.
+    async fn carry_out_all(mut self, mut reader: Reader) {
         loop {
             let has_room = self.typed.has_room();
             tokio::select! {
-                said = reader.next(), if has_room => match said {
+                message = reader.next(), if has_room => match message {
                     Some(ClientMessage::Binary(bytes)) => self.typed.push(&bytes),
                     Some(ClientMessage::Text(text)) => {
-                        if let Err(problem) = self.obey(&text).await {
+                        if let Err(problem) = self.carry_out(&text).await {
                             // A client that does not read does not miss it.
-                            let _ = self.notices.try_send(ExecEvent::Refused { problem: problem.body() });
+                            let _ = self.notices.try_send(ExecEvent::Refused { problem: problem.into() });
                         }
                     }
                     None => return,
@@ -234,7 +237,7 @@ impl Ear {
         }
     }
 
-    async fn obey(&mut self, text: &str) -> Result<(), Problem> {
+    async fn carry_out(&mut self, text: &str) -> Result<(), Refusal> {
         match parse(text)? {
             Order::Stdin { text, base64 } => self.typed.push(&typed_bytes(text, base64)?),
             Order::Eof {} => self.typed.end(),
@@ -244,7 +247,7 @@ impl Ear {
                 self.guest.signal(Signal { session, signal, target }).await?;
             }
             Order::Resize { .. } | Order::Take {} => {
-                return Err(Problem::invalid("this program has no terminal"));
+                return Err(Refusal::invalid("this program has no terminal"));
             }
         }
         Ok(())

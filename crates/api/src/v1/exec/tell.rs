@@ -7,15 +7,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinHandle;
 
+use crate::Api;
 use crate::call::{Call, Inside};
 use crate::capture::Capture;
-use crate::problem::{Problem, ProblemBody};
+use crate::forms::artifacts::Captured;
+use crate::forms::exit::Exit;
+use crate::forms::problem::Problem;
 use crate::stream::Events;
-use crate::v1::artifacts::Captured;
-use crate::v1::exit::Exit;
 use crate::v1::value::Content;
 use agent_client::guest::GuestError;
 use agent_client::program::{Characters, Event, Running};
+use sandbox::SandboxRef;
+use sandbox::refusal::Refusal;
 use services::artifact;
 
 /// The events of a program. `exited` and `problem` come last.
@@ -54,11 +57,11 @@ pub enum ExecEvent {
     },
     /// A request of the client on the WebSocket was not carried out. The program continues.
     Refused {
-        problem: ProblemBody,
+        problem: Problem,
     },
     /// The stream cannot continue.
     Problem {
-        problem: ProblemBody,
+        problem: Problem,
     },
 }
 
@@ -80,8 +83,8 @@ pub fn events(
     inside: Inside,
     running: Running,
     capture: Option<Capture>,
-) -> Result<Events<ExecEvent>, Problem> {
-    let mut following = Following::new(running, capture);
+) -> Result<Events<ExecEvent>, Refusal> {
+    let mut following = Following::new(&call.api, &inside.which, running, capture);
     Events::begin(call, |teller| async move {
         let _inside = inside;
         while let Some(event) = following.next().await {
@@ -94,24 +97,30 @@ pub fn events(
 
 /// A program that is followed to its end.
 pub struct Following {
+    api: Api,
+    which: SandboxRef,
     running: Running,
     cuts: Cuts,
-    /// Events that were made at once and not told yet.
+    /// Events that are ready and not sent yet.
     waiting: VecDeque<ExecEvent>,
     /// What keeps its artifacts, until it has ended.
     capture: Option<Capture>,
-    /// What is told once they are kept.
+    /// What is sent once they are kept.
     ending: Option<(JoinHandle<artifact::Captured>, ExecEvent)>,
+    /// Why there is no end, until that is sent.
+    failure: Option<GuestError>,
     over: bool,
 }
 
 impl Following {
-    pub fn new(running: Running, capture: Option<Capture>) -> Self {
+    pub fn new(api: &Api, which: &SandboxRef, running: Running, capture: Option<Capture>) -> Self {
+        let (api, which) = (api.clone(), which.clone());
         let (cuts, waiting) = (Cuts::default(), VecDeque::new());
-        Self { running, cuts, waiting, capture, ending: None, over: false }
+        let (failure, ending, over) = (None, None, false);
+        Self { api, which, running, cuts, waiting, capture, ending, failure, over }
     }
 
-    /// The next event; `None` behind the last. Loses nothing when it is cancelled.
+    /// The next event; `None` after the last. Loses nothing when it is cancelled.
     pub async fn next(&mut self) -> Option<ExecEvent> {
         loop {
             if let Some(event) = self.waiting.pop_front() {
@@ -123,6 +132,12 @@ impl Following {
                 self.waiting.push_back(ExecEvent::Artifacts { captured });
                 self.waiting.extend(exited);
                 continue;
+            }
+            if let Some(error) = &self.failure {
+                let problem = Refusal::from(error.clone());
+                let problem = self.api.explained(&self.which, problem).await.into();
+                self.failure = None;
+                return Some(ExecEvent::Problem { problem });
             }
             if self.over {
                 return None;
@@ -169,8 +184,7 @@ impl Following {
     fn fail(&mut self, error: GuestError) {
         self.flush();
         self.over = true;
-        let problem = Problem::from(error).body();
-        self.waiting.push_back(ExecEvent::Problem { problem });
+        self.failure = Some(error);
     }
 
     fn flush(&mut self) {
@@ -199,12 +213,12 @@ pub struct Cuts {
 #[derive(Debug, Default)]
 struct Cut {
     characters: Characters,
-    /// The offset behind the last byte that came in.
+    /// The offset after the last byte received.
     end: u64,
 }
 
 impl Cuts {
-    /// What of an output can be told now.
+    /// The part of an output that can be sent now.
     pub fn take(
         &mut self,
         channel: Channel,
@@ -277,8 +291,8 @@ mod tests {
     #[test]
     fn an_event_is_flat() {
         let event = ExecEvent::Stdout { offset: 3, content: Content::Text("x".to_owned()) };
-        let told = serde_json::to_value(&event).unwrap();
-        assert_eq!(told, serde_json::json!({ "type": "stdout", "offset": 3, "text": "x" }));
-        assert_eq!(serde_json::from_value::<ExecEvent>(told).unwrap(), event);
+        let value = serde_json::to_value(&event).unwrap();
+        assert_eq!(value, serde_json::json!({ "type": "stdout", "offset": 3, "text": "x" }));
+        assert_eq!(serde_json::from_value::<ExecEvent>(value).unwrap(), event);
     }
 }

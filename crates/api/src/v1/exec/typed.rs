@@ -48,7 +48,7 @@ impl Typed {
         self.waiting.len() < INPUT_WAITING_BYTES_MAX
     }
 
-    /// Types. What is typed into nothing is for nobody, and is not kept for later.
+    /// Types. Bytes typed without an open program are dropped.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.is_connected() {
             self.waiting.extend(bytes);
@@ -60,7 +60,7 @@ impl Typed {
         self.ends = self.is_connected();
     }
 
-    /// Brings on what was typed, for ever; returns why the input was lost. Loses nothing when it is
+    /// Passes on typed input, forever; returns why the input was lost. Loses nothing when it is
     /// cancelled.
     pub async fn work(&mut self) -> GuestError {
         poll_fn(|cx| self.poll_work(cx)).await
@@ -82,7 +82,7 @@ impl Typed {
                 });
                 continue;
             }
-            // Writing nothing asks nothing of the agent; it tells whether the stream still is.
+            // An empty write sends nothing to the agent; it shows whether the stream is still open.
             match writer.poll_write(bytes, cx) {
                 Poll::Ready(Ok(_)) if bytes.is_empty() => return Poll::Pending,
                 Poll::Ready(Ok(count)) => drop(self.waiting.drain(..count)),
@@ -108,8 +108,8 @@ async fn end(
     if !is_terminal {
         return None;
     }
-    // The agent presses the end-of-file key and then lets go of the keyboard. Who opens the input
-    // before that has happened takes the key away from it.
+    // The agent presses the end-of-file key and then releases the keyboard. Opening the input
+    // before that has happened prevents the key.
     for _ in 0..END_LOOKS_MAX {
         let list = guest.sessions(0).await.ok()?;
         let info = list.sessions.into_iter().find(|info| info.session == session)?;

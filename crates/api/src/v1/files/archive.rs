@@ -9,12 +9,12 @@ use serde_json::json;
 use super::super::super::body::{Response, respond};
 use super::super::super::call::Call;
 use super::super::super::outflow::{Source, outflow};
-use super::super::super::problem::Problem;
 use super::super::super::route::{Document, Input, Output};
 use super::super::super::shape::{Nothing, Query, Reply};
 use super::path::PathQuery;
-use super::refusal::refused;
-use super::shape::ArchiveUnpacked;
+use crate::forms::files::ArchiveUnpacked;
+use crate::refusal::of_file as refused;
+use sandbox::refusal::Refusal;
 
 const TAR: &str = "application/x-tar";
 
@@ -66,7 +66,7 @@ impl Input for Archive {
         document.insert("requestBody", json!({ "required": true, "content": content }));
     }
 
-    async fn read(_: &mut Call) -> Result<Self, Problem> {
+    async fn read(_: &mut Call) -> Result<Self, Refusal> {
         Ok(Self)
     }
 }
@@ -75,12 +75,12 @@ pub async fn pack(
     call: Call,
     Query(query): Query<PackQuery>,
     _: Nothing,
-) -> Result<ArchiveResponse, Problem> {
+) -> Result<ArchiveResponse, Refusal> {
     let path = query.at.into_text()?;
     let inside = call.inside()?;
     let output = inside.guest.tar_get(path, query.follow).await.map_err(refused)?;
     let source = Source::Guest { output, activity: inside.activity };
-    let body = outflow(&call, source, None);
+    let body = outflow(&call, source, None)?;
     Ok(ArchiveResponse(respond(StatusCode::OK, HeaderValue::from_static(TAR), body)))
 }
 
@@ -88,7 +88,7 @@ pub async fn unpack(
     mut call: Call,
     Query(query): Query<UnpackQuery>,
     _: Archive,
-) -> Result<Reply<ArchiveUnpacked>, Problem> {
+) -> Result<Reply<ArchiveUnpacked>, Refusal> {
     let path = query.at.into_text()?;
     let inside = call.inside()?;
     let upload = inside.guest.tar_put(path, query.owners, query.parents);

@@ -6,20 +6,20 @@ use hyper::header::{
 };
 use protocol::Text;
 use protocol::message::FileInfo;
-use schemars::Schema;
 use serde_json::json;
 
 use super::super::super::body::{OCTETS, Response, respond};
 use super::super::super::call::{Call, Inside};
 use super::super::super::outflow::{Source, outflow};
-use super::super::super::problem::{Code, Problem};
 use super::super::super::route::{Document, Output as Answer};
 use super::super::super::shape::{Nothing, Query};
 use super::path::PathQuery;
 use super::range::Range;
-use super::refusal::refused;
 use super::tag::{is_same, tag};
+use crate::problem;
+use crate::refusal::of_file as refused;
 use agent_client::guest::{Guest, GuestError, Output};
+use sandbox::refusal::{Code, Refusal};
 
 /// The size of the whole file as its file system states it, of which files that the kernel makes up
 /// have none to speak of.
@@ -30,21 +30,7 @@ pub struct Download(Response);
 
 impl Answer for Download {
     fn describe(document: &mut Document<'_>) {
-        let any = Schema::default();
-        document.answers("200", "The whole file.", "application/octet-stream", &any);
-        document.answers("206", "The range.", "application/octet-stream", &any);
-        let header = |name: &str, description: &str| {
-            json!({
-                "name": name, "in": "header", "required": false, "description": description,
-                "schema": { "type": "string" }
-            })
-        };
-        let parameters = document.parameters();
-        parameters.push(header("range", "`bytes=FIRST-LAST`, `bytes=FIRST-` or `bytes=-COUNT`."));
-        parameters.push(header(
-            "if-range",
-            "An ETag: if it differs from the file's, the whole file is sent.",
-        ));
+        document.download("file");
     }
 
     fn into_response(self) -> Response {
@@ -64,7 +50,7 @@ pub async fn read(
     call: Call,
     Query(query): Query<PathQuery>,
     _: Nothing,
-) -> Result<Download, Problem> {
+) -> Result<Download, Refusal> {
     let path = query.into_text()?;
     let inside = call.inside()?;
     let header = |name| call.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
@@ -77,14 +63,14 @@ pub async fn read(
         }
     }
     let opened = open(&inside.guest, &path, 0, None).await?;
-    Ok(whole(&call, inside, opened))
+    whole(&call, inside, opened)
 }
 
 /// What becomes of a range.
 enum Part {
     /// The part from this byte on.
     Some(u64, Opened),
-    /// It lies behind the end of a file of so many bytes.
+    /// It is beyond the end of a file of so many bytes.
     Outside(u64),
     /// The whole file is the answer.
     NotHeeded,
@@ -95,8 +81,8 @@ async fn part(
     path: &Text,
     range: Range,
     if_range: Option<&str>,
-) -> Result<Part, Problem> {
-    // Nothing flows of no bytes; what the file is, is said all the same.
+) -> Result<Part, Refusal> {
+    // No bytes flow, but the headers describe the file.
     let looked = open(guest, path, 0, Some(0)).await?;
     if looked.bytes.is_none() {
         return Ok(Part::NotHeeded);
@@ -120,7 +106,7 @@ async fn open(
     path: &Text,
     offset: u64,
     length: Option<u64>,
-) -> Result<Opened, Problem> {
+) -> Result<Opened, Refusal> {
     let read = guest.read_file(path.clone(), offset, length).await;
     let (output, info, bytes) = read.map_err(refused)?;
     let end = offset.checked_add(bytes.unwrap_or(0));
@@ -131,42 +117,41 @@ async fn open(
     Ok(Opened { output, info, bytes })
 }
 
-fn whole(call: &Call, inside: Inside, opened: Opened) -> Download {
+fn whole(call: &Call, inside: Inside, opened: Opened) -> Result<Download, Refusal> {
     let Opened { output, info, bytes } = opened;
     let source = Source::Guest { output, activity: inside.activity };
-    let body = outflow(call, source, bytes);
+    let body = outflow(call, source, bytes)?;
     let mut response = respond(StatusCode::OK, OCTETS, body);
     dress(&mut response, &info, bytes);
-    Download(response)
+    Ok(Download(response))
 }
 
-fn some(call: &Call, inside: Inside, first: u64, opened: Opened) -> Result<Download, Problem> {
+fn some(call: &Call, inside: Inside, first: u64, opened: Opened) -> Result<Download, Refusal> {
     let Opened { output, info, bytes } = opened;
     let last = first + bytes.unwrap_or(0).saturating_sub(1);
     let range = content_range(&format!("bytes {first}-{last}/{}", info.bytes))?;
     let source = Source::Guest { output, activity: inside.activity };
-    let body = outflow(call, source, bytes);
+    let body = outflow(call, source, bytes)?;
     let mut response = respond(StatusCode::PARTIAL_CONTENT, OCTETS, body);
     dress(&mut response, &info, bytes);
     response.headers_mut().insert(CONTENT_RANGE, range);
     Ok(Download(response))
 }
 
-fn outside(path: &Text, file_bytes: u64) -> Result<Download, Problem> {
+fn outside(path: &Text, file_bytes: u64) -> Result<Download, Refusal> {
     let message = format!("the range is outside of {path:?}, which has {file_bytes} bytes");
-    let problem =
-        Problem::new(Code::RangeNotSatisfiable, message).details(json!({ "bytes": file_bytes }));
-    let mut response = problem.into_response();
+    let refusal = Refusal::new(Code::RangeNotSatisfiable, message);
+    let mut response = problem::respond(&refusal.details(json!({ "bytes": file_bytes })));
     let range = content_range(&format!("bytes */{file_bytes}"))?;
     response.headers_mut().insert(CONTENT_RANGE, range);
     Ok(Download(response))
 }
 
-fn content_range(text: &str) -> Result<HeaderValue, Problem> {
-    HeaderValue::from_str(text).map_err(|_| Problem::new(Code::Internal, "a number is no header"))
+fn content_range(text: &str) -> Result<HeaderValue, Refusal> {
+    HeaderValue::from_str(text).map_err(|_| Refusal::new(Code::Internal, "a number is no header"))
 }
 
-/// What is said of a file beside its bytes.
+/// The headers of a file.
 fn dress(response: &mut Response, info: &FileInfo, bytes: Option<u64>) {
     let headers = response.headers_mut();
     headers.insert(FILE_BYTES, HeaderValue::from(info.bytes));

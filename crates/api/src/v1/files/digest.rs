@@ -1,4 +1,4 @@
-//! The header `Content-Digest`: what a body must come to, and whether it does.
+//! The header `Content-Digest`: the expected digest of a body, and the check of it.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -6,7 +6,7 @@ use hyper::header::{HeaderMap, HeaderName};
 use ring::digest::{Algorithm, Context, SHA256, SHA512};
 use serde_json::json;
 
-use super::super::super::problem::{Code, Problem};
+use sandbox::refusal::{Code, Refusal};
 
 pub const CONTENT_DIGEST: HeaderName = HeaderName::from_static("content-digest");
 
@@ -24,7 +24,7 @@ pub struct Digest {
 impl Digest {
     /// What the headers ask for; `None` when they ask for nothing. One that cannot be checked is
     /// refused: a client that sends it counts on it.
-    pub fn expected(headers: &HeaderMap) -> Result<Option<Self>, Problem> {
+    pub fn expected(headers: &HeaderMap) -> Result<Option<Self>, Refusal> {
         let mut lines = Vec::new();
         for line in headers.get_all(CONTENT_DIGEST) {
             lines.push(line.to_str().map_err(|_| malformed())?);
@@ -50,22 +50,22 @@ impl Digest {
             return Ok(Some(Self { name, expected, context: Context::new(algorithm) }));
         }
         let message = "none of the digests in Content-Digest can be checked here";
-        Err(Problem::invalid(message).hint("send sha-256 or sha-512"))
+        Err(Refusal::invalid(message).hint("send sha-256 or sha-512"))
     }
 
     pub fn update(&mut self, bytes: &[u8]) {
         self.context.update(bytes);
     }
 
-    /// Refuses a body that has come to something else.
-    pub fn check(self) -> Result<(), Problem> {
+    /// Refuses a body with another digest.
+    pub fn check(self) -> Result<(), Refusal> {
         let actual = self.context.finish();
         if actual.as_ref() == self.expected {
             return Ok(());
         }
         let message = format!("the {} of the body does not match Content-Digest", self.name);
         let actual = format!("{}=:{}:", self.name, STANDARD.encode(actual));
-        Err(Problem::new(Code::Invalid, message)
+        Err(Refusal::new(Code::Invalid, message)
             .hint(
                 "the body was damaged in transit, or the digest is wrong; the file was not changed",
             )
@@ -73,8 +73,8 @@ impl Digest {
     }
 }
 
-fn malformed() -> Problem {
-    Problem::invalid("Content-Digest is malformed")
+fn malformed() -> Refusal {
+    Refusal::invalid("Content-Digest is malformed")
         .hint("write sha-256=:BASE64: with the 32 bytes of the digest")
 }
 
@@ -87,7 +87,7 @@ mod tests {
     /// Of `abc`.
     const SHA256_ABC: &str = "sha-256=:ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=:";
 
-    fn expected(values: &[&str]) -> Result<Option<Digest>, Problem> {
+    fn expected(values: &[&str]) -> Result<Option<Digest>, Refusal> {
         let mut headers = HeaderMap::new();
         for value in values {
             headers.append(CONTENT_DIGEST, HeaderValue::from_str(value).unwrap());

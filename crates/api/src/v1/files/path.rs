@@ -9,10 +9,9 @@ use protocol::Text;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::super::super::problem::Problem;
+use crate::forms::files::PATH;
+use sandbox::refusal::Refusal;
 
-/// What an absolute path looks like.
-pub const PATH: &str = r"^/[^\u0000]*$";
 /// What base64 looks like; in queries the alphabet for URLs is easier to write.
 pub const BASE64: &str = "^[A-Za-z0-9+/_-]+={0,2}$";
 /// What permissions look like: octal, with setuid, setgid and sticky.
@@ -43,7 +42,7 @@ pub struct BytesPath {
 }
 
 impl FilePath {
-    pub fn into_text(self) -> Result<Text, Problem> {
+    pub fn into_text(self) -> Result<Text, Refusal> {
         match self {
             Self::Text(text) => Ok(text.into()),
             Self::Bytes(BytesPath { base64 }) => decode(&base64),
@@ -51,7 +50,7 @@ impl FilePath {
     }
 }
 
-/// The path that a query names. Exactly one of the two must be said.
+/// The path of a query. Exactly one of the two parameters must be there.
 ///
 /// Queries with more fields flatten it, which costs that what they say is held a second time while
 /// they are read: little, because a query is short.
@@ -69,23 +68,23 @@ pub struct PathQuery {
 }
 
 impl PathQuery {
-    pub fn into_text(self) -> Result<Text, Problem> {
+    pub fn into_text(self) -> Result<Text, Refusal> {
         match (self.path, self.path_base64) {
             (Some(path), None) => Ok(path.into()),
             (None, Some(encoded)) => decode(&encoded),
-            (None, None) => Err(Problem::invalid("the query has no path")
+            (None, None) => Err(Refusal::invalid("the query has no path")
                 .hint("add ?path=/…, or ?path_base64= for one that is not UTF-8")),
-            (Some(_), Some(_)) => Err(Problem::invalid("the query has both path and path_base64")),
+            (Some(_), Some(_)) => Err(Refusal::invalid("the query has both path and path_base64")),
         }
     }
 }
 
-fn decode(encoded: &str) -> Result<Text, Problem> {
+fn decode(encoded: &str) -> Result<Text, Refusal> {
     let is_for_urls = encoded.contains(['-', '_']);
     let engine = if is_for_urls { URL_SAFE } else { STANDARD };
     match engine.decode(encoded) {
         Ok(bytes) => Ok(bytes.into()),
-        Err(error) => Err(Problem::invalid(format!("the path is not valid base64: {error}"))
+        Err(error) => Err(Refusal::invalid(format!("the path is not valid base64: {error}"))
             .hint("in a query, `+` is a space: use the alphabet with `-` and `_`")),
     }
 }
@@ -131,7 +130,7 @@ impl TryFrom<String> for Cursor {
     }
 }
 
-/// The cursor behind a name.
+/// The cursor after a name.
 pub fn cursor(name: &Text) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble & 0xf)]);
@@ -148,7 +147,7 @@ mod tests {
     use super::super::watch::WatchQuery;
     use super::*;
 
-    fn named(query: &str) -> Result<Text, Problem> {
+    fn named(query: &str) -> Result<Text, Refusal> {
         serde_html_form::from_str::<PathQuery>(query).expect("a query").into_text()
     }
 
@@ -166,7 +165,7 @@ mod tests {
         assert!(named("path=/&path_base64=Lw==").is_err());
     }
 
-    /// A query with this path, with the path and a field that nobody knows, and with the path twice.
+    /// A query with this path, with the path and an unknown field, and with the path twice.
     fn hold<T: DeserializeOwned>() {
         let name = std::any::type_name::<T>();
         assert!(serde_html_form::from_str::<T>("path=/tmp").is_ok(), "{name}");

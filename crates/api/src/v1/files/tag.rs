@@ -1,7 +1,7 @@
 //! Entity tags: by which a client knows that a file is still the one whose beginning it has.
 //!
-//! A tag is made of what an agent tells of a file: its size and the time of its last change. For a
-//! while after a change the same tag may come to stand for other bytes, and it is marked as weak.
+//! A tag is made from what an agent reports of a file: its size and the time of its last change. For a
+//! while after a change the same tag may mean other bytes, so it is marked as weak.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -21,7 +21,7 @@ fn tag_at(info: &FileInfo, now_ms: i64) -> String {
     format!("{mark}\"{:x}-{:x}\"", info.bytes, info.modified_ms)
 }
 
-/// Whether what a client has is surely a part of what there is. Weak tags never match, nor do dates,
+/// Whether the client's version is surely the current one. Weak tags never match, nor do dates,
 /// which are too coarse.
 pub fn is_same(if_range: &str, tag: &str) -> bool {
     if_range == tag && !tag.starts_with("W/")

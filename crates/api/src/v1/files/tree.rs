@@ -5,12 +5,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::super::super::call::Call;
-use super::super::super::problem::Problem;
 use super::super::super::shape::{Done, Json, Nothing, Query, Reply};
 use super::limits::PAGE_ENTRIES_MAX;
 use super::path::{CURSOR, Cursor, FilePath, PERMISSIONS, PathQuery, Permissions, cursor};
-use super::refusal::refused;
-use super::shape::{FileEntry, FilePage};
+use crate::forms::files::FileEntry;
+use crate::forms::files::FilePage;
+use crate::refusal::of_file as refused;
+use sandbox::refusal::Refusal;
 
 /// Which directory to list, and which part of it.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -79,11 +80,11 @@ pub async fn list(
     call: Call,
     Query(query): Query<ListFiles>,
     _: Nothing,
-) -> Result<Reply<FilePage>, Problem> {
+) -> Result<Reply<FilePage>, Refusal> {
     let path = query.at.into_text()?;
     let limit = query.limit.map_or(PAGE_ENTRIES_MAX, usize::from);
     if !(1..=PAGE_ENTRIES_MAX).contains(&limit) {
-        return Err(Problem::invalid(format!("limit must be from 1 to {PAGE_ENTRIES_MAX}")));
+        return Err(Refusal::invalid(format!("limit must be from 1 to {PAGE_ENTRIES_MAX}")));
     }
     let inside = call.inside()?;
     let after = query.after.map(|Cursor(name)| name);
@@ -100,7 +101,7 @@ pub async fn stat(
     call: Call,
     Query(query): Query<StatQuery>,
     _: Nothing,
-) -> Result<Reply<FileEntry>, Problem> {
+) -> Result<Reply<FileEntry>, Refusal> {
     let path = query.at.into_text()?;
     let info = call.inside()?.guest.stat(path, query.follow).await.map_err(refused)?;
     Ok(Reply(info.into()))
@@ -109,20 +110,24 @@ pub async fn stat(
 pub async fn make_directory(
     call: Call,
     _: Nothing,
-    Json(asked): Json<NewDirectory>,
-) -> Result<Done, Problem> {
-    let path = asked.path.into_text()?;
-    let permissions = asked.permissions.map(|Permissions(bits)| bits);
-    let ask = MakeDirectory { path, permissions, parents: asked.parents };
+    Json(request): Json<NewDirectory>,
+) -> Result<Done, Refusal> {
+    let path = request.path.into_text()?;
+    let permissions = request.permissions.map(|Permissions(bits)| bits);
+    let ask = MakeDirectory { path, permissions, parents: request.parents };
     let inside = call.inside()?;
     inside.guest.make_directory(ask).await.map_err(refused)?;
     Ok(Done)
 }
 
-pub async fn rename(call: Call, _: Nothing, Json(asked): Json<MoveFile>) -> Result<Done, Problem> {
-    let (from, to) = (asked.from.into_text()?, asked.to.into_text()?);
+pub async fn rename(
+    call: Call,
+    _: Nothing,
+    Json(request): Json<MoveFile>,
+) -> Result<Done, Refusal> {
+    let (from, to) = (request.from.into_text()?, request.to.into_text()?);
     let inside = call.inside()?;
-    let ask = Move { from, to, replace: asked.replace };
+    let ask = Move { from, to, replace: request.replace };
     inside.guest.rename(ask).await.map_err(refused)?;
     Ok(Done)
 }
@@ -131,7 +136,7 @@ pub async fn remove(
     call: Call,
     Query(query): Query<RemoveFile>,
     _: Nothing,
-) -> Result<Done, Problem> {
+) -> Result<Done, Refusal> {
     let path = query.at.into_text()?;
     let inside = call.inside()?;
     let ask = Remove { path, recursive: query.recursive };

@@ -10,14 +10,14 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::super::super::call::Call;
-use super::super::super::problem::{Code, Problem};
 use super::super::super::route::{Document, Input};
 use super::super::super::shape::{Query, Reply};
 use super::digest::{CONTENT_DIGEST, Digest};
 use super::path::{PERMISSIONS, PathQuery, Permissions};
-use super::refusal::refused;
-use super::shape::FileWritten;
+use crate::forms::files::FileWritten;
+use crate::refusal::of_file as refused;
 use agent_client::guest::{FileTarget, Guest};
+use sandbox::refusal::{Code, Refusal};
 
 /// Which file to write, and how.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -45,7 +45,7 @@ pub struct WriteQuery {
     offset: Option<u64>,
 }
 
-/// A body of bytes, and what it must come to if its client says so.
+/// A body of bytes, and its expected digest if the client sent one.
 #[derive(Clone)]
 pub struct FileBody(Option<Digest>);
 
@@ -60,7 +60,7 @@ impl Input for FileBody {
         }));
     }
 
-    async fn read(call: &mut Call) -> Result<Self, Problem> {
+    async fn read(call: &mut Call) -> Result<Self, Refusal> {
         Digest::expected(&call.headers).map(Self)
     }
 }
@@ -69,11 +69,11 @@ pub async fn write(
     mut call: Call,
     Query(query): Query<WriteQuery>,
     FileBody(mut digest): FileBody,
-) -> Result<Reply<FileWritten>, Problem> {
+) -> Result<Reply<FileWritten>, Refusal> {
     let mode = mode(&query)?;
     if digest.is_some() && !matches!(mode, WriteMode::Replace {} | WriteMode::Create {}) {
         let message = "Content-Digest cannot be checked before the file is written";
-        return Err(Problem::invalid(message)
+        return Err(Refusal::invalid(message)
             .hint("leave out `append` and `offset`, or check the file afterwards"));
     }
     let target = FileTarget {
@@ -104,22 +104,22 @@ pub async fn write(
     Ok(Reply(FileWritten { bytes: written.bytes }))
 }
 
-fn mode(query: &WriteQuery) -> Result<WriteMode, Problem> {
+fn mode(query: &WriteQuery) -> Result<WriteMode, Refusal> {
     match (query.offset, query.append, query.create_only) {
         (None, false, false) => Ok(WriteMode::Replace {}),
         (None, false, true) => Ok(WriteMode::Create {}),
         (None, true, false) => Ok(WriteMode::Append {}),
         (Some(0), false, _) => Ok(WriteMode::At { offset: 0 }),
         (Some(offset), false, false) => Ok(WriteMode::At { offset }),
-        (Some(_), true, _) => Err(Problem::invalid("append and offset exclude each other")),
-        (_, _, true) => Err(Problem::invalid(
+        (Some(_), true, _) => Err(Refusal::invalid("append and offset exclude each other")),
+        (_, _, true) => Err(Refusal::invalid(
             "create_only needs a new file, and append or offset an existing one",
         )),
     }
 }
 
-/// Begins a file anew, so that nothing of an older and longer one is left behind the new end.
-async fn empty(guest: &Guest, target: &FileTarget, create_only: bool) -> Result<(), Problem> {
+/// Begins a new file, so that nothing of an older and longer one is left after the new end.
+async fn empty(guest: &Guest, target: &FileTarget, create_only: bool) -> Result<(), Refusal> {
     let mode = if create_only { WriteMode::Create {} } else { WriteMode::Replace {} };
     let emptied = guest.write_file(FileTarget { mode, ..target.clone() }).map_err(refused)?;
     emptied.finish().await.map_err(refused)?;
@@ -127,13 +127,13 @@ async fn empty(guest: &Guest, target: &FileTarget, create_only: bool) -> Result<
 }
 
 /// Refuses an offset that would leave a hole.
-async fn reaches(guest: &Guest, path: &Text, offset: u64) -> Result<(), Problem> {
+async fn reaches(guest: &Guest, path: &Text, offset: u64) -> Result<(), Refusal> {
     let bytes = guest.stat(path.clone(), true).await.map_err(refused)?.bytes;
     if offset <= bytes {
         return Ok(());
     }
     let message = format!("offset {offset} is past the end of {path:?}, which has {bytes} bytes");
-    Err(Problem::new(Code::Conflict, message)
+    Err(Refusal::new(Code::Conflict, message)
         .hint("continue at the file's end, or start again with offset=0")
         .details(json!({ "reason": "offset_behind_end", "bytes": bytes })))
 }

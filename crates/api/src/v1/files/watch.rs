@@ -1,4 +1,4 @@
-//! What changes under a path, told as it happens.
+//! Changes under a path, sent as they happen.
 
 use protocol::message::{Change, WatchEvent};
 use schemars::JsonSchema;
@@ -6,13 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use super::super::super::body::Gone;
 use super::super::super::call::{Call, passed};
-use super::super::super::problem::{Code, Problem, ProblemBody};
 use super::super::super::shape::{Nothing, Query};
 use super::super::super::stream::{Events, Teller};
 use super::path::PathQuery;
-use super::refusal::refused;
-use super::shape::shown;
+use crate::forms::files::shown;
+use crate::forms::problem::Problem;
+use crate::refusal::of_file as refused;
 use agent_client::guest::{GuestError, Watcher};
+use sandbox::refusal::{Code, Refusal};
 
 /// What to watch.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -42,7 +43,7 @@ pub enum FileChange {
     Ended,
     /// The watch could not go on.
     Failed {
-        problem: ProblemBody,
+        problem: Problem,
     },
 }
 
@@ -76,20 +77,22 @@ pub async fn watch(
     mut call: Call,
     Query(query): Query<WatchQuery>,
     _: Nothing,
-) -> Result<Events<FileChange>, Problem> {
+) -> Result<Events<FileChange>, Refusal> {
     let path = query.at.into_text()?;
     let inside = call.inside()?;
     let watcher = inside.guest.watch(path, query.recursive).await.map_err(refused)?;
-    let (activity, deadline) = (inside.activity, call.deadline);
+    let (activity, deadline) = (inside.activity, call.ends_at());
+    let (api, which) = (call.api.clone(), inside.which);
     Events::begin(&mut call, move |teller| async move {
         let last = tokio::select! {
-            told = tell(watcher, &teller) => match told {
-                Ok(last) => last,
+            sent = tell(watcher, &teller) => match sent {
+                Ok(None) => FileChange::Ended,
+                Ok(Some(problem)) => failed(&api.explained(&which, problem).await),
                 Err(Gone) => return,
             },
             () = passed(deadline) => {
                 let message = "the deadline of the watch has passed";
-                failed(&Problem::new(Code::DeadlineExceeded, message))
+                failed(&Refusal::new(Code::DeadlineExceeded, message))
             }
         };
         // A client that is gone by now misses nothing.
@@ -98,22 +101,22 @@ pub async fn watch(
     })
 }
 
-/// Tells all changes, and returns what there is to be told at the end.
-async fn tell(mut watcher: Watcher, teller: &Teller<FileChange>) -> Result<FileChange, Gone> {
+/// Tells all changes, and returns with why there are no more, unless the watched is gone.
+async fn tell(mut watcher: Watcher, teller: &Teller<FileChange>) -> Result<Option<Refusal>, Gone> {
     loop {
         match watcher.next().await {
             Ok(Some(event)) => match FileChange::try_from(&event) {
                 Ok(change) => teller.tell(&change).await?,
-                Err(error) => return Ok(failed(&error.into())),
+                Err(error) => return Ok(Some(error.into())),
             },
-            Ok(None) => return Ok(FileChange::Ended),
-            Err(error) => return Ok(failed(&refused(error))),
+            Ok(None) => return Ok(None),
+            Err(error) => return Ok(Some(refused(error))),
         }
     }
 }
 
-fn failed(problem: &Problem) -> FileChange {
-    FileChange::Failed { problem: problem.body() }
+fn failed(problem: &Refusal) -> FileChange {
+    FileChange::Failed { problem: problem.into() }
 }
 
 impl TryFrom<&WatchEvent> for FileChange {

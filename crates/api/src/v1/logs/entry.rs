@@ -3,8 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::problem::ProblemBody;
-use crate::v1::exit::Exit;
+use super::limits::ENTRY_COST_BYTES;
+use crate::budget::json_bytes;
+use crate::forms::exit::Exit;
+use crate::forms::problem::Problem;
 use crate::v1::value::Content;
 use sandbox::log::{Entry, Event, Mark};
 
@@ -33,7 +35,8 @@ pub enum Logged {
         command: String,
         started_at_ms: u64,
     },
-    /// Output of a session: `text` if it is UTF-8, otherwise `base64`.
+    /// Output of a session: `text` if it is UTF-8, otherwise `base64`; so is long output that is mostly
+    /// control characters.
     Output {
         session: String,
         stream: LogStream,
@@ -62,13 +65,17 @@ pub enum Logged {
     Missing {
         bytes: u64,
     },
+    /// This many bytes of the log's files are damaged. The output in them is lost.
+    Damaged {
+        bytes: u64,
+    },
     /// The sandbox has ended; nothing follows.
     Closed {
         reason: String,
     },
     /// The entries end here, for this reason.
     Problem {
-        problem: ProblemBody,
+        problem: Problem,
     },
 }
 
@@ -88,7 +95,18 @@ impl LogEntry {
         Self { what: entry.event.into(), at_ms, place }
     }
 
-    pub fn problem(problem: ProblemBody) -> Self {
+    /// What it takes here and in JSON.
+    pub fn cost(&self) -> usize {
+        let written = match &self.what {
+            Logged::Output { text, base64, .. } => text.as_ref().or(base64.as_ref()),
+            Logged::Started { command, .. } => Some(command),
+            _ => None,
+        };
+        let written = written.map_or(&[][..], |text| text.as_bytes());
+        ENTRY_COST_BYTES + written.len() + json_bytes(written)
+    }
+
+    pub fn problem(problem: Problem) -> Self {
         Self { what: Logged::Problem { problem }, at_ms: None, place: None }
     }
 }
@@ -114,6 +132,7 @@ impl From<Event> for Logged {
                 Self::Exited { session: session.to_string(), exit: record.into() }
             }
             Event::Missing { bytes } => Self::Missing { bytes },
+            Event::Damaged { bytes } => Self::Damaged { bytes },
             Event::Closed { why } => Self::Closed { reason: why },
         }
     }

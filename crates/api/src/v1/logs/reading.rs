@@ -7,9 +7,9 @@ use protocol::SessionId;
 use protocol::message::Channel;
 
 use super::entry::{LogEntry, LogStream};
-use super::turns::{self, broken};
-use crate::problem::Problem;
+use crate::sessions::turns::{self, broken};
 use sandbox::log::{Entry, Event, From, LogError, Mark, ReadBudget, Reader, Step};
+use sandbox::refusal::Refusal;
 
 /// What is wanted of a log.
 #[derive(Clone, Debug, Default)]
@@ -54,7 +54,7 @@ pub enum TurnEnd {
 }
 
 impl Reading {
-    pub async fn open(directory: PathBuf, selection: Selection) -> Result<Self, Problem> {
+    pub async fn open(directory: PathBuf, selection: Selection) -> Result<Self, Refusal> {
         let since_ms = selection.since_ms.unwrap_or(0);
         let until_ms = selection.until_ms.unwrap_or(u64::MAX);
         let place = directory.clone();
@@ -63,7 +63,7 @@ impl Reading {
     }
 
     /// Reads on, up to so many entries and about so many bytes of output.
-    pub async fn turn(&mut self, entries_max: usize, bytes_max: usize) -> Result<Turn, Problem> {
+    pub async fn turn(&mut self, entries_max: usize, bytes_max: usize) -> Result<Turn, Refusal> {
         let Some(mut reader) = self.reader.take() else { return Err(broken()) };
         let (since_ms, until_ms) = (self.since_ms, self.until_ms);
         let directory = self.directory.clone();
@@ -78,7 +78,7 @@ impl Reading {
     }
 
     /// Reads on in as many turns as it takes, up to so many entries and about so many bytes.
-    pub async fn page(&mut self, entries_max: usize, bytes_max: usize) -> Result<Turn, Problem> {
+    pub async fn page(&mut self, entries_max: usize, bytes_max: usize) -> Result<Turn, Refusal> {
         let mut page = self.turn(entries_max, bytes_max).await?;
         while page.ended == TurnEnd::Paused {
             let entries_left = entries_max.saturating_sub(page.entries.len());

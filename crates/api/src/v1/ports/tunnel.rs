@@ -9,8 +9,6 @@ use protocol::limits::CHUNK_BYTES_MAX;
 use serde::Deserialize;
 
 use super::super::super::call::{Call, Inside};
-use super::super::super::limits::BUSY_PAUSE;
-use super::super::super::problem::{Code, Problem};
 use super::super::super::shape::Nothing;
 use super::super::super::websocket::{
     self, CLOSE_FAILED, CLOSE_NORMAL, CLOSE_POLICY, ClientMessage, Reader, Socket,
@@ -18,6 +16,8 @@ use super::super::super::websocket::{
 };
 use super::Port;
 use agent_client::guest::{Output, Piece, Writer};
+use sandbox::limits::BUSY_PAUSE;
+use sandbox::refusal::{Code, Refusal};
 
 /// What a client may say beside bytes.
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -33,20 +33,20 @@ const CLOSE_REASON_BYTES_MAX: usize = 123;
 /// How a tunnel is closed: the code, and why.
 type Close = (u16, String);
 
-pub async fn connect(mut call: Call, _: Nothing, _: Nothing) -> Result<WebSocketResponse, Problem> {
+pub async fn connect(mut call: Call, _: Nothing, _: Nothing) -> Result<WebSocketResponse, Refusal> {
     let Port(port) = call.parameter("port")?;
     let Inside { which, id, guest, activity, .. } = call.inside()?;
     if !websocket::is_wanted(&call.headers) {
-        // Says so before anybody is connected to.
+        // Refuses before any connection is made.
         let refused = websocket::accept(&mut call, |_| async {});
         return refused.map(WebSocketResponse);
     }
     let place = call.api.forwards().place(&id).ok_or_else(|| {
         let message = format!("there are too many connections into {which}");
-        Problem::new(Code::LimitReached, message).retry_after(BUSY_PAUSE)
+        Refusal::new(Code::LimitReached, message).retry_after(BUSY_PAUSE)
     })?;
     let (writer, output) = guest.forward(None, port).await?;
-    // A tunnel shall not keep a link that everybody else has let go of.
+    // A tunnel must not keep a link that nobody else uses.
     drop(guest);
     let response = websocket::accept(&mut call, move |socket| async move {
         attend(socket, writer, output).await;
@@ -55,7 +55,7 @@ pub async fn connect(mut call: Call, _: Nothing, _: Nothing) -> Result<WebSocket
     Ok(WebSocketResponse(response))
 }
 
-/// Carries both directions until the program inside has said all, or either end is gone. What the
+/// Carries both directions until the program inside has sent everything, or either end is gone. What the
 /// client says is taken while it does not read: one that writes before it reads goes on.
 async fn attend(socket: Socket, writer: Writer, output: Output) {
     let Socket { reader, writer: mut sink } = socket;
@@ -95,7 +95,7 @@ async fn download(mut output: Output, sink: &mut websocket::Writer) -> Option<Cl
 /// the client is gone already.
 async fn upload(mut ear: TunnelReader, mut writer: Writer) -> Option<Close> {
     loop {
-        match ear.hear().await? {
+        match ear.next_message().await? {
             TunnelMessage::Bytes(bytes) => {
                 for chunk in bytes.chunks(CHUNK_BYTES_MAX) {
                     if let Err(error) = writer.write(chunk).await {
@@ -115,7 +115,7 @@ async fn upload(mut ear: TunnelReader, mut writer: Writer) -> Option<Close> {
                 Ok(_) => is_finished = true,
                 Err(error) => return Some((CLOSE_FAILED, error.to_string())),
             },
-            heard = ear.hear() => match heard? {
+            message = ear.next_message() => match message? {
                 TunnelMessage::End => {}
                 TunnelMessage::Bytes(_) => return Some((CLOSE_POLICY, "bytes behind the end".to_owned())),
                 TunnelMessage::Nonsense(why) => return Some((CLOSE_POLICY, why)),
@@ -138,7 +138,7 @@ enum TunnelMessage {
 
 impl TunnelReader {
     /// What the client says next; `None` when it is gone.
-    async fn hear(&mut self) -> Option<TunnelMessage> {
+    async fn next_message(&mut self) -> Option<TunnelMessage> {
         Some(match self.reader.next().await? {
             ClientMessage::Binary(bytes) => TunnelMessage::Bytes(bytes),
             ClientMessage::Text(text) => match serde_json::from_str(&text) {

@@ -12,12 +12,12 @@ use serde_json::{Map, Value};
 
 use super::limits::{GRACE_MAX, TIMEOUT_MAX};
 use crate::call::Inside;
-use crate::problem::Problem;
 use crate::v1::contexts::{find, unknown};
 use crate::v1::exec::OnDisconnect;
 use crate::v1::exec::limits::{OUTPUT_BYTES_DEFAULT, OUTPUT_BYTES_MAX};
 use agent_client::guest::contexts::language;
 use agent_client::guest::contexts::open;
+use sandbox::refusal::Refusal;
 
 /// What the name of a language looks like: it may be that of a context.
 const LANGUAGE: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$";
@@ -147,7 +147,7 @@ pub enum RunOrder {
 
 impl RunRequest {
     /// Refuses what the numbers of this request must not be.
-    pub fn check(&self) -> Result<(), Problem> {
+    pub fn check(&self) -> Result<(), Refusal> {
         within("timeout_ms", self.timeout_ms, 1, TIMEOUT_MAX.as_millis() as u64)?;
         within("output_bytes_max", self.output_bytes_max, 0, OUTPUT_BYTES_MAX)?;
         self.grace.check()
@@ -162,26 +162,26 @@ impl RunRequest {
     }
 
     /// The context that a run is of which names none: the one that is called like its language.
-    pub fn usual_context(&self) -> Result<ContextName, Problem> {
-        let asked = self.language.as_deref().unwrap_or(language::DEFAULT);
-        let own = language::called(asked).unwrap_or(asked);
-        own.parse().map_err(|error| Problem::invalid(format!("language: {error}")))
+    pub fn usual_context(&self) -> Result<ContextName, Refusal> {
+        let name = self.language.as_deref().unwrap_or(language::DEFAULT);
+        let own = language::called(name).unwrap_or(name);
+        own.parse().map_err(|error| Refusal::invalid(format!("language: {error}")))
     }
 
-    /// The context to run in, as it is to be if it is not open. The guest is asked for what is open
+    /// The context to run in, with the options to open it. The guest is asked for what is open
     /// only where the request leaves something to that.
     pub async fn open(
         &self,
         inside: &Inside,
         context: ContextName,
-    ) -> Result<OpenContext, Problem> {
+    ) -> Result<OpenContext, Refusal> {
         let workdir = inside.workdir.clone();
         let implied = || language::called(context.as_str()).map(str::to_owned);
         let named = self.language.clone();
         if let (Some(language), None) = (named.clone().or_else(implied), &workdir) {
-            let mut asked = open(context, language);
-            inside.guest.settle(&mut asked).await?;
-            return Ok(asked);
+            let mut request = open(context, language);
+            inside.guest.settle(&mut request).await?;
+            return Ok(request);
         }
         match (find(inside, &context).await?, named) {
             (Some(known), named) => Ok(open(context, named.unwrap_or(known.language))),
@@ -196,7 +196,7 @@ impl RunRequest {
 }
 
 impl Grace {
-    pub fn check(&self) -> Result<(), Problem> {
+    pub fn check(&self) -> Result<(), Refusal> {
         let max = GRACE_MAX.as_millis() as u64;
         within("grace.polite_ms", self.polite_ms, 0, max)?;
         within("grace.firm_ms", self.firm_ms, 0, max)
@@ -210,11 +210,11 @@ impl From<Grace> for repl::Grace {
 }
 
 /// Refuses a number outside of its bounds.
-fn within(what: &str, value: Option<u64>, min: u64, max: u64) -> Result<(), Problem> {
+fn within(what: &str, value: Option<u64>, min: u64, max: u64) -> Result<(), Refusal> {
     match value {
         Some(value) if !(min..=max).contains(&value) => {
             let message = format!("{what} must be from {min} to {max}, not {value}");
-            Err(Problem::invalid(message).details(serde_json::json!({ "limit": max })))
+            Err(Refusal::invalid(message).details(serde_json::json!({ "limit": max })))
         }
         _ => Ok(()),
     }

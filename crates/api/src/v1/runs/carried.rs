@@ -1,17 +1,16 @@
-//! A run under way, with all that must live as long as it does: its place among the runs, the
+//! A run under way, with all that must live as long as it: its place among the runs, the
 //! activity of its sandbox, the lines that it will read.
 //!
 //! Dropping it gives the run up. One that is tied is interrupted by that; one that is not goes on,
-//! and is read to its end here instead, because nobody else would answer what it asks.
+//! and is read to its end here instead, because nothing else would answer its questions.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use protocol::ContextName;
 use protocol::repl::{self, AnswerInput, Event, Happening, Interrupt};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::ask::RunRequest;
 use super::event::{RunEvent, What};
@@ -20,21 +19,22 @@ use super::result::{Gathering, RunResult};
 use crate::Api;
 use crate::admission::RunPermit;
 use crate::budget::Share;
-use crate::call::Inside;
+use crate::call::{CallDeadline, Inside, RunLimit, passed};
 use crate::capture::{Capture, directory_of};
-use crate::limits::DEADLINE_MARGIN;
-use crate::problem::{Code, Problem};
+use crate::forms::artifacts::Captured;
+use crate::forms::notebooks::InNotebook;
 use crate::stream::Teller;
-use crate::v1::artifacts::Captured;
 use crate::v1::exec::OnDisconnect;
-use crate::v1::notebooks::InNotebook;
 use agent_client::guest::{Guest, GuestError, Queued, Run, RunCode};
-use sandbox::Activity;
+use sandbox::refusal::{Code, Refusal};
+use sandbox::{Activity, SandboxRef};
 use services::artifact::{self, Scene};
 use services::notebook::Turn;
 
 /// See the module's description.
 pub struct Carried {
+    api: Api,
+    which: SandboxRef,
     guest: Guest,
     run: Run,
     queued: Queued,
@@ -47,7 +47,7 @@ pub struct Carried {
     memory: Share,
     /// What keeps its artifacts, until it is over.
     capture: Option<Capture>,
-    /// Its last event, which is told once they are kept.
+    /// Its last event, which is sent once they are kept.
     ending: Option<(JoinHandle<Option<artifact::Captured>>, Event)>,
     captured: Option<Captured>,
     _permit: Option<RunPermit>,
@@ -60,7 +60,7 @@ pub struct Carried {
 #[derive(Debug)]
 struct Keyboard {
     lines: VecDeque<String>,
-    /// Whether the client answers behind the last line.
+    /// Whether the client can answer after the last line.
     is_clients: bool,
 }
 
@@ -70,50 +70,31 @@ pub struct Beginning {
     pub inside: Inside,
     pub permit: Option<RunPermit>,
     pub memory: Share,
-    pub deadline: Option<Instant>,
+    pub deadline: Option<CallDeadline>,
     pub turn: Option<InTurn>,
 }
 
-/// A notebook's turn, and how clients are told of it.
+/// A notebook's turn, and what clients see of it.
 pub struct InTurn {
     pub turn: Turn,
-    pub told: InNotebook,
-}
-
-/// What the deadline of a call leaves to its run, so that the answer still says how it went.
-#[derive(Clone, Copy, Debug)]
-struct Bounds {
-    /// The run's own deadline, from its start.
-    run: Duration,
-    /// Later than that: when one that has not started in time is given up.
-    give_up_at: Instant,
-}
-
-impl Bounds {
-    fn within(deadline: Instant) -> Self {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let margin = DEADLINE_MARGIN.min(left / 4);
-        // The guest counts milliseconds, and a run without any would have no deadline.
-        let run = left.saturating_sub(margin).max(Duration::from_millis(1));
-        Self { run, give_up_at: deadline - margin / 2 }
-    }
+    pub place: InNotebook,
 }
 
 impl Carried {
-    /// Asks for a run, and waits until it has its number. One that shall outlive its client is asked
+    /// Asks for a run, and waits until it has its number. One that is to outlive its client is asked
     /// for by a task that does so too.
     pub async fn begin(
         beginning: Beginning,
         context: ContextName,
         request: RunRequest,
-    ) -> Result<Self, Problem> {
+    ) -> Result<Self, Refusal> {
         if request.on_disconnect == OnDisconnect::Cancel {
             return Self::ask(beginning, context, request).await;
         }
         let (sender, begun) = oneshot::channel();
         tokio::spawn(async move {
-            let asked = Self::ask(beginning, context, request).await;
-            if let Err(Ok(mut abandoned)) = sender.send(asked) {
+            let opened = Self::ask(beginning, context, request).await;
+            if let Err(Ok(mut abandoned)) = sender.send(opened) {
                 abandoned.drain().await;
             }
         });
@@ -124,32 +105,27 @@ impl Carried {
         beginning: Beginning,
         context: ContextName,
         request: RunRequest,
-    ) -> Result<Self, Problem> {
+    ) -> Result<Self, Refusal> {
         request.check()?;
         let Beginning { api, inside, permit, memory, deadline, mut turn } = beginning;
         let open = match &turn {
             Some(in_turn) => in_turn.turn.context.clone(),
             None if request.cache_key.is_some() => {
                 let message = "cache_key: only runs in notebooks take it";
-                return Err(Problem::invalid(message).hint("use POST /v1/notebooks/…/run"));
+                return Err(Refusal::invalid(message).hint("use POST /v1/notebooks/…/run"));
             }
             None => request.open(&inside, context).await?,
         };
-        let bounds = match request.on_disconnect {
-            OnDisconnect::Cancel => deadline.map(Bounds::within),
-            // It goes on when nobody waits for it any more, so how long somebody does is no matter.
-            OnDisconnect::Detach => None,
-        };
-        let timeout = match (request.timeout(), bounds.map(|bounds| bounds.run)) {
-            (Some(asked), Some(left)) => Some(asked.min(left)),
-            (asked, left) => asked.or(left),
-        };
+        // One that goes on when nobody waits for it any more does not care how long somebody does.
+        let bound = deadline.filter(|_| request.on_disconnect == OnDisconnect::Cancel);
+        let limit = RunLimit::of(request.timeout(), bound);
+        let deadline = deadline.map(|deadline| deadline.at);
         let capture = if request.artifacts {
             let workdir = directory_of(&inside, &open.context, open.cwd.as_ref()).await?;
             let scene = Scene { workdir, user: open.user.clone(), ..Scene::default() };
             let capture = Capture::begin(&api, &inside, scene).await?.within(deadline);
             Some(match &turn {
-                Some(InTurn { turn, told }) => capture.of_notebook(&told.notebook, turn.number),
+                Some(InTurn { turn, place }) => capture.of_notebook(&place.notebook, turn.number),
                 None => capture,
             })
         } else {
@@ -160,7 +136,8 @@ impl Carried {
             context: open,
             code: request.code.into(),
             name: request.name,
-            deadline: timeout,
+            deadline: limit.map(|limit| limit.time),
+            reported_deadline: limit.map(|limit| limit.reported),
             grace,
             input: request.input || request.stdin.is_some(),
             tied: request.on_disconnect == OnDisconnect::Cancel,
@@ -174,12 +151,14 @@ impl Carried {
         let lines = request.stdin.as_deref().unwrap_or_default();
         let lines = lines.split_inclusive('\n').map(str::to_owned).collect();
         Ok(Self {
+            api,
+            which: inside.which,
             guest: inside.guest,
             run,
             queued,
             keyboard: Keyboard { lines, is_clients: request.input },
             grace,
-            deadline: bounds.map(|bounds| bounds.give_up_at),
+            deadline: bound.map(CallDeadline::gives_up_at),
             on_disconnect: request.on_disconnect,
             _activity: inside.activity,
             memory,
@@ -208,8 +187,8 @@ impl Carried {
         self.on_disconnect == OnDisconnect::Detach
     }
 
-    /// The next event that is the client's; `None` behind the last one. Loses nothing when it is
-    /// cancelled: what is said to the guest meanwhile has been said when it first waits.
+    /// The next event for the client; `None` after the last one. Loses nothing when it is
+    /// cancelled: requests to the guest meanwhile have been sent when it first waits.
     pub async fn next(&mut self) -> Result<Option<Event>, GuestError> {
         loop {
             if let Some((keeping, _)) = &mut self.ending {
@@ -218,7 +197,7 @@ impl Carried {
             }
             let event = tokio::select! {
                 event = self.run.next() => event?,
-                () = past(self.deadline) => {
+                () = passed(self.deadline) => {
                     self.deadline = None;
                     self.run.interrupt(self.grace).await?;
                     continue;
@@ -226,7 +205,7 @@ impl Carried {
             };
             let Some(event) = event else { return Ok(None) };
             if let Some(in_turn) = &mut self.turn {
-                in_turn.turn.hear(&event);
+                in_turn.turn.record(&event);
             }
             if let Some(capture) = &mut self.capture {
                 capture.see(&event.what, &self.memory);
@@ -234,7 +213,7 @@ impl Carried {
             let is_last = matches!(event.what, Happening::Finished(_));
             if is_last && (self.capture.is_some() || self.turn.is_some()) {
                 let turn = self.turn.take().map(|in_turn| {
-                    self.in_notebook = Some(in_turn.told);
+                    self.in_notebook = Some(in_turn.place);
                     in_turn.turn
                 });
                 let concluding = conclude(self.capture.take(), turn, event.run);
@@ -264,21 +243,26 @@ impl Carried {
         }
     }
 
-    /// What is told of its artifacts before its last event.
+    /// Why its events have broken off.
+    pub async fn explained(&self, error: GuestError) -> Refusal {
+        self.api.explained(&self.which, error.into()).await
+    }
+
+    /// What is sent about its artifacts before its last event.
     pub fn take_captured(&mut self, event: &Event) -> Option<RunEvent> {
         let captured = self.captured.take()?;
         Some(RunEvent::of(event, What::Artifacts { captured }))
     }
 
-    /// Reads the run to its end, and nothing of it is told.
+    /// Reads the run to its end, and sends nothing of it.
     pub async fn drain(&mut self) {
-        // What the client would have answered, nobody will.
+        // The client cannot answer any more.
         self.keyboard.is_clients = false;
         while let Ok(Some(_)) = self.next().await {}
     }
 
     /// The run as a whole, at its end.
-    pub async fn gather(mut self, bytes_max: u64) -> Result<RunResult, Problem> {
+    pub async fn gather(mut self, bytes_max: u64) -> Result<RunResult, Refusal> {
         let mut gathering = Gathering::new(self.context().clone(), bytes_max, self.memory.clone());
         while let Some(event) = self.next().await? {
             if let Some(mut result) = gathering.take(event) {
@@ -286,13 +270,20 @@ impl Carried {
                 result.captured = self.captured.take();
                 return Ok(result);
             }
+            if let Some(problem) = self.memory.refusal() {
+                drop(gathering);
+                if self.goes_on() {
+                    self.drain().await;
+                }
+                return Err(problem);
+            }
         }
-        // A run tells its end or its failure before it says that there is no more.
+        // A run sends its end or its failure before it closes.
         Err(GuestError::Malformed { what: "a run without an end" }.into())
     }
 
     /// The same for a run that goes on without its client.
-    pub async fn gather_anyway(self, bytes_max: u64) -> Result<RunResult, Problem> {
+    pub async fn gather_anyway(self, bytes_max: u64) -> Result<RunResult, Refusal> {
         let gathering = tokio::spawn(self.gather(bytes_max));
         gathering.await.unwrap_or_else(|_| Err(broken()))
     }
@@ -309,28 +300,29 @@ impl Carried {
         let mut narrator = Narrator::default();
         teller.tell(&RunEvent::queued(self.queued)).await.ok()?;
         if let Some(in_turn) = &self.turn {
-            teller.tell(&RunEvent::notebook(self.queued, &in_turn.told)).await.ok()?;
+            teller.tell(&RunEvent::notebook(self.queued, &in_turn.place)).await.ok()?;
         }
         loop {
-            let told = match self.next().await {
+            let sent = match self.next().await {
                 Ok(Some(event)) => {
-                    let kept = self.take_captured(&event);
-                    kept.into_iter().chain(narrator.tell(event)).collect::<Vec<_>>()
+                    let captured = self.take_captured(&event);
+                    captured.into_iter().chain(narrator.tell(event)).collect::<Vec<_>>()
                 }
                 Ok(None) => return Some(()),
                 Err(error) => {
-                    let problem = RunEvent::problem(Some(self.queued.run), &error.into());
+                    let problem = self.explained(error).await;
+                    let problem = RunEvent::problem(Some(self.queued.run), &problem);
                     return teller.tell(&problem).await.ok();
                 }
             };
-            for event in &told {
+            for event in &sent {
                 teller.tell(event).await.ok()?;
             }
         }
     }
 }
 
-/// What is done behind a run's end, and before that is told.
+/// What is done after a run's end, and before that is sent.
 async fn conclude(
     capture: Option<Capture>,
     turn: Option<Turn>,
@@ -341,7 +333,7 @@ async fn conclude(
         None => None,
     };
     if let Some(mut turn) = turn {
-        turn.count_artifacts(captured.as_ref().map_or(0, |kept| kept.artifacts.len() as u64));
+        turn.count_artifacts(captured.as_ref().map_or(0, |files| files.artifacts.len() as u64));
         turn.end().await;
     }
     captured
@@ -357,14 +349,7 @@ pub async fn interrupt(
     guest.interrupt(Interrupt { context, run, grace }).await
 }
 
-async fn past(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => sleep_until(deadline).await,
-        None => std::future::pending().await,
-    }
-}
-
 /// The task of a run is no more, which happens when the server ends.
-fn broken() -> Problem {
-    Problem::new(Code::Unavailable, "the server is stopping and cannot continue this answer")
+fn broken() -> Refusal {
+    Refusal::new(Code::Unavailable, "the server is stopping and cannot continue this answer")
 }

@@ -4,7 +4,8 @@ use protocol::repl::{self, RunEnd};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::v1::exit::Cause;
+use crate::forms::exit::Cause;
+use agent_client::program::ran_out_of_memory;
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -140,7 +141,7 @@ fn death(cause: &protocol::Cause) -> String {
         protocol::Cause::Signaled { signal, .. } => format!("was ended by signal {signal}"),
         protocol::Cause::Killed { signal, by } => format!("was sent signal {signal} by {by}"),
         protocol::Cause::TimedOut { limit_ms } => format!("ran longer than {limit_ms} ms"),
-        protocol::Cause::OutOfMemory { .. } => "ran out of memory".to_owned(),
+        protocol::Cause::OutOfMemory { limit_bytes } => ran_out_of_memory(*limit_bytes),
         protocol::Cause::AgentStopping => "ended because the sandbox stops".to_owned(),
         protocol::Cause::SpawnFailed { .. } => "could not be started".to_owned(),
     }

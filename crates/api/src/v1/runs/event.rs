@@ -10,11 +10,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::end::End;
-use crate::problem::{Problem, ProblemBody};
-use crate::v1::artifacts::Captured;
-use crate::v1::notebooks::InNotebook;
+use crate::forms::artifacts::Captured;
+use crate::forms::notebooks::InNotebook;
+use crate::forms::problem::Problem;
 use crate::v1::value::{Content, lossy};
 use agent_client::guest::Queued;
+use sandbox::refusal::Refusal;
 
 /// An event of a run or of its context.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -90,11 +91,12 @@ pub enum What {
     Finished(End),
     /// The events end here, for this reason.
     Problem {
-        problem: ProblemBody,
+        problem: Problem,
     },
 }
 
-/// Bytes: `text` if they are UTF-8, otherwise `base64`. Exactly one of the two is present.
+/// Bytes: `text` if they are UTF-8, otherwise `base64`; so are long ones that are mostly control
+/// characters. Exactly one of the two is present.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Chunk {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -207,8 +209,8 @@ impl RunEvent {
         Self { what, run: Some(queued.run), at_us: None }
     }
 
-    pub fn problem(run: Option<u64>, problem: &Problem) -> Self {
-        Self { what: What::Problem { problem: problem.body() }, run, at_us: None }
+    pub fn problem(run: Option<u64>, problem: &Refusal) -> Self {
+        Self { what: What::Problem { problem: problem.into() }, run, at_us: None }
     }
 
     /// Whether nothing can follow.
@@ -245,7 +247,7 @@ impl From<repl::Display> for Display {
             DisplayRole::Update => DisplayRoleName::Update,
         };
         let forms = shown.data.into_iter();
-        let data = forms.map(|form| (form.mime, Content::of(form.data.into_bytes()))).collect();
+        let data = forms.map(|form| (form.mime, Content::exact(form.data.into_bytes()))).collect();
         // Its maker wrote it; what is no object is not passed on as one.
         let metadata = shown.metadata.and_then(|text| serde_json::from_str(&text).ok());
         Self { role, id: shown.id, data, metadata }
@@ -263,7 +265,7 @@ impl From<repl::Artifact> for Artifact {
 /// A path for people, and its bytes if they are not UTF-8.
 fn shown_path(path: Text) -> (String, Option<String>) {
     let shown = lossy(path.as_bytes());
-    match Content::of(path.into_bytes()) {
+    match Content::exact(path.into_bytes()) {
         Content::Text(text) => (text, None),
         Content::Base64(base64) => (shown, Some(base64)),
     }

@@ -13,7 +13,7 @@ pub const THINGS_MAX: usize = 4096;
 pub const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
 /// The longest grace of a rung.
 pub const GRACE_MAX: Duration = Duration::from_secs(3600);
-/// How long the client of a WebSocket may take to say what shall run.
+/// How long the client of a WebSocket may take to send what to run.
 pub const FIRST_WORD_MAX: Duration = Duration::from_secs(30);
 
 const _: () = assert!(OUTPUT_BYTES_MAX >= EVENT_BYTES_MAX as u64, "any one event can be kept");

@@ -1,4 +1,4 @@
-//! From what the guest tells of runs to the events that clients read. Pure.
+//! Converts the guest's events of runs into the events that clients read. Pure.
 
 use protocol::repl::{Event, Happening};
 
@@ -16,17 +16,17 @@ pub struct Narrator {
 impl Narrator {
     pub fn tell(&mut self, mut event: Event) -> Vec<RunEvent> {
         let happening = std::mem::replace(&mut event.what, Happening::Gap { events: 0, bytes: 0 });
-        let mut told = Vec::new();
+        let mut narrated = Vec::new();
         let what = match happening {
             Happening::Stdout { bytes } => {
                 let whole = self.stdout.take(bytes.into_bytes());
-                told.extend(output(&event, What::Stdout, whole));
-                return told;
+                narrated.extend(output(&event, What::Stdout, whole));
+                return narrated;
             }
             Happening::Stderr { bytes } => {
                 let whole = self.stderr.take(bytes.into_bytes());
-                told.extend(output(&event, What::Stderr, whole));
-                return told;
+                narrated.extend(output(&event, What::Stderr, whole));
+                return narrated;
             }
             Happening::Started(started) => {
                 What::Started { count: started.count, lost: started.lost }
@@ -40,16 +40,16 @@ impl Narrator {
             }
             Happening::Lost { reason } => What::Lost { reason },
             Happening::Gap { events, bytes } => {
-                told.extend(self.flush(&event));
+                narrated.extend(self.flush(&event));
                 What::Gap { events, bytes }
             }
             Happening::Finished(finished) => {
-                told.extend(self.flush(&event));
+                narrated.extend(self.flush(&event));
                 What::Finished(finished.into())
             }
         };
-        told.push(RunEvent::of(&event, what));
-        told
+        narrated.push(RunEvent::of(&event, what));
+        narrated
     }
 
     /// What was held back will not be completed.
@@ -96,11 +96,11 @@ mod tests {
     fn a_character_in_two_pieces_is_told_in_one() {
         let mut narrator = Narrator::default();
         assert!(narrator.tell(event(1, stdout(b"\xe2\x82"))).is_empty());
-        let told = narrator.tell(event(1, stdout(b"\xac!")));
-        let told = serde_json::to_value(&told).expect("JSON");
+        let events = narrator.tell(event(1, stdout(b"\xac!")));
+        let events = serde_json::to_value(&events).expect("JSON");
         let expected =
             serde_json::json!([{ "type": "stdout", "text": "€!", "run": 1, "at_us": 7 }]);
-        assert_eq!(told, expected);
+        assert_eq!(events, expected);
     }
 
     #[test]
@@ -108,11 +108,11 @@ mod tests {
         let mut narrator = Narrator::default();
         let first = narrator.tell(event(1, stdout(b"ab\xe2\x82")));
         assert_eq!(first.len(), 1);
-        let told = narrator.tell(event(1, finished()));
-        let told = serde_json::to_value(&told).expect("JSON");
-        assert_eq!(told[0]["base64"], "4oI=");
+        let events = narrator.tell(event(1, finished()));
+        let events = serde_json::to_value(&events).expect("JSON");
+        assert_eq!(events[0]["base64"], "4oI=");
         assert_eq!(
-            (told[1]["type"].as_str(), told[1]["status"].as_str()),
+            (events[1]["type"].as_str(), events[1]["status"].as_str()),
             (Some("finished"), Some("ok"))
         );
         assert!(narrator.tell(event(2, finished())).len() == 1, "nothing is told twice");
@@ -136,10 +136,10 @@ mod tests {
             Happening::Finished(repl::Finished { end: died, ..finished }),
             Happening::Gap { events: 1, bytes: 2 },
         ] {
-            for told in Narrator::default().tell(event(0, what.clone())) {
-                let text = serde_json::to_string(&told).expect("JSON");
+            for written in Narrator::default().tell(event(0, what.clone())) {
+                let text = serde_json::to_string(&written).expect("JSON");
                 assert!(!text.contains("null"), "{text}");
-                assert_eq!(serde_json::from_str::<RunEvent>(&text).expect(&text), told);
+                assert_eq!(serde_json::from_str::<RunEvent>(&text).expect(&text), written);
             }
         }
     }

@@ -10,10 +10,12 @@ use serde::{Deserialize, Serialize};
 use super::end::End;
 use super::event::{Artifact, Display, Late, RunError};
 use super::limits::THINGS_MAX;
-use crate::budget::Share;
-use crate::v1::artifacts::Captured;
-use crate::v1::notebooks::InNotebook;
+use crate::budget::{Share, json_bytes, unreadable_bytes};
+use crate::forms::artifacts::Captured;
+use crate::forms::notebooks::InNotebook;
 use crate::v1::value::lossy;
+use agent_client::program::Memory;
+use sandbox::refusal::Refusal;
 
 /// A finished run and its output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -90,7 +92,8 @@ pub struct Gathering {
 
 impl Gathering {
     /// Keeps at most `bytes_max` of output, and as much again of all the rest. An error is always
-    /// kept: it is the run's answer. What `memory` has no room for is left out as well.
+    /// kept: it is the run's answer. What `memory` has no room for ends the call; see
+    /// [`Share::exceeded`].
     pub fn new(context: ContextName, bytes_max: u64, memory: Share) -> Self {
         let room_bytes = usize::try_from(bytes_max).unwrap_or(usize::MAX);
         Self {
@@ -120,17 +123,19 @@ impl Gathering {
                 self.lost = started.lost.or(self.lost.take());
             }
             Happening::Stdout { bytes } => {
-                let kept = self.output(bytes.as_bytes());
-                self.stdout.extend_from_slice(kept);
-                self.trim(true, kept.len() < bytes.as_bytes().len());
+                let stored = self.output(bytes.as_bytes());
+                self.stdout.extend_from_slice(stored);
+                self.trim(true, stored.len() < bytes.as_bytes().len());
             }
             Happening::Stderr { bytes } => {
-                let kept = self.output(bytes.as_bytes());
-                self.stderr.extend_from_slice(kept);
-                self.trim(false, kept.len() < bytes.as_bytes().len());
+                let stored = self.output(bytes.as_bytes());
+                self.stderr.extend_from_slice(stored);
+                self.trim(false, stored.len() < bytes.as_bytes().len());
             }
             Happening::Late(late) => {
-                if self.late.len() < THINGS_MAX && self.spend(late.bytes.as_bytes().len()) {
+                if self.late.len() < THINGS_MAX
+                    && self.spend(late.bytes.as_bytes().len(), late_cost(&late))
+                {
                     self.late.push(late);
                 } else {
                     self.truncated = true;
@@ -139,17 +144,24 @@ impl Gathering {
             Happening::Display(shown) => self.display(shown),
             Happening::Artifact(file) => {
                 let bytes = file.path.as_bytes().len() + file.name.len() + file.mime.len();
-                if self.artifacts.len() < THINGS_MAX && self.spend(bytes) {
+                if self.artifacts.len() < THINGS_MAX && self.spend(bytes, 2 * bytes) {
                     self.artifacts.push(file);
                 } else {
                     self.truncated = true;
                 }
             }
-            Happening::Error(report) => self.error = Some(report),
+            Happening::Error(report) => {
+                self.memory.try_keep(report.message.as_bytes());
+                self.memory.try_keep(report.traceback.as_bytes());
+                self.error = Some(report);
+            }
             Happening::Lost { reason } => self.lost = Some(reason),
             // A question is over when its run is, and a run's own events have no gap.
             Happening::InputRequest { .. } | Happening::Gap { .. } => {}
-            Happening::Finished(finished) => return Some(self.finish(event.run, finished.into())),
+            Happening::Finished(finished) => {
+                // Where there is no room, the call is refused.
+                return self.check().ok().map(|()| self.finish(event.run, finished.into()));
+            }
         }
         None
     }
@@ -157,16 +169,16 @@ impl Gathering {
     /// What of some output there is room for. Once some is left out, all that follows is.
     fn output<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let room = if self.is_output_cut { 0 } else { self.output_room_bytes };
-        let mut kept = room.min(bytes.len());
-        if !self.memory.try_grow(kept) {
-            kept = 0;
+        let mut count = room.min(bytes.len());
+        if !self.memory.try_keep(&bytes[..count]) {
+            count = 0;
         }
-        self.output_room_bytes -= kept;
-        if kept < bytes.len() {
+        self.output_room_bytes -= count;
+        if count < bytes.len() {
             self.is_output_cut = true;
             self.truncated = true;
         }
-        &bytes[..kept]
+        &bytes[..count]
     }
 
     /// Text that a bound has cut within a character ends before it, and so stays text.
@@ -190,12 +202,12 @@ impl Gathering {
         let freed = before.map_or(0, |at| display_bytes(&self.displays[at]));
         let has_place = before.is_some() || self.displays.len() < THINGS_MAX;
         self.room_bytes += freed;
-        if !has_place || !self.spend(display_bytes(&shown)) {
+        if !has_place || !self.spend(display_bytes(&shown), display_cost(&shown)) {
             self.room_bytes -= freed;
             self.truncated = true;
             return;
         }
-        self.memory.shrink(freed);
+        self.memory.shrink(before.map_or(0, |at| display_cost(&self.displays[at])));
         match (shown.role, before) {
             (DisplayRole::Value, _) => self.value = Some(shown),
             (_, Some(at)) => {
@@ -206,14 +218,25 @@ impl Gathering {
         }
     }
 
-    fn spend(&mut self, bytes: usize) -> bool {
+    /// Takes room for so many bytes, which cost so much here and on the wire.
+    fn spend(&mut self, bytes: usize, cost: usize) -> bool {
         match self.room_bytes.checked_sub(bytes) {
-            Some(rest) if self.memory.try_grow(bytes) => {
+            Some(rest) if self.memory.grow(cost).is_ok() => {
                 self.room_bytes = rest;
                 true
             }
             _ => false,
         }
+    }
+
+    /// Takes the room that is needed to say what is no text.
+    fn check(&self) -> Result<(), Refusal> {
+        for output in [&self.stdout, &self.stderr] {
+            if std::str::from_utf8(output).is_err() {
+                self.memory.grow(unreadable_bytes(output))?;
+            }
+        }
+        Ok(())
     }
 
     fn finish(&mut self, run: u64, end: End) -> RunResult {
@@ -254,12 +277,26 @@ fn display_bytes(shown: &repl::Display) -> usize {
     forms.sum::<usize>() + shown.metadata.as_ref().map_or(0, String::len)
 }
 
+/// The same as it is held and as it is sent, in JSON or base64.
+fn display_cost(shown: &repl::Display) -> usize {
+    let forms = shown.data.iter().map(|form| {
+        let bytes = form.data.as_bytes();
+        form.mime.len() + bytes.len() + json_bytes(bytes).max(2 * bytes.len())
+    });
+    let metadata = shown.metadata.as_deref().unwrap_or_default().as_bytes();
+    forms.sum::<usize>() + metadata.len() + json_bytes(metadata)
+}
+
+fn late_cost(late: &repl::Late) -> usize {
+    let bytes = late.bytes.as_bytes();
+    bytes.len() + json_bytes(bytes).max(2 * bytes.len())
+}
+
 #[cfg(test)]
 mod tests {
     use protocol::repl::{Datum, Finished, RunEnd};
 
     use super::*;
-    use crate::budget::Budget;
     use crate::limits::MEMORY_STEP_BYTES;
 
     fn event(what: Happening) -> Event {
@@ -282,7 +319,7 @@ mod tests {
 
     fn gathered(bytes_max: u64, all: impl IntoIterator<Item = Happening>) -> RunResult {
         let context = "python".parse().expect("a name");
-        let mut gathering = Gathering::new(context, bytes_max, Budget::new(0).share());
+        let mut gathering = Gathering::new(context, bytes_max, Share::within(0));
         for what in all {
             assert_eq!(gathering.take(event(what)), None);
         }
@@ -349,7 +386,7 @@ mod tests {
     fn what_there_is_no_memory_for_is_left_out_and_updates_pile_nothing_up() {
         use DisplayRole::{Shown, Update};
         let step = MEMORY_STEP_BYTES as usize;
-        let large = "x".repeat(step / 4);
+        let large = "x".repeat(step / 8);
         let mut all = vec![stdout("ab"), shown(Shown, Some("bar"), &large)];
         all.extend((0..20).map(|_| shown(Update, Some("bar"), &large)));
         let ran = gathered(u64::MAX, all.clone());

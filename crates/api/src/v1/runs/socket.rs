@@ -1,7 +1,7 @@
 //! A run on a WebSocket: the client's first message is the request, then events go out as they
 //! come, and orders come in.
 //!
-//! Both directions go on independently: a client that does not read is heard all the same.
+//! Both directions go on independently: a client that does not read can still send.
 
 use protocol::ContextName;
 use protocol::repl::AnswerInput;
@@ -13,14 +13,14 @@ use super::event::RunEvent;
 use super::limits::FIRST_WORD_MAX;
 use super::narrator::Narrator;
 use crate::body::Gone;
-use crate::problem::{Code, Problem};
 use crate::shape::parse;
 use crate::websocket::{
     CLOSE_FAILED, CLOSE_NORMAL, CLOSE_POLICY, ClientMessage, Reader, Socket, Writer, ping_clock,
 };
 use agent_client::guest::Guest;
+use sandbox::refusal::{Code, Refusal};
 
-/// Reads the request, carries the run, and closes the socket behind its end.
+/// Reads the request, carries the run, and closes the socket after its end.
 pub async fn attend(socket: Socket, beginning: Beginning, context: ContextName) {
     let Socket { mut reader, mut writer } = socket;
     let request = match first_word(&mut reader).await {
@@ -36,12 +36,12 @@ pub async fn attend(socket: Socket, beginning: Beginning, context: ContextName) 
     let client =
         Client { guest: carried.guest().clone(), context: carried.context().clone(), run, reader };
     let ended = tokio::select! {
-        told = tell(&mut carried, &mut writer) => match told {
+        sent = tell(&mut carried, &mut writer) => match sent {
             Ok(None) => SocketEnd::Whole,
             Ok(Some(problem)) => SocketEnd::Failed(problem),
             Err(Gone) => SocketEnd::Gone,
         },
-        heard = client.hear() => match heard {
+        outcome = client.read() => match outcome {
             Ok(()) => SocketEnd::Gone,
             Err(problem) => SocketEnd::Refused(problem),
         },
@@ -59,38 +59,38 @@ pub async fn attend(socket: Socket, beginning: Beginning, context: ContextName) 
     }
 }
 
-/// Why nothing more is said.
+/// Why nothing more is sent.
 enum SocketEnd {
-    /// The run is over, and all of it has been told.
+    /// The run is over, and all of it has been sent.
     Whole,
     /// Its events have broken off.
-    Failed(Problem),
-    /// The client has said what is no order.
-    Refused(Problem),
+    Failed(Refusal),
+    /// The client has sent an invalid order.
+    Refused(Refusal),
     /// The client is gone.
     Gone,
 }
 
-/// `None` when the client is gone before it has said anything.
-async fn first_word(reader: &mut Reader) -> Result<Option<RunRequest>, Problem> {
-    let Ok(said) = timeout(FIRST_WORD_MAX, reader.next()).await else {
+/// `None` when the client is gone before it has sent anything.
+async fn first_word(reader: &mut Reader) -> Result<Option<RunRequest>, Refusal> {
+    let Ok(first) = timeout(FIRST_WORD_MAX, reader.next()).await else {
         let seconds = FIRST_WORD_MAX.as_secs();
         let message =
             format!("the client sent nothing for {seconds} s; the first message must be the run");
-        return Err(Problem::new(Code::RequestTimeout, message));
+        return Err(Refusal::new(Code::RequestTimeout, message));
     };
-    match said {
+    match first {
         Some(ClientMessage::Text(text)) => parse(text.as_bytes()).map(Some),
         Some(ClientMessage::Binary(_)) => {
-            Err(Problem::invalid("the run must be a JSON text message"))
+            Err(Refusal::invalid("the run must be a JSON text message"))
         }
         None => Ok(None),
     }
 }
 
-/// Tells the client of the run as it goes on; returns behind its last event, or with why there is
+/// Sends the client the events of the run; returns after the last one, or with the reason why there is
 /// none.
-async fn tell(carried: &mut Carried, writer: &mut Writer) -> Result<Option<Problem>, Gone> {
+async fn tell(carried: &mut Carried, writer: &mut Writer) -> Result<Option<Refusal>, Gone> {
     let mut narrator = Narrator::default();
     let mut pings = ping_clock();
     writer.tell(&RunEvent::queued(carried.queued())).await?;
@@ -98,15 +98,15 @@ async fn tell(carried: &mut Carried, writer: &mut Writer) -> Result<Option<Probl
         tokio::select! {
             event = carried.next() => match event {
                 Ok(Some(event)) => {
-                    if let Some(told) = carried.take_captured(&event) {
-                        writer.tell(&told).await?;
+                    if let Some(captured) = carried.take_captured(&event) {
+                        writer.tell(&captured).await?;
                     }
-                    for told in &narrator.tell(event) {
-                        writer.tell(told).await?;
+                    for captured in &narrator.tell(event) {
+                        writer.tell(captured).await?;
                     }
                 }
                 Ok(None) => return Ok(None),
-                Err(error) => return Ok(Some(error.into())),
+                Err(error) => return Ok(Some(carried.explained(error).await)),
             },
             _ = pings.tick() => writer.ping().await?,
         }
@@ -122,14 +122,14 @@ struct Client {
 }
 
 impl Client {
-    /// Carries the client's orders out. Returns when the client is gone, or with why it is not
-    /// heard any more.
-    async fn hear(mut self) -> Result<(), Problem> {
-        while let Some(said) = self.reader.next().await {
-            match said {
+    /// Carries the client's orders out. Returns when the client is gone, or with the reason why nothing more is
+    /// read from it.
+    async fn read(mut self) -> Result<(), Refusal> {
+        while let Some(message) = self.reader.next().await {
+            match message {
                 ClientMessage::Text(text) => self.obey(parse(text.as_bytes())?).await?,
                 ClientMessage::Binary(_) => {
-                    return Err(Problem::invalid(
+                    return Err(Refusal::invalid(
                         "the client's messages must be JSON text messages",
                     ));
                 }
@@ -139,7 +139,7 @@ impl Client {
     }
 
     /// An order that comes too late, because the run or the question is over, is of no effect.
-    async fn obey(&self, order: RunOrder) -> Result<(), Problem> {
+    async fn obey(&self, order: RunOrder) -> Result<(), Refusal> {
         let context = self.context.clone();
         let done = match order {
             RunOrder::Input { request, line } => {
@@ -161,8 +161,8 @@ impl Client {
 }
 
 /// Says why, and closes the socket.
-async fn refuse(mut writer: Writer, run: Option<u64>, problem: &Problem, code: u16) {
-    // One who does not read is told by the close alone.
+async fn refuse(mut writer: Writer, run: Option<u64>, problem: &Refusal, code: u16) {
+    // A client that does not read gets the close alone.
     if timeout(FIRST_WORD_MAX, writer.tell(&RunEvent::problem(run, problem))).await.is_ok() {
         writer.close(code, problem.code.name()).await;
     }

@@ -1,9 +1,9 @@
-//! A session as clients are told of it.
+//! A session as clients see it.
 
 use protocol::message::Channel;
 
 use super::SessionInfo;
-use super::find::Session;
+use crate::sessions::Session;
 use sandbox::RECORDED_HOLDER;
 
 impl From<Session> for SessionInfo {

@@ -7,17 +7,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::feed::{Feed, FeedEvent, SessionEnd, Start};
-use super::find::{Session, find};
 use crate::body::{Gone, Outgoing, Response};
 use crate::call::{Call, passed};
-use crate::problem::Problem;
+use crate::forms::exit::Exit;
+use crate::limits::STREAM_BYTES;
 use crate::route::{Document, Output};
+use crate::sessions::{Feed, FeedEvent, Session, SessionEnd, Start, find};
 use crate::shape::{Nothing, Query, Raw, octets};
 use crate::stream::Events;
 use crate::v1::exec::{ChannelName, Cuts};
-use crate::v1::exit::Exit;
 use crate::v1::value::Content;
+use sandbox::refusal::Refusal;
 
 /// Where in its output an answer of bytes begins.
 pub const OFFSET: HeaderName = HeaderName::from_static("burrow-offset");
@@ -70,7 +70,12 @@ pub enum OutputEvent {
     /// The program ended, and this was all of its output.
     Exited { exit: Exit },
     /// The sandbox ended, and this was all that is known of the output.
-    Over {},
+    Over {
+        /// What its record says of that.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(with = "String")]
+        sandbox: Option<String>,
+    },
     /// This was all output so far, and the program still runs.
     Running {},
 }
@@ -99,22 +104,23 @@ pub async fn read(
     mut call: Call,
     Query(query): Query<OutputQuery>,
     _: Nothing,
-) -> Result<OutputAnswer, Problem> {
+) -> Result<OutputAnswer, Refusal> {
     let found = find(&call.api, &call.which()?, &call.session()?).await?;
     let channels = channels(&query, &found.session)?;
     let is_raw = call.prefers("application/octet-stream");
     if is_raw && channels.len() != 1 {
-        return Err(Problem::invalid("a byte stream has one output: choose it with `channel`"));
+        return Err(Refusal::invalid("a byte stream has one output: choose it with `channel`"));
     }
-    let feed = Feed::open(&call.api, found, &channels, query.follow).await?;
+    let feed = Feed::open(&call.api, found, &channels, query.follow, &call.memory).await?;
     if is_raw {
-        return Ok(OutputAnswer::Bytes(bytes(feed, call.deadline).await));
+        call.memory.grow(STREAM_BYTES)?;
+        return Ok(OutputAnswer::Bytes(bytes(feed, call.ends_at()).await));
     }
     Ok(OutputAnswer::Events(events(&mut call, feed)?))
 }
 
 /// Which outputs, and where each begins.
-fn channels(query: &OutputQuery, session: &Session) -> Result<Vec<(Channel, Start)>, Problem> {
+fn channels(query: &OutputQuery, session: &Session) -> Result<Vec<(Channel, Start)>, Refusal> {
     let has = session.channels();
     let wanted: Vec<Channel> = match query.channel.map(Channel::from) {
         None => has.to_vec(),
@@ -122,11 +128,11 @@ fn channels(query: &OutputQuery, session: &Session) -> Result<Vec<(Channel, Star
         Some(channel) => {
             let message = format!("session {} has no {}", session.id(), channel.name());
             let names: Vec<_> = has.iter().map(|channel| channel.name()).collect();
-            return Err(Problem::invalid(message).hint(format!("it has {}", names.join(", "))));
+            return Err(Refusal::invalid(message).hint(format!("it has {}", names.join(", "))));
         }
     };
     if query.tail.is_some() && (query.from.is_some() || query.stderr_from.is_some()) {
-        return Err(Problem::invalid("`from` and `tail` exclude each other"));
+        return Err(Refusal::invalid("`from` and `tail` exclude each other"));
     }
     let start = |channel: Channel| match (query.tail, channel) {
         (Some(bytes), _) => Start::Tail(bytes),
@@ -138,11 +144,11 @@ fn channels(query: &OutputQuery, session: &Session) -> Result<Vec<(Channel, Star
     Ok(wanted.into_iter().map(|channel| (channel, start(channel))).collect())
 }
 
-fn events(call: &mut Call, mut feed: Feed) -> Result<Events<OutputEvent>, Problem> {
+fn events(call: &mut Call, mut feed: Feed) -> Result<Events<OutputEvent>, Refusal> {
     Events::begin(call, |teller| async move {
         let mut cuts = Cuts::default();
-        while let Some(heard) = feed.next().await {
-            for event in told(&mut cuts, heard) {
+        while let Some(piece) = feed.next().await {
+            for event in output_events(&mut cuts, piece) {
                 if teller.tell(&event).await.is_err() {
                     return;
                 }
@@ -151,8 +157,8 @@ fn events(call: &mut Call, mut feed: Feed) -> Result<Events<OutputEvent>, Proble
     })
 }
 
-/// What is told of what is heard.
-pub fn told(cuts: &mut Cuts, heard: FeedEvent) -> Vec<OutputEvent> {
+/// A piece of a feed as events, without characters that are cut.
+pub fn output_events(cuts: &mut Cuts, piece: FeedEvent) -> Vec<OutputEvent> {
     let output = |channel: Channel, piece: Option<(u64, Content)>| {
         piece.map(|(offset, content)| OutputEvent::Output {
             channel: channel.into(),
@@ -160,7 +166,7 @@ pub fn told(cuts: &mut Cuts, heard: FeedEvent) -> Vec<OutputEvent> {
             content,
         })
     };
-    let (mut events, last) = match heard {
+    let (mut events, last) = match piece {
         FeedEvent::Output { channel, offset, bytes } => {
             let piece = cuts.take(channel, offset, bytes);
             (output(channel, piece).into_iter().collect::<Vec<_>>(), None)
@@ -173,11 +179,11 @@ pub fn told(cuts: &mut Cuts, heard: FeedEvent) -> Vec<OutputEvent> {
         FeedEvent::Ended(_) | FeedEvent::Running => {
             let all = [Channel::Stdout, Channel::Stderr, Channel::Terminal];
             let rest = all.into_iter().filter_map(|channel| output(channel, cuts.finish(channel)));
-            let last = match heard {
+            let last = match piece {
                 FeedEvent::Ended(SessionEnd::Known(record)) => {
                     OutputEvent::Exited { exit: (*record).into() }
                 }
-                FeedEvent::Ended(SessionEnd::Unknown) => OutputEvent::Over {},
+                FeedEvent::Ended(SessionEnd::Unknown { sandbox }) => OutputEvent::Over { sandbox },
                 _ => OutputEvent::Running {},
             };
             (rest.collect(), Some(last))

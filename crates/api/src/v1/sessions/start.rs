@@ -1,4 +1,4 @@
-//! Starting a session: a program whose output is recorded, and which nobody's leaving ends.
+//! Starting a session: a program whose output is recorded, and which no client's leaving ends.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,20 @@ use protocol::requests::{self, Program, SpoolSpec, Stdio};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::find::find;
 use super::{SessionInfo, Size};
 use crate::body::{Response, json_response};
 use crate::call::{Call, Inside};
-use crate::problem::Problem;
+use crate::forms::ranges::check_range;
 use crate::route::{Document, Output};
+use crate::sessions::find;
 use crate::shape::{Created, Json, Nothing, Reply};
 use crate::trail::Trail;
-use crate::v1::exec::program::{Bounds, Described, SESSION_NAME, TIMEOUT_MS_MAX, check_range};
+use crate::v1::exec::program::{Bounds, Described, SESSION_NAME, TIMEOUT_MS_MAX};
 use crate::v1::exec::taken;
 use crate::v1::starts::Known;
 use agent_client::program::draw_session;
 use sandbox::RECORDED_HOLDER;
+use sandbox::refusal::Refusal;
 
 pub const ABOUT: &str = "The program runs on after the call. Its output is recorded in the \
 sandbox's log without loss, and no reader slows it down. Repeating a start with the same `session` \
@@ -44,7 +45,7 @@ pub struct StartSession {
     #[serde(default)]
     #[schemars(with = "String")]
     pub script: Option<String>,
-    /// What reads the script: `/bin/sh` unless said.
+    /// The interpreter of the script: `/bin/sh` by default.
     #[serde(default)]
     #[schemars(length(max = 4096))]
     pub shell: Option<String>,
@@ -127,11 +128,11 @@ impl Output for StartedSession {
 pub async fn start(
     call: Call,
     _: Nothing,
-    Json(asked): Json<StartSession>,
-) -> Result<StartedSession, Problem> {
+    Json(request): Json<StartSession>,
+) -> Result<StartedSession, Refusal> {
     let inside = call.inside()?;
-    let is_chosen = asked.session.is_some();
-    let start = asked.start(inside.workdir.as_deref(), &call.trail)?;
+    let is_chosen = request.session.is_some();
+    let start = request.start(inside.workdir.as_deref(), &call.trail)?;
     let machine = inside.id.clone();
     let known = if is_chosen { call.api.starts().look(&machine, &start) } else { Known::No };
     match known {
@@ -155,12 +156,12 @@ pub async fn start(
 }
 
 /// Starts a session that is recorded. It is not cancelled half-way.
-pub async fn start_recorded(inside: &Inside, start: &requests::Start) -> Result<Started, Problem> {
+pub async fn start_recorded(inside: &Inside, start: &requests::Start) -> Result<Started, Refusal> {
     Ok(inside.guest.start(start).await?)
 }
 
 impl StartSession {
-    fn start(self, workdir: Option<&str>, trail: &Trail) -> Result<requests::Start, Problem> {
+    fn start(self, workdir: Option<&str>, trail: &Trail) -> Result<requests::Start, Refusal> {
         let program = match (self.argv, self.script, self.login_shell) {
             (Some(argv), None, false) => Program::argv(argv),
             (None, Some(script), false) => {
@@ -170,7 +171,7 @@ impl StartSession {
             (None, None, true) => Program::LoginShell {},
             _ => {
                 let message = "give exactly one of `argv`, `script` and `login_shell`";
-                return Err(Problem::invalid(message));
+                return Err(Refusal::invalid(message));
             }
         };
         let (min, max) = (SPOOL_BYTES_MIN as u64, SPOOL_BYTES_MAX as u64);

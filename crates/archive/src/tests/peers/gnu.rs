@@ -1,4 +1,4 @@
-//! GNU tar: it extracts what is encoded, and what it writes is decoded.
+//! GNU tar: it extracts our archives, and we read its archives.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -19,7 +19,7 @@ fn gnu_tar(directory: &Path) -> Command {
     command
 }
 
-/// Checks that `directory` holds what `members` say.
+/// Checks that `directory` contains `members`.
 fn assert_extracted(directory: &Path, members: &[Member]) {
     for (entry, content) in members {
         let path = directory.join(OsStr::from_bytes(&entry.path));
@@ -105,8 +105,7 @@ fn planted(directory: &Path, below: &Path, paths: &mut Vec<PathBuf>) {
     }
 }
 
-/// Checks that the members are what the tree holds, with times cut to seconds where the format
-/// has no more.
+/// Checks that the members match the tree, with times cut to seconds where the format has no more.
 fn assert_archived(directory: &Path, members: Vec<Member>, has_fractions: bool) {
     let mut members: BTreeMap<_, _> = members
         .into_iter()

@@ -1,4 +1,4 @@
-//! Python's `tarfile`: it reads what is encoded, and what it writes is decoded.
+//! Python's `tarfile`: it reads our archives, and we read its archives.
 
 use std::fs;
 use std::process::Command;
@@ -23,7 +23,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|&byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
-/// What [`PYTHON_READER`] is to print for a member.
+/// The expected output of [`PYTHON_READER`] for a member.
 fn reader_line((entry, content): &Member) -> String {
     let nothing = Vec::new();
     let (flag, device, target) = match &entry.kind {

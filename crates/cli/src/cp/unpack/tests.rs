@@ -208,7 +208,7 @@ fn an_archive_that_is_cut_off_is_an_error() {
 }
 
 #[test]
-fn what_was_packed_unpacks_to_the_same() {
+fn a_packed_tree_unpacks_to_the_same() {
     let scratch = Scratch::new("round");
     let source = scratch.0.join("source");
     fs::create_dir_all(source.join("deep/er")).expect("directories");

@@ -43,7 +43,7 @@ struct TemporaryFile {
 impl Drop for TemporaryFile {
     fn drop(&mut self) {
         if self.is_there {
-            // There is nobody left to tell.
+            // Nobody is left to report to.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -65,7 +65,7 @@ impl Target {
     fn open(path: &Path) -> io::Result<Self> {
         match fs::metadata(path) {
             Ok(found) if found.is_file() => {
-                // What a link leads to is replaced, and not the link.
+                // A link's target is replaced, not the link.
                 NewFile::create(&fs::canonicalize(path)?).map(Self::File)
             }
             Ok(_) => Ok(Self::Stream(OpenOptions::new().write(true).open(path)?)),

@@ -144,7 +144,7 @@ impl Scan<'_> {
         false
     }
 
-    /// Behind the first of two opening brackets, in which `<<` is a shift; false when it is open.
+    /// After the first of two opening brackets, in which `<<` is a shift; false when it is open.
     fn skip_arithmetic(&mut self) -> bool {
         let mut depth = 1;
         for c in self.rest.by_ref() {

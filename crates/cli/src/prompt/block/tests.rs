@@ -30,11 +30,11 @@ fn an_indentation_of_ones_own_replaces_the_given_one() {
 }
 
 #[test]
-fn whoever_brings_an_indentation_is_given_none() {
+fn input_with_its_own_indentation_gets_none() {
     let mut input = block(&["if x:"]);
     input.grow("    ");
     input.push("        y = 1");
-    // As lines come that are pasted through a terminal that does not say so.
+    // Lines pasted through a terminal without bracketed paste.
     for line in ["else:", "    y = 2"] {
         input.grow("    ");
         assert_eq!(input.indent(), "");

@@ -37,7 +37,7 @@ pub(in super::super) struct Found {
 pub(super) struct Helper {
     tab: &'static str,
     ask: mpsc::Sender<EditorEvent>,
-    /// None if the line is not code.
+    /// `None` if the line is not code.
     scene: RefCell<Option<LineContext>>,
 }
 

@@ -1,9 +1,9 @@
 use super::*;
 
 /// Paths that go away with their test.
-struct Place(Paths);
+struct TestDirectory(Paths);
 
-impl Place {
+impl TestDirectory {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("history-{}-{name}", std::process::id()));
         Self(Paths { runtime: path.join("run"), state: path })
@@ -18,29 +18,29 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestDirectory {
     fn drop(&mut self) {
         fs::remove_dir_all(&self.0.state).expect("removed");
     }
 }
 
 #[test]
-fn what_was_typed_is_there_again() {
-    let place = Place::new("again");
+fn typed_input_is_in_the_history() {
+    let place = TestDirectory::new("again");
     let (mut history, entries) = place.open();
     assert!(entries.is_empty());
     let typed = ["x = 1", "def f():\n    return \"\\n\"\n", "größe"];
     for entry in typed {
         assert!(history.add(entry).expect("added"));
     }
-    // Nothing was closed or saved: whatever ends us, it is there.
+    // Nothing was closed or saved: whatever ends us, the entry exists.
     assert_eq!(place.open().1, typed);
     assert_eq!(fs::metadata(place.file()).expect("there").permissions().mode() & 0o777, 0o600);
 }
 
 #[test]
-fn what_is_not_worth_it_or_not_meant_for_it_is_not_kept() {
-    let place = Place::new("not-kept");
+fn blank_and_private_inputs_are_not_kept() {
+    let place = TestDirectory::new("not-kept");
     let (mut history, _) = place.open();
     assert!(history.add("x").expect("added"));
     for entry in ["x", "", "  ", " token = 'secret'", &"x".repeat(ENTRY_BYTES_MAX + 1)] {
@@ -51,7 +51,7 @@ fn what_is_not_worth_it_or_not_meant_for_it_is_not_kept() {
 
 #[test]
 fn a_history_has_a_bound() {
-    let place = Place::new("bound");
+    let place = TestDirectory::new("bound");
     let (mut history, _) = place.open();
     for number in 0..ENTRIES_MAX + 10 {
         history.add(&number.to_string()).expect("added");
@@ -64,8 +64,8 @@ fn a_history_has_a_bound() {
 }
 
 #[test]
-fn what_is_no_entry_is_skipped() {
-    let place = Place::new("skipped");
+fn invalid_entries_are_skipped() {
+    let place = TestDirectory::new("skipped");
     drop(place.open());
     fs::write(place.file(), b"\"a\"\nnonsense\n\xff\xfe\n\"b\"\n\"cut of").expect("written");
     assert_eq!(place.open().1, ["a", "b"]);

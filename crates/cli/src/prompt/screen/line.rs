@@ -40,7 +40,7 @@ impl Line {
         (!self.long && text.chars().count() < columns).then_some(text)
     }
 
-    /// The line without escape sequences, and of what was overwritten only the last layer.
+    /// The line without escape sequences, and with only the last layer of overwritten parts.
     fn visible(&self) -> Vec<u8> {
         let mut seen = Vec::new();
         let mut bytes = self.bytes.iter().copied().peekable();
@@ -53,7 +53,7 @@ impl Line {
                 ESCAPE => {
                     bytes.next();
                 }
-                // What follows covers what was there; if nothing does, that is still to be seen.
+                // Following output covers what was there; without any, it stays visible.
                 b'\r' if bytes.peek().is_some() => seen.clear(),
                 b'\r' | 0x07 => {}
                 _ => seen.push(byte),

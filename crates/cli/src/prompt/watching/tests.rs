@@ -46,7 +46,7 @@ fn runs_of_others_are_counted_and_ours_are_not() {
 }
 
 #[test]
-fn what_others_print_is_theirs() {
+fn other_clients_output_is_not_shown() {
     let mut watching = watching();
     let printed = Happening::Stdout { bytes: "x".into() };
     assert_eq!(watching.tale.take(event(1, printed)), None);
@@ -71,7 +71,7 @@ fn a_lost_interpreter_is_told_once() {
     );
     assert_eq!(watching.loss("killed"), None, "the next run says it again");
     assert!(watching.loss("another").is_some());
-    watching.loss_was_told();
+    watching.loss_was_shown();
     assert_eq!(watching.loss("killed"), None);
 }
 

@@ -45,12 +45,27 @@ fn display(forms: &[(&str, &str)]) -> Display {
 
 #[test]
 fn the_banner_says_what_it_is_and_draws_nothing() {
-    let line = banner(&Language::of("python"), &info(), "work");
+    let line = banner(&Language::of("python"), &info(), "work", true);
     assert!(line.starts_with("Python 3.11.7\\u{1b}[2J in context main of work: "), "{line}");
     assert!(line.contains("shared") && line.contains("ctrl-d"), "{line}");
     let mut other = info();
     (other.language, other.interpreter) = ("ruby".to_owned(), None);
-    assert!(banner(&Language::of("ruby"), &other, "work").starts_with("ruby in context main"));
+    let line = banner(&Language::of("ruby"), &other, "work", true);
+    assert!(line.starts_with("ruby in context main"), "{line}");
+}
+
+#[test]
+fn the_banner_of_a_sandbox_that_ends_with_the_prompt_promises_nothing() {
+    let line = banner(&Language::of("python"), &info(), "a new sandbox", false);
+    assert!(line.contains("ctrl-d ends it, with its state"), "{line}");
+    assert!(!line.contains("shared") && !line.contains("lives on"), "{line}");
+}
+
+#[test]
+fn attaching_during_a_run_is_explained() {
+    assert_eq!(busy(3, 0), "run 3 of another client is running; what you enter runs after that");
+    assert!(busy(3, 1).contains("running and 1 more waits;"));
+    assert!(busy(3, 2).contains("running and 2 more wait;"));
 }
 
 #[test]
@@ -83,7 +98,7 @@ fn the_loss_of_state_is_always_said() {
 }
 
 #[test]
-fn who_waits_is_told_for_whom() {
+fn a_queued_run_names_what_it_waits_for() {
     assert_eq!(waiting(Some(12), 1), "waiting for run 12 of another client");
     assert_eq!(waiting(Some(12), 3), "waiting for run 12 of another client, then 2 more");
     assert_eq!(waiting(None, 2), "waiting for 2 runs of other clients");
@@ -106,24 +121,24 @@ fn an_error_is_what_the_interpreter_would_print() {
 }
 
 #[test]
-fn what_a_terminal_can_show_is_shown_and_the_rest_goes_to_files() {
+fn showable_displays_are_shown_and_others_become_files() {
     let mut shown = display(&[("text/html", "<b>"), ("text/plain", "x"), ("image/png", "12345")]);
     assert_eq!(plain(&shown).as_deref(), Some(&b"x"[..]));
     assert_eq!(plain(&display(&[("text/plain", "")])), None);
     let rich: Vec<_> = rich(&shown).map(|form| form.mime.as_str()).collect();
     assert_eq!(rich, ["text/html", "image/png"]);
-    let line = kept(DisplayRole::Value, &shown.data[2], Path::new("/tmp/x/01.png"));
+    let line = saved(DisplayRole::Value, &shown.data[2], Path::new("/tmp/x/01.png"));
     assert_eq!(line, "[image/png 5 B: /tmp/x/01.png]");
-    let line = kept(DisplayRole::Update, &shown.data[2], Path::new("/tmp/x/01.png"));
+    let line = saved(DisplayRole::Update, &shown.data[2], Path::new("/tmp/x/01.png"));
     assert_eq!(line, "[update, image/png 5 B: /tmp/x/01.png]");
     shown.role = DisplayRole::Update;
     assert_eq!(plain(&shown).as_deref(), Some(&b"[update] x"[..]));
 }
 
 #[test]
-fn what_a_guest_calls_things_draws_nothing() {
+fn guest_names_draw_nothing() {
     let hostile = display(&[("image/\x1b[2Jpng\n", "")]);
-    let line = kept(DisplayRole::Shown, &hostile.data[0], Path::new("/tmp/01.bin"));
+    let line = saved(DisplayRole::Shown, &hostile.data[0], Path::new("/tmp/01.bin"));
     assert_eq!(line, "[image/\\u{1b}[2Jpng\\n 0 B: /tmp/01.bin]");
     let file = Artifact {
         path: "/tmp/a\x1b]0;title\x07".into(),

@@ -4,7 +4,7 @@ const P: u8 = 0x10;
 const Q: u8 = 0x11;
 const T: u8 = 0x14;
 
-/// Feeds `pieces` one after the other; what was forwarded, and the commands in their order.
+/// Feeds `pieces` in order; returns what was forwarded, and the commands.
 fn play(keys: &mut Keys, pieces: &[&[u8]]) -> (Vec<u8>, Vec<Command>) {
     let (mut forward, mut commands) = (Vec::new(), Vec::new());
     for piece in pieces {
@@ -62,13 +62,40 @@ fn a_command_says_how_much_it_took() {
 }
 
 #[test]
-fn what_is_held_is_given_up_after_a_while() {
+fn a_lone_key_goes_on_at_once_and_a_slow_second_one_still_completes_the_sequence() {
     let mut keys = Keys::default();
     let mut forward = Vec::new();
     assert_eq!(keys.feed(&[P], &mut forward), None);
     assert!(keys.is_holding() && forward.is_empty());
     keys.expire(&mut forward);
+    assert!(!keys.is_holding() && keys.is_begun());
     assert_eq!(forward, [P]);
+    assert_eq!(keys.feed(&[Q], &mut forward), Some((Command::Detach, 1)));
+    assert_eq!(forward, [P]);
+    assert!(!keys.is_begun());
+}
+
+#[test]
+fn passed_keys_are_passed_once() {
+    for next in [b'x', P] {
+        let mut keys = Keys::default();
+        let mut forward = Vec::new();
+        keys.feed(&[P], &mut forward);
+        keys.expire(&mut forward);
+        keys.expire(&mut forward);
+        assert_eq!(keys.feed(&[next], &mut forward), None);
+        keys.forget(&mut forward);
+        assert_eq!(forward, [P, next]);
+    }
+}
+
+#[test]
+fn a_sequence_that_is_forgotten_is_none() {
+    let mut keys = Keys::default();
+    let mut forward = Vec::new();
+    keys.feed(&[P], &mut forward);
+    keys.forget(&mut forward);
+    assert!(!keys.is_begun());
     assert_eq!(keys.feed(&[Q], &mut forward), None);
     assert_eq!(forward, [P, Q]);
 }

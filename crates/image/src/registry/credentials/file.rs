@@ -11,7 +11,7 @@ use super::CredentialsError;
 use crate::reference::{Host, Repository};
 use crate::registry::secret::{Credential, Secret};
 
-/// The one registry that is called otherwise in these files, and by which name keepers know it.
+/// The one registry with another name in these files, by which helpers know it.
 const DOCKER_HUB: &str = "docker.io";
 const DOCKER_HUB_KEY: &str = "https://index.docker.io/v1/";
 const DOCKER_HUB_HOSTS: [&str; 2] = ["index.docker.io", "registry-1.docker.io"];
@@ -23,7 +23,7 @@ pub(super) struct AuthFile {
     raw: Raw,
 }
 
-/// What a file says about a registry.
+/// A file's entry for a registry.
 pub(super) enum CredentialEntry {
     Nothing,
     Credential(Credential),
@@ -63,7 +63,7 @@ impl AuthFile {
         Ok(Self { path: path.to_owned(), raw })
     }
 
-    /// A program for this registry first, then what the file has itself, then the program for all.
+    /// A helper for this registry comes first, then the file's own entry, then the helper for all.
     pub(super) fn look(
         &self,
         host: &Host,
@@ -88,7 +88,7 @@ impl AuthFile {
     }
 
     fn helper(&self, name: &str, server: &str) -> Result<CredentialEntry, CredentialsError> {
-        /// As long as a name of a file may sensibly be.
+        /// The longest sensible name of a helper.
         const NAME_BYTES_MAX: usize = 128;
         let inside = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         if name.is_empty() {
@@ -101,7 +101,7 @@ impl AuthFile {
         Ok(CredentialEntry::Helper { name: name.to_owned(), server: server.to_owned() })
     }
 
-    /// None for an entry that is empty, as it is where a program keeps the rest.
+    /// `None` for an empty entry, which exists where a helper keeps the credentials.
     fn credential(&self, key: &str, entry: &Entry) -> Result<Option<Credential>, CredentialsError> {
         if !entry.identitytoken.is_empty() {
             return Ok(Some(Credential::Identity(Secret::new(&entry.identitytoken))));
@@ -133,8 +133,8 @@ impl Credential {
     }
 }
 
-/// What a key is about: a registry, or a part of one as podman writes it. Docker writes its own hub
-/// as an address with a version in it.
+/// The registry of a key, or a part of one in podman's form. Docker writes its own hub as an
+/// address with a version.
 fn registry_of(key: &str) -> &str {
     let bare = key.strip_prefix("https://").or_else(|| key.strip_prefix("http://")).unwrap_or(key);
     let bare = bare.trim_end_matches('/');

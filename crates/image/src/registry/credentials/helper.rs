@@ -13,7 +13,7 @@ use super::CredentialsError;
 use crate::registry::limits::{HELPER_BYTES_MAX, HELPER_DEADLINE};
 use crate::registry::secret::Credential;
 
-/// What they say when they know nothing, and end with an error.
+/// What helpers print when they know nothing; they also fail.
 const NOT_FOUND: &str = "credentials not found";
 
 #[derive(Deserialize)]
@@ -23,7 +23,7 @@ struct Answer {
     secret: String,
 }
 
-/// None when the program knows nothing of the registry. It is killed when nobody waits any more.
+/// Asks a helper; `None` if it does not know the registry. Dropping the future kills it.
 pub(super) async fn ask(name: &str, server: &str) -> Result<Option<Credential>, CredentialsError> {
     let program = format!("docker-credential-{name}");
     let failed = |source| CredentialsError::HelperStart { program: program.clone(), source };
@@ -33,28 +33,28 @@ pub(super) async fn ask(name: &str, server: &str) -> Result<Option<Credential>, 
     let slow =
         |_| CredentialsError::HelperSlow { program: program.clone(), limit: HELPER_DEADLINE };
     let answered = timeout(HELPER_DEADLINE, converse(&mut child, server)).await.map_err(slow)?;
-    let (said, code) = answered.map_err(failed)?;
+    let (output, code) = answered.map_err(failed)?;
     if code != Some(0) {
-        if String::from_utf8_lossy(&said).contains(NOT_FOUND) {
+        if String::from_utf8_lossy(&output).contains(NOT_FOUND) {
             return Ok(None);
         }
         let server = server.to_owned();
         return Err(CredentialsError::HelperFailed { program, server, code });
     }
-    let answer = serde_json::from_slice::<Answer>(&said);
+    let answer = serde_json::from_slice::<Answer>(&output);
     let answer = answer.map_err(|_| CredentialsError::HelperAnswer { program })?;
     Ok(Some(Credential::of(&answer.username, &answer.secret)))
 }
 
-/// What it says, as much as is taken, and how it ends.
+/// Sends the request, and reads the bounded output and the exit status.
 async fn converse(child: &mut Child, server: &str) -> io::Result<(Vec<u8>, Option<i32>)> {
-    let mut said = Vec::new();
+    let mut answer = Vec::new();
     if let Some(mut stdin) = child.stdin.take() {
-        // One that answers without reading is nobody's loss.
+        // A helper may answer without reading its input.
         let _ = stdin.write_all(server.as_bytes()).await;
     }
     if let Some(stdout) = child.stdout.take() {
-        stdout.take(HELPER_BYTES_MAX).read_to_end(&mut said).await?;
+        stdout.take(HELPER_BYTES_MAX).read_to_end(&mut answer).await?;
     }
-    Ok((said, child.wait().await?.code()))
+    Ok((answer, child.wait().await?.code()))
 }

@@ -46,7 +46,7 @@ fn the_manifests_of_oci_and_docker_are_the_same_image() {
 }
 
 #[test]
-fn what_is_no_image_says_what_it_is() {
+fn a_document_that_is_no_image_names_its_type() {
     let good = layer_of("application/vnd.oci.image.layer.v1.tar");
     let with = |key: &str, value: Value| {
         let mut document = image(&good);
@@ -76,7 +76,7 @@ fn what_is_no_image_says_what_it_is() {
         read(&image(&layer_of("text/plain")), None),
         Err(UnsupportedImage::Layer { .. })
     ));
-    // The same bytes as an image and as an index: whoever is asked second would see another.
+    // The same bytes as an image and as an index: two readers would see different images.
     assert!(matches!(read(&image(&good), Some(OCI_INDEX)), Err(UnsupportedImage::Manifest(_))));
     assert!(matches!(
         read(&with("manifests", json!([])), None),

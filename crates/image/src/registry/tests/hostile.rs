@@ -9,36 +9,36 @@ use super::*;
 async fn an_image_comes_from_a_registry_that_is_played() {
     let (image, scene) = (Image::small(), Scene::new());
     let played = image.clone();
-    let server = Server::start(move |asked, _| played.reply(asked)).await;
+    let server = Server::start(move |request, _| played.reply(request)).await;
     let pulled = scene.pull(&server).await.unwrap();
     assert_eq!(pulled.manifest, Digest::of(&image.manifest));
     assert_eq!(scene.blobs.read(&pulled.layers[0].digest).unwrap(), image.layer);
     // Two layers of the same content are one.
-    assert_eq!((pulled.layers.len(), server.count(|asked| asked.is_blob(&image.layer))), (2, 1));
+    assert_eq!(
+        (pulled.layers.len(), server.count(|request| request.is_blob(&image.layer))),
+        (2, 1)
+    );
     let not_there = server.name("nothing").parse().unwrap();
     let quiet = Server::start(|_, _| answer(404, &[], b"no JSON at all")).await;
-    let said = pull(&not_there, &scene.options, &scene.blobs, &scene.progress).await;
-    assert_eq!(said.unwrap().name, not_there);
+    let missing = pull(&not_there, &scene.options, &scene.blobs, &scene.progress).await;
+    assert_eq!(missing.unwrap().name, not_there);
     let error = scene.pull(&quiet).await.unwrap_err();
     assert!(matches!(error, PullError::NotFound { .. }), "{error}");
 }
 
-/// What becomes of a pull when the layer is answered so, and when the manifest is.
+/// The results of a pull when the layer is answered so, and when the manifest is.
 async fn layer_answered(reply: Reply) -> (PullError, usize, Scene) {
     let (image, mut scene) = (Image::small(), Scene::new());
     scene.options.times.stall = Duration::from_millis(150);
     scene.options.times.head = Duration::from_millis(300);
     let layer = image.layer.clone();
-    let server =
-        Server::start(
-            move |asked, _| {
-                if asked.is_blob(&image.layer) { reply.clone() } else { image.reply(asked) }
-            },
-        );
+    let server = Server::start(move |request, _| {
+        if request.is_blob(&image.layer) { reply.clone() } else { image.reply(request) }
+    });
     let server = server.await;
     let error = scene.pull(&server).await.unwrap_err();
     assert!(!scene.blobs.has(&Digest::of(&layer)));
-    (error, server.count(|asked| asked.is_blob(&layer)), scene)
+    (error, server.count(|request| request.is_blob(&layer)), scene)
 }
 
 async fn manifest_answered(reply: Reply) -> (PullError, usize) {
@@ -48,7 +48,7 @@ async fn manifest_answered(reply: Reply) -> (PullError, usize) {
     let server = Server::start(move |_, _| reply.clone()).await;
     let error = scene.pull(&server).await.unwrap_err();
     assert_eq!((scene.blobs.list().unwrap(), scene.partials()), (vec![], 0));
-    (error, server.asked().len())
+    (error, server.requests().len())
 }
 
 const CHUNKED: &[u8] = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
@@ -65,8 +65,8 @@ async fn bodies_without_end_are_left() {
     let (error, count, scene) = layer_answered(endless).await;
     assert!(matches!(error, PullError::TooLarge { bytes_max: 7, .. }), "{error}");
     assert_eq!(count, 1);
-    let kept = fs::read_dir(scene.root.join("partial")).unwrap().flatten();
-    assert_eq!(kept.map(|entry| entry.metadata().unwrap().len()).sum::<u64>(), 0);
+    let files = fs::read_dir(scene.root.join("partial")).unwrap().flatten();
+    assert_eq!(files.map(|entry| entry.metadata().unwrap().len()).sum::<u64>(), 0);
 }
 
 #[tokio::test]
@@ -84,7 +84,7 @@ async fn lengths_that_are_not_the_promised_ones_are_refused_at_once() {
 }
 
 #[tokio::test]
-async fn who_drips_is_as_slow_as_who_is_silent() {
+async fn a_dripping_server_is_as_slow_as_a_silent_one() {
     let silent = Reply::Silent(b"HTTP/1.1 200 OK\r\n".to_vec());
     let (error, count) = manifest_answered(silent).await;
     assert!(matches!(error, PullError::Slow { what: PullStep::Head, .. }), "{error}");
@@ -114,7 +114,7 @@ async fn heads_without_end_are_left() {
 }
 
 #[tokio::test]
-async fn what_is_no_manifest_is_refused() {
+async fn invalid_manifests_are_refused() {
     for (body, why) in [
         (&b"<html>"[..], "expected value"),
         (br#"{"schemaVersion":1,"fsLayers":[]}"#, "docker's first manifest format"),
@@ -137,7 +137,7 @@ async fn an_index_that_leads_into_itself_is_left() {
         r#"{{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[
             {{"mediaType":"x","digest":"{inner}","size":1}}]}}"#
     );
-    // It cannot name itself; what it names is something else.
+    // It cannot name itself, so it names something else.
     let (error, count) = manifest_answered(answer(200, &[], index.as_bytes())).await;
     assert!(matches!(error, PullError::Digest { .. }), "{error}");
     assert_eq!(count, 2);
@@ -146,7 +146,7 @@ async fn an_index_that_leads_into_itself_is_left() {
 #[tokio::test]
 async fn more_than_is_allowed_is_refused_before_it_travels() {
     let (image, mut scene) = (Image::small(), Scene::new());
-    let server = Server::start(move |asked, _| image.reply(asked)).await;
+    let server = Server::start(move |request, _| image.reply(request)).await;
     scene.options.bounds.layer_bytes_max = 6;
     let error = scene.pull(&server).await.unwrap_err();
     assert!(matches!(
@@ -159,5 +159,5 @@ async fn more_than_is_allowed_is_refused_before_it_travels() {
         matches!(error, PullError::Unusable(UnsupportedImage::Bytes { bytes: 14, .. })),
         "{error}"
     );
-    assert_eq!(server.count(|asked| asked.path.contains("/blobs/")), 0);
+    assert_eq!(server.count(|request| request.path.contains("/blobs/")), 0);
 }

@@ -1,5 +1,4 @@
-//! A server on loopback that says what a test wants it to say, and the image that it has when the
-//! test wants nothing else.
+//! A server on loopback that answers as a test says, and the image that it has by default.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
@@ -14,7 +13,7 @@ use crate::digest::Digest;
 
 /// A request's head as it came.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct ReceivedRequest {
     pub(super) method: String,
     pub(super) path: String,
     /// In lower case.
@@ -22,7 +21,7 @@ pub(super) struct Asked {
     pub(super) body: String,
 }
 
-impl Asked {
+impl ReceivedRequest {
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
     }
@@ -32,7 +31,7 @@ impl Asked {
     }
 }
 
-/// What is sent back, and what then becomes of the connection.
+/// An answer, and what happens to the connection afterwards.
 #[derive(Clone, Debug)]
 pub(super) enum Reply {
     /// It stays open.
@@ -41,7 +40,7 @@ pub(super) enum Reply {
     Cut(Vec<u8>),
     /// It stays open, and nothing more comes.
     Silent(Vec<u8>),
-    /// The last part again and again for ever, with a pause between.
+    /// Repeats the last part forever, with a pause between.
     Endless(Vec<u8>, Vec<u8>, Duration),
 }
 
@@ -58,24 +57,25 @@ pub(super) fn message(status: u16, headers: &[(&str, &str)], body: &[u8]) -> Vec
     [head.as_bytes(), b"\r\n", body].concat()
 }
 
-type Play = dyn Fn(&Asked, usize) -> Reply + Send + Sync;
+type Play = dyn Fn(&ReceivedRequest, usize) -> Reply + Send + Sync;
 
 /// It goes away with its test.
 pub(super) struct Server {
     pub(super) port: u16,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    requests: Arc<Mutex<Vec<ReceivedRequest>>>,
     _tasks: JoinSet<()>,
 }
 
 impl Server {
-    /// `play` says what a request gets; it is told how many there were before.
+    /// `play` answers each request; it gets the number of earlier ones.
     pub(super) async fn start(
-        play: impl Fn(&Asked, usize) -> Reply + Send + Sync + 'static,
+        play: impl Fn(&ReceivedRequest, usize) -> Reply + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (asked, play): (Arc<Mutex<Vec<Asked>>>, Arc<Play>) = (Arc::default(), Arc::new(play));
-        let all = Arc::clone(&asked);
+        let (requests, play): (Arc<Mutex<Vec<ReceivedRequest>>>, Arc<Play>) =
+            (Arc::default(), Arc::new(play));
+        let all = Arc::clone(&requests);
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             let mut connections = JoinSet::new();
@@ -83,7 +83,7 @@ impl Server {
                 connections.spawn(serve(stream, Arc::clone(&all), Arc::clone(&play)));
             }
         });
-        Self { port, asked, _tasks: tasks }
+        Self { port, requests, _tasks: tasks }
     }
 
     pub(super) fn name(&self, rest: &str) -> String {
@@ -94,23 +94,23 @@ impl Server {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 
-    pub(super) fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().unwrap().clone()
+    pub(super) fn requests(&self) -> Vec<ReceivedRequest> {
+        self.requests.lock().unwrap().clone()
     }
 
-    pub(super) fn count(&self, is: impl Fn(&Asked) -> bool) -> usize {
-        self.asked().iter().filter(|asked| is(asked)).count()
+    pub(super) fn count(&self, is: impl Fn(&ReceivedRequest) -> bool) -> usize {
+        self.requests().iter().filter(|request| is(request)).count()
     }
 }
 
-async fn serve(mut stream: TcpStream, all: Arc<Mutex<Vec<Asked>>>, play: Arc<Play>) {
-    while let Some(asked) = read(&mut stream).await {
+async fn serve(mut stream: TcpStream, all: Arc<Mutex<Vec<ReceivedRequest>>>, play: Arc<Play>) {
+    while let Some(request) = read(&mut stream).await {
         let before = {
             let mut all = all.lock().unwrap();
-            all.push(asked.clone());
+            all.push(request.clone());
             all.len() - 1
         };
-        match play(&asked, before) {
+        match play(&request, before) {
             Reply::Whole(bytes) => {
                 if stream.write_all(&bytes).await.is_err() {
                     return;
@@ -137,7 +137,7 @@ async fn serve(mut stream: TcpStream, all: Arc<Mutex<Vec<Asked>>>, play: Arc<Pla
     }
 }
 
-async fn read(stream: &mut TcpStream) -> Option<Asked> {
+async fn read(stream: &mut TcpStream) -> Option<ReceivedRequest> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await.ok()?);
@@ -145,18 +145,18 @@ async fn read(stream: &mut TcpStream) -> Option<Asked> {
     let text = String::from_utf8(head).unwrap();
     let mut words = text.split(' ');
     let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
-    // Values matter as they are, names do not.
+    // The case of values matters; that of names does not.
     let lines = text.lines().map(|line| match line.split_once(": ") {
         Some((name, value)) => format!("{}: {value}", name.to_lowercase()),
         None => line.to_owned(),
     });
     let head = lines.collect::<Vec<_>>().join("\n");
-    let mut asked = Asked { method, path, head, body: String::new() };
-    let length = asked.header("content-length").map_or(0, |length| length.parse().unwrap());
+    let mut request = ReceivedRequest { method, path, head, body: String::new() };
+    let length = request.header("content-length").map_or(0, |length| length.parse().unwrap());
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await.ok()?;
-    asked.body = String::from_utf8(body).unwrap();
-    Some(asked)
+    request.body = String::from_utf8(body).unwrap();
+    Some(request)
 }
 
 /// An image with one layer, or two that are the same.
@@ -186,7 +186,7 @@ impl Image {
         Self::new(b"a layer".to_vec())
     }
 
-    /// As many bytes as are not alike.
+    /// Bytes that do not repeat.
     pub(super) fn of_bytes(count: u32) -> Self {
         Self::new((0..count).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect())
     }
@@ -195,14 +195,14 @@ impl Image {
         json!({ "mediaType": media_type, "digest": Digest::of(bytes), "size": bytes.len() })
     }
 
-    /// What a good registry says.
-    pub(super) fn reply(&self, asked: &Asked) -> Reply {
+    /// The answer of a good registry.
+    pub(super) fn reply(&self, request: &ReceivedRequest) -> Reply {
         for blob in [&self.config, &self.layer] {
-            if asked.is_blob(blob) {
-                return blob_reply(blob, asked);
+            if request.is_blob(blob) {
+                return blob_reply(blob, request);
             }
         }
-        if asked.path.contains("/manifests/") {
+        if request.path.contains("/manifests/") {
             let digest = Digest::of(&self.manifest).to_string();
             let headers = [("content-type", MANIFEST_TYPE), ("docker-content-digest", &digest)];
             return answer(200, &headers, &self.manifest);
@@ -211,13 +211,13 @@ impl Image {
     }
 }
 
-fn blob_reply(blob: &[u8], asked: &Asked) -> Reply {
-    let Some(from) = offset(asked) else { return answer(200, &[], blob) };
+fn blob_reply(blob: &[u8], request: &ReceivedRequest) -> Reply {
+    let Some(from) = offset(request) else { return answer(200, &[], blob) };
     let range = format!("bytes {from}-{}/{}", blob.len() - 1, blob.len());
     answer(206, &[("content-range", &range)], &blob[from..])
 }
 
 /// From where on the bytes are wanted.
-pub(super) fn offset(asked: &Asked) -> Option<usize> {
-    asked.header("range")?.strip_prefix("bytes=")?.strip_suffix('-')?.parse().ok()
+pub(super) fn offset(request: &ReceivedRequest) -> Option<usize> {
+    request.header("range")?.strip_prefix("bytes=")?.strip_suffix('-')?.parse().ok()
 }

@@ -1,7 +1,7 @@
-//! What the daemon of a directory may not do for any guest, by a filter of system calls that it cannot take
-//! off: leave programs that run as whoever owns them, and devices, where the host's people would use them.
+//! Denies the daemon of a directory some system calls, whatever a guest asks for. It must not leave set-id
+//! programs or devices where the host's people would use them. The daemon cannot remove the filter.
 //!
-//! Its own mount is `nosuid,nodev`, which holds for those who come through it; the host's people do not.
+//! Its own mount is `nosuid,nodev`, but that protects only those who use this mount, not the host's people.
 
 use std::collections::BTreeMap;
 
@@ -13,21 +13,21 @@ use seccompiler::{
 
 /// The bits of a mode that make a program run as its owner or its group.
 const SET_ID: [u32; 2] = [libc::S_ISUID, libc::S_ISGID];
-/// What a device is by its mode.
+/// The device types of a mode.
 const DEVICES: [u32; 2] = [libc::S_IFCHR, libc::S_IFBLK];
 
 /// Calls that take a mode, and which of their arguments that is.
 const MODES: &[(i64, u8)] =
     &[(libc::SYS_fchmod, 1), (libc::SYS_fchmodat, 2), (libc::SYS_mknodat, 2)];
-/// Those of them that make devices.
+/// Those that make devices.
 const MAKERS: &[(i64, u8)] = &[(libc::SYS_mknodat, 2)];
 /// Calls that make a file where their flags say so, with those and the mode.
 const OPENERS: &[(i64, u8, u8)] = &[(libc::SYS_openat, 2, 3)];
-/// The flags that do. A file without a name gets one later.
+/// Those flags. A file without a name gets one later.
 const MAKING: [i32; 2] = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY];
 
-/// Calls that do the same, with a mode where no filter sees it, or that change by other means what a
-/// program may do. Whoever is told that there are none does without.
+/// Calls that do the same with a mode that no filter can see, or that change by other means what a program
+/// may do. A program that gets `ENOSYS` uses others.
 const OTHERS: &[i64] = &[
     libc::SYS_openat2,
     libc::SYS_fchmodat2,
@@ -37,7 +37,7 @@ const OTHERS: &[i64] = &[
     libc::SYS_io_uring_setup,
 ];
 
-/// The same for the calls that only older processors have.
+/// The same calls in the forms that only older processors have.
 #[cfg(target_arch = "x86_64")]
 mod older {
     use nix::libc;
@@ -55,8 +55,8 @@ mod older {
     pub const OTHERS: &[i64] = &[];
 }
 
-/// Applies it to this process and what it becomes. An ordinary user cannot give up groups, and has a daemon
-/// with all rights of that user; one that would not begin without giving them up is told that it has.
+/// Applies the filter to this process and what it executes. An ordinary user cannot give up groups, so its
+/// daemon has all rights of that user. A daemon that insists on giving them up is answered that it succeeded.
 pub(super) fn apply(is_ordinary: bool) -> Result<(), Error> {
     let mut filters = vec![(by_mode()?, libc::EPERM), (others(), libc::ENOSYS)];
     if is_ordinary {
@@ -101,7 +101,7 @@ fn others() -> Rules {
     OTHERS.iter().chain(older::OTHERS).map(|call| (*call, Vec::new())).collect()
 }
 
-/// A call whose arguments have these values where the masks are.
+/// Matches a call whose arguments have these values under the masks.
 fn rule<const N: usize>(conditions: [(u8, u32, u32); N]) -> Result<SeccompRule, BackendError> {
     let conditions = conditions.map(|(argument, mask, value)| {
         let compare = SeccompCmpOp::MaskedEq(mask.into());

@@ -4,11 +4,12 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-use super::{From, LogError, Reader, Segment, failed};
-use crate::limits::{LOG_RECORD_BYTES_MAX, LOG_SEGMENT_BYTES};
+use super::{From, LogError, Reader, RecordPosition};
+use crate::limits::{LOG_CARRIED_BYTES_MAX, LOG_RECORD_BYTES_MAX, LOG_SEGMENT_BYTES};
+use crate::log::segment::MARK_CARRIED;
 
-/// Where a reader is: between two records. What is rotated away behind it meanwhile is said when a
-/// reader comes back to it.
+/// A reader's position: between two records. If records after it are rotated away meanwhile, a
+/// reader that returns to it reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     segment: u64,
@@ -24,30 +25,29 @@ pub struct InvalidMark;
 
 /// More than any log will ever have seen, and no sum with it overflows.
 const PASSED_MAX: u64 = 1 << 62;
-/// A segment ends with the record that fills it.
-const POSITION_MAX: u64 = LOG_SEGMENT_BYTES + LOG_RECORD_BYTES_MAX as u64;
-/// Digits that a segment's number may have, and more than it ever has.
+/// A segment ends with the record that fills it, and carried records are counted separately.
+const POSITION_MAX: u64 =
+    MARK_CARRIED + LOG_CARRIED_BYTES_MAX + LOG_SEGMENT_BYTES + LOG_RECORD_BYTES_MAX as u64;
+/// The largest number of a segment, which is never reached.
 const SEGMENT_MAX: u64 = 9_999_999_999;
 
 impl Reader {
-    /// Goes on at a mark.
+    /// Continues at a mark.
     pub fn resume(directory: &Path, mark: Mark) -> Result<Self, LogError> {
         let mut reader = Self::at_start(directory, From::Start);
         reader.begun = true;
-        reader.passed = Some(mark.passed);
-        let opened = Segment::open(directory, mark.segment);
-        // When it has been rotated away, the oldest that there is says how much is missing.
-        if let Some(mut segment) = opened.map_err(|source| failed(directory, source))? {
-            segment.seek(mark.position.max(segment.after_head()));
-            reader.segment = Some(segment);
-        }
+        reader.go_to(RecordPosition {
+            segment: mark.segment,
+            position: mark.position,
+            passed: mark.passed,
+        })?;
         Ok(reader)
     }
 
-    /// The place behind the last entry that was read; `None` before the first.
+    /// The position after the last entry that was read; `None` before the first.
     pub fn mark(&self) -> Option<Mark> {
         let segment = self.segment.as_ref()?;
-        let (segment, position) = (segment.number, segment.position());
+        let (segment, position) = (segment.number, segment.mark_position());
         Some(Mark { segment, position, passed: self.passed? })
     }
 }
@@ -83,7 +83,8 @@ impl FromStr for Mark {
 mod tests {
     use protocol::message::Channel;
 
-    use super::super::super::writer::{Bounds, Writer};
+    use super::super::super::carry::Bounds;
+    use super::super::super::writer::Writer;
     use super::super::super::{Event, Run};
     use super::*;
 
@@ -92,7 +93,8 @@ mod tests {
         let name = format!("burrow-mark-{}", std::process::id());
         let directory = std::env::temp_dir().join(name);
         let _ = std::fs::remove_dir_all(&directory);
-        let bounds = Bounds { segment_bytes: 2000, segments_max: 3 };
+        let bounds =
+            Bounds { segment_bytes: 2000, segments_max: 3, share_bytes: 0, carried_bytes_max: 0 };
         let mut log = Writer::open_bounded(&directory, bounds).unwrap();
         let session = "one".parse().unwrap();
         log.started(&session, Run { pid: 1, started_at_ms: 1 }, "seq").unwrap();
@@ -116,7 +118,8 @@ mod tests {
         }
         let last = reader.mark().expect("a place");
         assert!(Reader::resume(&directory, last).unwrap().next().unwrap().is_none());
-        // Each segment takes less than twenty of these: all that was marked is rotated away.
+        // Each segment takes less than twenty of these, so everything that was marked is rotated
+        // away.
         for offset in 20..100 {
             log.output(&session, Channel::Stdout, offset * 100, &[b'x'; 100]).unwrap();
         }

@@ -1,5 +1,5 @@
-//! The end of an app: its forward, its processes, its session, its files and its note. Every step is
-//! taken, whatever becomes of the others, and each waits for a guest only so long.
+//! The end of an app: its forward, its processes, its session, its files and its note. Each step is taken
+//! even if others fail, and each waits for a guest only for a limited time.
 
 use protocol::SessionId;
 use protocol::requests::{Release, Remove, Signal, Target};
@@ -18,17 +18,17 @@ impl Keeper {
     pub(super) async fn end(self) {
         self.close_forward().await;
         let session = self.seat.session.clone();
-        // That there is nobody left to be asked is as good.
+        // If there is nothing left to signal, that is fine.
         if self.signal(&session, TERMINATE).await {
             let _ = timeout(STOP_GRACE, self.guest.wait(&session)).await;
         }
         self.clear().await;
     }
 
-    /// Takes away what is left of an app in its sandbox and on this host.
+    /// Removes the remains of an app in its sandbox and on this host.
     pub(super) async fn clear(&self) {
         self.close_forward().await;
-        // Our hold alone: the log keeps its own until it has all. The question has none at all.
+        // Only our hold: the log keeps its own until it has everything. The check has none.
         let sessions =
             [(self.seat.session.clone(), Some(HOLDER.to_owned())), (self.asking(), None)];
         for (session, holder) in sessions {
@@ -45,7 +45,7 @@ impl Keeper {
         self.forget();
     }
 
-    /// The sandbox has ended, and all of the app with it but what is on this host. Its forward ends by
+    /// The sandbox has ended, and with it all of the app except what is on this host. Its forward ends by
     /// itself.
     pub(super) fn forget(&self) {
         note::forget(&self.state, &self.seat.session);

@@ -1,4 +1,4 @@
-//! Whole recipes, drawn from what recipes are made of.
+//! Whole recipes, generated from typical parts.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use image::dockerfile::limits::{STEPS_MAX, WORD_BYTES_MAX};
 
-/// What stands where a word does.
+/// An argument of an instruction.
 fn word() -> impl Strategy<Value = String> {
     prop_oneof![
         "[a-z/.]{1,8}",
@@ -33,7 +33,7 @@ fn word() -> impl Strategy<Value = String> {
     ]
 }
 
-/// One line, or what belongs to one before it.
+/// One line, or a continuation of the previous one.
 fn fragment() -> impl Strategy<Value = String> {
     let keyword = prop::sample::select(vec![
         "FROM",
@@ -80,7 +80,7 @@ fn fragment() -> impl Strategy<Value = String> {
     prop_oneof![3 => line, 2 => fixed.prop_map(str::to_owned)]
 }
 
-/// How a recipe begins: as most do, or with anything.
+/// The beginning of a recipe: typical ones, or anything.
 fn beginning() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec!["FROM base\n", "ARG x=2\nFROM base AS one\n", ""])
 }
@@ -116,7 +116,7 @@ proptest! {
                 prop_assert!(!plan.stages.is_empty() && plan.stages.is_sorted());
                 let steps: usize = plan.recipe.stages.iter().map(|stage| stage.steps.len()).sum();
                 prop_assert!(steps <= STEPS_MAX);
-                // A stage begins from what comes before it, and so there is no circle.
+                // A stage begins from an earlier one, so there is no cycle.
                 for (at, from) in plan.from.iter().enumerate() {
                     prop_assert!(!matches!(from, From::Stage(other) if *other >= at));
                 }
@@ -127,11 +127,11 @@ proptest! {
             }
             Err(error) => {
                 let file = place.0.join(DOCKERFILE).display().to_string();
-                let said = error.to_string();
-                let rest = said.strip_prefix(&format!("{file}:"));
+                let message = error.to_string();
+                let rest = message.strip_prefix(&format!("{file}:"));
                 let line = rest.and_then(|rest| rest.split(':').next()?.parse::<usize>().ok());
                 let line = line.expect("a line is named");
-                prop_assert!((1..=text.lines().count()).contains(&line), "{said}\n{text}");
+                prop_assert!((1..=text.lines().count()).contains(&line), "{message}\n{text}");
             }
         }
     }

@@ -22,14 +22,14 @@ pub(super) struct Saving {
 }
 
 impl Owner {
-    /// Orders a save. What comes of it is [`Owner::end_save`]'s.
+    /// Orders a save. [`Owner::end_save`] handles its result.
     pub(super) async fn begin_save(&mut self) -> Result<(), NotebookError> {
-        // Should it fail, the next run or whoever asks tries again; by itself it would fail for ever.
+        // If it fails, the next run or request tries again. Retrying by itself would fail forever,
+        // unless the disk was full.
         self.dirty = None;
         let ordered = self.order_save().await;
         if let Err(error) = &ordered {
-            self.inner.counts.failed();
-            self.trouble(&format!("its variables: {error}"));
+            self.fail(error);
         }
         ordered
     }
@@ -94,21 +94,31 @@ impl Owner {
         let fetched = match fetched {
             Ok(fetched) => fetched,
             Err(error) => {
-                self.inner.counts.failed();
-                self.trouble(&format!("its variables: {error}"));
+                self.fail(&error);
                 return Err(error);
             }
         };
-        self.inner.counts.saved(since.elapsed(), fetched.bytes);
+        let bytes = fetched.bytes;
         let saved = Saved {
             version,
             run,
             saved_ms: now_ms(),
             bytes: fetched.bytes,
             is_none: false,
-            kept: fetched.kept,
+            variables: fetched.variables,
         };
-        self.write_saved(saved).await
+        if let Err(error) = self.write_saved(saved).await {
+            self.fail(&error);
+            return Err(error);
+        }
+        self.inner.counts.saved(since.elapsed(), bytes);
+        Ok(())
+    }
+
+    fn fail(&mut self, error: &NotebookError) {
+        self.inner.counts.failed();
+        self.trouble(&format!("its variables: {error}"));
+        self.try_later(error);
     }
 
     /// Waits for a save that is under way.
@@ -122,14 +132,14 @@ impl Owner {
     /// Saves what is not saved, and waits for it.
     pub(super) async fn save(&mut self) -> Result<Saved, NotebookError> {
         self.settle().await;
+        self.write_unwritten().await?;
         if self.dirty.is_some() || self.owes().await? {
             self.begin_save().await?;
             if self.saving.is_some() {
                 let fetched = joined(&mut self.saving).await;
                 self.end_save(fetched).await?;
             } else {
-                let what = "the interpreter that held them has ended".to_owned();
-                return Err(NotebookError::NotSaved { what });
+                return Err(NotebookError::InterpreterEnded);
             }
         }
         Ok(self.saved.clone().unwrap_or_default())

@@ -1,4 +1,4 @@
-//! What can be asked of what a sandbox uses.
+//! Requests about a sandbox's usage.
 
 use super::Draw;
 use crate::metrics::{AskMetrics, AskUsage, MetricsPage, Sample, Scope, TreeUsage};

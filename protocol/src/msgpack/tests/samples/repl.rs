@@ -1,4 +1,4 @@
-//! What can be asked of contexts and what happens in them.
+//! Requests about contexts, and their events.
 
 use super::Draw;
 use crate::ids::ContextName;

@@ -1,4 +1,4 @@
-//! What the test agent knows and does: requests, made-up sessions, patterns. No sockets.
+//! The test agent's state and behaviour: requests, made-up sessions, patterns. No sockets.
 
 use std::collections::HashMap;
 
@@ -21,12 +21,12 @@ pub fn pattern(offset: u64) -> u8 {
     (offset ^ (offset >> 8).wrapping_mul(31) ^ (offset >> 16).wrapping_mul(17)) as u8
 }
 
-/// What the test may look at and set.
+/// What the test may inspect and set.
 pub struct World {
     pub mux: Mux,
     answers: Answers,
     token: u8,
-    /// The adoption whose answer tells the token.
+    /// The adoption whose answer contains the token.
     adopted: Option<RequestId>,
     pub outlets: HashMap<StreamId, Outlet>,
     pub inlets: HashMap<StreamId, Inlet>,
@@ -44,11 +44,11 @@ pub struct World {
     pub releases: Vec<Release>,
     pub resets: u32,
     pub received: Vec<u8>,
-    /// Whether what arrives is kept in `received`.
+    /// Whether arriving bytes are kept in `received`.
     pub keeps: bool,
-    /// Acknowledge what arrives only when told to.
+    /// Acknowledge arriving bytes only on request.
     pub reads: bool,
-    /// Where subscriptions begin; their bytes before are gone.
+    /// Where subscriptions begin; their earlier bytes are gone.
     pub oldest: u64,
 }
 
@@ -145,7 +145,7 @@ impl World {
         encode_message(Kind::Welcome, 0, &answer, out);
     }
 
-    /// The former token counts for whoever may lack the answer that tells the new one.
+    /// The former token stays valid for a client that may lack the answer with the new one.
     fn accepts(&self, resume: &Resume) -> bool {
         let lacks = |id| resume.unanswered.contains(&id) && self.answers.is_taken(id);
         resume.token == Token([self.token; 16])

@@ -1,7 +1,7 @@
 use super::is_open;
 
 #[test]
-fn what_is_complete_runs() {
+fn complete_code_runs() {
     for code in [
         "ls",
         "echo 'a b' \"c\"",
@@ -30,7 +30,7 @@ fn what_is_complete_runs() {
 }
 
 #[test]
-fn what_is_not_waits_for_more() {
+fn incomplete_code_waits_for_more() {
     for code in [
         "echo 'a",
         "echo \"a\\\"",

@@ -11,7 +11,7 @@ fn offsets_of_the_code_become_those_of_the_line() {
 }
 
 #[test]
-fn what_begins_elsewhere_is_no_answer() {
+fn completions_for_another_place_are_ignored() {
     assert_eq!(fitting(found(3, &["x"]), 8, "  pri", 5), None, "above the line");
     assert_eq!(fitting(found(14, &["x"]), 8, "  pri", 5), None, "behind the cursor");
     assert_eq!(fitting(found(1, &["x"]), 0, "äx", 3), None, "within a character");
@@ -29,10 +29,10 @@ fn a_match_draws_nothing_but_itself() {
 
 #[test]
 fn nobody_who_answers_is_no_hang() {
-    let (ask, mut heard) = mpsc::channel(1);
+    let (ask, mut questions) = mpsc::channel(1);
     let helper = Helper::new("    ", ask);
     assert_eq!(helper.find("", "x", 1), None);
-    // The question was asked, nobody answered, and there is no room for the next.
+    // The question was asked and not answered, and there is no room for the next.
     assert_eq!(helper.find("", "x", 1), None);
-    assert!(matches!(heard.try_recv(), Ok(EditorEvent::Complete(_))));
+    assert!(matches!(questions.try_recv(), Ok(EditorEvent::Complete(_))));
 }

@@ -26,7 +26,7 @@ fn colours_take_no_room() {
 }
 
 #[test]
-fn what_was_begun_can_be_said_again() {
+fn an_unfinished_line_can_be_repeated() {
     assert_eq!(line(&["x\nName", ": "]).text(80).as_deref(), Some("Name: "));
     assert_eq!(line(&["50 %\r60 %"]).text(80).as_deref(), Some("60 %"));
     assert_eq!(line(&["a\x08b"]).text(80).as_deref(), Some("a\\u{8}b"));

@@ -1,0 +1,106 @@
+//! What a caller may have of what it asks for: a [`Spec`] that each door fills in from its own words, by
+//! the table of `sandbox::options`.
+
+use tokio::time::timeout;
+
+use super::Api;
+use super::caller::Caller;
+use super::images::workspace_of;
+use super::limits::INSTALL_DEADLINE;
+use sandbox::refusal::{Code, Refusal};
+use sandbox::{Name, Spec};
+use services::build::packages::{self, HostPackages, Packages};
+use services::build::{BuildOptions, StepSandbox};
+use services::notebook::limits::SANDBOX_IDLE;
+use services::notebook::{NotebookSandbox, own_sandbox};
+
+/// Installs packages for the sandbox of a specification. It takes a place among the runs, because it is one.
+/// What comes back keeps them until the sandbox is made.
+pub async fn install(
+    api: &Api,
+    caller: &Caller,
+    spec: &mut Spec,
+    packages: Option<Packages>,
+) -> Result<Option<HostPackages>, Refusal> {
+    let Some(packages) = packages.filter(|packages| !packages.is_empty()) else { return Ok(None) };
+    let registry = api.registry();
+    let Some(images) = registry.images() else {
+        let message = "packages: this server has no store of images";
+        return Err(Refusal::new(Code::Unsupported, message));
+    };
+    let images = images.of_namespace(Some(spec.namespace.as_str()));
+    let _permit = api.admission().admit(&caller.label())?;
+    let paths = registry.store_paths().clone();
+    // What was judged is what is built on.
+    let judged = registry.base_image(spec).await?.map(|digest| digest.to_string());
+    let base = judged.as_deref().or(spec.image.as_deref());
+    let (tell, _) = tokio::sync::mpsc::channel(1);
+    let mut files = registry.host_files().clone();
+    if !matches!(caller, Caller::Local) {
+        // What is installed over the host's root is on the host's disk, and for its own user.
+        files.root = None;
+    }
+    let step = StepSandbox::like(spec, registry.defaults(), files);
+    let means =
+        BuildOptions { paths, images, egress: registry.egress_settings().clone(), step, tell };
+    let installing = timeout(INSTALL_DEADLINE, packages::install(&packages, base, means)).await;
+    let built = match installing {
+        Ok(Ok(built)) => built,
+        Ok(Err(error)) => return Err(error.into()),
+        Err(_) => {
+            let seconds = INSTALL_DEADLINE.as_secs();
+            let message = format!("packages: they were not installed within {seconds} s");
+            return Err(Refusal::new(Code::StartFailed, message));
+        }
+    };
+    Ok(match built.give(spec) {
+        // Nobody else reads the records of a registry that ends with this process.
+        Some(packages) if registry.is_alone() => {
+            packages.hold_until_exit();
+            None
+        }
+        packages => packages,
+    })
+}
+
+/// The namespace of a new sandbox whose caller names none.
+pub fn namespace_of(caller: &Caller, requested: Option<Name>) -> Name {
+    requested.or_else(|| caller.only_namespace().cloned()).unwrap_or_else(Name::default_namespace)
+}
+
+/// Checks that a caller may have what is asked for, and settles what the server decides: the kind of
+/// machine, the root of an image, whether it is pulled. The registry sets the rest.
+pub fn permitted(api: &Api, caller: &Caller, mut spec: Spec) -> Result<Spec, Refusal> {
+    spec.key = caller.key();
+    if let Some(kind) = spec.machine.filter(|kind| !kind.is_started()) {
+        let message = format!("machine: this call does not start {kind} machines");
+        return Err(Refusal::new(Code::Unsupported, message)
+            .hint(format!("`host-bridge start --machine {kind}` connects to one")));
+    }
+    // A name of an image means one on this kind of machine.
+    let machine = spec.machine.unwrap_or(api.registry().defaults().machine);
+    let pull = api.pull_of(caller, spec.pull)?;
+    spec.pull = Some(pull);
+    let root = |image: String| api.root_of(caller, machine, &image, pull);
+    spec.image = spec.image.map(root).transpose()?;
+    if spec.snapshot.is_some() && spec.machine.is_some() {
+        return Err(Refusal::invalid("machine: the snapshot sets it; leave it out"));
+    }
+    spec.machine = Some(machine);
+    let workspace = |name: String| workspace_of(caller, name);
+    spec.workspace = spec.workspace.map(workspace).transpose()?;
+    Ok(spec)
+}
+
+/// The own sandbox of a notebook of that name, in which `ask` fills in what is asked for.
+pub fn notebook_sandbox(
+    api: &Api,
+    caller: &Caller,
+    (namespace, id): (&Name, &Name),
+    ask: impl FnOnce(&mut Spec) -> Result<(), Refusal>,
+) -> Result<NotebookSandbox, Refusal> {
+    let mut spec = Spec::new(own_sandbox(namespace, id)?);
+    spec.idle_ttl_ms = Some(SANDBOX_IDLE.as_millis() as u64);
+    ask(&mut spec)?;
+    Ok(NotebookSandbox::own(permitted(api, caller, spec)?)?)
+}

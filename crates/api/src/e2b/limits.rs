@@ -1,0 +1,47 @@
+//! The limits of this door, each with its reason.
+
+use std::time::Duration;
+
+/// How long a sandbox lives whose creator names no time, as E2B has it.
+pub const TIMEOUT_SECONDS_DEFAULT: i64 = 300;
+/// The same of clients of before 2.46, which name one themselves.
+pub const TIMEOUT_SECONDS_OLD: i64 = 15;
+/// The version of envd that the clients believe to speak with: it opens all that they know.
+pub const ENVD_VERSION: &str = "0.6.13";
+/// Keys that have a token of one sandbox. The oldest make room.
+pub const PASSES_PER_SANDBOX_MAX: usize = 64;
+/// Sandboxes whose tokens, accounts or watches are in memory; they are read again when needed.
+pub const SANDBOXES_KNOWN_MAX: usize = 4096;
+/// Programs whose arguments are remembered for `List`.
+pub const COMMANDS_KNOWN_MAX: usize = 8192;
+/// What these take together; arguments and variables may be long.
+pub const COMMANDS_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Watches of one sandbox that wait to be asked, and the events that wait in each.
+pub const WATCHES_PER_SANDBOX_MAX: usize = 64;
+pub const WATCH_EVENTS_MAX: usize = 16 * 1024;
+/// A watch that nobody has asked for so long is given up.
+pub const WATCH_UNASKED_MAX: Duration = Duration::from_secs(3600);
+/// A file of accounts that is larger is not read.
+pub const PASSWD_BYTES_MAX: usize = 1024 * 1024;
+/// Silence of a program after which its viewer hears a word, unless it names a pause itself.
+pub const KEEPALIVE_DEFAULT: Duration = Duration::from_secs(90);
+/// The same of a run of code.
+pub const RUN_KEEPALIVE: Duration = Duration::from_secs(5);
+/// A client that types sends a word every 50 s; one that is silent for longer is gone.
+pub const TYPING_PAUSE_MAX: Duration = Duration::from_secs(120);
+/// How long a program may take to receive what was typed.
+pub const TYPED_MAX: Duration = Duration::from_secs(60);
+/// How often input is tried that another writer holds at the moment.
+pub const INPUT_PAUSE: Duration = Duration::from_millis(5);
+/// One message of a client's stream.
+pub const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// The head of one part of a form.
+pub const PART_HEAD_BYTES_MAX: usize = 16 * 1024;
+/// What a value of JSON takes beside its text: its place in a map, and its own.
+pub const VALUE_BYTES: usize = 96;
+/// Entries of a listing that goes into directories.
+pub const ENTRIES_MAX: usize = 100_000;
+/// Sandboxes on a page, by default and at most.
+pub const PAGE_MAX: usize = 100;
+/// Copies of one fork.
+pub const FORKS_MAX: u32 = 20;

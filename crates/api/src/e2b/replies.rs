@@ -1,0 +1,111 @@
+//! Sandboxes in the shape that E2B's clients read.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::limits::ENVD_VERSION;
+use super::passes;
+use crate::call::Call;
+use access::keys::Access;
+use host::instant::format;
+use sandbox::refusal::Refusal;
+use sandbox::{Record, State};
+
+/// The label that holds a sandbox's template. Metadata has no names that begin like it.
+pub const TEMPLATE: &str = "e2b.template";
+/// What the names of this door's own labels begin with.
+pub const OWN_LABELS: &str = "e2b.";
+const TEMPLATE_DEFAULT: &str = "base";
+/// Every answer names a client, and there are no other hosts.
+const CLIENT: &str = "burrow";
+/// The time to live of a sandbox without a limit, in answers: E2B's sandboxes all have one.
+const ENDLESS_MS: u64 = 365 * 24 * 3600 * 1000;
+const MIB: u64 = 1024 * 1024;
+
+pub fn template(record: &Record) -> &str {
+    let named = record.labels.get(TEMPLATE).map(String::as_str);
+    named.or(record.image.as_deref()).unwrap_or(TEMPLATE_DEFAULT)
+}
+
+/// The labels that are metadata.
+pub fn metadata(record: &Record) -> BTreeMap<&str, &str> {
+    let labels = record.labels.iter().filter(|(key, _)| !key.starts_with(OWN_LABELS));
+    labels.map(|(key, value)| (key.as_str(), value.as_str())).collect()
+}
+
+/// The answer to who makes a sandbox or connects to it.
+pub fn connected(call: &Call, record: &Record) -> Result<Value, Refusal> {
+    let token = passes::token_of(&call.api, (&record.which(), &record.id), &call.caller)?;
+    Ok(json!({
+        "templateID": template(record),
+        "sandboxID": record.id,
+        "clientID": CLIENT,
+        "alias": record.name,
+        "envdVersion": ENVD_VERSION,
+        "envdAccessToken": token,
+        "trafficAccessToken": token,
+        "domain": null,
+    }))
+}
+
+/// An entry of a list.
+pub fn listed(record: &Record) -> Value {
+    let ends = record.expires_at_ms.unwrap_or(record.created_at_ms.saturating_add(ENDLESS_MS));
+    json!({
+        "templateID": template(record),
+        "alias": record.name,
+        "sandboxID": record.id,
+        "clientID": CLIENT,
+        "startedAt": format(record.created_at_ms),
+        "endAt": format(ends),
+        "cpuCount": cpus(record),
+        "memoryMB": record.memory_mib.unwrap_or_else(host_memory_mib),
+        "diskSizeMB": record.scratch_bytes / MIB,
+        "state": state(record).unwrap_or("running"),
+        "envdVersion": ENVD_VERSION,
+        "metadata": metadata(record),
+    })
+}
+
+/// All that is known of one.
+pub fn detailed(call: &Call, record: &Record) -> Result<Value, Refusal> {
+    let mut detailed = listed(record);
+    let more: &mut Map<String, Value> = detailed.as_object_mut().expect("`listed` makes an object");
+    if call.caller.may(Access::Run) {
+        let token = passes::token_of(&call.api, (&record.which(), &record.id), &call.caller)?;
+        more.insert("envdAccessToken".to_owned(), token.into());
+    }
+    more.insert("domain".to_owned(), Value::Null);
+    more.insert("lifecycle".to_owned(), json!({ "autoResume": false, "onTimeout": "kill" }));
+    more.insert("allowInternetAccess".to_owned(), (!record.egress.is_empty()).into());
+    Ok(detailed)
+}
+
+/// A sandbox of which E2B has a word for its state; the others are not there to its clients.
+pub fn state(record: &Record) -> Option<&'static str> {
+    match record.state {
+        State::Running => Some("running"),
+        State::Paused { .. } => Some("paused"),
+        _ => None,
+    }
+}
+
+pub fn is_there(record: &Record) -> bool {
+    state(record).is_some()
+}
+
+/// Whole ones, and at least one.
+fn cpus(record: &Record) -> u64 {
+    let of_host = || std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+    record.cpu_millis.map_or_else(of_host, |millis| u64::from(millis).div_ceil(1000)).max(1)
+}
+
+fn host_memory_mib() -> u64 {
+    crate::host_memory_bytes().unwrap_or_default() / MIB
+}
+
+/// Whether a text names a template that sandboxes are made of when none is chosen.
+pub fn is_usual(template: &str) -> bool {
+    ["base", "code-interpreter-v1"].contains(&template)
+}

@@ -1,0 +1,106 @@
+//! What is shown of contexts, and the interpreter that one is asked for with.
+
+use protocol::repl::{ContextInfo, ContextState};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use sandbox::refusal::Refusal;
+
+/// The current state of a context.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Context")]
+pub struct OpenedContext {
+    pub context: String,
+    /// The language's own name.
+    pub language: String,
+    pub state: ContextStateName,
+    /// The current interpreter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Interpreter")]
+    pub interpreter: Option<Interpreter>,
+    /// How many interpreters the context has had, including the current one.
+    pub interpreters: u64,
+    /// How many runs have started.
+    pub runs: u64,
+    /// The current run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub running: Option<u64>,
+    /// How many runs are waiting.
+    pub queued: u32,
+    pub opened_at_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub cwd: Option<String>,
+    /// How the last interpreter ended, until a run has reported that its variables are lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub lost: Option<String>,
+    /// Requested options that this host could not provide.
+    pub warnings: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ContextStateName {
+    /// It has no interpreter; the next run starts one.
+    Cold,
+    Starting,
+    Idle,
+    Running,
+    /// A run is being interrupted.
+    Interrupting,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Interpreter {
+    pub pid: u32,
+    pub program: String,
+    /// Its version, such as `3.11.7`.
+    pub version: String,
+}
+
+/// The interpreter that is asked for: a program, or that of a virtual environment.
+pub fn interpreter_of(
+    program: Option<String>,
+    venv: Option<String>,
+) -> Result<Option<String>, Refusal> {
+    match (program, venv) {
+        (Some(_), Some(_)) => Err(Refusal::invalid("give `program` or `venv`, not both")),
+        (None, Some(venv)) => Ok(Some(format!("{}/bin/python", venv.trim_end_matches('/')))),
+        (program, None) => Ok(program),
+    }
+}
+
+impl From<ContextInfo> for OpenedContext {
+    fn from(info: ContextInfo) -> Self {
+        let state = match info.state {
+            ContextState::Cold => ContextStateName::Cold,
+            ContextState::Starting => ContextStateName::Starting,
+            ContextState::Idle => ContextStateName::Idle,
+            ContextState::Running => ContextStateName::Running,
+            ContextState::Interrupting => ContextStateName::Interrupting,
+        };
+        let interpreter = info.interpreter.map(|living| Interpreter {
+            pid: living.pid,
+            program: living.program,
+            version: living.version,
+        });
+        Self {
+            context: info.context.to_string(),
+            language: info.language,
+            state,
+            interpreter,
+            interpreters: info.interpreters,
+            runs: info.runs,
+            running: info.running,
+            queued: info.queued,
+            opened_at_ms: info.opened_at_ms,
+            cwd: info.cwd.map(|path| path.to_string()),
+            lost: info.lost,
+            warnings: info.warnings,
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! A sandbox as every door shows it, and the schemas that more than one door takes for a new one.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::forms::machine::Machine;
+use sandbox::limits::{LIFETIME_MAX, PAGE_RECORDS_MAX};
+use sandbox::{Name, Phase, Record, SandboxRef, State};
+use services::build::packages::{PACKAGE, PACKAGE_BYTES_MAX, PACKAGES_MAX};
+
+/// Packages by the names that their package managers know.
+#[derive(JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "the document's words for `Packages`, which knows no documents")]
+pub struct PackageList {
+    /// Python requirements, as `pandas` or `pandas==2.2`.
+    #[serde(default)]
+    #[schemars(length(max = PACKAGES_MAX), inner(regex(pattern = PACKAGE), length(max = PACKAGE_BYTES_MAX)))]
+    pip: Vec<String>,
+    /// Node.js packages, as `express` or `express@4`, installed for all users.
+    #[serde(default)]
+    #[schemars(length(max = PACKAGES_MAX), inner(regex(pattern = PACKAGE), length(max = PACKAGE_BYTES_MAX)))]
+    npm: Vec<String>,
+}
+
+/// When an image is pulled.
+#[derive(JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[expect(dead_code, reason = "the document's words for `Pull`, which knows no documents")]
+pub enum PullPolicy {
+    Never,
+    Missing,
+    Always,
+}
+
+pub const NAME: &str = "^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$";
+pub const LABEL_KEY: &str = "^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$";
+/// [`LIFETIME_MAX`] as the schema says it.
+pub const LIFETIME_MS_MAX: u64 = LIFETIME_MAX.as_millis() as u64;
+/// A label's key, and its required value if there is one.
+const SELECTOR: &str = "^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}(=[^\\x00-\\x1f\\x7f-\\x9f]{0,255})?$";
+
+/// A sandbox.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Sandbox {
+    /// Its unique id, which is never reused, even if its name is.
+    pub id: String,
+    pub namespace: String,
+    pub name: String,
+    pub state: StateName,
+    /// Why it stopped, or does not answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub stopped_at_ms: Option<u64>,
+    pub machine: Machine,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub image: Option<String>,
+    /// The digest of its image in this host's store, even if the image's name has moved since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub image_digest: Option<String>,
+    pub hostname: String,
+    pub created_at_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub memory_mib: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "f64")]
+    pub cpus: Option<f64>,
+    /// Only the names, because values may be secrets.
+    pub env_names: Vec<String>,
+    /// The names of its secrets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<String>,
+    /// Its workspace, at `/workspace`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub workspace: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub workdir: Option<String>,
+    /// The default user of programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub user: Option<String>,
+    pub scratch_bytes: u64,
+    /// Where the writable layer of a process sandbox is: `memory` or `disk`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub scratch_place: Option<String>,
+    pub labels: BTreeMap<String, String>,
+    /// The egress rules.
+    #[serde(default)]
+    pub egress: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub ttl_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub idle_ttl_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub keep_stopped_ms: Option<u64>,
+    /// When it ends, even if it is busy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub expires_at_ms: Option<u64>,
+    /// Since when it has been idle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub idle_since_ms: Option<u64>,
+    /// When it ends if it stays idle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub idle_expires_at_ms: Option<u64>,
+    /// Requested options that this host could not provide.
+    pub warnings: Vec<String>,
+}
+
+/// The state of a sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StateName {
+    Creating,
+    Running,
+    /// Its machine is paused, with everything in it.
+    Paused,
+    Stopping,
+    Stopped,
+    /// Its machine runs, but its agent does not answer.
+    Lost,
+    /// Its record cannot be read. It can be killed and removed, nothing else.
+    Damaged,
+}
+
+/// The largest page that may be asked for.
+pub const PAGE_MAX: u16 = PAGE_RECORDS_MAX as u16;
+
+/// A page of sandboxes.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SandboxPage {
+    pub sandboxes: Vec<Sandbox>,
+    /// The value for `after`; absent on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub next: Option<String>,
+}
+
+/// Which sandboxes to list.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListQuery {
+    #[serde(default)]
+    #[schemars(with = "String", extend("pattern" = NAME))]
+    pub namespace: Option<Name>,
+    /// `key` or `key=value`; all must match.
+    #[serde(default)]
+    #[schemars(inner(regex(pattern = SELECTOR)))]
+    pub label: Vec<String>,
+    /// The states; any of them matches.
+    #[serde(default)]
+    #[schemars(with = "Vec<StateName>")]
+    pub state: Vec<Phase>,
+    /// The maximum number of entries.
+    #[serde(default)]
+    #[schemars(with = "u16", range(min = 1, max = 1000))]
+    pub limit: Option<u16>,
+    /// `next` of the previous page.
+    #[serde(default)]
+    #[schemars(with = "String", extend("pattern" = "^([A-Za-z0-9][A-Za-z0-9_-]{0,62}/)?[A-Za-z0-9][A-Za-z0-9_-]{0,62}$"))]
+    pub after: Option<SandboxRef>,
+}
+
+/// How to stop a sandbox.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StopSandbox {
+    /// How long its processes may take to end before they are killed.
+    #[serde(default)]
+    #[schemars(range(max = 3_600_000))]
+    pub grace_ms: Option<u64>,
+}
+
+/// A sandbox's new time to live. Fields that are left out stay; 0 removes the limit.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExtendSandbox {
+    /// The time to live from now on.
+    #[serde(default)]
+    #[schemars(range(max = LIFETIME_MS_MAX))]
+    pub ttl_ms: Option<u64>,
+    #[serde(default)]
+    #[schemars(range(max = LIFETIME_MS_MAX))]
+    pub idle_ttl_ms: Option<u64>,
+}
+
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RemoveQuery {
+    /// Kill it first if it runs.
+    #[serde(default)]
+    pub force: bool,
+}
+
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WaitQuery {
+    /// The state; `stopped` by default.
+    #[serde(default)]
+    #[schemars(with = "WaitFor")]
+    pub until: Option<WaitFor>,
+    #[serde(default)]
+    #[schemars(with = "u64", range(max = 86_400_000))]
+    pub timeout_ms: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitFor {
+    /// Its creation has succeeded or failed.
+    Created,
+    Stopped,
+    Removed,
+}
+
+impl From<Phase> for StateName {
+    fn from(phase: Phase) -> Self {
+        match phase {
+            Phase::Creating => Self::Creating,
+            Phase::Running => Self::Running,
+            Phase::Paused => Self::Paused,
+            Phase::Stopping => Self::Stopping,
+            Phase::Stopped => Self::Stopped,
+            Phase::Lost => Self::Lost,
+            Phase::Damaged => Self::Damaged,
+        }
+    }
+}
+
+impl From<Record> for Sandbox {
+    fn from(record: Record) -> Self {
+        let (reason, stopped_at_ms) = match &record.state {
+            State::Stopped { why, at_ms } => (Some(why.to_string()), Some(*at_ms)),
+            State::Lost { reason } | State::Damaged { reason } => (Some(reason.clone()), None),
+            State::Creating | State::Running | State::Paused { .. } | State::Stopping => {
+                (None, None)
+            }
+        };
+        Self {
+            id: record.id.to_string(),
+            namespace: record.namespace.to_string(),
+            name: record.name.to_string(),
+            state: record.state.phase().into(),
+            reason,
+            stopped_at_ms,
+            machine: record.machine.into(),
+            image: record.image,
+            image_digest: record.image_digest.map(|digest| digest.to_string()),
+            hostname: record.hostname,
+            created_at_ms: record.created_at_ms,
+            memory_mib: record.memory_mib,
+            cpus: record.cpu_millis.map(|millis| f64::from(millis) / 1000.0),
+            env_names: record.env_names,
+            secrets: record.secrets,
+            workspace: record.workspace,
+            workdir: record.workdir,
+            user: record.user,
+            scratch_bytes: record.scratch_bytes,
+            scratch_place: record.scratch_place.map(|place| place.name().to_owned()),
+            labels: record.labels,
+            egress: record.egress,
+            ttl_ms: record.ttl_ms,
+            idle_ttl_ms: record.idle_ttl_ms,
+            keep_stopped_ms: record.keep_stopped_ms,
+            expires_at_ms: record.expires_at_ms,
+            idle_since_ms: record.idle_since_ms,
+            idle_expires_at_ms: record.idle_expires_at_ms,
+            warnings: record.warnings,
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! What became of a sandbox whose agent is gone. Its callers see only that the link is closed,
+//! and its record knows a moment later how it ended.
+
+use serde_json::json;
+use tokio::time::timeout;
+
+use super::Api;
+use super::limits::END_KNOWN_MAX;
+use sandbox::refusal::{Code, Refusal};
+use sandbox::{SandboxRef, State, Until};
+
+impl Api {
+    /// The state of a sandbox that has ended, or whose agent no longer answers; `None` if it goes on.
+    pub(super) async fn end_of(&self, which: &SandboxRef) -> Option<State> {
+        let _ = timeout(END_KNOWN_MAX, self.registry().wait(which, Until::Stopped)).await;
+        let state = self.registry().get(which).ok()?.state;
+        matches!(state, State::Stopped { .. } | State::Lost { .. }).then_some(state)
+    }
+
+    /// A problem with a sandbox's agent as its record explains it. Others stay as they are.
+    pub(super) async fn explained(&self, which: &SandboxRef, problem: Refusal) -> Refusal {
+        if problem.code != Code::GuestUnreachable {
+            return problem;
+        }
+        let Some(state) = self.end_of(which).await else { return problem };
+        let details = json!({ "reason": "sandbox_ended", "state": state.name() });
+        let message = format!("the sandbox {which} is {state}");
+        Refusal { message, ..problem }.details(details)
+    }
+}

@@ -1,0 +1,125 @@
+//! How each request is recorded in the audit log, how long its answer may take, and for whom.
+
+use std::time::Duration;
+
+use super::Request;
+use crate::apps::AppOrder;
+use crate::limits::CONTROL_REPLY_DEADLINE;
+use access::audit::Entry;
+use machine::limits::{SNAPSHOT_WRITE_DEADLINE, VIRTUAL_RESTORE_DEADLINE};
+use sandbox::SandboxRef;
+use sandbox::limits::STOP_GRACE_DEFAULT;
+use services::app::limits::READY_TIMEOUT_MAX;
+use workspace::limits::{LAST_SYNC_DEADLINE, SYNC_DEADLINE};
+
+/// What the audit log says of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct About {
+    /// The operation, in the words of the native API.
+    pub operation: &'static str,
+    /// Whether it only reads.
+    pub looks: bool,
+    pub sandbox: Option<SandboxRef>,
+}
+
+impl About {
+    fn change(operation: &'static str, sandbox: Option<&SandboxRef>) -> Self {
+        Self { operation, looks: false, sandbox: sandbox.cloned() }
+    }
+
+    fn look(operation: &'static str, sandbox: Option<&SandboxRef>) -> Self {
+        Self { operation, looks: true, sandbox: sandbox.cloned() }
+    }
+}
+
+impl Request {
+    pub fn about(&self) -> About {
+        match self {
+            Self::Start(spec) => About::change("create_sandbox", Some(&spec.which())),
+            // The daemon does not see what is done through the agent's own socket, but it records that
+            // a client asked for it and the purpose that the client gave.
+            Self::Dial { sandbox, .. } => About::change("dial_sandbox", Some(sandbox)),
+            Self::Stop { sandbox, .. } => About::change("stop_sandbox", Some(sandbox)),
+            Self::Restart { sandbox, .. } => About::change("restart_sandbox", Some(sandbox)),
+            Self::Kill { sandbox } => About::change("kill_sandbox", Some(sandbox)),
+            Self::Remove { sandbox, .. } => About::change("remove_sandbox", Some(sandbox)),
+            Self::Pause { sandbox } => About::change("pause_sandbox", Some(sandbox)),
+            Self::Resume { sandbox } => About::change("resume_sandbox", Some(sandbox)),
+            Self::Snapshot { sandbox, .. } => About::change("take_snapshot", Some(sandbox)),
+            Self::Sync { sandbox } => About::change("sync_workspace", Some(sandbox)),
+            Self::Commit { sandbox, .. } => About::change("commit_sandbox", Some(sandbox)),
+            Self::RemoveSnapshot { .. } => About::change("remove_snapshot", None),
+            Self::RemoveArtifact { .. } => About::change("remove_artifact", None),
+            Self::Mcp(_) => About::change("mcp_session", None),
+            Self::End { .. } => About::change("end_daemon", None),
+            Self::App(order) => {
+                let (operation, sandbox) = order.operation();
+                About { operation, looks: order.looks(), sandbox: sandbox.cloned() }
+            }
+            Self::Version {} => About::look("version", None),
+            Self::List(_) => About::look("list_sandboxes", None),
+            Self::Wait { sandbox } => About::look("wait_sandbox", Some(sandbox)),
+            Self::Inspect { sandbox } | Self::Work { sandbox } => {
+                About::look("get_sandbox", Some(sandbox))
+            }
+            Self::Snapshots {} => About::look("list_snapshots", None),
+            Self::Pool {} => About::look("get_pool", None),
+            Self::Caps { .. } => About::look("get_caps", None),
+        }
+    }
+
+    /// What an entry of the audit log says of it beside the operation and the sandbox. `arguments` says
+    /// whether the arguments of programs are recorded.
+    pub fn facts(&self, mut entry: Entry, arguments: bool) -> Entry {
+        match self {
+            Self::Start(spec) => {
+                entry.image.clone_from(&spec.image);
+                entry.secrets.clone_from(&spec.secrets);
+                entry.labels.clone_from(&spec.labels);
+                entry.facts(spec.requested())
+            }
+            Self::Dial { purpose: Some(purpose), .. } => {
+                entry.program.clone_from(&purpose.program);
+                if arguments {
+                    entry.arguments.clone_from(&purpose.arguments);
+                }
+                entry.fact("for", purpose.verb.as_str())
+            }
+            Self::Snapshot { name, .. } => entry.fact("snapshot", name.as_str()),
+            Self::RemoveSnapshot { snapshot } => entry.fact("snapshot", snapshot.to_string()),
+            Self::RemoveArtifact { id } => entry.fact("artifact", id.as_str()),
+            _ => entry,
+        }
+    }
+
+    /// The sandbox that is there already, which the record describes in the audit log.
+    pub fn subject(&self) -> Option<SandboxRef> {
+        match self {
+            // One of that name is another.
+            Self::Start(_) => None,
+            _ => self.about().sandbox,
+        }
+    }
+
+    /// Whether it is given up when its client is gone before the answer.
+    pub fn needs_client(&self) -> bool {
+        matches!(self, Self::App(AppOrder::Start(_)))
+    }
+
+    /// The time that a client waits for the answer.
+    pub(crate) fn deadline(&self) -> Duration {
+        let more = match self {
+            Self::Stop { grace_ms, .. } | Self::Restart { grace_ms, .. } => {
+                // Its workspace may come back before.
+                LAST_SYNC_DEADLINE + grace_ms.map_or(STOP_GRACE_DEFAULT, Duration::from_millis)
+            }
+            Self::Snapshot { .. } => SNAPSHOT_WRITE_DEADLINE,
+            Self::Sync { .. } => SYNC_DEADLINE,
+            // It may take so long to answer.
+            Self::App(AppOrder::Start(_)) => READY_TIMEOUT_MAX,
+            Self::Start(spec) if spec.snapshot.is_some() => VIRTUAL_RESTORE_DEADLINE,
+            _ => Duration::ZERO,
+        };
+        CONTROL_REPLY_DEADLINE.saturating_add(more)
+    }
+}

@@ -1,0 +1,130 @@
+//! What carries out each request.
+
+mod apps;
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::{CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, List, Reply, Request};
+use crate::limits::CONTROL_WAIT_MAX;
+use ::image::ImageError;
+use machine::limits::STOP_GRACE_MAX;
+use sandbox::caps::{CapUse, Caps};
+use sandbox::limits::STOP_GRACE_DEFAULT;
+use sandbox::{Name, Record, Registry, SandboxError, Until};
+use services::app::Apps;
+use services::artifact::{ArtifactId, Artifacts, InvalidArtifactId};
+use services::store::artifacts::ArtifactFilter;
+
+/// The parts of a bridge that requests are carried out by.
+#[derive(Clone, Copy)]
+pub struct Parts<'a> {
+    pub registry: &'a Registry,
+    pub apps: &'a Apps,
+    /// Absent in a bridge that keeps none.
+    pub artifacts: Option<&'a Artifacts>,
+}
+
+impl Request {
+    pub async fn carry_out(self, parts: Parts<'_>) -> Result<Reply, ErrorReply> {
+        let registry = parts.registry;
+        let record = match self {
+            Self::Start(spec) => registry.create_for_operator(*spec).await?,
+            Self::Inspect { sandbox } | Self::Work { sandbox } => registry.get(&sandbox)?,
+            Self::Stop { sandbox, grace_ms } => registry.stop(&sandbox, grace(grace_ms)).await?,
+            Self::Restart { sandbox, grace_ms, env } => {
+                registry.restart_for_operator(&sandbox, grace(grace_ms), env).await?
+            }
+            Self::Wait { sandbox } => {
+                let waiting = registry.wait(&sandbox, Until::Stopped);
+                match timeout(CONTROL_WAIT_MAX, waiting).await {
+                    Ok(record) => record?,
+                    Err(_) => registry.get(&sandbox)?,
+                }
+            }
+            Self::Pause { sandbox } => registry.pause(&sandbox).await?,
+            Self::Resume { sandbox } => registry.resume(&sandbox).await?,
+            Self::Kill { sandbox } => registry.kill(&sandbox).await?,
+            Self::Remove { sandbox, force } => registry.remove(&sandbox, force).await?,
+            Self::List(list) => return Ok(Reply::Sandboxes(listed(&list, registry))),
+            Self::Dial { sandbox, .. } => {
+                let (address, record) = registry.dial(&sandbox)?;
+                let Record { user, workdir, state, .. } = record;
+                return Ok(Reply::Dialled(Dialled { address, user, workdir, state }));
+            }
+            Self::Snapshot { sandbox, name } => {
+                return Ok(Reply::Snapshot(Box::new(registry.snapshot(&sandbox, name).await?)));
+            }
+            Self::Snapshots {} => return Ok(Reply::Snapshots(registry.snapshots(None))),
+            Self::RemoveSnapshot { snapshot } => {
+                let removed = registry.remove_snapshot(&snapshot).await?;
+                return Ok(Reply::Snapshot(Box::new(removed)));
+            }
+            Self::Commit { sandbox, image } => {
+                let name = image.parse().map_err(ImageError::Name);
+                let name = name.map_err(SandboxError::Image)?;
+                let digest = registry.commit(&sandbox, name).await?.digest;
+                return Ok(Reply::Committed { digest });
+            }
+            Self::Sync { sandbox } => {
+                return Ok(Reply::Synced(Box::new(registry.sync(&sandbox).await?)));
+            }
+            Self::Pool {} => return Ok(Reply::Pool(registry.pool())),
+            Self::Caps { namespace, key } => {
+                return Ok(Reply::Caps(caps(registry, &namespace, key.as_deref())?));
+            }
+            Self::RemoveArtifact { id } => return remove_artifact(&id, parts.artifacts).await,
+            Self::App(order) => return apps::carry_out(order, parts).await,
+            // The daemon answers these: they are about itself or the connection.
+            Self::Version {} | Self::End { .. } | Self::Mcp(_) => {
+                let message = "this bridge does not answer this request";
+                return Err(ErrorReply::new(ErrorCode::Unsupported, message, None));
+            }
+        };
+        Ok(Reply::Sandbox(Box::new(record)))
+    }
+}
+
+async fn remove_artifact(id: &str, artifacts: Option<&Artifacts>) -> Result<Reply, ErrorReply> {
+    let artifacts = artifacts.ok_or_else(no_artifacts)?;
+    let id: ArtifactId = id.parse().map_err(|error: InvalidArtifactId| {
+        ErrorReply::new(ErrorCode::Invalid, error.to_string(), None)
+    })?;
+    let row = artifacts.get(&id).await?;
+    let filter = ArtifactFilter { id: Some(row.id.clone()), ..ArtifactFilter::default() };
+    artifacts.remove(filter).await?;
+    Ok(Reply::Artifact(Box::new(row)))
+}
+
+fn no_artifacts() -> ErrorReply {
+    ErrorReply::new(ErrorCode::Unsupported, "this bridge keeps no artifacts", None)
+}
+
+fn grace(grace_ms: Option<u64>) -> Duration {
+    grace_ms.map_or(STOP_GRACE_DEFAULT, Duration::from_millis).min(STOP_GRACE_MAX)
+}
+
+fn listed(list: &List, registry: &Registry) -> Vec<Record> {
+    let mut records = registry.list(list.namespace.as_ref());
+    records.retain(|record| {
+        (list.all || !record.state.is_over())
+            && list.labels.iter().all(|selector| selector.matches(&record.labels))
+    });
+    records
+}
+
+/// The caps and usage of a namespace and a key.
+fn caps(
+    registry: &Registry,
+    namespace: &Name,
+    key: Option<&str>,
+) -> Result<Vec<CapUsage>, SandboxError> {
+    let row = |CapUse { cap, used, allowed }| CapUsageRow { cap: cap.to_owned(), used, allowed };
+    let scopes = Caps::scopes(namespace.as_str(), key).into_iter().map(|scope| {
+        let (used, cap) = registry.caps(&scope)?;
+        let caps = used.rows(&cap).into_iter().map(row).collect();
+        Ok(CapUsage { scope, caps })
+    });
+    scopes.collect()
+}

@@ -1,0 +1,209 @@
+//! The answers of the control socket.
+
+use serde::{Deserialize, Serialize};
+
+use crate::apps::AppRow;
+use crate::audit::described;
+use access::audit::Entry;
+use agent_client::link::Address;
+use image::digest::Digest;
+use sandbox::caps::Scope;
+use sandbox::pool::ShelfStatus;
+use sandbox::{Record, Snapshot, State};
+use services::store::artifacts::ArtifactRow;
+use workspace::Report;
+
+/// One line from the bridge.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    Ok(Reply),
+    Error(ErrorReply),
+}
+
+impl From<Result<Reply, ErrorReply>> for Answer {
+    fn from(result: Result<Reply, ErrorReply>) -> Self {
+        match result {
+            Ok(reply) => Self::Ok(reply),
+            Err(refusal) => Self::Error(refusal),
+        }
+    }
+}
+
+/// Generates the answers from their table, and takes out of each what a client wants. A row is the variant and
+/// its content, in the section of its form on the wire; a large content is boxed.
+macro_rules! replies {
+    (empty { $($empty:ident;)* }
+     plain { $($name:ident($content:ty);)* }
+     boxed { $($boxed:ident($large:ty);)* }
+     named { $($named:ident { $field:ident: $value:ty };)* }) => {
+        /// An answer of the bridge.
+        #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum Reply {
+            $($empty {},)*
+            $($name($content),)*
+            $($boxed(Box<$large>),)*
+            $($named { $field: $value },)*
+        }
+
+        replies!(@take (), $(Reply::$empty {})|* => ());
+        $(replies!(@take $content, Reply::$name(content) => content);)*
+        $(replies!(@take $large, Reply::$boxed(content) => *content);)*
+        $(replies!(@take $value, Reply::$named { $field } => $field);)*
+    };
+    (@take $content:ty, $pattern:pat => $taken:expr) => {
+        impl TryFrom<Reply> for $content {
+            type Error = Reply;
+
+            fn try_from(reply: Reply) -> Result<Self, Reply> {
+                match reply {
+                    $pattern => Ok($taken),
+                    other => Err(other),
+                }
+            }
+        }
+    };
+}
+
+replies! {
+    empty {
+        Ending;
+        Mcp;
+    }
+    plain {
+        Version(Version);
+        Sandboxes(Vec<Record>);
+        Dialled(Dialled);
+        Pool(Vec<ShelfStatus>);
+        Caps(Vec<CapUsage>);
+        Snapshots(Vec<Snapshot>);
+        Apps(Vec<AppRow>);
+    }
+    boxed {
+        Sandbox(Record);
+        Snapshot(Snapshot);
+        Artifact(ArtifactRow);
+        App(AppRow);
+        Synced(Report);
+    }
+    named {
+        Committed { digest: Digest };
+        AppLog { log: String };
+    }
+}
+
+impl Reply {
+    /// The word on the wire.
+    pub fn name(&self) -> String {
+        let written = serde_json::to_value(self).ok();
+        let word = written.and_then(|written| written.as_object()?.keys().next().cloned());
+        word.unwrap_or_default()
+    }
+
+    /// Adds what the audit log says of it to its entry.
+    pub fn facts(&self, entry: Entry) -> Entry {
+        match self {
+            Self::Sandbox(record) => described(entry, (**record).clone()),
+            Self::Committed { digest } => entry.fact("committed", digest.to_string()),
+            _ => entry,
+        }
+    }
+}
+
+/// Which bridge this is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Version {
+    pub release: String,
+    /// The newest version of the agents' protocol that it speaks.
+    pub protocol: u32,
+    pub pid: u32,
+    /// Whether a verb started it by itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unattended: bool,
+}
+
+/// The usage and the caps of a namespace or a key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CapUsage {
+    #[serde(flatten)]
+    pub scope: Scope,
+    pub caps: Vec<CapUsageRow>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CapUsageRow {
+    pub cap: String,
+    pub used: u64,
+    /// Absent if there is no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed: Option<u64>,
+}
+
+/// The address of a sandbox's agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dialled {
+    pub address: Address,
+    /// The default user of its programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// The default working directory of its programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workdir: Option<String>,
+    #[serde(flatten)]
+    pub state: State,
+}
+
+/// Why a request was not carried out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct ErrorReply {
+    pub code: ErrorCode,
+    /// One sentence that names the request and why it was refused.
+    pub message: String,
+    /// What to do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+/// The kinds of refusal that a program may want to distinguish. Codes are only ever added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorCode {
+    /// The request contradicts itself or breaks a rule; asking again will not help.
+    Invalid,
+    NameTaken,
+    NotFound,
+    /// It must be stopped first.
+    StillRunning,
+    /// It has stopped.
+    NotRunning,
+    /// The machine did not start.
+    StartFailed,
+    /// A named limit is reached.
+    Limit,
+    /// Too many connections; asking again later helps.
+    Busy,
+    /// The host refused.
+    Io,
+    /// The bridge is stopping.
+    Stopping,
+    /// This bridge cannot do that here.
+    Unsupported,
+    /// It is paused and must be resumed first.
+    Paused,
+    /// The machine could not be killed.
+    Stuck,
+    /// It would exceed a cap of its namespace.
+    CapExceeded,
+    /// There is no such secret for that namespace.
+    UnknownSecret,
+    /// A secret's provider failed.
+    SecretFailed,
+    /// No registry delivered the image.
+    PullFailed,
+    /// There is no such workspace for that namespace.
+    UnknownWorkspace,
+    /// A workspace cannot be used, or its changes cannot be copied back.
+    WorkspaceFailed,
+}

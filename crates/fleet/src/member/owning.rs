@@ -1,0 +1,464 @@
+//! What this node has, and what other members ask of it.
+//!
+//! ```text
+//! Reserved ── start ──▶ Verifying ── the name is ours ──▶ Starting ──▶ Running ── remove ──▶ Ending ──▶ Ended
+//!    │ too old              │ it is not                      │ failed                                  │ the record
+//!    └───────────────────▶ refused for good ◀────────────────┘                              removed ◀───┘ is removed
+//! ```
+//!
+//! Once this node has refused an incarnation, it never starts it: others give its name away.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::counting::Purpose;
+use super::{Answered, Member, Pending};
+use crate::event::{Action, Entry, Outcome, Reply, Request, Scanned, Ticket};
+use crate::ids::{Fence, Incarnation, Millis, Name, Revision, Session};
+use crate::lease::Phase;
+use crate::limits::{HOLDINGS_MAX, REFUSED_MS, RESERVE_MS};
+use crate::placement::{Wish, offer};
+use crate::records::{Key, NameRecord, NameState, Readiness, Room, Value};
+
+#[derive(Default)]
+pub(super) struct Owned {
+    holdings: BTreeMap<Incarnation, Holding>,
+    /// What will never be started here, and until when that is remembered.
+    refused: BTreeMap<Incarnation, Millis>,
+    used: Room,
+}
+
+struct Holding {
+    /// Unknown while it is only reserved.
+    name: Option<Name>,
+    needs: Room,
+    fence: Fence,
+    counted: bool,
+    spec: Arc<str>,
+    stage: Stage,
+    /// Who waits for the stage to end.
+    waiting: Vec<Ticket>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Reserved {
+        until: Millis,
+    },
+    Verifying,
+    Starting,
+    Running,
+    Ending,
+    /// It does not run any more, and its record is still there.
+    Ended,
+}
+
+pub(super) enum Step {
+    /// The record of what is to start.
+    Verify(Incarnation),
+    /// The record has the present session.
+    Restamp(Incarnation),
+    /// The record of what is not here any more.
+    Declare,
+    /// The record of what was removed; with the generation of the counter before.
+    Remove { incarnation: Incarnation, generation: Option<u64> },
+}
+
+impl Owned {
+    pub(super) fn adopt(&mut self, incarnation: Incarnation, name: Name, needs: Room) {
+        let mut holding = Holding::new(needs, Stage::Running);
+        holding.name = Some(name);
+        self.insert(incarnation, holding);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.holdings.len()
+    }
+
+    pub(super) fn used(&self) -> Room {
+        self.used
+    }
+
+    fn insert(&mut self, incarnation: Incarnation, holding: Holding) {
+        self.used = self.used.plus(&holding.needs);
+        self.holdings.insert(incarnation, holding);
+    }
+
+    fn remove(&mut self, incarnation: Incarnation) -> Option<Holding> {
+        let holding = self.holdings.remove(&incarnation)?;
+        self.used = self.used.minus(&holding.needs);
+        Some(holding)
+    }
+
+    /// Everything has ended: who waits gets the answer that this node can't say.
+    pub(super) fn clear(&mut self, out: &mut Vec<Action>) {
+        for holding in std::mem::take(&mut self.holdings).into_values() {
+            reply_all(out, holding.waiting, &Reply::Away);
+        }
+        self.used = Room::default();
+    }
+
+    /// Reservations that nobody has used, and refusals that no message can meet any more.
+    /// Says whether there were any of the first.
+    pub(super) fn forget(&mut self, now: Millis) -> bool {
+        self.refused.retain(|_, until| now < *until);
+        let is_old = |stage| matches!(stage, Stage::Reserved { until } if now >= until);
+        let old: Vec<_> =
+            self.holdings.iter().filter(|(_, h)| is_old(h.stage)).map(|(id, _)| *id).collect();
+        for incarnation in &old {
+            self.remove(*incarnation);
+            self.refused.insert(*incarnation, now + REFUSED_MS);
+        }
+        !old.is_empty()
+    }
+}
+
+impl Holding {
+    fn new(needs: Room, stage: Stage) -> Self {
+        Self {
+            name: None,
+            needs,
+            fence: Revision(0),
+            counted: false,
+            spec: "".into(),
+            stage,
+            waiting: Vec::new(),
+        }
+    }
+}
+
+fn reply_all(out: &mut Vec<Action>, waiting: Vec<Ticket>, reply: &Reply) {
+    out.extend(waiting.into_iter().map(|ticket| Action::Reply { ticket, reply: reply.clone() }));
+}
+
+impl Member {
+    pub(super) fn asked(&mut self, now: Millis, ticket: Ticket, request: Request) {
+        let reply = match request {
+            Request::Offer { wish } => self.make_offer(now, &wish),
+            Request::Reserve { incarnation, session, needs } => {
+                Some(self.keep_room(now, incarnation, session, needs))
+            }
+            Request::Start { incarnation, session, fence, namespace, name, spec, own } => {
+                let name = Name::parse(&namespace, &name).ok();
+                let wanted = Wanted { incarnation, session, fence, name, spec, own };
+                self.asked_to_start(now, ticket, wanted)
+            }
+            Request::Remove { incarnation, .. } => self.asked_to_remove(now, ticket, incarnation),
+            Request::Mark { readiness } => {
+                self.mark(readiness);
+                Some(Reply::Marked)
+            }
+        };
+        if let Some(reply) = reply {
+            self.out.push(Action::Reply { ticket, reply });
+        }
+    }
+
+    /// Whether this node may take something on in this session.
+    fn may_take(&self, now: Millis, session: Session) -> bool {
+        self.phase(now) == Phase::Held && self.session() == Some(session) && self.upkeep.has_scanned
+    }
+
+    fn free(&self) -> Room {
+        self.me.record.room.minus(&self.owned.used)
+    }
+
+    fn make_offer(&self, now: Millis, wish: &Wish) -> Option<Reply> {
+        let session = self.session()?;
+        if !self.may_take(now, session) {
+            return Some(Reply::Away);
+        }
+        let offer = offer(&self.me.record, self.free(), wish);
+        Some(offer.map_or(Reply::Refused, |offer| Reply::Offered { session, offer }))
+    }
+
+    fn keep_room(
+        &mut self,
+        now: Millis,
+        incarnation: Incarnation,
+        session: Session,
+        needs: Room,
+    ) -> Reply {
+        if !self.may_take(now, session) || self.owned.refused.contains_key(&incarnation) {
+            return Reply::Refused;
+        }
+        if let Some(holding) = self.owned.holdings.get(&incarnation) {
+            let is_reserved = matches!(holding.stage, Stage::Reserved { .. });
+            return if is_reserved { Reply::Reserved } else { Reply::Refused };
+        }
+        let is_ready = self.me.record.readiness == Readiness::Ready;
+        if !is_ready || !self.free().holds(&needs) || self.owned.len() >= HOLDINGS_MAX {
+            return Reply::Refused;
+        }
+        let stage = Stage::Reserved { until: now + RESERVE_MS };
+        self.owned.insert(incarnation, Holding::new(needs, stage));
+        Reply::Reserved
+    }
+
+    fn asked_to_start(&mut self, now: Millis, ticket: Ticket, wanted: Wanted) -> Option<Reply> {
+        let may_take = self.may_take(now, wanted.session);
+        let is_settled = self.phase(now) == Phase::Held && self.upkeep.has_scanned;
+        let Some(holding) = self.owned.holdings.get_mut(&wanted.incarnation) else {
+            if !is_settled {
+                return Some(Reply::Away);
+            }
+            self.owned.refused.insert(wanted.incarnation, now + REFUSED_MS);
+            return Some(Reply::Refused);
+        };
+        match (holding.stage, wanted.name) {
+            (Stage::Running, _) if holding.fence != Revision(0) => {
+                Some(Reply::Started { fence: holding.fence })
+            }
+            (Stage::Running, _) => Some(Reply::Away),
+            (Stage::Reserved { .. }, Some(name)) if wanted.own && may_take => {
+                holding.stage = Stage::Verifying;
+                holding.name = Some(name.clone());
+                holding.fence = wanted.fence;
+                holding.spec = wanted.spec;
+                holding.waiting.push(ticket);
+                let step = Step::Verify(wanted.incarnation);
+                self.read(Key::Name(name), Pending::Owning(step));
+                None
+            }
+            (Stage::Verifying | Stage::Starting, _) if wanted.own => {
+                holding.waiting.push(ticket);
+                None
+            }
+            // It is on its way up or down, and may still run.
+            _ => Some(Reply::Pending),
+        }
+    }
+
+    fn asked_to_remove(
+        &mut self,
+        now: Millis,
+        ticket: Ticket,
+        incarnation: Incarnation,
+    ) -> Option<Reply> {
+        let is_settled = self.phase(now) == Phase::Held && self.upkeep.has_scanned;
+        let Some(holding) = self.owned.holdings.get_mut(&incarnation) else {
+            if !is_settled {
+                return Some(Reply::Away);
+            }
+            self.owned.refused.insert(incarnation, now + REFUSED_MS);
+            return Some(Reply::Refused);
+        };
+        match holding.stage {
+            Stage::Reserved { .. } | Stage::Verifying | Stage::Starting => Some(Reply::Pending),
+            Stage::Running if holding.fence == Revision(0) => Some(Reply::Away),
+            Stage::Running => {
+                holding.stage = Stage::Ending;
+                holding.waiting.push(ticket);
+                self.out.push(Action::End { incarnation });
+                None
+            }
+            Stage::Ending => {
+                holding.waiting.push(ticket);
+                None
+            }
+            Stage::Ended => {
+                holding.waiting.push(ticket);
+                self.begin_removal(incarnation);
+                None
+            }
+        }
+    }
+
+    pub(super) fn machine_started(
+        &mut self,
+        now: Millis,
+        incarnation: Incarnation,
+        failure: Option<String>,
+    ) {
+        let Some(holding) = self.owned.holdings.get_mut(&incarnation) else {
+            // The lease was over in between.
+            self.out.push(Action::End { incarnation });
+            return;
+        };
+        if let Some(why) = failure {
+            return self.refuse_for_good(incarnation, now + REFUSED_MS, &Reply::Failed { why });
+        }
+        holding.stage = Stage::Running;
+        let reply = Reply::Started { fence: holding.fence };
+        let waiting = std::mem::take(&mut holding.waiting);
+        reply_all(&mut self.out, waiting, &reply);
+    }
+
+    /// A sandbox that somebody has removed here, in order: its record goes as well.
+    pub(super) fn machine_removed(&mut self, incarnation: Incarnation) {
+        let Some(holding) = self.owned.holdings.get_mut(&incarnation) else { return };
+        if holding.stage == Stage::Running {
+            holding.stage = Stage::Ended;
+            // Where the fence is not known yet, the scan that finds it removes the record.
+            if holding.fence != Revision(0) {
+                self.begin_removal(incarnation);
+            }
+        }
+    }
+
+    pub(super) fn machine_ended(&mut self, now: Millis, incarnation: Incarnation) {
+        let Some(holding) = self.owned.holdings.get_mut(&incarnation) else { return };
+        match holding.stage {
+            Stage::Ending => {
+                holding.stage = Stage::Ended;
+                self.begin_removal(incarnation);
+            }
+            // Nobody has asked for it: a scan finds the name without a sandbox, and says so.
+            Stage::Running | Stage::Starting => {
+                self.refuse_for_good(incarnation, now + REFUSED_MS, &Reply::Refused);
+                self.upkeep.scan_again(now);
+            }
+            Stage::Reserved { .. } | Stage::Verifying | Stage::Ended => {}
+        }
+    }
+
+    /// Nothing of it is here any more; those who wait get this reply.
+    fn refuse_for_good(&mut self, incarnation: Incarnation, until: Millis, reply: &Reply) {
+        if let Some(holding) = self.owned.remove(incarnation) {
+            reply_all(&mut self.out, holding.waiting, reply);
+        }
+        self.owned.refused.insert(incarnation, until);
+    }
+
+    fn begin_removal(&mut self, incarnation: Incarnation) {
+        let Some(holding) = self.owned.holdings.get(&incarnation) else { return };
+        let namespace = holding.name.as_ref().map(|name| name.namespace().clone());
+        match namespace {
+            Some(namespace) if holding.counted => {
+                self.count(namespace, Purpose::BeforeRemoval { incarnation });
+            }
+            _ => self.remove_record(incarnation, None),
+        }
+    }
+
+    pub(super) fn remove_record(&mut self, incarnation: Incarnation, generation: Option<u64>) {
+        let Some(holding) = self.owned.holdings.get(&incarnation) else { return };
+        let Some(name) = holding.name.clone() else { return };
+        let step = Step::Remove { incarnation, generation };
+        self.write(Key::Name(name), holding.fence, None, Pending::Owning(step));
+    }
+
+    /// The last of a removal: the counter is right, or the next repair makes it right.
+    pub(super) fn subtracted(&mut self, then: Option<Incarnation>) {
+        if let Some(holding) = then.and_then(|incarnation| self.owned.remove(incarnation)) {
+            reply_all(&mut self.out, holding.waiting, &Reply::Removed);
+        }
+    }
+
+    pub(super) fn owning(&mut self, now: Millis, step: Step, answer: Answered) {
+        match (step, answer) {
+            (Step::Verify(incarnation), Answered::Read(entry)) => {
+                self.verified(now, incarnation, entry);
+            }
+            (Step::Restamp(incarnation), Answered::Wrote(Outcome::Stored(fence))) => {
+                if let Some(holding) = self.owned.holdings.get_mut(&incarnation) {
+                    holding.fence = fence;
+                }
+            }
+            (Step::Declare, Answered::Wrote(Outcome::Stored(_) | Outcome::Conflict)) => {}
+            (Step::Restamp(_) | Step::Declare, _) => self.upkeep.scan_again(now),
+            (Step::Remove { incarnation, generation }, Answered::Wrote(outcome)) => {
+                self.record_removed(now, incarnation, generation, outcome);
+            }
+            (Step::Verify(_) | Step::Remove { .. }, _) => {}
+        }
+    }
+
+    /// The machine starts only if the store says that the name is this incarnation's, at this fence.
+    fn verified(&mut self, now: Millis, incarnation: Incarnation, entry: Option<Entry>) {
+        let is_held = self.phase(now) == Phase::Held;
+        let session = self.session();
+        if entry.is_none() {
+            // The name may still be this node's, and then has no sandbox.
+            self.upkeep.scan_again(now);
+        }
+        let Some(holding) = self.owned.holdings.get_mut(&incarnation) else { return };
+        let record = entry.filter(|entry| entry.revision == holding.fence);
+        let record = match record.and_then(|entry| entry.value) {
+            Some(Value::Name(record)) if record.incarnation == incarnation => Some(record),
+            _ => None,
+        };
+        let record = record.filter(|record| Some(record.session) == session && is_held);
+        let (Some(record), Some(name)) = (record, holding.name.clone()) else {
+            return self.refuse_for_good(incarnation, now + REFUSED_MS, &Reply::Refused);
+        };
+        holding.stage = Stage::Starting;
+        holding.counted = record.counted;
+        let spec = holding.spec.clone();
+        self.out.push(Action::Start { incarnation, name, spec });
+    }
+
+    fn record_removed(
+        &mut self,
+        now: Millis,
+        incarnation: Incarnation,
+        generation: Option<u64>,
+        outcome: Outcome,
+    ) {
+        let Some(holding) = self.owned.holdings.get_mut(&incarnation) else { return };
+        let namespace = holding.name.as_ref().map(|name| name.namespace().clone());
+        match (outcome, generation, namespace) {
+            (Outcome::Unavailable, ..) => {
+                let waiting = std::mem::take(&mut holding.waiting);
+                reply_all(&mut self.out, waiting, &Reply::Away);
+                // The next scan finds the record of what has ended, and removes it.
+                self.upkeep.scan_again(now);
+            }
+            (Outcome::Stored(_), Some(generation), Some(namespace)) => {
+                let then = Some(incarnation);
+                self.count(namespace, Purpose::Subtract { generation, then });
+            }
+            // Somebody has changed it: whatever it says now, nothing of it is here.
+            _ => self.subtracted(Some(incarnation)),
+        }
+    }
+
+    /// All names that the store gives to this node.
+    pub(super) fn scanned_own(&mut self, now: Millis, session: Session, records: Option<Scanned>) {
+        if self.session() != Some(session) {
+            return;
+        }
+        self.upkeep.scanned(records.is_some());
+        for (name, revision, record) in records.into_iter().flatten() {
+            if record.state == NameState::Owned && record.node == self.me.id {
+                self.compare(now, session, name, revision, record);
+            }
+        }
+    }
+
+    fn compare(
+        &mut self,
+        now: Millis,
+        session: Session,
+        name: Name,
+        revision: Revision,
+        record: NameRecord,
+    ) {
+        let incarnation = record.incarnation;
+        let Some(holding) = self.owned.holdings.get_mut(&incarnation) else {
+            // The scan may be older than a create that is coming to its end here: it is refused first.
+            self.owned.refused.insert(incarnation, now + REFUSED_MS);
+            return self.declare_lost(name, revision, record, Pending::Owning(Step::Declare));
+        };
+        if holding.stage == Stage::Ended {
+            holding.fence = revision;
+            self.remove_record(incarnation, None);
+        } else if record.session != session {
+            holding.counted = record.counted;
+            let value = Some(Value::Name(NameRecord { session, ..record }));
+            let step = Pending::Owning(Step::Restamp(incarnation));
+            self.write(Key::Name(name), revision, value, step);
+        } else if holding.stage == Stage::Running {
+            holding.fence = revision;
+        }
+    }
+}
+
+struct Wanted {
+    incarnation: Incarnation,
+    session: Session,
+    fence: Fence,
+    name: Option<Name>,
+    spec: Arc<str>,
+    own: bool,
+}

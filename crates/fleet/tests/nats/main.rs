@@ -1,0 +1,9 @@
+//! The transport and members on a real NATS server.
+
+mod chaos;
+#[path = "../simulation/checker.rs"]
+mod checker;
+mod cluster;
+mod members;
+mod server;
+mod store;

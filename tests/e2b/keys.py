@@ -1,0 +1,107 @@
+"""Keys: each call is made with a key of another namespace, and none gets anything."""
+
+import os
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+import e2b
+import e2b_code_interpreter as interpreter
+from wire import refused
+
+
+def _key(*options):
+    command = [os.environ["BURROW_TEST_BRIDGE"], "keygen", *options]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def a_key_reaches_its_own_namespace_alone():
+    own, other = _key("--namespace", "own"), _key("--namespace", "other")
+    sbx = interpreter.Sandbox.create(api_key=own)
+    sbx.files.write("secret", "1")
+    assert sbx.commands.run("echo 1").stdout == "1\n" and sbx.run_code("1").text == "1"
+    missing = e2b.SandboxNotFoundException
+    theirs = interpreter.Sandbox.create(api_key=other)
+    id = sbx.sandbox_id
+    refused(lambda: e2b.Sandbox.connect(id, api_key=other), kind=missing)
+    refused(lambda: e2b.Sandbox.get_info(id, api_key=other), kind=missing)
+    refused(lambda: e2b.Sandbox.set_timeout(id, 5, api_key=other), kind=missing)
+    refused(lambda: e2b.Sandbox.get_metrics(id, api_key=other), kind=missing)
+    refused(lambda: e2b.Sandbox.pause(id, api_key=other), kind=missing)
+    assert e2b.Sandbox.kill(id, api_key=other) is False
+    found = e2b.Sandbox.list(api_key=other).next_items()
+    assert [info.sandbox_id for info in found] == [theirs.sandbox_id]
+    # Their token is for their own sandbox alone.
+    token = theirs._envd_access_token
+    url = os.environ["E2B_SANDBOX_URL"]
+    paths = {
+        "49983": [
+            "/files?path=secret",
+            "/process.Process/List",
+            "/process.Process/Start",
+            "/process.Process/Connect",
+            "/process.Process/SendInput",
+            "/process.Process/SendSignal",
+            "/process.Process/Update",
+            "/process.Process/CloseStdin",
+            "/process.Process/StreamInput",
+            *(
+                f"/filesystem.Filesystem/{name}"
+                for name in "Stat ListDir MakeDir Move Remove CreateWatcher GetWatcherEvents "
+                "RemoveWatcher WatchDir".split()
+            ),
+        ],
+        "49999": ["/execute", "/contexts", "/contexts/python/restart"],
+        "80": ["/"],
+    }
+    for port, all in paths.items():
+        for path in all:
+            for header, sent in [("X-Access-Token", token), ("X-API-KEY", other), ("X-None", "")]:
+                ask = urllib.request.Request(url + path, data=b"{}", method="POST")
+                ask.add_header("Content-Type", "application/json")
+                ask.add_header("E2b-Sandbox-Id", id)
+                ask.add_header("E2b-Sandbox-Port", port)
+                ask.add_header(header, sent)
+                error = refused(lambda: urllib.request.urlopen(ask), kind=urllib.error.HTTPError)
+                # Of a sandbox that a good key does not reach, nothing is said.
+                assert error.code == (502 if header == "X-API-KEY" else 401), (path, header, error)
+    # A URL that they have signed is for their sandbox, whichever one the headers name.
+    theirs.files.write("secret", "2")
+    query = theirs.download_url("secret").split("?", 1)[1]
+    ask = urllib.request.Request(f"{url}/files?{query}")
+    ask.add_header("E2b-Sandbox-Id", id)
+    ask.add_header("E2b-Sandbox-Port", "49983")
+    assert urllib.request.urlopen(ask).read() == b"2"
+    assert sbx.files.read("secret") == "1"
+    assert sbx.kill(api_key=own) is True and theirs.kill(api_key=other) is True
+
+
+def a_key_is_needed_and_must_be_good():
+    error = refused(lambda: e2b.Sandbox.create(api_key="e2b_00"), kind=e2b.AuthenticationException)
+    assert "key" in str(error), error
+    reader = _key("--namespace", "own", "--scope", "read")
+    refused(lambda: e2b.Sandbox.create(api_key=reader), 403)
+    assert e2b.Sandbox.list(api_key=reader).next_items() == []
+
+
+def a_token_ends_with_its_key():
+    before = _ids()
+    key = _key("--namespace", "own")
+    (id,) = _ids() - before
+    sbx = e2b.Sandbox.create(api_key=key)
+    sbx.commands.run("true")
+    subprocess.run([os.environ["BURROW_TEST_BRIDGE"], "keys", "revoke", id], check=True)
+    # The server looks at its keys at least once a second.
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            sbx.commands.run("true")
+        except e2b.AuthenticationException:
+            return
+    raise AssertionError("the token is still good")
+
+
+def _ids():
+    command = [os.environ["BURROW_TEST_BRIDGE"], "keys", "ls", "--quiet"]
+    return set(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())

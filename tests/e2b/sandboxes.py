@@ -1,0 +1,115 @@
+"""Sandboxes: made, listed, looked at, given time, ended; and what is refused."""
+
+import datetime
+
+import e2b
+from wire import refused, sandbox
+
+
+def a_sandbox_is_made_found_and_killed():
+    with sandbox(metadata={"suite": "made"}, envs={"A": "b"}, timeout=60) as sbx:
+        assert sbx.is_running()
+        assert sbx.commands.run("echo $A").stdout == "b\n"
+        info = sbx.get_info()
+        assert info.sandbox_id == sbx.sandbox_id and info.metadata == {"suite": "made"}, info
+        assert info.template_id == "code-interpreter-v1" and info.state.value == "running", info
+        again = e2b.Sandbox.connect(sbx.sandbox_id)
+        again.files.write("x", "1")
+        assert sbx.files.read("x") == "1"
+        assert sbx.get_host(3000).startswith(f"3000-{sbx.sandbox_id}.")
+        assert sbx.kill() is True
+        assert not sbx.is_running()
+        assert sbx.kill() is False
+        refused(lambda: sbx.commands.run("true"), kind=e2b.TimeoutException)
+        refused(lambda: sbx.files.read("x"), kind=e2b.TimeoutException)
+        refused(sbx.get_info, kind=e2b.SandboxNotFoundException)
+        refused(lambda: e2b.Sandbox.connect(sbx.sandbox_id), kind=e2b.SandboxNotFoundException)
+
+
+def a_timeout_is_set_and_heeded():
+    with sandbox(timeout=60) as sbx:
+        sbx.set_timeout(1000)
+        now = datetime.datetime.now(datetime.timezone.utc)
+        assert 900 < (sbx.get_info().end_at - now).total_seconds() < 1100
+        # Connecting moves the end later alone.
+        e2b.Sandbox.connect(sbx.sandbox_id, timeout=10)
+        assert (sbx.get_info().end_at - now).total_seconds() > 900
+        handle = sbx.commands.run("sleep 1000", background=True, timeout=0)
+        sbx.set_timeout(1)
+        refused(handle.wait)
+        assert not sbx.is_running()
+        refused(lambda: sbx.set_timeout(5), kind=e2b.SandboxNotFoundException)
+
+
+def sandboxes_are_listed_by_pages():
+    made = [e2b.Sandbox.create(metadata={"page": "a b&c=d", "n": str(n)}) for n in range(3)]
+    query = e2b.SandboxQuery(metadata={"page": "a b&c=d"}, state=[e2b.SandboxState.RUNNING])
+    pages = e2b.Sandbox.list(query=query, limit=2)
+    found = []
+    while pages.has_next:
+        found.append([info.sandbox_id for info in pages.next_items()])
+    ids = [sbx.sandbox_id for sbx in made]
+    assert [len(page) for page in found] == [2, 1] and sum(found, []) == ids[::-1], (found, ids)
+    query = e2b.SandboxQuery(state=[e2b.SandboxState.PAUSED], metadata={"page": "a b&c=d"})
+    assert e2b.Sandbox.list(query=query).next_items() == []
+    for one in made:
+        one.kill()
+
+
+def metrics_have_all_their_fields():
+    with sandbox() as sbx:
+        samples = []
+        while not samples:
+            samples = sbx.get_metrics()
+        assert samples[-1].mem_total > 0 and samples[-1].cpu_count > 0, samples
+
+
+def what_this_server_does_not_do_is_refused_with_the_reason():
+    with sandbox() as sbx:
+        for call in [
+            lambda: sbx.create_snapshot(),
+            lambda: sbx.fork(),
+            lambda: sbx.update_network({"allow_out": []}),
+            lambda: e2b.Volume.create("v"),
+            lambda: e2b.Volume.list(),
+            lambda: e2b.Volume.get_info("v"),
+            lambda: e2b.Volume.destroy("v"),
+            lambda: e2b.Secret.create("a", "b"),
+            lambda: e2b.Secret.get_info("a"),
+            lambda: e2b.Secret.list().next_items(),
+            lambda: e2b.Template.build(e2b.Template().from_image("x"), "t"),
+        ]:
+            error = refused(call)
+            assert "501" in str(error), error
+        assert list(e2b.Sandbox.list_snapshots().next_items()) == []
+        assert e2b.Template.exists("base") and not e2b.Template.exists("none-of-ours")
+        refused(lambda: e2b.Sandbox.create(lifecycle={"on_timeout": "pause"}), 501)
+        assert e2b.Sandbox.delete_snapshot("none-of-ours") is False
+        refused(lambda: e2b.Sandbox.create(timeout=0), 400)
+        refused(lambda: e2b.Sandbox.create(metadata={"e2b.x": "y"}), 400)
+
+
+def a_sandbox_without_internet_reaches_nothing():
+    with sandbox(allow_internet_access=False) as sbx:
+        assert sbx.get_info().allow_internet_access is False
+
+
+def a_template_that_is_not_there_is_refused():
+    refused(lambda: e2b.Sandbox.create("none-of-ours"), 404)
+    refused(lambda: e2b.Sandbox.create(mcp={}), 404)
+    with sandbox() as sbx:
+        assert sbx.get_mcp_url().endswith("/mcp")
+        sbx.files.write("/etc/mcp-gateway/.token", "t", user="root")
+        assert sbx.get_mcp_token() == "t"
+
+
+def a_pause_is_done_or_refused():
+    with sandbox() as sbx:
+        try:
+            assert sbx.pause() is True
+        except e2b.SandboxException as error:
+            assert error.status_code == 501, error
+            return
+        assert sbx.pause() is False
+        assert sbx.get_info().state.value == "paused" and not sbx.is_running()
+        assert e2b.Sandbox.connect(sbx.sandbox_id).commands.run("echo 1").stdout == "1\n"

@@ -1,0 +1,253 @@
+//! `wait`, `restart`, `stats`, `man`, and hints for words that other programs use.
+
+use std::process::{Child, Stdio};
+
+use serde_json::Value;
+use tests::{Burrow, have, skip};
+
+fn text_of(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn begin(burrow: &Burrow, arguments: &[&str]) -> Child {
+    let mut command = burrow.command(arguments);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts")
+}
+
+#[test]
+fn wait_ends_with_the_sandbox_or_with_the_sessions_code() {
+    let burrow = Burrow::serving();
+    burrow.ok(&["start", "--name", "work"]);
+    let script = "read line; exit 7";
+    let mut typed =
+        burrow.command(&["exec", "-i", "--session", "build", "work", "--", "sh", "-c", script]);
+    let mut typed = typed.stdin(Stdio::piped()).spawn().expect("it starts");
+    tests::eventually("the session is there", || burrow.ok(&["inspect", "work"]).contains("build"));
+    let session = begin(&burrow, &["wait", "work", "--session", "bui"]);
+    let sandbox = begin(&burrow, &["wait", "work"]);
+    let early = burrow.run(&["wait", "--timeout", "100ms", "work"]);
+    assert_eq!(early.status.code(), Some(124), "{}", text_of(&early.stderr));
+    assert!(text_of(&early.stderr).contains("gave up waiting after 100ms"));
+    drop(typed.stdin.take());
+    let ended = session.wait_with_output().expect("it ends");
+    assert_eq!(ended.status.code(), Some(7), "{}", text_of(&ended.stderr));
+    typed.wait().expect("it is ours");
+    burrow.ok(&["stop", "work"]);
+    let ended = sandbox.wait_with_output().expect("it ends");
+    assert!(text_of(&ended.stdout).starts_with("work  stopped"), "{}", text_of(&ended.stdout));
+    let unknown = burrow.run(&["wait", "wrk"]);
+    assert_eq!(unknown.status.code(), Some(125));
+    assert!(
+        text_of(&unknown.stderr).contains("there is no sandbox wrk"),
+        "{}",
+        text_of(&unknown.stderr)
+    );
+    burrow.ok(&["rm", "work"]);
+}
+
+/// A regression: `history` of an unknown notebook was an empty table, and `logs` named a session twice.
+#[test]
+fn a_name_that_nothing_has_is_refused_by_every_verb_that_takes_one() {
+    let burrow = Burrow::serving();
+    burrow.ok(&["start", "--name", "work"]);
+    burrow.ok(&["exec", "-d", "--session", "long", "work", "--", "sleep", "1000"]);
+    let lines = [
+        "history nope",
+        "context restart work nope",
+        "context interrupt work nope",
+        "context close work nope",
+        "context ls nope",
+        "logs nope",
+        "logs work --session nope",
+        "kill nope",
+        "kill work nope",
+        "wait nope",
+        "wait work --session nope",
+        "inspect nope",
+        "stats nope",
+        "stop nope",
+        "restart nope",
+        "rm nope",
+        "pause nope",
+        "resume nope",
+        "sync nope",
+        "snapshot nope name",
+        "snapshot rm nope",
+        "start --snapshot nope",
+        "port-forward nope 80",
+        "app ls nope",
+        "app stop work nope",
+        "app logs work nope",
+        "artifact get 0123456789abcdef",
+        "artifact rm 0123456789abcdef",
+        "image rm nope",
+        "image inspect nope",
+        "image save nope -o x",
+        "image commit nope name",
+        "keys revoke 0123456789ab",
+        "run --image nope -- true",
+        "exec nope -- true",
+        "repl nope -c 1",
+        "cp nope:/x y",
+    ];
+    for line in lines {
+        let output = burrow.run(&line.split(' ').collect::<Vec<_>>());
+        let said = text_of(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{line}: {said}");
+        assert!(said.contains("no ") || said.contains("nope"), "{line}: {said}");
+        assert!(text_of(&output.stdout).is_empty(), "{line}: {}", text_of(&output.stdout));
+        assert!(!said.contains("long, long"), "{line}: {said}");
+        if ["run --image", "image rm", "image inspect"].iter().any(|verb| line.starts_with(verb)) {
+            assert!(said.contains("`host-bridge image ls`"), "{line}: {said}");
+        }
+    }
+    burrow.ok(&["rm", "--force", "work"]);
+}
+
+#[test]
+fn a_directory_that_is_named_like_a_workspace_is_hinted_at() {
+    let burrow = Burrow::serving();
+    std::fs::create_dir(burrow.scratch().join("project")).expect("a directory");
+    for verb in
+        [&["run", "--workspace", "project", "--", "true"][..], &["start", "--workspace", "project"]]
+    {
+        let output = burrow.command(verb).current_dir(burrow.scratch()).output().expect("it runs");
+        let message = text_of(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{message}");
+        assert!(message.contains("write ./project for a directory"), "{message}");
+    }
+}
+
+#[test]
+fn inspect_counts_viewers_without_the_recorder_and_tells_whose_memory_it_is() {
+    let burrow = Burrow::serving();
+    burrow.ok(&["start", "--name", "work", "--memory", "256"]);
+    burrow.ok(&["exec", "-d", "--session", "long", "work", "--", "sleep", "1000"]);
+    let shown = burrow.ok(&["inspect", "work"]);
+    let table: Vec<_> = shown.lines().skip_while(|line| !line.starts_with("SESSION")).collect();
+    let column = |line: &str| line.split_whitespace().nth(4).map(str::to_owned);
+    assert_eq!(
+        table.iter().map(|line| column(line)).collect::<Vec<_>>(),
+        ["VIEWERS", "0"].map(|one| Some(one.to_owned()))
+    );
+    let fact = |name: &str| shown.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    assert_eq!(fact("memory limit"), Some("256.0 MiB"), "{shown}");
+    // The sandbox sees the host's, which no line may take for its own.
+    assert!(fact("memory of host").is_some() && fact("memory  ").is_none(), "{shown}");
+    burrow.ok(&["rm", "--force", "work"]);
+}
+
+#[test]
+fn the_state_of_a_key_is_in_a_column_of_that_name() {
+    let burrow = Burrow::new();
+    burrow.ok(&["keygen"]);
+    let listed = burrow.ok(&["keys", "ls"]);
+    let rows: Vec<Vec<_>> = listed.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!((rows[0].last(), rows[1].last()), (Some(&"STATE"), Some(&"valid")), "{listed}");
+}
+
+#[test]
+fn a_notebooks_file_is_not_given_to_python_and_the_way_is_named() {
+    let burrow = Burrow::serving();
+    burrow.ok(&["start", "--name", "work"]);
+    for verb in
+        [&["run", "--", "python3", "x.ipynb"][..], &["exec", "work", "--", "python3.11", "x.ipynb"]]
+    {
+        let refused = burrow.run(verb);
+        let message = text_of(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(125), "{verb:?}: {message}");
+        assert!(message.contains("`host-bridge repl [SANDBOX] x.ipynb`"), "{verb:?}: {message}");
+    }
+    burrow.ok(&["rm", "--force", "work"]);
+}
+
+#[test]
+fn restart_begins_anew_with_the_same_options() {
+    let burrow = Burrow::serving();
+    burrow.ok(&[
+        "start",
+        "--name",
+        "work",
+        "--label",
+        "team=a",
+        "--hostname",
+        "other",
+        "-e",
+        "A=1",
+    ]);
+    burrow.ok(&["exec", "work", "--", "sh", "-c", "echo x > /srv/x"]);
+    let record = |burrow: &Burrow| -> Value {
+        serde_json::from_str(&burrow.ok(&["inspect", "--json", "work"])).expect("JSON")
+    };
+    let before = record(&burrow);
+    let refused = burrow.run(&["restart", "work"]);
+    assert_eq!(refused.status.code(), Some(125));
+    let stderr = text_of(&refused.stderr);
+    assert!(stderr.contains("the values of A are not kept") && stderr.contains("-e A"), "{stderr}");
+    assert_eq!(record(&burrow)["id"], before["id"], "it was not touched");
+    assert_eq!(burrow.ok(&["restart", "-e", "A=2", "work"]), "work\n");
+    let after = record(&burrow);
+    assert_ne!(after["id"], before["id"]);
+    for same in ["labels", "hostname", "machine", "scratch_bytes", "image", "env_names"] {
+        assert_eq!(after[same], before[same], "{same}");
+    }
+    let found = burrow.ok(&["exec", "work", "--", "sh", "-c", "echo $A; ls /srv/x 2>&1 || true"]);
+    assert!(found.starts_with("2\n") && found.contains("No such file"), "{found}");
+    burrow.ok(&["stop", "work"]);
+    burrow.ok(&["restart", "-e", "A=3", "work"]);
+    assert_eq!(record(&burrow)["state"], "running", "one that has stopped too");
+    burrow.ok(&["rm", "-f", "work"]);
+}
+
+#[test]
+fn stats_shows_what_runs() {
+    let burrow = Burrow::serving();
+    burrow.ok(&["start", "--name", "work"]);
+    burrow.ok(&["start", "--name", "still"]);
+    burrow.ok(&["stop", "still"]);
+    let table = burrow.ok(&["stats"]);
+    assert!(
+        table.starts_with("NAME") && table.contains("work") && !table.contains("still"),
+        "{table}"
+    );
+    let rows: Value = serde_json::from_str(&burrow.ok(&["stats", "--json", "work"])).expect("JSON");
+    assert_eq!(rows[0]["sandbox"], "work");
+    assert!(rows[0]["memory_bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{rows}");
+    let refused = burrow.run(&["stats", "still"]);
+    assert_eq!(refused.status.code(), Some(125));
+    assert!(text_of(&refused.stderr).contains("not running"), "{}", text_of(&refused.stderr));
+    burrow.ok(&["rm", "-f", "work", "still"]);
+}
+
+#[test]
+fn manual_pages_are_written_and_read() {
+    let burrow = Burrow::new();
+    let directory = burrow.scratch().join("man/man1");
+    burrow.ok(&["man", directory.to_str().expect("UTF-8")]);
+    for name in ["host-bridge", "host-bridge-run", "host-bridge-image-build"] {
+        assert!(directory.join(format!("{name}.1")).is_file(), "{name}");
+    }
+    if !have("man") {
+        return skip("there is no man here");
+    }
+    let page = directory.join("host-bridge-run.1");
+    let mut man = std::process::Command::new("man");
+    let read = man.args(["--warnings", "-l"]).arg(&page).env("MANPAGER", "cat").output();
+    let read = read.expect("man runs");
+    assert!(text_of(&read.stdout).contains("--timeout"), "{}", text_of(&read.stdout));
+    assert_eq!(text_of(&read.stderr), "");
+}
+
+#[test]
+fn words_of_other_programs_are_understood_and_hidden_verbs_are_not_offered() {
+    let burrow = Burrow::new();
+    for (word, meant) in [("build", "image build"), ("images", "image ls"), ("psx", "ps")] {
+        let output = burrow.run(&[word]);
+        let stderr = text_of(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{stderr}");
+        assert!(stderr.contains(&format!("'{meant}'")), "{word}: {stderr}");
+        assert!(!stderr.contains("__"), "{word}: {stderr}");
+    }
+    let stderr = text_of(&burrow.run(&["bindd"]).stderr);
+    assert!(!stderr.contains("__"), "{stderr}");
+}

@@ -1,0 +1,121 @@
+//! E2B's published clients, unmodified, against the server: the suites in `tests/e2b/`. The packages come from
+//! `PyPI` and npm into a directory below `target/`, once. Each suite has a server of its own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::environment::{installed, workspace};
+
+use tests::server::Server;
+
+/// More than any suite takes on a busy machine; one that hangs says where.
+const SECONDS_MAX: &str = "240";
+/// A key of E2B's form, for a server that wants none.
+const ANY_KEY: &str = "e2b_00000000";
+
+#[test]
+fn asynchronous() {
+    python("asynchronous", Server::dev);
+}
+
+#[test]
+fn code() {
+    python("code", Server::dev);
+}
+
+#[test]
+fn commands() {
+    python("commands", Server::dev);
+}
+
+#[test]
+fn files() {
+    python("files", Server::dev);
+}
+
+#[test]
+fn keys() {
+    python("keys", Server::with_keys);
+}
+
+#[test]
+fn sandboxes() {
+    python("sandboxes", Server::dev);
+}
+
+#[test]
+fn javascript() {
+    let Some(home) = home() else { return };
+    let server = Server::dev();
+    // A module finds its packages beside itself.
+    let suite = server.scratch().join("javascript.mjs");
+    fs::copy(sources().join("javascript.mjs"), &suite).expect("a copy");
+    std::os::unix::fs::symlink(home.join("js/node_modules"), server.scratch().join("node_modules"))
+        .expect("a link");
+    let ran = in_server(Command::new("node"), &server)
+        .args(["--test", "--test-reporter=spec", "--test-timeout=120000"])
+        .arg(&suite)
+        .output()
+        .expect("Node runs");
+    check(&ran, &server);
+}
+
+/// The page says of each method of the clients what becomes of it, and which suite shows that.
+#[test]
+fn every_public_method_is_on_the_page_with_its_test() {
+    let Some(home) = home() else { return };
+    let ran = Command::new(home.join("bin/python"))
+        .arg(sources().join("methods.py"))
+        .arg(workspace().join("docs/reference/e2b.md"))
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .output()
+        .expect("Python runs");
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+}
+
+fn python(module: &str, start: fn() -> Server) {
+    let Some(home) = home() else { return };
+    let server = start();
+    let ran = in_server(Command::new(home.join("bin/python")), &server)
+        .arg(sources().join("run.py"))
+        .arg(module)
+        .output()
+        .expect("Python runs");
+    check(&ran, &server);
+}
+
+fn in_server(mut command: Command, server: &Server) -> Command {
+    command
+        .current_dir(server.scratch())
+        .envs(server.environment())
+        .env("E2B_API_URL", server.url())
+        .env("E2B_SANDBOX_URL", server.url())
+        .env("E2B_API_KEY", ANY_KEY)
+        .env("BURROW_TEST_SECONDS_MAX", SECONDS_MAX)
+        .env("PYTHONDONTWRITEBYTECODE", "1");
+    command
+}
+
+fn check(ran: &Output, server: &Server) {
+    if ran.status.success() {
+        return;
+    }
+    let said = [&ran.stdout[..], &ran.stderr[..]].concat();
+    let log = fs::read_to_string(server.log()).unwrap_or_default();
+    panic!("{}\nthe server said:\n{log}", String::from_utf8_lossy(&said));
+}
+
+fn home() -> Option<PathBuf> {
+    match installed("e2b", &sources().join("install")) {
+        Ok(home) => Some(home),
+        Err(reason) => {
+            tests::skip(&format!("no clients of E2B to test with: {reason}"));
+            None
+        }
+    }
+}
+
+fn sources() -> PathBuf {
+    Path::new(workspace()).join("tests/e2b")
+}
