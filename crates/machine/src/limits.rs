@@ -99,6 +99,8 @@ pub const SCRATCH_DISK_BYTES_MAX: u64 = 64 * 1024 * 1024 * 1024;
 pub const SCRATCH_TEMPLATES_MAX: usize = 16;
 /// To mount a layer: some milliseconds, and more on a host that is busy with its disks.
 pub const LAYER_DEADLINE: Duration = Duration::from_secs(10);
+/// Attempts to seal the agent's copy in memory. The kernel waits for some 150 ms in each.
+pub const SEAL_TRIES: u32 = 20;
 /// Layers that are mounted ahead for the next starts, of the size of the last one. Each has a loop device and
 /// about 100 KiB of the disk.
 pub const SPARE_LAYERS: usize = 1;

@@ -14,7 +14,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use host::agent::Agent;
 use rustix::fs::{MemfdFlags, Mode, SealFlags, fchmod, fcntl_add_seals, fstat, memfd_create};
+use rustix::io::Errno;
 use tokio::process::Command;
+
+use crate::limits::SEAL_TRIES;
 
 /// The name of the copy.
 const NAME: &str = "guest-agent";
@@ -141,23 +144,35 @@ fn seal(agent: &Agent) -> io::Result<Source> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let made = match memfd_create(NAME, flags | MemfdFlags::EXEC) {
         // Before Linux 6.3 every one can be executed.
-        Err(rustix::io::Errno::INVAL) => memfd_create(NAME, flags),
+        Err(Errno::INVAL) => memfd_create(NAME, flags),
         other => other,
     };
     let mut copy = match made {
-        Err(rustix::io::Errno::ACCESS) => return Ok(Source::File),
+        Err(Errno::ACCESS) => return Ok(Source::File),
         other => File::from(other?),
     };
     io::copy(source, &mut copy)?;
     copy.flush()?;
     fchmod(&copy, Mode::from_raw_mode(MODE))?;
     let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
-    match fcntl_add_seals(&copy, seals | SEAL_EXEC) {
-        Err(rustix::io::Errno::INVAL) => fcntl_add_seals(&copy, seals)?,
+    match add_seals(&copy, seals | SEAL_EXEC) {
+        Err(Errno::INVAL) => add_seals(&copy, seals)?,
         other => other?,
     }
     fcntl_add_seals(&copy, SealFlags::SEAL)?;
     Ok(Source::Copy(Arc::new(copy.into())))
+}
+
+/// Adds seals once nobody holds a page of the file. On a busy host the kernel itself does so for a while,
+/// as when it moves pages. It waits for some 150 ms by itself, and then says that the file is in use.
+fn add_seals(file: &File, seals: SealFlags) -> Result<(), Errno> {
+    for _ in 1..SEAL_TRIES {
+        match fcntl_add_seals(file, seals) {
+            Err(Errno::BUSY) => {}
+            other => return other,
+        }
+    }
+    fcntl_add_seals(file, seals)
 }
 
 #[cfg(test)]
@@ -192,6 +207,24 @@ mod tests {
         fs::copy("/proc/self/exe", &path).unwrap();
         assert!(!Arc::ptr_eq(&copy, &copied(&sealed, &agent)), "it is out of date");
         fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_page_that_the_kernel_holds_for_a_while_delays_the_seals() {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let mut file = File::from(memfd_create(NAME, flags).unwrap());
+        file.write_all(&[1; 4096]).unwrap();
+        file.rewind().unwrap();
+        // What is sent into a pipe is the page itself.
+        let (mut held, pipe) = io::pipe().unwrap();
+        io::copy(&mut file, &mut File::from(OwnedFd::from(pipe))).unwrap();
+        assert_eq!(fcntl_add_seals(&file, SealFlags::WRITE), Err(Errno::BUSY));
+        let reader = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            held.read_to_end(&mut Vec::new())
+        });
+        add_seals(&file, SealFlags::WRITE).unwrap();
+        assert_eq!(reader.join().unwrap().unwrap(), 4096);
     }
 
     #[test]
