@@ -214,10 +214,9 @@ mod tests {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let mut file = File::from(memfd_create(NAME, flags).unwrap());
         file.write_all(&[1; 4096]).unwrap();
-        file.rewind().unwrap();
         // What is sent into a pipe is the page itself.
         let (mut held, pipe) = io::pipe().unwrap();
-        io::copy(&mut file, &mut File::from(OwnedFd::from(pipe))).unwrap();
+        rustix::fs::sendfile(pipe, &file, Some(&mut 0), 4096).unwrap();
         assert_eq!(fcntl_add_seals(&file, SealFlags::WRITE), Err(Errno::BUSY));
         let reader = std::thread::spawn(move || {
             std::thread::sleep(std::time::Duration::from_millis(300));
