@@ -2,9 +2,11 @@
 
 use std::os::fd::AsFd;
 
+use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::Mode;
+use nix::unistd::{Uid, getresuid, setresuid};
 use protocol::boot::PROCESSES_UNBOUNDED;
 
 use super::{BootError, Outcome, Stage};
@@ -54,6 +56,19 @@ pub(super) fn raise_limits(_: &mut Stage) -> Result<Outcome, BootError> {
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
         .map_err(BootError::call("raising the limit of open files"))?;
     Ok(Outcome::Done)
+}
+
+/// A saved user of the agent that no program has. Any user of the namespace would do.
+const SAVED_USER: Uid = Uid::from_raw(65534);
+
+/// Keeps root of the sandbox from setting the agent's limits: the kernel lets a process set those of another
+/// whose users are all its own. Nothing else looks at the saved user.
+pub(super) fn own_limits(_: &mut Stage) -> Result<Outcome, BootError> {
+    let own = getresuid().map_err(BootError::call("reading the agent's users"))?;
+    match setresuid(own.real, own.effective, SAVED_USER) {
+        Err(Errno::EINVAL) => Ok(Outcome::Skipped("the sandbox has one user")),
+        saved => saved.map(|()| Outcome::Done).map_err(BootError::call("saving another user")),
+    }
 }
 
 /// So that a program is killed before the agent when memory runs out.

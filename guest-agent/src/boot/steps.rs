@@ -34,6 +34,7 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "loopback", need: BestEffort, run: network::raise_loopback },
     Step { name: "name-files", need: BestEffort, run: network::write_name_files },
     Step { name: "limits", need: BestEffort, run: privileges::raise_limits },
+    Step { name: "own-limits", need: BestEffort, run: privileges::own_limits },
     Step { name: "processes", need: BestEffort, run: privileges::bound_processes },
     Step { name: "capabilities", need: Fatal, run: privileges::bound_capabilities },
     Step { name: "landlock", need: BestEffort, run: privileges::confine_files },

@@ -96,6 +96,35 @@ fn nor_does_root_of_an_ordinary_users_sandbox() {
     ordinary::again("agent::root_of_a_sandbox_neither_traces_the_agent_nor_reads_its_memory");
 }
 
+/// Tries to set limits of each of the agent's threads that would end it or leave it without descriptors.
+const LIMIT: &str = "
+import os, resource
+for thread in map(int, os.listdir('/proc/1/task')):
+    for kind, limit in (resource.RLIMIT_NOFILE, 3), (resource.RLIMIT_CPU, 1), (resource.RLIMIT_FSIZE, 0):
+        try: print(thread, kind, 'DONE', resource.prlimit(thread, kind, (limit, limit)))
+        except OSError as error: print(thread, kind, error.errno)
+print(os.getresuid(), resource.prlimit(os.getpid(), resource.RLIMIT_NOFILE, (64, 64))[0] > 64)
+";
+
+#[test]
+fn root_of_a_sandbox_does_not_limit_the_agent() {
+    if !have_or_skip("python3") {
+        return;
+    }
+    let mut burrow = Burrow::new();
+    burrow.serve();
+    burrow.ok(&["start", "--name", "w"]);
+    burrow.ok(&["cp", "w:/etc/passwd", burrow.scratch().join("x").to_str().expect("UTF-8")]);
+    let output = burrow.ok(&["exec", "w", "--", "python3", "-c", LIMIT]);
+    assert!(output.lines().count() > 2 * 3, "only one thread was tried: {output}");
+    assert!(!output.contains("DONE"), "{output}");
+    assert!(
+        output.ends_with("(0, 0, 0) True\n"),
+        "programs have users and limits of their own: {output}"
+    );
+    burrow.ok(&["exec", "w", "--", "true"]);
+}
+
 /// Gives a descriptor of one directory to the first who connects to a socket in another.
 const LEAK: &str = "
 import os, socket, sys
