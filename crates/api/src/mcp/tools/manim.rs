@@ -43,8 +43,8 @@ pub fn entries() -> Vec<Entry> {
     vec![tool(
         "create_manim_animation",
         "Render an animation",
-        "Renders a manim scene from Python code and keeps the video as an artifact. The code is a \
-        complete file that imports manim and defines a Scene class. The sandbox must have manim.",
+        "Renders a manim scene and keeps the video as an artifact. The code is a complete Python \
+        file that defines a Scene class. The sandbox must have manim.",
         Access::Run,
         Effect::Runs,
         create_manim_animation,
@@ -62,10 +62,10 @@ struct CreateManimAnimation {
     /// The class of the scene; needed if the code has several.
     #[serde(default)]
     scene_name: Option<String>,
-    /// The sandbox's name; this session's own by default.
+    /// This session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
-    /// Seconds until it is ended; by default the server's limit, usually 240.
+    /// Seconds until it is ended; usually 240 by default.
     #[serde(default)]
     #[schemars(range(max = 86_400))]
     timeout: Option<f64>,
