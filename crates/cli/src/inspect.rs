@@ -213,6 +213,7 @@ fn viewers(session: &SessionInfo) -> u32 {
 
 fn row(session: &SessionInfo) -> [String; 7] {
     let state = match &session.exit {
+        None if session.starting => "starting".to_owned(),
         None => "running".to_owned(),
         Some(record) => format!("ended ({})", Exit::of(record).0),
     };

@@ -104,6 +104,49 @@ fn invalid_sessions_are_refused() {
     assert_eq!(exit["exit"]["exit_code"], 143);
 }
 
+/// An execution of `/tmp/slow` waits for the holder of its lease, as for a file system that does not answer: 45
+/// seconds, or until a signal ends the wait.
+const HOLD_SLOW: &str = "\
+import fcntl, os, shutil, signal
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+shutil.copy('/bin/true', '/tmp/slow')
+fcntl.fcntl(os.open('/tmp/slow', os.O_RDONLY), fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print('held', flush=True)
+signal.pause()";
+
+#[test]
+fn a_session_whose_program_cannot_begin_is_listed_as_starting_and_every_door_ends_it() {
+    let (server, client) = open();
+    let hold = json!({ "argv": ["python3", "-c", HOLD_SLOW], "session": "holder" });
+    let _ = start(&client, &hold).expect(201);
+    let held = || raw(&client, "holder/output?channel=stdout").text().contains("held");
+    eventually("the lease is held", held);
+    let (kill, delete) = (["kill", "box", "by-verb"], format!("{BOX}/sessions/by-call?kill=true"));
+    let signal = format!("{BOX}/sessions/by-signal/signal");
+    let ends: [(&str, &dyn Fn()); 3] = [
+        ("by-verb", &|| drop(server.ok(&kill))),
+        ("by-call", &|| drop(client.delete(&delete).expect(204))),
+        ("by-signal", &|| drop(client.post(&signal, &json!({ "signal": "KILL" })).expect(204))),
+    ];
+    for (session, end) in ends {
+        let slow = json!({ "argv": ["/tmp/slow"], "session": session });
+        std::thread::scope(|scope| {
+            let started = scope.spawn(|| start(&client, &slow));
+            let path = format!("{BOX}/sessions/{session}");
+            eventually("it is listed", || client.get(&path).json()["starting"] == true);
+            let shown = client.get(&path).json();
+            assert_eq!((&shown["running"], &shown["live"]), (&json!(true), &json!(true)), "{shown}");
+            let inspected = server.ok(&["inspect", "box"]);
+            let row = inspected.lines().find(|line| line.contains(session)).expect("a row");
+            assert!(row.contains("starting"), "{row}");
+            let begun = Instant::now();
+            end();
+            let _ = started.join().expect("it is answered");
+            assert!(begun.elapsed() < tests::slowed(Duration::from_secs(10)), "{session}");
+        });
+    }
+}
+
 #[test]
 fn a_reader_that_loses_its_connection_misses_nothing_and_hears_nothing_twice() {
     let (_server, client) = open();

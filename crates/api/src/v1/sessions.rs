@@ -125,6 +125,9 @@ pub struct SessionInfo {
     pub terminal: bool,
     pub started_at_ms: u64,
     pub running: bool,
+    /// Whether its program has not executed yet; until then, `pid` may be 0.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub starting: bool,
     /// How it ended; absent while it runs, or if it ended with its sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Exit")]
