@@ -1,12 +1,16 @@
 //! Sessions over the server's door: output from any place on, input that is typed once, terminals over
 //! a plain WebSocket, and what is left when agent or sandbox are gone.
 
+use std::fs;
+use std::io::Read as _;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tests::door::{BOX, open};
 use tests::eventually;
 use tests::http::{Answer, Client, Socket, SocketMessage};
+use tests::server::Server;
 
 const MIB: usize = 1024 * 1024;
 
@@ -104,23 +108,29 @@ fn invalid_sessions_are_refused() {
     assert_eq!(exit["exit"]["exit_code"], 143);
 }
 
-/// An execution of `/tmp/slow` waits for the holder of its lease, as for a file system that does not answer: 45
-/// seconds, or until a signal ends the wait.
-const HOLD_SLOW: &str = "\
-import fcntl, os, shutil, signal
+/// Holds a lease on the file that it is given: an execution of it waits, as on a file system that does not answer,
+/// for 45 seconds or until a signal ends the wait.
+const HOLD: &str = "\
+import fcntl, os, signal, sys
 signal.signal(signal.SIGIO, signal.SIG_IGN)
-shutil.copy('/bin/true', '/tmp/slow')
-fcntl.fcntl(os.open('/tmp/slow', os.O_RDONLY), fcntl.F_SETLEASE, fcntl.F_WRLCK)
-print('held', flush=True)
+fcntl.fcntl(os.open(sys.argv[1], os.O_RDONLY), fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print(flush=True)
 signal.pause()";
 
 #[test]
 fn a_session_whose_program_cannot_begin_is_listed_as_starting_and_every_door_ends_it() {
-    let (server, client) = open();
-    let hold = json!({ "argv": ["python3", "-c", HOLD_SLOW], "session": "holder" });
-    let _ = start(&client, &hold).expect(201);
-    let held = || raw(&client, "holder/output?channel=stdout").text().contains("held");
-    eventually("the lease is held", held);
+    let server = Server::dev();
+    let client = Client::new(server.url());
+    let project = server.scratch().join("project");
+    fs::create_dir(&project).expect("a directory");
+    fs::copy(tests::path_of("true"), project.join("slow")).expect("a program");
+    let mut holder = Command::new("python3");
+    holder.args(["-c", HOLD]).arg(project.join("slow")).stdout(Stdio::piped());
+    let mut holder = holder.spawn().expect("Python");
+    let mut line = [0];
+    holder.stdout.as_mut().expect("its output").read_exact(&mut line).expect("it has the lease");
+    let workspace = project.to_str().expect("UTF-8");
+    server.ok(&["start", "--name", "box", "--workspace", workspace, "--mount"]);
     let (kill, delete) = (["kill", "box", "by-verb"], format!("{BOX}/sessions/by-call?kill=true"));
     let signal = format!("{BOX}/sessions/by-signal/signal");
     let ends: [(&str, &dyn Fn()); 3] = [
@@ -129,7 +139,7 @@ fn a_session_whose_program_cannot_begin_is_listed_as_starting_and_every_door_end
         ("by-signal", &|| drop(client.post(&signal, &json!({ "signal": "KILL" })).expect(204))),
     ];
     for (session, end) in ends {
-        let slow = json!({ "argv": ["/tmp/slow"], "session": session });
+        let slow = json!({ "argv": ["/workspace/slow"], "session": session });
         std::thread::scope(|scope| {
             let started = scope.spawn(|| start(&client, &slow));
             let path = format!("{BOX}/sessions/{session}");
@@ -145,6 +155,9 @@ fn a_session_whose_program_cannot_begin_is_listed_as_starting_and_every_door_end
             assert!(begun.elapsed() < tests::slowed(Duration::from_secs(10)), "{session}");
         });
     }
+    holder.kill().expect("it is ours");
+    holder.wait().expect("it is ours");
+    server.ok(&["rm", "--force", "box"]);
 }
 
 #[test]
