@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn each_host_is_told_once_and_a_flood_is_counted() {
+    fn each_host_is_reported_once_and_a_flood_is_counted() {
         let hosts = RefusedHosts::default();
         assert!(hosts.lines().is_empty());
         for port in [None, None, Some(443)] {
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_allowed_is_not_told() {
+    fn what_is_allowed_is_not_reported() {
         let hosts = RefusedHosts::default();
         let verdict = Verdict::Allowed { rule: "good.example".to_owned(), address: None };
         hosts.note(EgressEvent { verdict, ..refused("good.example", None) });

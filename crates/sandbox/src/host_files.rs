@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hosts_root_is_given_only_where_the_operator_has_said_it() {
+    fn the_hosts_root_is_given_only_where_the_operator_has_set_it() {
         let process = |root, image| settled(root, MachineKind::Process, image);
         assert_eq!(process(Some("/"), None).as_deref(), Some("/"));
         assert_eq!(process(Some("/usr"), None).as_deref(), Some("/usr"));

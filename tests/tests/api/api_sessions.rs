@@ -145,7 +145,11 @@ fn a_session_whose_program_cannot_begin_is_listed_as_starting_and_every_door_end
             let path = format!("{BOX}/sessions/{session}");
             eventually("it is listed", || client.get(&path).json()["starting"] == true);
             let shown = client.get(&path).json();
-            assert_eq!((&shown["running"], &shown["live"]), (&json!(true), &json!(true)), "{shown}");
+            assert_eq!(
+                (&shown["running"], &shown["live"]),
+                (&json!(true), &json!(true)),
+                "{shown}"
+            );
             let inspected = server.ok(&["inspect", "box"]);
             let row = inspected.lines().find(|line| line.contains(session)).expect("a row");
             assert!(row.contains("starting"), "{row}");
@@ -161,7 +165,7 @@ fn a_session_whose_program_cannot_begin_is_listed_as_starting_and_every_door_end
 }
 
 #[test]
-fn a_reader_that_loses_its_connection_misses_nothing_and_hears_nothing_twice() {
+fn a_reader_that_loses_its_connection_misses_nothing_and_reads_nothing_twice() {
     let (_server, client) = open();
     let lines = 20 * MIB / 64;
     let body = json!({ "script": numbered(lines), "session": "big" });
@@ -250,7 +254,7 @@ fn output_is_read_as_bytes_from_any_place_and_from_the_end() {
 }
 
 #[test]
-fn reading_goes_on_behind_the_last_byte_where_another_output_is_shorter() {
+fn reading_goes_on_after_the_last_byte_where_another_output_is_shorter() {
     let (_server, client) = open();
     let body = json!({ "script": "printf 12345", "session": "one" });
     let _ = start(&client, &body).expect(201);
@@ -305,7 +309,7 @@ fn input_that_ends_its_program_is_answered_as_taken() {
 }
 
 #[test]
-fn input_that_is_not_taken_is_told_of_and_can_be_sent_again() {
+fn input_that_is_not_taken_is_reported_and_can_be_sent_again() {
     let (_server, client) = open();
     let body = json!({ "script": "sleep 1; wc -c", "session": "slow", "stdin": true });
     let _ = start(&client, &body).expect(201);
@@ -527,7 +531,7 @@ fn a_session_is_read_from_the_log_when_its_sandbox_has_stopped() {
 }
 
 #[test]
-fn output_that_the_log_has_rotated_away_is_told_as_a_gap() {
+fn output_that_the_log_has_rotated_away_is_reported_as_a_gap() {
     let (_server, client) = open();
     let lines = 80 * MIB / 64;
     let script = format!("{} ; echo done >&2", numbered(lines));

@@ -184,7 +184,7 @@ fn a_session_that_began_before_the_daemon_keeps_the_log_as_the_daemon_says() {
 }
 
 #[test]
-fn a_log_that_another_holds_is_said_to_be_and_waited_for_no_longer() {
+fn a_log_that_another_process_holds_is_reported_and_not_waited_for() {
     let burrow = Burrow::new();
     burrow.ok(&["keygen"]);
     let lock = fs::File::open(burrow.state().join("audit/lock")).unwrap();

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_that_is_too_large_is_said_to_be() {
+    fn a_picture_that_is_too_large_is_refused_as_such() {
         let large = content(&[("image/png", &vec![0; IMAGE_BYTES_MAX + 1])]);
         assert!(large.as_text().expect("text").text.contains("left out"));
     }

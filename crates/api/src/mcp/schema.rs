@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_is_said_in_outline() {
+    fn results_are_described_in_outline() {
         let expected = json!({
             "type": "object",
             "required": ["name"],

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reading_is_told_once_and_however_its_line_is_cut() {
+    fn a_reading_is_reported_once_and_however_its_line_is_cut() {
         let mut gauge = Gauge::default();
         assert_eq!(gauge.take(b"\rstep: 1"), None);
         assert_eq!(gauge.take(b"0%|#  ").map(|reading| reading.done), Some(0.1));

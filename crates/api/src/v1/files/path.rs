@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn no_query_takes_fields_that_it_does_not_know_or_that_are_said_twice() {
+    fn no_query_takes_unknown_fields_or_fields_given_twice() {
         hold::<PathQuery>();
         hold::<ListFiles>();
         hold::<StatQuery>();

@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_said_to_be_missing() {
+    fn what_finds_no_room_is_reported_as_missing() {
         let ran = gathered(20, [shown(DisplayRole::Shown, None, "more than there is room for")]);
         assert!(ran.displays.is_empty());
         assert!(ran.truncated);
