@@ -210,7 +210,7 @@ fn leave(tmux: &Tmux) {
 fn ctrl_c_reaches_the_program_and_leaves_its_shell_alone() {
     let burrow = Burrow::new();
     let Some(tmux) = in_a_sandbox(&burrow) else { return };
-    // SocketMessage by what has the terminal: its shell is between two programs after each.
+    // `exec` leaves one program that has the terminal when ctrl-c comes.
     tmux.line("sh -c 'echo sleeping=$((1+1)); exec sleep 1000'");
     tmux.wait_for("sleeping=2");
     tmux.keys(&["C-c"]);
