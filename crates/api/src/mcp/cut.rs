@@ -1,4 +1,4 @@
-//! Outputs of which an answer shows a part: what is kept, and pages of it that end between
+//! Outputs of which an answer shows only a part: what is kept, and pages of it that end between
 //! characters. Pure.
 
 use schemars::JsonSchema;

@@ -1,7 +1,7 @@
-//! The progress of a command, as far as its own output shows it: percentages, counts, and the bars that
-//! programs draw. Pure.
+//! The progress of a command, from its output: percentages, counts, and the bars that programs
+//! draw. Pure.
 //!
-//! Whatever is read here was written by untrusted code: it is shown, and nothing depends on it.
+//! The output was written by untrusted code: progress is only shown, and nothing depends on it.
 
 /// What is read of a line: bars are short, and a longer line is no bar.
 const LINE_BYTES_MAX: usize = 1024;

@@ -1,5 +1,6 @@
-//! Sessions: programs that go on without a client, their output from any place on, their input, and
-//! their end. What an agent has forgotten, the sandbox's log still knows.
+//! Sessions: programs that run without a client. Their output can be read from any offset, they
+//! take input, and they can be waited for and ended. The sandbox's log has sessions that the agent
+//! has forgotten.
 
 mod info;
 mod input;

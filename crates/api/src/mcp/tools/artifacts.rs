@@ -1,4 +1,4 @@
-//! `list_artifacts` and `cleanup_artifacts`: what calls have left, and its end.
+//! `list_artifacts` and `cleanup_artifacts`: lists and removes the artifacts of calls.
 
 use std::time::Duration;
 

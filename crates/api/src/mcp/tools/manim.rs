@@ -1,4 +1,4 @@
-//! `create_manim_animation`: code becomes a film, by the manim that is in the sandbox.
+//! `create_manim_animation`: renders code as a film, with the manim of the sandbox.
 
 use std::time::Duration;
 

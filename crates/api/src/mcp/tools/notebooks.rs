@@ -1,4 +1,4 @@
-//! Sessions that outlive their interpreter: notebooks, by the name that models know for them.
+//! Sessions that outlive their interpreter. They are notebooks; models know them as sessions.
 
 use rmcp::model::ContentBlock;
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! What outputs look like in an answer, and `read_output`, which reads on where one was cut.
+//! How answers show outputs, and `read_output`, which reads the rest of a cut one.
 
 use rmcp::model::ContentBlock;
 use schemars::JsonSchema;

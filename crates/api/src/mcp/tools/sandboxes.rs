@@ -1,4 +1,4 @@
-//! Sandboxes as handles: made, listed, ended.
+//! Sandboxes as handles: created, listed, ended.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! `shell_execute`: a command line, to its end.
+//! `shell_execute`: runs a command line to its end.
 
 use std::time::Duration;
 

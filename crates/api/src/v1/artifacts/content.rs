@@ -1,5 +1,5 @@
-//! The bytes of an artifact, whole or a range of them, as headers that keep a browser from making
-//! more of them than a file.
+//! The bytes of an artifact, whole or a range, with headers that make a browser treat them as a
+//! file only.
 
 use hyper::StatusCode;
 use hyper::header::{

@@ -1,6 +1,6 @@
-//! Paths, cursors and permissions as clients write them: in queries and in JSON.
+//! Paths, cursors and permissions as clients write them, in queries and in JSON.
 //!
-//! Linux does not promise that a path is UTF-8. Where text does not do, base64 does.
+//! Linux does not promise that a path is UTF-8, so a path may also be given as base64.
 
 use base64::Engine;
 use base64::alphabet;

@@ -1,4 +1,4 @@
-//! A run as a whole, for clients that want it at its end. Pure.
+//! The whole result of a run. Pure.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
