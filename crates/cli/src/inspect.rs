@@ -199,7 +199,7 @@ fn describe_agent(agent: &AgentInfo, kind: MachineKind) -> Vec<(&'static str, St
     }
     for step in &agent.boot {
         if let Some(problem) = &step.problem {
-            facts.push(("boot problem", format!("{}: {problem}", step.name)));
+            facts.push(("left out at boot", format!("{}: {problem}", step.name)));
         }
     }
     facts
