@@ -74,17 +74,17 @@ struct CreateManimAnimation {
 /// The resolution and frame rate of the video.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 enum Quality {
-    /// 854 × 480, 15 frames per second.
+    /// 480p, 15 fps.
     #[serde(rename = "low_quality")]
     Low,
-    /// 1280 × 720, 30 frames per second.
+    /// 720p, 30 fps.
     #[serde(rename = "medium_quality")]
     #[default]
     Medium,
-    /// 1920 × 1080, 60 frames per second.
+    /// 1080p, 60 fps.
     #[serde(rename = "high_quality")]
     High,
-    /// 3840 × 2160, 60 frames per second.
+    /// 2160p, 60 fps.
     #[serde(rename = "fourk_quality")]
     Fourk,
 }
