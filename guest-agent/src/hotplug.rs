@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processors_that_come_are_told_from_those_that_change() {
+    fn added_processors_are_distinguished_from_changed_ones() {
         let path = "/devices/system/cpu/cpu1";
         let event = format!("add@{path}\0ACTION=add\0SUBSYSTEM=cpu\0");
         let added = Some(path);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_changes_is_heard_of() {
+    fn a_disk_that_changes_is_noticed() {
         let event = b"change@/devices/pci0000:00/0000:00:04.0/virtio1/block/vdb\0RESIZE=1\0";
         assert_eq!(parse_event(event), Some(Event::Disk));
         assert_eq!(parse_event(b"add@/devices/virtual/block/loop0\0"), None);

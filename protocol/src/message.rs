@@ -290,11 +290,14 @@ pub struct SessionInfo {
     /// The owner of the keyboard, by the name in its hello.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keyboard: Option<String>,
+    /// Whether the program has not executed yet; until then, `pid` may be 0.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub starting: bool,
 }
 
 decode_struct! {
     SessionInfo:
-    session, pid, command, terminal, started_at_ms, holders, viewers; exit, keyboard
+    session, pid, command, terminal, started_at_ms, holders, viewers; exit, keyboard, starting
 }
 
 /// Metadata of a file, from `lstat` or `stat`.

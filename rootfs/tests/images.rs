@@ -123,7 +123,7 @@ fn a_refused_image_leaves_the_one_before_it_and_its_manifest() {
 }
 
 #[test]
-fn an_image_of_the_right_size_with_other_bytes_is_built_anew() {
+fn an_image_of_the_right_size_with_other_bytes_is_built_again() {
     let directory = tempfile::tempdir().expect("a directory");
     let order = order(directory.path());
     built(&order);
@@ -137,7 +137,7 @@ fn an_image_of_the_right_size_with_other_bytes_is_built_anew() {
 }
 
 #[test]
-fn a_missing_agent_and_an_unknown_recipe_are_said() {
+fn a_missing_agent_and_an_unknown_recipe_are_reported() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut order = order(directory.path());
     order.names = vec!["nothing".to_owned()];

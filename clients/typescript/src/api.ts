@@ -2083,6 +2083,8 @@ export interface components {
             session: string;
             /** Format: uint64 */
             started_at_ms: number;
+            /** @description Whether its program has not executed yet; until then, `pid` may be 0. */
+            starting?: boolean;
             terminal: boolean;
             /** @description Requested options that this host could not provide. */
             warnings?: string[];

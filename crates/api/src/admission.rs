@@ -1,4 +1,4 @@
-//! How many runs there may be at once, of one key and of all.
+//! How many runs may be in progress at once, of one key and of all.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

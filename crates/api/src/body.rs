@@ -1,4 +1,4 @@
-//! Bodies that arrive, read up to a limit and within a time. Those that go out are in
+//! Request bodies, read up to a limit and within a time. Response bodies are in
 //! [`response`](super::response).
 
 use std::sync::{Arc, Mutex, PoisonError};

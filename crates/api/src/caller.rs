@@ -1,4 +1,4 @@
-//! Who asks: from the headers of a request to what may be done for it.
+//! The caller of a request: from the request's headers to what the caller may do.
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;

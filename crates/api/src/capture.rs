@@ -1,5 +1,5 @@
-//! The artifacts of one run, for the calls that ask for them: a look before it, and the keeping
-//! behind it. What they look like in an answer is the caller's.
+//! The artifacts of one run, for the calls that ask for them: a scan before the run, and another
+//! after it that stores them. Each caller gives them its own form.
 
 use protocol::Text;
 use protocol::repl::Happening;

@@ -1,4 +1,4 @@
-//! What the server counts of itself, for `/metrics`.
+//! The server's own counters, for `/metrics`.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

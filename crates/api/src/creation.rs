@@ -1,5 +1,5 @@
-//! What a caller may have of what it asks for: a [`Spec`] that each door fills in from its own words, by
-//! the table of `sandbox::options`.
+//! The options that a caller may use for a new sandbox: each door fills in a [`Spec`] from its own
+//! fields, by the table of `sandbox::options`.
 
 use tokio::time::timeout;
 

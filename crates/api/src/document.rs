@@ -1,4 +1,4 @@
-//! The OpenAPI document: made from the table of operations and from the types that they are made of.
+//! The OpenAPI document, made from the table of operations and from their types.
 
 mod examples;
 

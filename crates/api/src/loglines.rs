@@ -1,5 +1,5 @@
-//! How many lines requests may write to the log. A client that can send requests can have lines written, and a
-//! log that fills a disk or hides what matters is an attack too. What is left out is counted and reported.
+//! How many lines requests may write to the log. A client that can send requests could otherwise
+//! fill the disk or hide other lines. Lines that are left out are counted and reported.
 
 use std::num::NonZeroU32;
 use std::sync::{LazyLock, Mutex, PoisonError};

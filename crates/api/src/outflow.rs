@@ -1,5 +1,5 @@
-//! Bytes on their way to a client, out of a guest or a file of the host: a task for each, which ends
-//! with them, the client or the deadline of the call.
+//! Bytes on their way from a guest or a file of the host to a client: a task for each, which ends
+//! with them, with the client or at the deadline of the call.
 
 use std::fs::File;
 use std::io::{self, SeekFrom};

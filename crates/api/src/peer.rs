@@ -1,4 +1,4 @@
-//! Where the client of a connection is.
+//! The address of a connection's client.
 
 use std::net::SocketAddr;
 

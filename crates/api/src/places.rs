@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_busy_stays_and_who_comes_is_told() {
+    fn busy_connections_stay_and_a_new_one_gets_no_place() {
         let places = Connections::new(1);
         let only = places.take().unwrap();
         only.set_idle(false);

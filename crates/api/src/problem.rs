@@ -1,4 +1,4 @@
-//! A refusal as HTTP says it: a status, headers, and a [`Problem`] as the body.
+//! A refusal as an HTTP response: a status, headers, and a [`Problem`] as the body.
 
 mod hints;
 

@@ -1,4 +1,4 @@
-//! Responses and their bodies: whole, or sent as they come.
+//! Responses and their bodies: sent whole, or as they come.
 
 use std::any::Any;
 use std::collections::VecDeque;

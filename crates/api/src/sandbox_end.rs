@@ -1,5 +1,5 @@
-//! What became of a sandbox whose agent is gone. Its callers see only that the link is closed,
-//! and its record knows a moment later how it ended.
+//! How a sandbox ended whose agent is gone. Its callers see only that the link is closed; a moment
+//! later its record says how it ended.
 
 use serde_json::json;
 use tokio::time::timeout;

@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_finds_no_place_is_told_in_whole_http() {
+    fn a_client_without_a_place_gets_a_complete_http_answer() {
         let response = refusal(FULL);
         let (head, body) = response.split_once("\r\n\r\n").unwrap();
         assert!(head.contains(&format!("content-length: {}", body.len())), "{}", body.len());

@@ -319,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_is_not_to_be_had_as_a_list() {
+    fn an_object_does_not_parse_as_a_list() {
         #[derive(Debug, serde::Deserialize)]
         struct Two {
             _one: Option<u8>,

@@ -62,7 +62,7 @@ impl Trail {
         };
         inner.audit.admit().map_err(|error: AuditUnwritable| {
             Refusal::new(Code::Unavailable, error.to_string())
-                .hint("the server's log says why; its operator must free disk space")
+                .hint("the server's log says why; its operator must mend that")
                 .retry_after(sandbox::limits::BUSY_PAUSE)
         })
     }

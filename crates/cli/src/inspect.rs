@@ -199,7 +199,7 @@ fn describe_agent(agent: &AgentInfo, kind: MachineKind) -> Vec<(&'static str, St
     }
     for step in &agent.boot {
         if let Some(problem) = &step.problem {
-            facts.push(("boot problem", format!("{}: {problem}", step.name)));
+            facts.push(("left out at boot", format!("{}: {problem}", step.name)));
         }
     }
     facts
@@ -213,6 +213,7 @@ fn viewers(session: &SessionInfo) -> u32 {
 
 fn row(session: &SessionInfo) -> [String; 7] {
     let state = match &session.exit {
+        None if session.starting => "starting".to_owned(),
         None => "running".to_owned(),
         Some(record) => format!("ended ({})", Exit::of(record).0),
     };

@@ -55,18 +55,8 @@ impl Kill {
     async fn send(&self, guest: &Guest) -> Result<()> {
         let sessions = guest.sessions(0).await?.sessions;
         if let Some(wanted) = &self.session {
-            let unknown = match session::find(&sessions, wanted) {
-                Ok(found) => return Ok(self.send_to(guest, &found.session).await?),
-                Err(unknown) => unknown,
-            };
-            // A session that is still starting is in no list, but its whole id reaches it.
-            let Ok(session) = wanted.parse() else { return Err(unknown.into()) };
-            return match self.send_to(guest, &session).await {
-                Err(error) if error.fault_code() == Some(FaultCode::NotFound) => {
-                    Err(unknown.into())
-                }
-                sent => Ok(sent?),
-            };
+            let found = session::find(&sessions, wanted)?;
+            return Ok(self.send_to(guest, &found.session).await?);
         }
         for living in sessions.iter().filter(|session| session.exit.is_none()) {
             self.send_to(guest, &living.session).await?;

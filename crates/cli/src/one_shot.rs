@@ -7,8 +7,8 @@ use super::context::Context;
 use super::{image, output};
 use access::audit::Audit;
 use control::{
-    RefusedHosts, egress_defaults, egress_settings, operator_defaults, own_files, own_host_files,
-    own_settings,
+    RefusedHosts, egress_defaults, egress_settings, egress_sink, operator_defaults, own_files,
+    own_host_files, own_settings,
 };
 use host::secret::{self, Secrets};
 use sandbox::{OneShot, OneShotOptions, Spec};
@@ -51,7 +51,7 @@ fn known(
         egress: egress_settings(&settings.egress),
         defaults: operator_defaults(settings),
         egress_default: egress_defaults(settings),
-        decisions: Some(refused.sink(audit.clone(), &spec.which())),
+        decisions: Some(egress_sink(refused, audit.clone(), &spec.which())),
         files: own_host_files(settings),
         secrets,
         workspaces: workspaces.apart_from(own_files(settings)),

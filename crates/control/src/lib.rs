@@ -33,13 +33,14 @@ mod state;
 pub use apps::{AppOrder, AppProgram, AppRow, StartApp};
 pub use check::{CheckedSettings, InvalidSettings, check_settings};
 pub use client::{Client, ClientError};
+pub use egress::RefusedHosts;
 pub use images::{AliasError, aliases, missing};
 pub use message::{
     CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, List, Purpose, Request, Version,
 };
 pub use open_audit::{OpenAuditError, entry, open_audit};
 pub use pool::{PoolError, pool_options};
-pub use refused_hosts::RefusedHosts;
+pub use refused_hosts::egress_sink;
 pub use setup::{
     client_defaults, egress_defaults, egress_settings, operator_defaults, own_files,
     own_host_files, own_settings, served_files,

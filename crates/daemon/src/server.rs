@@ -153,11 +153,13 @@ async fn attend(stream: UnixStream, door: &Attendance) {
             line
         };
         let (began_ms, entry) = (instant::now_ms(), entry_of(&line, &who, registry, audit));
-        if entry.is_some() && audit.admit().is_err() {
+        // One that cannot record anything can still be ended, as by a signal.
+        let is_end = matches!(line, Ok(Some(Request::End { .. })));
+        if entry.is_some() && !is_end && audit.admit().is_err() {
             let refusal = ErrorReply::new(
                 ErrorCode::Io,
                 AuditUnwritable.to_string(),
-                Some("free some space for it"),
+                Some("`host-bridge doctor` says why"),
             );
             let answer = Answer::Error(refusal);
             let written = timeout(CONTROL_WRITE_DEADLINE, write_line(&mut writer, &answer)).await;

@@ -107,7 +107,7 @@ async fn a_line_without_an_end_costs_its_sender_the_connection() {
 }
 
 #[tokio::test]
-async fn one_connection_too_many_is_told_so() {
+async fn one_connection_too_many_is_refused_with_the_reason() {
     let place = TestBridge::new("many");
     let _server = place.serve().await;
     let mut open = Vec::new();

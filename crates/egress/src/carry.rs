@@ -213,7 +213,7 @@ pub async fn carry(
         let both = async { tokio::try_join!(up.run(plan, agreement), down.run()) };
         tokio::select! {
             carried = both => carried.map(drop),
-            () = stands_still(tally, idle) => Err(CarryError::Idle { idle }),
+            () = stays_idle(tally, idle) => Err(CarryError::Idle { idle }),
         }
     };
     if carried.is_err() {
@@ -223,7 +223,7 @@ pub async fn carry(
 }
 
 /// Resolves when nothing has moved for so long.
-async fn stands_still(tally: &Tally, idle: Duration) {
+async fn stays_idle(tally: &Tally, idle: Duration) {
     let (mut before, mut still) = (tally.moved(), 0);
     while still < IDLE_LOOKS {
         tokio::time::sleep(idle / IDLE_LOOKS).await;

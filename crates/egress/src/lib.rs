@@ -32,6 +32,7 @@ mod meter;
 mod names;
 mod preset;
 mod proxy;
+mod refused_hosts;
 mod resolver;
 mod rule;
 mod trusted;
@@ -60,6 +61,7 @@ pub use limits::{
 };
 pub use names::copy as copy_names;
 pub use preset::names as preset_names;
+pub use refused_hosts::RefusedHosts;
 pub use rule::{Defaults, RuleError, Rules};
 pub use trusted::{BUNDLE, BUNDLE_VARIABLES};
 

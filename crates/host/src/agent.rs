@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_agent_is_the_only_one_looked_for_and_a_missing_one_is_said() {
+    fn a_named_agent_is_the_only_one_looked_for_and_a_missing_one_is_reported() {
         let places = agent_places(Some("/nowhere/agent".into()), Some(Path::new("/bin/sh")));
         let places = first_program(places).unwrap_err();
         let error = AgentMissing { places };

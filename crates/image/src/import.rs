@@ -341,7 +341,7 @@ impl Import<'_> {
     fn copy(&self, mut file: File, digest: Digest, size: u64) -> Result<(), ImageError> {
         let begun = Handle::current().block_on(self.images.blobs().begin(digest, size))?;
         let BlobState::Partial(mut partial) = begun else { return Ok(()) };
-        partial.start_anew()?;
+        partial.start_again()?;
         let mut buffer = vec![0; BUFFER_BYTES];
         loop {
             match file.read(&mut buffer).map_err(ImageError::files("read", self.path))? {

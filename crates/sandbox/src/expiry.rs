@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_stopped_sandbox_is_kept_as_long_as_it_was_said() {
+    async fn a_stopped_sandbox_is_kept_as_long_as_was_asked() {
         let mut record = record();
         let mut expiry = Expiry::default();
         expiry.lives(&record);

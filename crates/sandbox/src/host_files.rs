@@ -10,7 +10,7 @@ use super::{SandboxError, Spec};
 use crate::limits::SCRATCH_BYTES_DEFAULT;
 use host::paths::Paths;
 use host::places;
-use machine::limits::SCRATCH_DISK_BYTES_MIN;
+use machine::limits::{SCRATCH_BYTES_MIN, SCRATCH_DISK_BYTES_MAX, SCRATCH_DISK_BYTES_MIN};
 use machine::process::{hide, scratch};
 use machine::{Confinement, NoDisk, ScratchPolicy};
 
@@ -91,6 +91,12 @@ impl HostFiles {
     /// The same, before anything is made for it.
     pub(super) fn place_scratch(&self, spec: &mut Spec, paths: &Paths) -> Result<(), SandboxError> {
         spec.is_on_disk = false;
+        if spec.machine().sees_host()
+            && let Some(value) = spec.scratch_bytes.filter(|bytes| *bytes > SCRATCH_DISK_BYTES_MAX)
+        {
+            let (min, max) = (SCRATCH_BYTES_MIN, SCRATCH_DISK_BYTES_MAX);
+            return Err(SandboxError::OutOfRange { what: "scratch_bytes", value, min, max });
+        }
         let wants_disk = match self.scratch {
             _ if !spec.machine().sees_host() => false,
             ScratchPolicy::Memory => return self.leave_in_memory(spec, NoDisk::NotWanted),
@@ -176,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hosts_root_is_given_only_where_the_operator_has_said_it() {
+    fn the_hosts_root_is_given_only_where_the_operator_has_set_it() {
         let process = |root, image| settled(root, MachineKind::Process, image);
         assert_eq!(process(Some("/"), None).as_deref(), Some("/"));
         assert_eq!(process(Some("/usr"), None).as_deref(), Some("/usr"));
@@ -217,6 +223,9 @@ mod tests {
         let auto = |memory, scratch| placed(ScratchPolicy::Auto, memory, scratch);
         assert_eq!(auto(None, None), Ok((false, SCRATCH_BYTES_DEFAULT)));
         assert_eq!(auto(None, Some(8 << 30)), Ok((false, 8 << 30)));
+        let refused = auto(None, Some(500 << 30)).unwrap_err();
+        let message = "scratch_bytes (--scratch) must be from 1.0 MiB to 64.0 GiB, not 500.0 GiB";
+        assert_eq!(refused, message);
         assert_eq!(auto(Some(512), None), Ok((false, 384 << 20)));
         let refused = auto(Some(512), Some(3 << 30)).unwrap_err();
         let message = "scratch_bytes (--scratch) must be at most 384.0 MiB, not 3.0 GiB: the writable layer \

@@ -140,7 +140,7 @@ mod tests {
     use crate::{Record, WorkspaceEvent};
 
     #[test]
-    fn events_are_counted_by_kind_and_told_on() {
+    fn events_are_counted_by_kind_and_passed_on() {
         let counted = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&counted);
         let tallies = Tallies::default();

@@ -148,13 +148,13 @@ fn a_word_that_nobody_knows_is_guessed_at() {
 }
 
 #[test]
-fn the_first_mistake_of_a_file_is_told_first() {
+fn the_first_mistake_of_a_file_is_reported_first() {
     let message = refused("[server]\nzzz = 1\n[log]\naaa = 1\n");
     assert!(message.contains(":2:1") && message.contains("zzz"), "{message}");
 }
 
 #[test]
-fn what_is_not_toml_is_told_with_its_line() {
+fn what_is_not_toml_is_reported_with_its_line() {
     let message = refused("[server]\n# ä\nä = é\n");
     assert!(message.starts_with("/etc/burrow.toml:3:"), "{message}");
     let message = refused("[server]\ndev = \n");
@@ -286,7 +286,7 @@ fn authorities_are_lists_of_files() {
 }
 
 #[test]
-fn what_is_probably_not_meant_is_said() {
+fn probable_mistakes_are_reported() {
     let open = parsed("[server]\nlisten = \"0.0.0.0:5555\"").unwrap().warnings();
     assert!(open.len() == 1 && open[0].contains("unencrypted"), "{open:?}");
     let late = parsed("[server]\nrun_deadline = \"5m\"").unwrap().warnings();
@@ -399,7 +399,7 @@ fn labels_of_figures_are_keys_that_stay_apart() {
 }
 
 #[test]
-fn a_namespace_may_have_rules_of_its_own_for_whoever_names_none() {
+fn a_namespace_may_have_rules_of_its_own_for_creators_who_name_none() {
     let settings = parsed(
         "[defaults]\negress = [\"a.org\"]\n[namespaces.ci]\negress = [\"b.org\", \"*.c.org:8080\"]\n\
          [namespaces.shut]\negress = [\"none\"]",

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistyped_variable_is_told_with_what_it_was_meant_as() {
+    fn a_mistyped_variable_is_reported_with_the_likely_name() {
         let warnings = unread(&["BURROW_EGRES_DNS", "BURROW_AUDIT_CHIAN", "BURROW_HOME", "HOME"]);
         let meant = |name: &str, meant: Option<&str>| (name.to_owned(), meant.map(str::to_owned));
         assert_eq!(warnings[0], meant("BURROW_AUDIT_CHIAN", Some("BURROW_AUDIT_CHAIN")));
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_reads_is_not_told() {
+    fn what_somebody_reads_is_not_reported() {
         let all: Vec<_> = known();
         assert_eq!(Settings::default().unread(all), []);
         assert_eq!(unread(&["BURROW_TEST_BRIDGE", "PATH"]), []);

@@ -247,7 +247,7 @@ impl Watcher {
     }
 
     fn on_overflow(&mut self) -> Result<Turn, Fault> {
-        match self.start_anew(false) {
+        match self.start_again(false) {
             Ok(()) => {
                 self.emitted.overflow();
                 Ok(Turn::NewQueue)
@@ -261,7 +261,7 @@ impl Watcher {
     /// that another may well be there.
     fn on_root_gone(&mut self) -> Result<Turn, Fault> {
         self.end_move();
-        match self.start_anew(true) {
+        match self.start_again(true) {
             Ok(()) => Ok(Turn::NewQueue),
             Err(fault) if fault.code == FaultCode::NotFound => {
                 self.emitted.removed(ITSELF.to_vec());
@@ -272,7 +272,7 @@ impl Watcher {
     }
 
     /// Drops the queue and everything in it, and watches what exists now.
-    fn start_anew(&mut self, announce: bool) -> Result<(), Fault> {
+    fn start_again(&mut self, announce: bool) -> Result<(), Fault> {
         (self.queue, self.root_watch, self.root_file) = new_queue(&self.root)?;
         self.directories.clear();
         self.moving = None;

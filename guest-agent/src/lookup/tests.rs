@@ -37,7 +37,7 @@ fn read(path: &Path) -> Result<String, Unfit> {
 }
 
 #[test]
-fn a_link_of_proc_is_followed_by_nobody_whoever_has_planted_it() {
+fn a_link_of_proc_is_never_followed() {
     let scratch = Scratch::new("magic");
     let held = File::open(&scratch.0).unwrap();
     let number = held.as_raw_fd();

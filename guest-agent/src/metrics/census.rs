@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_is_given_out_anew_is_another_process() {
+    fn a_number_that_is_reused_is_another_process() {
         let grown = walks(&[&[(1, 0, 0, 0), (2, 900, 50, 0)], &[(1, 0, 0, 50), (2, 1150, 30, 0)]]);
         assert_eq!(grown, [50, 30]);
     }

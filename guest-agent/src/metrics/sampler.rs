@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_is_told_apart_from_waiting() {
+    fn work_is_distinguished_from_waiting() {
         let text = "cpu  1000 200 30 99999 88888 4 1 77777 66666 55555\ncpu0 1 1 1 1\n";
         assert_eq!(busy_ticks(text), Some(1235));
         assert_eq!(busy_ticks("cpu 1 2 3"), None);

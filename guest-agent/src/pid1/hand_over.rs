@@ -45,7 +45,7 @@ pub fn to(program: &str) -> io::Result<()> {
 /// signal, because then the agent must do it.
 pub fn request_power_off() {
     let status = std::fs::read_to_string("/proc/1/status").unwrap_or_default();
-    if !hears(&status, POWER_OFF) {
+    if !catches(&status, POWER_OFF) {
         return;
     }
     // It ends us on its way. There is nothing left to do in order, so that may be at once.
@@ -55,7 +55,7 @@ pub fn request_power_off() {
 }
 
 /// Whether a process of this `status` has a handler for a signal, or blocks it to take it by itself.
-fn hears(status: &str, number: i32) -> bool {
+fn catches(status: &str, number: i32) -> bool {
     let masks = status.lines().filter_map(|line| {
         let mask = line.strip_prefix("SigBlk:").or_else(|| line.strip_prefix("SigCgt:"))?;
         u64::from_str_radix(mask.trim(), 16).ok()
@@ -68,16 +68,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signal_that_is_caught_or_blocked_is_heard() {
+    fn a_signal_that_is_caught_or_blocked_is_noticed() {
         let status = |blocked: u64, caught: u64| {
             format!(
                 "Name:\tinit\nSigBlk:\t{blocked:016x}\nSigIgn:\t0000002000000000\nSigCgt:\t{caught:016x}\n"
             )
         };
         let power_off = 1 << 37;
-        assert!(hears(&status(power_off, 0), POWER_OFF));
-        assert!(hears(&status(0, power_off), POWER_OFF));
-        assert!(!hears(&status(!power_off, !power_off), POWER_OFF));
-        assert!(!hears("", POWER_OFF));
+        assert!(catches(&status(power_off, 0), POWER_OFF));
+        assert!(catches(&status(0, power_off), POWER_OFF));
+        assert!(!catches(&status(!power_off, !power_off), POWER_OFF));
+        assert!(!catches("", POWER_OFF));
     }
 }

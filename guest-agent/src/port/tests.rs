@@ -89,7 +89,7 @@ fn the_answer_may_come_after_the_end_of_the_question() {
 }
 
 #[test]
-fn a_server_that_has_said_all_may_still_listen() {
+fn a_server_that_has_sent_everything_may_still_read() {
     run(async {
         let (port, server) = serve(|mut connection| {
             connection.write_all(b"tell me").unwrap();

@@ -125,7 +125,7 @@ fn groups() -> Option<Groups> {
 }
 
 #[test]
-fn every_exit_code_is_told() {
+fn every_exit_code_is_reported() {
     let world = World::new();
     for code in 0..=255 {
         let (status, _) = world.output(shell(&format!("exit {code}")));
@@ -134,7 +134,7 @@ fn every_exit_code_is_told() {
 }
 
 #[test]
-fn every_terminating_signal_is_told() {
+fn every_terminating_signal_is_reported() {
     let world = World::new();
     let harmless = [Signal::SIGCHLD, Signal::SIGCONT, Signal::SIGURG, Signal::SIGWINCH];
     let stopping = [Signal::SIGSTOP, Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_was_given_out_anew_is_not_ours() {
+    fn a_number_that_was_reused_is_not_ours() {
         let rows = [(1, 0, 1, 1), (100, 1, 100, 100), (101, 100, 100, 100), (104, 1, 104, 104)];
         assert_eq!(members(&rows, true, &[104]), [104]);
     }

@@ -359,6 +359,7 @@ impl Session {
             viewers: self.outputs.iter().map(|(_, outlet)| outlet.reader_count()).max().unwrap_or(0)
                 as u32,
             keyboard: self.keyboard.owner(),
+            starting: self.is_starting.get(),
         }
     }
 }

@@ -51,9 +51,9 @@ impl Sessions {
         found.ok_or_else(|| Fault::new(FaultCode::NotFound, format!("there is no session {id}")))
     }
 
-    /// The list, of all sessions or of the lasting ones, as soon as it is newer than `since`. One whose program
-    /// has not executed yet has no process number, by which readers of the list tell it from an earlier one of
-    /// its name: it is listed from then on.
+    /// The list, of all sessions or of the lasting ones, as soon as it is newer than `since`. A lasting one is
+    /// listed once its program has executed: until then it may have no process number, by which readers of that
+    /// list tell it from an earlier one of its name.
     pub async fn list(&self, since: u64, lasting: bool) -> SessionList {
         let mut version = if lasting { &self.lasting } else { &self.version }.subscribe();
         // The sender lives in `self`, so waiting cannot fail.
@@ -70,9 +70,8 @@ impl Sessions {
             info
         };
         let by_id = self.by_id.borrow();
-        let listed = by_id
-            .values()
-            .filter(|session| !session.is_starting.get() && (!lasting || session.is_lasting()));
+        let is_lasting = |session: &Session| session.is_lasting() && !session.is_starting.get();
+        let listed = by_id.values().filter(|session| !lasting || is_lasting(session));
         let sessions = listed.map(info).collect();
         SessionList { version, sessions }
     }
@@ -80,7 +79,7 @@ impl Sessions {
     /// Something has changed of this session, which was or is in the list.
     pub(super) fn changed(&self, session: &Session) {
         self.version.send_modify(|version| *version += 1);
-        if session.is_lasting() {
+        if session.is_lasting() && !session.is_starting.get() {
             self.lasting.send_replace(*self.version.borrow());
         }
     }
@@ -93,9 +92,7 @@ impl Sessions {
 
     pub(super) fn insert(&self, session: &Rc<Session>) {
         self.by_id.borrow_mut().insert(session.id.clone(), session.clone());
-        if !session.is_starting.get() {
-            self.changed(session);
-        }
+        self.changed(session);
     }
 
     /// Makes room for one more session: old records of ended ones go first.

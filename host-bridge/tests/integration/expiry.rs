@@ -132,7 +132,7 @@ async fn a_client_of_the_control_socket_that_is_at_work_keeps_a_sandbox() {
 }
 
 #[tokio::test]
-async fn an_absolute_time_to_live_ends_a_session_too_and_the_record_goes_when_it_was_said() {
+async fn an_absolute_time_to_live_ends_a_session_too_and_the_record_goes_in_time() {
     needs_agent!();
     let place = RegistryScene::new("age");
     let registry = place.registry().await;
@@ -150,7 +150,7 @@ async fn an_absolute_time_to_live_ends_a_session_too_and_the_record_goes_when_it
 }
 
 #[tokio::test]
-async fn a_sandbox_that_is_taken_up_again_idles_anew_and_keeps_its_times() {
+async fn an_adopted_sandbox_begins_a_new_idle_time_and_keeps_its_other_times() {
     needs_agent!();
     let place = RegistryScene::new("idle-adopted");
     let before = {

@@ -111,7 +111,7 @@ async fn an_embedding_program_mounts_a_workspace() {
 }
 
 #[tokio::test]
-async fn output_beyond_the_bound_is_cut_and_said_to_be() {
+async fn output_beyond_the_bound_is_cut_and_marked_so() {
     needs_agent!();
     let place = BridgeDirectory::new("cut");
     let bridge = place.open().await;

@@ -109,7 +109,7 @@ fn kinds_of_machine_ends_are_distinguished() {
 }
 
 #[tokio::test]
-async fn a_paused_machine_stands_still_and_a_resumed_one_goes_on() {
+async fn a_paused_machine_does_nothing_and_a_resumed_one_goes_on() {
     for kind in KINDS {
         let scene = scene!("paused", kind);
         let _daemon = scene.serve();

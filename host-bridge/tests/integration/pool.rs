@@ -482,7 +482,7 @@ async fn a_request_without_an_image_gets_the_default_image() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_machine_of_an_image_that_was_built_anew_is_nobodys() {
+async fn a_machine_of_an_image_that_was_built_again_is_nobodys() {
     needs_agent!();
     let place = PoolScene::new("rebuilt");
     let image = place.base.join("image");
@@ -504,7 +504,7 @@ async fn a_machine_of_an_image_that_was_built_anew_is_nobodys() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn starts_that_fail_are_told_and_tried_ever_less_often() {
+async fn starts_that_fail_are_reported_and_retried_ever_less_often() {
     needs_agent!();
     let place = PoolScene::new("fails");
     let root = place.base.join("image");

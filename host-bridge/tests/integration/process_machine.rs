@@ -156,7 +156,7 @@ async fn a_dropped_one_shot_is_killed() {
 }
 
 #[tokio::test]
-async fn a_missing_root_is_told_before_anything_is_made() {
+async fn a_missing_root_is_reported_before_anything_is_made() {
     needs_agent!();
     let place = RegistryScene::new("no-root");
     let registry = place.registry().await;

@@ -249,7 +249,7 @@ fn an_answer_that_is_too_large_for_a_frame_becomes_a_fault() {
 }
 
 #[test]
-fn only_streams_of_requests_that_never_arrived_begin_anew() {
+fn only_streams_of_requests_that_never_arrived_begin_again() {
     let mut ends = Ends::new();
     for stream in [2, 4] {
         let stream = StreamId(stream);

@@ -96,7 +96,7 @@ proptest! {
     }
 
     #[test]
-    fn data_bodies_are_read_whoever_encoded_them(
+    fn data_bodies_of_every_encoder_are_read(
         bits in 0..64_u32,
         offset: u64,
         bytes in prop::collection::vec(any::<u8>(), 0..300),

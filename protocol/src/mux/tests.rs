@@ -153,7 +153,7 @@ fn small_pieces_are_acknowledged_together() {
 }
 
 #[test]
-fn the_end_is_told_acknowledged_and_then_forgotten_by_both() {
+fn the_end_is_sent_acknowledged_and_then_forgotten_by_both() {
     let (mut agent, mut host) = pair();
     let mut source = Zeros::with(STREAM, 5, true);
     let sent = transmit(&mut agent, &mut source);
@@ -208,7 +208,7 @@ fn bytes_that_are_gone_come_as_a_gap_which_needs_no_credit_of_its_own() {
 
 /// A regression: each write of a fast program cost a gap frame for a stalled viewer.
 #[test]
-fn a_viewer_that_stands_still_is_told_of_one_gap_when_it_goes_on() {
+fn a_viewer_that_stops_reading_gets_one_gap_when_it_goes_on() {
     let (mut agent, mut host) = pair();
     let mut source = Zeros::with(STREAM, CREDIT_BYTES_INITIAL, false);
     let sent = transmit(&mut agent, &mut source);
@@ -463,7 +463,7 @@ fn a_reset_says_first_what_was_consumed() {
 }
 
 #[test]
-fn a_reset_that_was_lost_with_the_link_is_told_on_the_next() {
+fn a_reset_that_was_lost_with_the_link_is_repeated_on_the_next() {
     let (mut agent, mut host) = pair();
     agent.reset(STREAM, Fault::new(FaultCode::Io, "the disk broke"));
     let none = SortedSet::new();
@@ -478,7 +478,7 @@ fn a_reset_that_was_lost_with_the_link_is_told_on_the_next() {
 
 /// A regression: the fault was forgotten as soon as it had been written into a welcome.
 #[test]
-fn a_reset_is_told_again_when_the_welcome_that_told_it_was_lost() {
+fn a_reset_is_repeated_when_the_welcome_with_it_was_lost() {
     let (mut agent, mut host) = pair();
     agent.reset(STREAM, Fault::new(FaultCode::Io, "the disk broke"));
     let none = SortedSet::new();
@@ -619,7 +619,7 @@ fn a_position_that_cannot_be_true_ends_the_stream() {
 }
 
 #[test]
-fn a_stream_whose_request_was_lost_begins_anew() {
+fn a_stream_whose_request_was_lost_begins_again() {
     let mut host = end(Side::Host, Direction::Out);
     let mut source = Zeros::with(STREAM, 100, true);
     transmit(&mut host, &mut source);
@@ -629,7 +629,7 @@ fn a_stream_whose_request_was_lost_begins_anew() {
 }
 
 #[test]
-fn a_stream_of_which_the_peer_has_spoken_does_not_begin_anew() {
+fn a_stream_that_the_peer_has_mentioned_does_not_begin_again() {
     let mut agent = end(Side::Agent, Direction::Both);
     let mut source = Zeros::with(STREAM, 0, true);
     transmit(&mut agent, &mut source);

@@ -142,7 +142,7 @@ proptest! {
 }
 
 #[test]
-fn a_terminals_output_is_told_as_stdout() {
+fn a_terminals_output_is_reported_as_stdout() {
     let mut out = Vec::new();
     let channel = Channel::Terminal;
     encode_output(&OutputRecord { run: 7, at_us: 9, channel, bytes: b"x" }, &mut out);

@@ -75,7 +75,7 @@ fn filling_is_the_number_of_no_link() {
 }
 
 #[test]
-fn a_host_hears_nothing_but_what_is_behind_its_own_answer() {
+fn a_host_receives_only_what_follows_its_own_answer() {
     let link = LinkNumber::drawn(77);
     let mut line = b"half a frame OK OOK 000000000000004c\nOK 0000".to_vec();
     line.extend(link.answer());

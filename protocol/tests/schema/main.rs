@@ -174,7 +174,7 @@ fn flatten(json: &Json, path: String, lines: &mut BTreeMap<String, String>) {
 }
 
 #[test]
-fn a_change_is_told_apart_from_an_addition() {
+fn a_change_is_distinguished_from_an_addition() {
     let frozen = json!({ "fin": { "offset": "u64", "why?": "text" } });
     let is_compatible = |now: Json| Changes::between(&frozen, &now).are_compatible;
     assert!(is_compatible(json!({ "fin": { "offset": "u64", "why?": "text", "more?": "u8" } })));

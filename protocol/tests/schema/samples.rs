@@ -436,6 +436,7 @@ fn session_info() -> SessionInfo {
         holders: vec![text()],
         viewers: u32::MAX,
         keyboard: Some(text()),
+        starting: true,
     }
 }
 

@@ -249,7 +249,7 @@ mod tests {
     use crate::tree::Content;
 
     #[test]
-    fn a_layer_that_lacks_a_module_is_made_anew() {
+    fn a_layer_that_lacks_a_module_is_made_again() {
         let module = Kind::File(Content::from_bytes("pass"));
         let link = Kind::Symlink(b"/etc/python3.11/sitecustomize.py".to_vec());
         let files = [

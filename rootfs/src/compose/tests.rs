@@ -106,7 +106,7 @@ fn certificates_become_one_file() {
 }
 
 #[test]
-fn two_packages_with_different_files_of_one_name_are_told() {
+fn two_packages_with_different_files_of_one_name_are_reported() {
     let contents = Path::new("/nonexistent");
     let one = layer("one", contents, &[("usr/x", file(b"1"))]);
     let same = layer("same", contents, &[("usr/x", file(b"1"))]);

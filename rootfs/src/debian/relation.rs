@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_alternatives_and_versions_are_told_apart() {
+    fn groups_alternatives_and_versions_are_distinguished() {
         let groups = parse("libc6 (>= 2.36), awk | mawk (<< 2) , python3:any").expect("relations");
         assert_eq!(groups.len(), 3);
         assert_eq!(groups[1][1].name, "mawk");

@@ -169,7 +169,7 @@ fn an_exception_an_exit_and_a_crash_are_results() {
 }
 
 #[test]
-fn a_run_beyond_its_deadline_is_a_result_with_what_it_said() {
+fn a_run_beyond_its_deadline_is_a_result_with_its_output() {
     let Some(place) = place_or_skip() else { return };
     place.run("x = 42");
     let code = "print('so far', flush=True)\nwhile True: pass";
@@ -498,7 +498,7 @@ fn a_watch_tells_of_everybodys_runs_and_ends_with_the_context() {
 }
 
 #[test]
-fn a_watch_that_stands_still_is_told_of_its_gap_and_holds_nobody_up() {
+fn a_watch_that_stops_reading_gets_its_gap_and_holds_nobody_up() {
     let Some(place) = place_or_skip() else { return };
     place.run("pass");
     let mut watch = place.client.lines(&ContextServer::at("/contexts/python/events"), None);

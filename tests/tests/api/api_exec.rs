@@ -67,7 +67,7 @@ fn a_close_of_the_client_is_answered_with_a_close() {
 }
 
 #[test]
-fn the_end_of_an_agent_is_told_by_its_cause_and_not_by_its_link() {
+fn the_end_of_an_agent_is_reported_by_its_cause_and_not_by_its_link() {
     let (server, client) = open();
     let name = BOX.rsplit('/').next().expect("a name");
     let record = server.ok(&["inspect", "--json", name]);
@@ -143,7 +143,7 @@ fn the_end_of_an_agent_is_told_by_its_cause_and_not_by_its_link() {
 }
 
 #[test]
-fn a_program_says_what_it_says_and_its_end_is_told() {
+fn a_programs_output_and_its_end_are_reported() {
     let (_server, client) = open();
     let answer = exec(&client, &json!({ "argv": ["printf", "%s", "hi there"] })).expect(200).json();
     assert_eq!(
@@ -226,7 +226,7 @@ fn output_is_cut_at_the_cap_and_only_then() {
 }
 
 #[test]
-fn text_is_told_in_whole_characters_however_it_is_written() {
+fn text_arrives_in_whole_characters_however_it_is_written() {
     let (_server, client) = open();
     let script = "printf '\\342\\202'; sleep 0.2; printf '\\254 '; sleep 0.2; printf '\\303'";
     let path = format!("{BOX}/shell");
@@ -296,7 +296,7 @@ fn a_timeout_ends_the_whole_tree_and_is_a_result() {
 }
 
 #[test]
-fn running_out_of_memory_is_told_with_the_limit_at_every_door() {
+fn running_out_of_memory_is_reported_with_the_limit_at_every_door() {
     let (_server, client) = open_with(&json!({ "memory_mib": 128 }));
     let made = client.get(BOX).json();
     if made["warnings"].to_string().contains("memory_mib is not enforced") {

@@ -343,7 +343,7 @@ fn a_tree_goes_out_as_an_archive_and_in_again() {
 }
 
 #[test]
-fn changes_are_told_as_they_happen() {
+fn changes_are_reported_as_they_happen() {
     let (_server, client) = open();
     client.post(&format!("{BOX}/files/directories"), &json!({ "path": "/tmp/w" })).expect(204);
     let path = format!("{BOX}/files/watch?path=/tmp/w&recursive=true");
@@ -376,7 +376,7 @@ fn a_sandbox_is_idle_again_when_its_watcher_is_gone() {
 }
 
 #[test]
-fn a_full_disk_is_said_and_leaves_nothing() {
+fn a_full_disk_is_reported_and_leaves_nothing() {
     let (_server, client) = open_with(&json!({ "scratch_bytes": 4 * MIB }));
     client
         .post(&format!("{BOX}/files/directories"), &json!({ "path": "/var/d", "parents": true }))

@@ -39,7 +39,7 @@ fn until(client: &Client, status: u16) -> Duration {
 }
 
 #[test]
-fn without_a_good_key_nothing_is_told_but_how_the_server_is() {
+fn without_a_valid_key_only_the_servers_health_is_shown() {
     let server = Server::with_keys();
     let good = keygen(&server, &[])["key"].as_str().unwrap().to_owned();
     let mut forged = good.clone();

@@ -114,7 +114,7 @@ fn the_last_lines_a_time_and_a_session_are_found() {
 }
 
 #[test]
-fn sessions_that_come_and_go_are_told_in_their_order() {
+fn sessions_that_come_and_go_are_reported_in_their_order() {
     const RUNS: usize = 30;
     let place = LogServer::new();
     let shell = format!("{BOX}/shell");

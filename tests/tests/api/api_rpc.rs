@@ -99,7 +99,7 @@ fn code_keeps_its_state_and_shows_its_last_value() {
 }
 
 #[test]
-fn an_overrun_is_an_error_with_what_was_said_until_then() {
+fn an_overrun_is_an_error_with_the_output_until_then() {
     let rpc = Rpc::with_sandbox();
     rpc.python("kept = 7");
     let code = "print('partial')\nwhile True: pass";
@@ -154,7 +154,7 @@ fn a_timeout_counts_from_the_question_and_not_from_the_turn() {
 }
 
 #[test]
-fn a_deadline_of_the_call_leaves_time_to_tell_what_was_said_until_then() {
+fn a_deadline_of_the_call_leaves_time_to_answer_with_the_output_until_then() {
     let rpc = Rpc::with_sandbox();
     rpc.python("1");
     let run = json!({ "language": "python", "code": "print('partial')\nwhile True: pass" });
@@ -200,7 +200,7 @@ fn a_command_has_both_shapes_and_no_shell() {
 }
 
 #[test]
-fn more_output_than_an_answer_holds_is_cut_and_said_to_be() {
+fn more_output_than_an_answer_holds_is_cut_and_marked_so() {
     let rpc = Rpc::with_sandbox();
     let result = rpc.shell("yes 0123456789 | head -c 150000000");
     assert_eq!((&result["truncated"], &result["exit_code"]), (&json!(true), &json!(0)));

@@ -1,12 +1,16 @@
 //! Sessions over the server's door: output from any place on, input that is typed once, terminals over
 //! a plain WebSocket, and what is left when agent or sandbox are gone.
 
+use std::fs;
+use std::io::Read as _;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tests::door::{BOX, open};
 use tests::eventually;
 use tests::http::{Answer, Client, Socket, SocketMessage};
+use tests::server::Server;
 
 const MIB: usize = 1024 * 1024;
 
@@ -104,8 +108,64 @@ fn invalid_sessions_are_refused() {
     assert_eq!(exit["exit"]["exit_code"], 143);
 }
 
+/// Holds a lease on the file that it is given: an execution of it waits, as on a file system that does not answer,
+/// for 45 seconds or until a signal ends the wait.
+const HOLD: &str = "\
+import fcntl, os, signal, sys
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+fcntl.fcntl(os.open(sys.argv[1], os.O_RDONLY), fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print(flush=True)
+signal.pause()";
+
 #[test]
-fn a_reader_that_loses_its_connection_misses_nothing_and_hears_nothing_twice() {
+fn a_session_whose_program_cannot_begin_is_listed_as_starting_and_every_door_ends_it() {
+    let server = Server::dev();
+    let client = Client::new(server.url());
+    let project = server.scratch().join("project");
+    fs::create_dir(&project).expect("a directory");
+    fs::copy(tests::path_of("true"), project.join("slow")).expect("a program");
+    let mut holder = Command::new("python3");
+    holder.args(["-c", HOLD]).arg(project.join("slow")).stdout(Stdio::piped());
+    let mut holder = holder.spawn().expect("Python");
+    let mut line = [0];
+    holder.stdout.as_mut().expect("its output").read_exact(&mut line).expect("it has the lease");
+    let workspace = project.to_str().expect("UTF-8");
+    server.ok(&["start", "--name", "box", "--workspace", workspace, "--mount"]);
+    let (kill, delete) = (["kill", "box", "by-verb"], format!("{BOX}/sessions/by-call?kill=true"));
+    let signal = format!("{BOX}/sessions/by-signal/signal");
+    let ends: [(&str, &dyn Fn()); 3] = [
+        ("by-verb", &|| drop(server.ok(&kill))),
+        ("by-call", &|| drop(client.delete(&delete).expect(204))),
+        ("by-signal", &|| drop(client.post(&signal, &json!({ "signal": "KILL" })).expect(204))),
+    ];
+    for (session, end) in ends {
+        let slow = json!({ "argv": ["/workspace/slow"], "session": session });
+        std::thread::scope(|scope| {
+            let started = scope.spawn(|| start(&client, &slow));
+            let path = format!("{BOX}/sessions/{session}");
+            eventually("it is listed", || client.get(&path).json()["starting"] == true);
+            let shown = client.get(&path).json();
+            assert_eq!(
+                (&shown["running"], &shown["live"]),
+                (&json!(true), &json!(true)),
+                "{shown}"
+            );
+            let inspected = server.ok(&["inspect", "box"]);
+            let row = inspected.lines().find(|line| line.contains(session)).expect("a row");
+            assert!(row.contains("starting"), "{row}");
+            let begun = Instant::now();
+            end();
+            let _ = started.join().expect("it is answered");
+            assert!(begun.elapsed() < tests::slowed(Duration::from_secs(10)), "{session}");
+        });
+    }
+    holder.kill().expect("it is ours");
+    holder.wait().expect("it is ours");
+    server.ok(&["rm", "--force", "box"]);
+}
+
+#[test]
+fn a_reader_that_loses_its_connection_misses_nothing_and_reads_nothing_twice() {
     let (_server, client) = open();
     let lines = 20 * MIB / 64;
     let body = json!({ "script": numbered(lines), "session": "big" });
@@ -194,7 +254,7 @@ fn output_is_read_as_bytes_from_any_place_and_from_the_end() {
 }
 
 #[test]
-fn reading_goes_on_behind_the_last_byte_where_another_output_is_shorter() {
+fn reading_goes_on_after_the_last_byte_where_another_output_is_shorter() {
     let (_server, client) = open();
     let body = json!({ "script": "printf 12345", "session": "one" });
     let _ = start(&client, &body).expect(201);
@@ -249,7 +309,7 @@ fn input_that_ends_its_program_is_answered_as_taken() {
 }
 
 #[test]
-fn input_that_is_not_taken_is_told_of_and_can_be_sent_again() {
+fn input_that_is_not_taken_is_reported_and_can_be_sent_again() {
     let (_server, client) = open();
     let body = json!({ "script": "sleep 1; wc -c", "session": "slow", "stdin": true });
     let _ = start(&client, &body).expect(201);
@@ -471,7 +531,7 @@ fn a_session_is_read_from_the_log_when_its_sandbox_has_stopped() {
 }
 
 #[test]
-fn output_that_the_log_has_rotated_away_is_told_as_a_gap() {
+fn output_that_the_log_has_rotated_away_is_reported_as_a_gap() {
     let (_server, client) = open();
     let lines = 80 * MIB / 64;
     let script = format!("{} ; echo done >&2", numbered(lines));

@@ -184,7 +184,7 @@ fn a_session_that_began_before_the_daemon_keeps_the_log_as_the_daemon_says() {
 }
 
 #[test]
-fn a_log_that_another_holds_is_said_to_be_and_waited_for_no_longer() {
+fn a_log_that_another_process_holds_is_reported_and_not_waited_for() {
     let burrow = Burrow::new();
     burrow.ok(&["keygen"]);
     let lock = fs::File::open(burrow.state().join("audit/lock")).unwrap();
@@ -383,4 +383,20 @@ fn a_full_disk_stops_what_must_be_recorded_until_there_is_room() {
     assert_eq!(verified(&server)["fault"], Value::Null);
     drop(server);
     drop(disk);
+}
+
+#[test]
+fn a_bridge_that_cannot_record_says_where_to_look_and_can_be_ended() {
+    let burrow = Burrow::new();
+    fs::create_dir_all(burrow.state()).unwrap();
+    fs::write(burrow.state().join("audit"), "no directory").unwrap();
+    let server = Server::start_in(burrow, &["--dev", "--set", "audit.on_failure=refuse"]);
+    let refused = server.run(&["start", "--name", "a"]);
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    assert!(stderr.contains("the audit log cannot be written"), "{stderr}");
+    assert!(stderr.contains("`host-bridge doctor` says why"), "{stderr}");
+    let doctor = server.run(&["doctor"]);
+    let shown = String::from_utf8_lossy(&doctor.stdout);
+    assert!(shown.contains("audit is not a directory"), "{shown}");
+    server.ok(&["daemon", "stop"]);
 }

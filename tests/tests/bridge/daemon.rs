@@ -196,7 +196,7 @@ fn a_taken_name_is_refused_and_a_namespace_has_names_of_its_own() {
 }
 
 #[test]
-fn an_unknown_sandbox_is_told_with_those_that_may_have_been_meant() {
+fn an_unknown_sandbox_is_refused_with_similar_names() {
     let burrow = Burrow::serving();
     burrow.ok(&["start", "--name", "worker"]);
     for verb in [
@@ -553,7 +553,7 @@ fn a_daemon_that_is_asked_to_end_leaves_its_sandboxes_to_the_next() {
 }
 
 #[test]
-fn a_daemon_that_is_told_to_stop_its_sandboxes_does() {
+fn a_daemon_that_is_asked_to_stop_its_sandboxes_does() {
     let mut burrow = Burrow::serving_with(&["--stop-sandboxes"]);
     burrow.ok(&["start", "--name", "work"]);
     let pid = supervisor(&burrow, "work");

@@ -191,7 +191,7 @@ async fn samples_are_read_on_and_what_is_of_another_guest_is_refused() {
 
 /// The agent uses the control groups of ended sessions again, where it may.
 #[tokio::test]
-async fn the_usage_of_a_session_begins_at_nothing_whoever_ran_before() {
+async fn the_usage_of_a_session_begins_at_zero_after_any_other() {
     let sandbox = Sandbox::start().await;
     let guest = &sandbox.guest;
     for number in 0..20 {

@@ -443,7 +443,7 @@ fn the_smallest_window_of_those_who_type_decides_the_size() {
 }
 
 #[test]
-fn a_full_screen_program_is_drawn_anew_for_whoever_comes_back() {
+fn a_full_screen_program_is_redrawn_for_a_client_that_comes_back() {
     if !have("vim") {
         return skip("vim is not installed");
     }
@@ -614,7 +614,7 @@ fn a_window_that_is_closed_leaves_the_session_and_the_keyboard() {
 }
 
 #[test]
-fn a_viewer_that_stands_still_delays_nobody_and_is_told_what_it_missed() {
+fn a_viewer_that_stops_reading_delays_nobody_and_learns_what_it_missed() {
     let script =
         "stty -echo; echo early-bird; read word; seq 1 1000000; echo flood-is-over; read word";
     let stage = Stage::with(script);

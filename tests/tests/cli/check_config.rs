@@ -65,7 +65,7 @@ fn invalid_configuration_is_reported_with_its_line_and_option() {
 }
 
 #[test]
-fn a_valid_configuration_is_said_to_be_one_with_the_file() {
+fn a_valid_configuration_is_confirmed_with_the_name_of_its_file() {
     let burrow = Burrow::new();
     let output = check(&burrow, "[defaults]\nmemory_mib = 256\n");
     let file = burrow.scratch().join("burrow.toml");

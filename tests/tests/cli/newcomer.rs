@@ -26,7 +26,7 @@ fn text(bytes: &[u8]) -> &str {
 }
 
 /// One line for people, with what they need to know, and the code of our own failures.
-fn assert_told(output: &Output, words: &[&str]) {
+fn assert_reported(output: &Output, words: &[&str]) {
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(125), "{stderr}");
     assert_eq!(stderr.lines().count(), 1, "one line: {stderr}");
@@ -112,7 +112,7 @@ fn an_ordinary_user_needs_no_rights_to_run_a_command() {
 }
 
 #[test]
-fn without_user_namespaces_an_ordinary_user_is_told_what_to_change() {
+fn without_user_namespaces_an_ordinary_user_learns_what_to_change() {
     if !is_root() || !have("unshare") || !have("chroot") {
         return skip("only root, with unshare and chroot, can take user namespaces away");
     }
@@ -129,7 +129,7 @@ fn without_user_namespaces_an_ordinary_user_is_told_what_to_change() {
         home.surround(&mut command);
         let output = command.output().expect("it runs");
         if arguments[0] == "run" {
-            assert_told(&output, &["user namespace", "root", "kernel."]);
+            assert_reported(&output, &["user namespace", "root", "kernel."]);
         } else {
             assert_eq!(output.status.code(), Some(1));
             let answer = text(&output.stdout);
@@ -140,7 +140,7 @@ fn without_user_namespaces_an_ordinary_user_is_told_what_to_change() {
 }
 
 #[test]
-fn a_root_that_cannot_be_one_is_told_why() {
+fn a_directory_that_cannot_be_a_root_is_refused_with_the_reason() {
     let burrow = Burrow::new();
     let file = burrow.scratch().join("image.img");
     fs::write(&file, "").expect("it is ours");
@@ -151,7 +151,7 @@ fn a_root_that_cannot_be_one_is_told_why() {
         // No overlay can be made over it.
         ("/proc/sys", &["overlay", "/proc/sys", "use a directory on"]),
     ] {
-        assert_told(&burrow.run(&["run", "--image", image, "--", "true"]), words);
+        assert_reported(&burrow.run(&["run", "--image", image, "--", "true"]), words);
     }
     let empty = burrow.scratch().join("empty");
     fs::create_dir(&empty).expect("a directory");
@@ -160,7 +160,7 @@ fn a_root_that_cannot_be_one_is_told_why() {
 }
 
 #[test]
-fn an_agent_that_is_missing_or_none_is_told_as_such() {
+fn a_missing_or_unusable_agent_is_reported_as_such() {
     let burrow = Burrow::new();
     let garbage = burrow.scratch().join("garbage");
     fs::write(&garbage, "#!/bin/sh\necho no frame at all >&0\nexec sleep 60\n")
@@ -184,7 +184,7 @@ fn an_agent_that_is_missing_or_none_is_told_as_such() {
         ("/bin/cat", &["exited with 1", "launch", "host-bridge doctor"]),
         (garbage, &["frame", "host-bridge doctor"]),
     ] {
-        assert_told(&run(agent, &["run", "--", "true"]), words);
+        assert_reported(&run(agent, &["run", "--", "true"]), words);
     }
     let doctor = run("/no/such/agent", &["doctor"]);
     assert_eq!(doctor.status.code(), Some(1));
@@ -201,7 +201,7 @@ fn a_daemon_whose_agent_is_none_says_so_and_keeps_nothing_of_the_attempt() {
         .spawn()
         .expect("it starts");
     eventually("the daemon answers", || burrow.run(&["ps"]).status.success());
-    assert_told(&burrow.run(&["start", "--name", "work"]), &["launch", "host-bridge doctor"]);
+    assert_reported(&burrow.run(&["start", "--name", "work"]), &["launch", "host-bridge doctor"]);
     assert_eq!(burrow.ok(&["ps", "--all", "--quiet"]), "");
     for parent in [burrow.runtime(), burrow.state()] {
         let left = fs::read_dir(parent.join("boxes")).map_or(0, Iterator::count);
@@ -226,9 +226,9 @@ fn every_verb_that_may_not_start_the_daemon_it_needs_says_how_it_starts() {
         &["cp", "work:/etc/hostname", "-"],
         &["port-forward", "work", "0:80"],
     ] {
-        assert_told(&burrow.run(arguments), &["no bridge serves", "omit --no-daemon"]);
+        assert_reported(&burrow.run(arguments), &["no bridge serves", "omit --no-daemon"]);
     }
-    assert_told(&burrow.run(&["logs", "work"]), &["there is no sandbox work"]);
+    assert_reported(&burrow.run(&["logs", "work"]), &["there is no sandbox work"]);
     assert!(burrow.ok(&["version"]).contains("no daemon"));
     assert_eq!(burrow.ok(&["run", "--", "echo", "hello"]), "hello\n", "this one needs none");
 }
@@ -251,16 +251,16 @@ fn a_place_that_cannot_be_used_is_named_with_the_variable_that_moves_it() {
         ("BURROW_RUNTIME_DIR", Path::new("relative/path"), &["not an absolute path"]),
     ] {
         let output = home.bridge(&["serve"]).env(variable, value).output().expect("it runs");
-        assert_told(&output, &[&[variable], words].concat());
+        assert_reported(&output, &[&[variable], words].concat());
     }
     let mut command = home.bridge(&["serve"]);
     command.env_remove("BURROW_STATE_DIR").env_remove("HOME").env_remove("XDG_STATE_HOME");
     if is_root() {
-        assert_told(&command.output().expect("it runs"), &["BURROW_STATE_DIR", "HOME"]);
+        assert_reported(&command.output().expect("it runs"), &["BURROW_STATE_DIR", "HOME"]);
         let root = home.path("roots");
         fs::create_dir(&root).expect("a directory");
         let output = home.bridge(&["serve"]).env("BURROW_STATE_DIR", &root).output();
-        assert_told(&output.expect("it runs"), &["belongs to user 0", "BURROW_STATE_DIR"]);
+        assert_reported(&output.expect("it runs"), &["belongs to user 0", "BURROW_STATE_DIR"]);
     }
 }
 
@@ -271,7 +271,7 @@ fn a_full_disk_refuses_a_start_with_its_reason_and_keeps_no_part_of_it() {
     burrow.serve();
     let filler = disk.fill();
     let output = burrow.run(&["start", "--name", "work"]);
-    assert_told(&output, &["No space left on device", burrow.state().to_str().expect("UTF-8")]);
+    assert_reported(&output, &["No space left on device", burrow.state().to_str().expect("UTF-8")]);
     assert_eq!(burrow.ok(&["ps", "--all", "--quiet"]), "");
     assert_eq!(burrow.ok(&["run", "--", "echo", "hello"]), "hello\n", "it needs no disk");
     filler.remove();
@@ -318,7 +318,7 @@ fn a_disk_that_fills_stops_no_program_and_the_log_names_what_is_missing() {
 }
 
 #[test]
-fn a_closed_stdout_is_no_failure_and_a_missing_terminal_is_told() {
+fn a_closed_stdout_is_no_failure_and_a_missing_terminal_is_reported() {
     let burrow = Burrow::new();
     for arguments in ["version", "run -- echo hello", "doctor", "completions bash"] {
         let script = format!("{} {arguments} >&-", bridge_path().display());
@@ -329,8 +329,8 @@ fn a_closed_stdout_is_no_failure_and_a_missing_terminal_is_told() {
         assert_eq!(output.status.code(), Some(0), "{arguments}: {}", text(&output.stderr));
         assert_eq!(text(&output.stderr), "", "{arguments}");
     }
-    assert_told(&burrow.run(&["run", "-it", "--", "sh"]), &["terminal", "omit -t"]);
-    assert_told(&burrow.run(&["attach", "work"]), &["a shell needs a terminal", "exec -i"]);
+    assert_reported(&burrow.run(&["run", "-it", "--", "sh"]), &["terminal", "omit -t"]);
+    assert_reported(&burrow.run(&["attach", "work"]), &["a shell needs a terminal", "exec -i"]);
 }
 
 #[test]

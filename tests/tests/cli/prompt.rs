@@ -317,7 +317,7 @@ fn an_exit_ends_the_prompt_and_not_the_context() {
 }
 
 #[test]
-fn a_lost_interpreter_is_told_and_replaced() {
+fn a_lost_interpreter_is_reported_and_replaced() {
     let Some(stage) = Stage::open() else { return };
     stage.says("x = 1", "x = 1\n");
     stage.says("import os; os.kill(os.getpid(), 11)", "its state is lost");

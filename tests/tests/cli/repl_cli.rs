@@ -369,7 +369,7 @@ fn a_run_of_somebody_else_is_interrupted_by_name() {
 }
 
 #[test]
-fn all_that_happens_can_be_had_as_json() {
+fn every_event_is_available_as_json() {
     let burrow = Burrow::new();
     let code = "import sys, time\nprint('\u{fc}', flush=True)\ntime.sleep(.1)\n\
                 sys.stdout.buffer.write(b'\\xff'); sys.stdout.flush()\n{'a': 1}";

@@ -48,7 +48,7 @@ fn failures_to_start_have_the_codes_of_a_shell_and_say_why() {
 }
 
 #[test]
-fn a_program_that_runs_out_of_memory_is_said_to_with_the_limit() {
+fn a_program_that_runs_out_of_memory_is_reported_with_the_limit() {
     if !have("python3") {
         return skip("python3 is not installed");
     }
@@ -76,7 +76,7 @@ fn a_program_that_runs_out_of_memory_is_said_to_with_the_limit() {
 }
 
 #[test]
-fn a_name_that_is_refused_is_said_at_the_end_and_recorded() {
+fn a_name_that_is_refused_is_reported_at_the_end_and_recorded() {
     if !have("python3") {
         return skip("python3 is not installed");
     }
@@ -115,7 +115,7 @@ fn a_deadline_ends_the_whole_tree() {
 }
 
 #[test]
-fn a_signal_of_its_own_is_told_as_such() {
+fn a_signal_that_a_program_sends_itself_is_reported_as_its_own() {
     let burrow = Burrow::new();
     let output = burrow.run(&["run", "--", "sh", "-c", "kill -SEGV $$"]);
     assert_eq!(output.status.code(), Some(128 + 11), "{}", text(&output.stderr));

@@ -162,7 +162,7 @@ fn a_notebooks_file_is_not_given_to_python_and_the_way_is_named() {
 }
 
 #[test]
-fn restart_begins_anew_with_the_same_options() {
+fn restart_makes_the_sandbox_again_with_the_same_options() {
     let burrow = Burrow::serving();
     burrow.ok(&[
         "start",

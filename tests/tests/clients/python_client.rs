@@ -36,7 +36,7 @@ fn run(suite: &str) {
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("BURROW_TEST_BRIDGE", tests::bridge_path())
         .env("BURROW_AGENT", tests::agent_path())
-        // SocketMessage to be empty, it is looked for nowhere else.
+        // Set but empty, it is looked for nowhere else.
         .env("MSB_API_KEY", "")
         .output()
         .expect("Python runs");

@@ -250,7 +250,7 @@ fn run(start: fn() -> Server, module: &str, test: &str) {
         .args([module, test])
         .current_dir(server.scratch())
         .envs(server.environment())
-        // SocketMessage to be empty, it is looked for nowhere else.
+        // Set but empty, it is looked for nowhere else.
         .env("MSB_API_KEY", "")
         .env("BURROW_TEST_SECONDS_MAX", seconds.to_string())
         .env("PYTHONDONTWRITEBYTECODE", "1")

@@ -262,7 +262,7 @@ async fn a_run_that_waits_can_be_taken_out_of_the_queue() {
 }
 
 #[tokio::test]
-async fn a_crash_is_a_result_with_its_cause_and_the_next_run_is_told() {
+async fn a_crash_is_a_result_with_its_cause_and_the_next_run_reports_it() {
     let sandbox = Sandbox::start().await;
     let guest = &sandbox.guest;
     for (code, expected) in [
@@ -367,7 +367,7 @@ async fn threads_and_timers_of_an_earlier_run_speak_late() {
 }
 
 #[tokio::test]
-async fn a_daemon_thread_that_prints_for_ever_costs_the_next_runs_nothing() {
+async fn a_daemon_thread_that_prints_forever_costs_the_next_runs_nothing() {
     let sandbox = Sandbox::start().await;
     let guest = &sandbox.guest;
     let flood = "import threading\ndef flood():\n while True: print('x' * 1000)\n\
@@ -461,7 +461,7 @@ async fn a_closed_or_abused_control_channel_ends_the_interpreter_and_nothing_els
 }
 
 #[tokio::test]
-async fn a_reader_that_stands_still_holds_up_its_own_run_alone() {
+async fn a_reader_that_stops_holds_up_its_own_run_alone() {
     let sandbox = Sandbox::start().await;
     let guest = &sandbox.guest;
     let flood = "while True: print('x' * 10000)";
@@ -480,7 +480,7 @@ async fn a_reader_that_stands_still_holds_up_its_own_run_alone() {
 }
 
 #[tokio::test]
-async fn of_many_readers_that_stand_still_the_oldest_is_given_up_and_told() {
+async fn of_many_readers_that_stop_the_oldest_is_ended_and_informed() {
     // An agent holds no more for all of them than a part of its machine's memory.
     let sandbox = Sandbox::start_as(|spec| spec.memory_mib = Some(1024)).await;
     let guest = &sandbox.guest;
@@ -571,7 +571,7 @@ async fn a_watch_sees_what_others_run() {
 }
 
 #[tokio::test]
-async fn a_watch_that_stops_reading_delays_nobody_and_is_told_what_it_missed() {
+async fn a_watch_that_stops_reading_delays_nobody_and_learns_what_it_missed() {
     let sandbox = Sandbox::start().await;
     let guest = &sandbox.guest;
     guest.open_context(&context("python")).await.expect("a context");

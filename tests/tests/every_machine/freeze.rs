@@ -62,7 +62,7 @@ async fn cpu_us(sandbox: &Sandbox) -> u64 {
 }
 
 #[tokio::test]
-async fn a_frozen_program_stands_still_and_goes_on_after_the_thaw() {
+async fn a_frozen_program_stops_and_goes_on_after_the_thaw() {
     let Some(mut sandbox) = sandbox().await else { return };
     sandbox.guest.start(&start("counter", &["sh", "-c", COUNTER])).await.expect("a session");
     until_counting(&sandbox, 0).await;

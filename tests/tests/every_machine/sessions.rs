@@ -30,7 +30,7 @@ fn a_repeated_start_is_the_same_process_and_a_different_one_a_conflict() {
 }
 
 #[test]
-fn a_failed_start_is_told_alike_however_often_it_is_asked() {
+fn a_failed_start_is_reported_alike_however_often_it_is_asked() {
     runtime().block_on(async {
         let sandbox = Sandbox::start().await;
         let ask = start("never", &["/no/such/program"]);
@@ -138,7 +138,7 @@ fn arguments_and_environment_that_are_not_utf_8_arrive_as_they_are() {
 }
 
 #[test]
-fn limits_that_cannot_be_held_are_said() {
+fn limits_that_cannot_be_enforced_are_reported() {
     runtime().block_on(async {
         let sandbox = Sandbox::start().await;
         let mut ask = start("limited", &["true"]);

@@ -188,7 +188,7 @@ fn the_last_output_on_a_terminal_is_not_lost() {
 }
 
 /// A terminal with a shell of a sandbox in it, begun with `run -it`.
-fn in_a_box(burrow: &Burrow) -> Option<Tmux> {
+fn in_a_sandbox(burrow: &Burrow) -> Option<Tmux> {
     let tmux = Tmux::open(burrow)?;
     tmux.line("hb run -it -e PS1='in> ' -e ENV= -- sh; echo code=$?");
     tmux.wait_for("\nin>");
@@ -209,8 +209,8 @@ fn leave(tmux: &Tmux) {
 #[test]
 fn ctrl_c_reaches_the_program_and_leaves_its_shell_alone() {
     let burrow = Burrow::new();
-    let Some(tmux) = in_a_box(&burrow) else { return };
-    // SocketMessage by what has the terminal: its shell is between two programs after each.
+    let Some(tmux) = in_a_sandbox(&burrow) else { return };
+    // `exec` leaves one program that has the terminal when ctrl-c comes.
     tmux.line("sh -c 'echo sleeping=$((1+1)); exec sleep 1000'");
     tmux.wait_for("sleeping=2");
     tmux.keys(&["C-c"]);
@@ -222,7 +222,7 @@ fn ctrl_c_reaches_the_program_and_leaves_its_shell_alone() {
 #[test]
 fn ctrl_z_stops_a_program_and_fg_lets_it_go_on() {
     let burrow = Burrow::new();
-    let Some(tmux) = in_a_box(&burrow) else { return };
+    let Some(tmux) = in_a_sandbox(&burrow) else { return };
     tmux.line("cat");
     tmux.line("alpha");
     // Once from the terminal's echo and once from the program.
@@ -242,7 +242,7 @@ fn ctrl_z_stops_a_program_and_fg_lets_it_go_on() {
 #[test]
 fn the_window_size_is_the_programs_and_its_changes_reach_it() {
     let burrow = Burrow::new();
-    let Some(tmux) = in_a_box(&burrow) else { return };
+    let Some(tmux) = in_a_sandbox(&burrow) else { return };
     tmux.line("stty size");
     tmux.wait_for("\n24 80");
     // A program hears of a change by the signal for it.
@@ -281,7 +281,7 @@ fn vim_writes_a_file_in_a_sandbox() {
         return skip("vim is not installed");
     }
     let burrow = Burrow::new();
-    let Some(tmux) = in_a_box(&burrow) else { return };
+    let Some(tmux) = in_a_sandbox(&burrow) else { return };
     tmux.line("vim -u NONE -N -i NONE /tmp/note");
     tmux.wait_for("~\n~\n~");
     tmux.keys(&["i"]);
@@ -329,7 +329,7 @@ fn top_draws_and_quits() {
         return skip("top is not installed");
     }
     let burrow = Burrow::new();
-    let Some(tmux) = in_a_box(&burrow) else { return };
+    let Some(tmux) = in_a_sandbox(&burrow) else { return };
     tmux.line("top -d 1");
     tmux.wait_until("top's table", |screen| {
         screen.contains("load average") && screen.contains("PID") && screen.contains(" top\n")

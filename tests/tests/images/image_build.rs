@@ -633,3 +633,13 @@ fn attributes_of_files_come_with_them_and_rights_not_for_others() {
     }
     assert_eq!(of("in/new") + &of("in/sub/x"), "..");
 }
+
+/// A regression: only `run` reported what its sandbox was refused to reach.
+#[test]
+fn a_host_that_a_step_was_refused_to_reach_is_reported() {
+    let Some(place) = place() else { return };
+    let recipe = "FROM base\nRUN wget -T 5 http://evil.example/ || true\n";
+    let (stderr, _) = place.built(recipe, &["--egress", "good.example"]);
+    let refused = "egress to evil.example was refused: no rule allows it";
+    assert!(stderr.contains(refused), "{stderr}");
+}

@@ -233,7 +233,7 @@ fn is_refused(burrow: &Burrow, arguments: &[&str], why: &str) {
 }
 
 #[test]
-fn a_machine_that_becomes_an_image_is_neither_paused_nor_written_down_meanwhile() {
+fn a_machine_that_becomes_an_image_is_neither_paused_nor_snapshotted_meanwhile() {
     let Some(busybox) = busybox() else { return };
     if !tests::machines::machines_or_skip() {
         return;
@@ -272,7 +272,7 @@ fn a_machine_that_becomes_an_image_is_neither_paused_nor_written_down_meanwhile(
 }
 
 #[test]
-fn a_machine_that_is_paused_or_written_down_does_not_become_an_image_meanwhile() {
+fn a_machine_that_is_paused_or_snapshotted_does_not_become_an_image_meanwhile() {
     let Some(busybox) = busybox() else { return };
     if !tests::machines::machines_or_skip() {
         return;

@@ -386,7 +386,7 @@ fn a_hostile_archive_is_refused_and_leaves_nothing() {
 }
 
 #[test]
-fn a_full_disk_is_said_and_leaves_nothing() {
+fn a_full_disk_is_reported_and_leaves_nothing() {
     let Some(busybox) = busybox() else { return };
     if !is_root() {
         return skip("only root can mount a small disk");

@@ -127,7 +127,7 @@ async fn a_shells_signal_handling_does_not_prevent_its_exit_trap() {
 }
 
 #[tokio::test]
-async fn last_words_into_the_pipe_of_an_earlier_run_are_told() {
+async fn last_words_into_the_pipe_of_an_earlier_run_are_reported() {
     if !tests::have_or_skip("bash") {
         return;
     }

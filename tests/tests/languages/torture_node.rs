@@ -238,7 +238,7 @@ async fn stacks_have_the_runs_own_lines_and_none_of_the_drivers() {
 }
 
 /// Waits until a repeated run gets `expected` as late output.
-async fn told_late(guest: &Guest, expected: &[&str]) -> String {
+async fn reported_late(guest: &Guest, expected: &[&str]) -> String {
     let deadline = Instant::now() + tests::PATIENCE;
     let mut text = String::new();
     while !expected.iter().all(|part| text.contains(part)) {
@@ -296,13 +296,13 @@ async fn survivors_of_a_run_print_late_output_and_harm_no_other_run() {
             (RunEnd::Ok {}, ""),
             "{code}"
         );
-        let answer = told_late(guest, &[expected]).await;
+        let answer = reported_late(guest, &[expected]).await;
         assert!(!answer.contains("never"), "{answer}");
     }
     // An interval goes on through runs of its own right, errors and interrupts included.
     run(guest, "node", "globalThis.beat = setInterval(() => console.log('beat'), 5); 0").await;
     for _ in 0..5 {
-        told_late(guest, &["beat\n"]).await;
+        reported_late(guest, &["beat\n"]).await;
         let failed =
             run(guest, "node", "await new Promise(done => setTimeout(done, 9)); null.x").await;
         assert_eq!((failed.finished.end.clone(), stdout(&failed).as_str()), (RunEnd::Error {}, ""));

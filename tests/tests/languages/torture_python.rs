@@ -293,7 +293,7 @@ async fn tracebacks_show_the_lines_of_the_run_that_they_come_from() {
 }
 
 #[tokio::test]
-async fn runs_without_a_name_are_told_apart_in_tracebacks() {
+async fn runs_without_a_name_are_distinguished_in_tracebacks() {
     let sandbox = Sandbox::start().await;
     let guest = &sandbox.guest;
     run(guest, "python", "def first():\n    raise ValueError('from the first')").await;

@@ -86,7 +86,7 @@ fn counted(text: &str) -> usize {
 }
 
 #[test]
-fn a_machine_is_paused_written_down_and_cloned_and_loses_nothing() {
+fn a_machine_is_paused_snapshotted_and_cloned_and_loses_nothing() {
     if !machines_or_skip() {
         return;
     }
@@ -216,7 +216,7 @@ fn runs(burrow: &Burrow, id: &str) -> bool {
 }
 
 #[test]
-fn nothing_stands_still_for_a_snapshot_that_nobody_waits_for_any_more() {
+fn nothing_stays_paused_for_a_snapshot_that_nobody_waits_for_any_more() {
     if !machines_or_skip() {
         return;
     }

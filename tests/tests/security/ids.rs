@@ -232,7 +232,7 @@ fn assert_its_ids_stay_its_own(burrow: &Burrow, first_too: bool) {
 }
 
 #[test]
-fn ids_are_nobody_elses_before_the_last_process_of_a_killed_sandbox_is_gone() {
+fn ids_are_reused_only_after_the_last_process_of_a_killed_sandbox_is_gone() {
     if !are_mapped() {
         return;
     }

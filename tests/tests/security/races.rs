@@ -239,7 +239,7 @@ fn an_archive_of_what_is_flipped_has_nothing_of_a_process() {
 }
 
 #[test]
-fn an_archive_of_an_ordinary_users_has_not_either() {
+fn an_archive_of_an_ordinary_users_sandbox_lacks_them_too() {
     ordinary::again("races::an_archive_of_what_is_flipped_has_nothing_of_a_process");
 }
 

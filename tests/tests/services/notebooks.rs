@@ -212,7 +212,7 @@ fn a_removal_is_refused_while_a_notebook_has_unsaved_runs_and_a_kill_drops_them(
 }
 
 #[test]
-fn a_run_that_died_is_unsaved_until_a_reopening_has_told_it() {
+fn a_run_that_died_is_unsaved_until_a_reopening_has_reported_it() {
     let Some(place) = place_or_skip() else { return };
     place.run("x = 1");
     place.save();

@@ -88,7 +88,7 @@ fn conflicts_keep_the_hosts_file_and_put_the_sandboxs_beside_it() {
 }
 
 #[test]
-fn only_what_may_be_written_comes_back_and_the_rest_is_said() {
+fn only_what_may_be_written_comes_back_and_the_rest_is_reported() {
     let scene = Scene::with(
         "write = [\"outputs/\"]\nfile_bytes_max = \"64KiB\"\ntotal_bytes_max = \"128KiB\"\nentries_max = 40",
     );

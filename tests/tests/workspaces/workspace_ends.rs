@@ -189,7 +189,7 @@ fn names_are_bounded_by_their_bytes_on_the_way_in_and_back() {
 }
 
 #[test]
-fn copies_of_conflicts_count_for_the_limits_and_what_is_not_kept_is_said() {
+fn copies_of_conflicts_count_for_the_limits_and_what_is_not_kept_is_reported() {
     // Beside what is there: room for two copies, of which the third would be one too many.
     let scene = Scene::with("total_bytes_max = \"64KiB\"\nentries_max = 20");
     scene.start("a", "p");

@@ -382,7 +382,7 @@ fn impossible_mounts_are_refused_with_a_reason_and_the_pool_is_untouched() {
 }
 
 #[test]
-fn one_that_stands_still_goes_on_with_it() {
+fn a_paused_machine_goes_on_with_its_mount() {
     if !mounts_or_skip() {
         return;
     }
@@ -454,7 +454,7 @@ fn one_command_has_it_and_its_end_is_that_of_the_daemon() {
 }
 
 #[test]
-fn without_its_daemon_or_its_driver_nothing_is_started_and_it_is_said() {
+fn without_its_daemon_or_its_driver_nothing_is_started_and_the_reason_is_given() {
     if !mounts_or_skip() || !have_or_skip("unshare") {
         return;
     }

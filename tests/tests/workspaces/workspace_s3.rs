@@ -100,7 +100,7 @@ fn a_prefix_is_all_that_a_sandbox_knows_of_a_bucket() {
 }
 
 #[test]
-fn only_what_may_be_written_goes_up_and_the_rest_is_said() {
+fn only_what_may_be_written_goes_up_and_the_rest_is_reported() {
     or_skip!();
     let store = Store::start();
     store.put("readme", "hello");

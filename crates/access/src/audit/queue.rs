@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_no_runtime_or_loses_it_wakes_the_thread_at_once() {
+    fn a_caller_without_a_runtime_wakes_the_thread_at_once() {
         let queue = Arc::new(Queue::default());
         let thread = asleep(&queue);
         assert!(queue.push(entry()));

@@ -149,7 +149,7 @@ async fn those_who_were_there_before_the_bridge_that_serves_keep_the_log_as_it_s
 }
 
 #[tokio::test]
-async fn a_bridge_that_died_before_it_said_so_has_its_chain_begun_by_the_next_who_writes() {
+async fn the_next_writer_begins_the_chain_that_a_killed_bridge_had_asked_for() {
     let place = place("unsaid");
     let guest = Audit::visit(place.clone(), Options { chain: false, ..OPTIONS }, Box::new(drop));
     let guest = guest.unwrap();

@@ -76,7 +76,7 @@ fn what_must_not_be_seen_is_not_in_debug() {
 }
 
 #[test]
-fn the_client_is_told_more_only_where_the_signature_was_ours() {
+fn the_client_learns_more_only_where_the_signature_was_ours() {
     let id: KeyId = "0123456789ab".parse().unwrap();
     let silent = [
         Denied::Malformed("it has no parts"),

@@ -34,7 +34,7 @@ async fn a_writer_waits_for_room_and_goes_on_when_there_is_some() {
 }
 
 #[tokio::test]
-async fn uploads_and_downloads_are_told_apart_from_refusals() {
+async fn uploads_and_downloads_are_distinguished_from_refusals() {
     let (agent, guest) = guest().await;
     let mut upload = guest.write_file(FileTarget::replace("/f")).unwrap();
     upload.write(b"content").await.unwrap();
@@ -75,7 +75,7 @@ async fn a_dropped_output_is_given_up_and_a_finished_one_is_not() {
 }
 
 #[tokio::test]
-async fn an_output_in_manual_mode_stops_at_its_credit_until_told() {
+async fn an_output_in_manual_mode_stops_at_its_credit_until_it_gets_more() {
     let (_agent, guest) = guest().await;
     let (output, _, _) = soon(guest.read_file("/f", 0, None)).await.unwrap();
     let mut output = output.manual();
@@ -121,7 +121,7 @@ async fn pages_of_a_directory_are_joined() {
 }
 
 #[tokio::test]
-async fn a_directory_that_repeats_itself_is_not_listed_for_ever() {
+async fn a_directory_that_repeats_itself_is_not_listed_forever() {
     let (mut raw, guest) = Raw::meet().await;
     let info = FileInfo {
         name: "same".into(),

@@ -189,7 +189,7 @@ impl Driver {
                 Ok(Event::Tick) => {
                     // After a pause of this process or machine, what has arrived meanwhile counts.
                     if Instant::now() >= self.silent_at() {
-                        match self.read_untold(socket) {
+                        match self.read_unreported(socket) {
                             Ok(true) => arrived = self.take_frames(),
                             Ok(false) => {}
                             Err(error) => return Err(End::Cut(error)),
@@ -241,8 +241,8 @@ impl Driver {
     }
 
     /// Reads without relying on readiness: the kernel's notification may not have arrived yet.
-    fn read_untold(&mut self, socket: &Socket) -> Result<bool, LinkError> {
-        let read = socket.read_untold(self.frames.space())?;
+    fn read_unreported(&mut self, socket: &Socket) -> Result<bool, LinkError> {
+        let read = socket.read_unreported(self.frames.space())?;
         self.take_in(read)
     }
 
@@ -261,7 +261,7 @@ impl Driver {
     /// A write failed: the agent has hung up, and its goodbye may still be unread.
     fn last_words(&mut self, socket: &Socket, cut: LinkError) -> End {
         for _ in 0..LAST_READS_MAX {
-            if !matches!(self.read_untold(socket), Ok(true)) {
+            if !matches!(self.read_unreported(socket), Ok(true)) {
                 break;
             }
             if let Err(error) = self.take_frames() {

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_line_is_let_go_of_although_it_takes_nothing_any_more() {
+    async fn a_line_is_released_although_it_takes_nothing_any_more() {
         let (monitor, mut ours) = timeout(SOON, stuck()).await.unwrap();
         // Until nothing is accepted any more.
         let flood = vec![7; 1 << 20];

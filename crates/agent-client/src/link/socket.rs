@@ -70,7 +70,7 @@ impl Socket {
     }
 
     /// Reads by asking the kernel, even without a notification.
-    pub fn read_untold(&self, into: &mut [u8]) -> io::Result<Option<usize>> {
+    pub fn read_unreported(&self, into: &mut [u8]) -> io::Result<Option<usize>> {
         settle(|| self.readable.get_ref().read(into))
     }
 
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(soon(socket.read(&mut bytes)).await.unwrap(), 3);
         other.write_all(b"a goodbye").unwrap();
         assert_eq!(socket.try_read(&mut bytes).unwrap(), None);
-        assert_eq!(socket.read_untold(&mut bytes).unwrap(), Some(9));
+        assert_eq!(socket.read_unreported(&mut bytes).unwrap(), Some(9));
     }
 
     #[tokio::test]
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_writer_that_found_no_room_hears_of_it_and_then_hears_no_more() {
+    async fn a_writer_that_found_no_room_is_woken_for_room_and_then_no_more() {
         let (socket, mut other) = pair();
         let content: Vec<u8> = (0..1_000_000_u32).map(|at| at as u8).collect();
         for _ in 0..2 {

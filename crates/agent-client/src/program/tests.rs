@@ -156,7 +156,7 @@ async fn a_recorded_program_that_is_dropped_is_killed_and_its_recorder_keeps_the
 }
 
 #[tokio::test]
-async fn a_program_that_is_left_or_has_not_ended_outlives_whoever_started_it() {
+async fn a_program_that_is_left_or_has_not_ended_outlives_its_starter() {
     for on_drop in [OnDrop::Leave, OnDrop::Release] {
         let (agent, guest) = guest().await;
         drop(silent(&guest, on_drop).await);

@@ -210,7 +210,7 @@ fn a_gap_gives_up_what_is_held() {
 }
 
 #[test]
-fn a_sequence_without_an_end_is_not_held_for_ever() {
+fn a_sequence_without_an_end_is_not_held_forever() {
     for begun in [&b"\x1b["[..], b"\x1b]0;", b"\x1bP", b"\x1b"] {
         let mut filter = QueryFilter::new(0);
         let output = [begun, &vec![b' '; 3 * HELD_BYTES_MAX]].concat();

@@ -1,4 +1,4 @@
-//! The bodies that this client sends, and the sandboxes and programs that they mean.
+//! The bodies that this client sends, and the sandboxes and programs that they describe.
 
 use std::collections::BTreeMap;
 use std::iter;

@@ -1,4 +1,4 @@
-//! A sandbox for one run. It is removed when the run is over, and when its client is gone.
+//! A sandbox for one run. It is removed when the run has ended, or when its client disconnects.
 
 use crate::call::Call;
 use crate::creation::{namespace_of, permitted};

@@ -1,4 +1,4 @@
-//! What may help a client of these calls, in their words.
+//! Hints for clients of these calls, in their terms.
 
 use sandbox::refusal::Hint;
 

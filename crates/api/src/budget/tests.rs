@@ -47,7 +47,7 @@ fn what_is_taken_comes_back_with_the_last_who_holds_it() {
 }
 
 #[test]
-fn what_is_let_go_of_is_there_for_others() {
+fn what_is_released_is_there_for_others() {
     let budget = budget(1, 1);
     let (share, other) = (of(&budget, "a"), of(&budget, "b"));
     for _ in 0..10 {
@@ -62,7 +62,7 @@ fn what_is_let_go_of_is_there_for_others() {
 }
 
 #[test]
-fn a_key_leaves_room_for_others_and_is_told_whose_was_used_up() {
+fn a_key_leaves_room_for_others_and_learns_whose_was_used_up() {
     let budget = budget(3, 2);
     let (greedy, neighbour) = (of(&budget, "a"), of(&budget, "b"));
     assert!(greedy.try_grow(3 * STEP));
@@ -110,7 +110,7 @@ fn a_key_without_calls_is_forgotten() {
 }
 
 #[tokio::test]
-async fn a_call_hears_of_what_there_was_no_room_for() {
+async fn a_call_reports_what_had_no_room() {
     let share = Share::within(0);
     assert!(!share.try_keep(&vec![0; STEP]));
     let problem = share.exceeded().await;

@@ -1,4 +1,4 @@
-//! What a client asks of a sandbox beside its programs and files: whether it is there.
+//! The calls of envd beside programs and files: whether the sandbox is there.
 
 use hyper::Method;
 

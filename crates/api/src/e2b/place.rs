@@ -1,4 +1,4 @@
-//! Where a request of a sandbox belongs: its port and its sandbox, from the host name or the headers.
+//! Finds the port and the sandbox of a request, from its host name or its headers.
 
 use hyper::header::{HOST, HeaderMap, HeaderName};
 

@@ -221,7 +221,8 @@ fn missing(which: &Selector) -> Refusal {
 async fn list(call: Call, _: Nothing, _: Message<Value>) -> Result<Raw, Refusal> {
     let inside = seat::inside(&call)?;
     let sessions = inside.guest.sessions(0).await?.sessions;
-    let running = sessions.into_iter().filter(|info| info.exit.is_none());
+    // The clients know processes by their numbers, which one that is starting may not have.
+    let running = sessions.into_iter().filter(|info| info.exit.is_none() && info.pid != 0);
     let shown: Vec<Value> = running
         .map(|info| {
             let known = call.api.e2b().commands.get(&inside.id, &info.session);

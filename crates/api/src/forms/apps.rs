@@ -1,4 +1,4 @@
-//! What an app is asked for with, what is shown of one, and why one is refused.
+//! The forms of apps: requests, apps as they are shown, and refusals.
 
 mod refusal;
 

@@ -1,4 +1,4 @@
-//! Artifacts as clients see them, and why there are none.
+//! Artifacts as clients see them, and why something is not one.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

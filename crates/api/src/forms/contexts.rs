@@ -1,4 +1,4 @@
-//! What is shown of contexts, and the interpreter that one is asked for with.
+//! The forms of contexts, and of the interpreter in a request.
 
 use protocol::repl::{ContextInfo, ContextState};
 use schemars::JsonSchema;

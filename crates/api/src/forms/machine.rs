@@ -1,5 +1,5 @@
-//! A kind of machine as requests and answers have it. The words and their descriptions in the document
-//! come from the table of kinds.
+//! A kind of machine in requests and answers. The words and their descriptions come from the table
+//! of kinds.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! What is shown of a sandbox's metrics.
+//! The form of a sandbox's metrics.
 
 use protocol::metrics::{Sample, Scope};
 use schemars::JsonSchema;

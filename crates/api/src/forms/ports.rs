@@ -1,4 +1,4 @@
-//! What is shown of forwarded ports, which of them a client may choose, and why one is refused.
+//! The forms of forwarded ports, which ports a client may choose, and refusals.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

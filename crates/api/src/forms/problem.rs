@@ -1,5 +1,5 @@
-//! A refusal as programs read it: the body of HTTP's answers, an event of a stream, a part of a tool's
-//! result. Each door gives its own words for what may help.
+//! A refusal as programs read it: the body of HTTP's answers, an event of a stream, a part of a
+//! tool's result. Each door gives its own words for the hint.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Numbers that clients give, and the ranges that they must be in.
+//! Checks that a client's numbers are in their ranges.
 
 use sandbox::limits::CPU_MILLIS_MAX;
 

@@ -1,4 +1,4 @@
-//! The artifacts of a call, as its answer lists them: each by name, and small pictures to look at.
+//! The artifacts of a call as its answer lists them: each by name, and small pictures as images.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

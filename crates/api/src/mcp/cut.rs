@@ -1,4 +1,4 @@
-//! Outputs of which an answer shows a part: what is kept, and pages of it that end between
+//! Outputs of which an answer shows only a part: what is kept, and pages of it that end between
 //! characters. Pure.
 
 use schemars::JsonSchema;
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_paged_all_the_same() {
+    fn binary_content_is_paged_too() {
         let bytes = [0x80; 10];
         let first = page(&bytes, 0, 4);
         assert_eq!(first.next, Some(4));

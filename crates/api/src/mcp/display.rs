@@ -1,8 +1,8 @@
-//! What code has shown, as content for models: pictures as images, and the rest as text or resources
-//! that say what they are. Pure.
+//! What code displays, as content for models: pictures as images, and the rest as text or as
+//! resources with their types. Pure.
 //!
-//! Of the forms that a display offers, the one goes in that a model makes most of. Drawings (SVG) and
-//! pages (HTML) are text to it, and an image to nobody's API.
+//! Of the forms that a display has, the one that is most useful to a model is sent. Drawings (SVG)
+//! and pages (HTML) are text, because no API takes them as images.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_that_is_too_large_is_said_to_be() {
+    fn a_picture_that_is_too_large_is_refused_as_such() {
         let large = content(&[("image/png", &vec![0; IMAGE_BYTES_MAX + 1])]);
         assert!(large.as_text().expect("text").text.contains("left out"));
     }

@@ -1,4 +1,4 @@
-//! What may help a model, in the words of the tools.
+//! Hints for models, in terms of the tools.
 
 use sandbox::refusal::Hint;
 

@@ -120,7 +120,7 @@ truncated: false";
     }
 
     #[test]
-    fn what_is_empty_is_said_to_be() {
+    fn an_empty_structure_is_shown_as_none() {
         assert_eq!(outline(&json!({})), "none");
         assert_eq!(outline(&json!({ "apps": [] })), "apps: none");
     }

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_told_as_the_protocol_has_it() {
+    fn a_missing_resource_is_refused_with_the_protocols_code() {
         let error = refused(&Refusal::not_found("there is no x").hint("look"), Some("burrow://x"));
         assert_eq!(error.code, ErrorCode::RESOURCE_NOT_FOUND);
         assert_eq!(error.message, "not_found: there is no x; look");

@@ -69,11 +69,16 @@ fn schema<T: JsonSchema>(settings: SchemaSettings) -> Arc<JsonObject> {
     Arc::new(schema)
 }
 
-/// Takes away what only our language says: widths of numbers, that what may be left out may also be null,
-/// and that it is then empty.
+/// Bounds of texts and lists that no sensible call meets; a call beyond one is refused with its number.
+const BOUNDS: [&str; 4] = ["pattern", "minLength", "maxLength", "maxItems"];
+
+/// Takes away what only our language says (widths of numbers, that what may be left out may also be null,
+/// and that it is then empty), and what a model needs only once it is refused.
 fn simplify(value: &mut Value) {
     match value {
         Value::Object(fields) => {
+            // A field of such a name has an object there.
+            fields.retain(|name, value| value.is_object() || !BOUNDS.contains(&name.as_str()));
             if fields.get("default").is_some_and(is_nothing) {
                 fields.remove("default");
             }
@@ -174,6 +179,7 @@ mod tests {
     #[derive(Serialize, Deserialize, JsonSchema)]
     #[serde(deny_unknown_fields)]
     struct Outer {
+        #[schemars(length(min = 1, max = 63))]
         name: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         size: Option<u32>,
@@ -241,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_is_said_in_outline() {
+    fn results_are_described_in_outline() {
         let expected = json!({
             "type": "object",
             "required": ["name"],

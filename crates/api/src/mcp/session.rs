@@ -1,5 +1,5 @@
-//! What a client has from its first call to its last: a sandbox of its own, and the results that were
-//! cut.
+//! What a client has from its first call to its last: a sandbox of its own, and the results that
+//! were cut.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -305,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_only_reads_is_said_to_and_what_runs_code_may_do_anything() {
+    fn reading_tools_are_marked_read_only_and_running_ones_destructive() {
         let reads = Effect::Reads.annotations();
         assert_eq!((reads.read_only_hint, reads.destructive_hint), (Some(true), None));
         let runs = Effect::Runs.annotations();

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_no_right_to_run_is_said_to_read_alone_and_the_other_way_round() {
+    fn tools_that_need_no_right_to_run_are_read_only_and_no_others_are() {
         for Entry { tool, access, .. } in all() {
             let reads =
                 tool.annotations.as_ref().and_then(|annotations| annotations.read_only_hint);

@@ -1,4 +1,4 @@
-//! What may help a client of the native API, in the words of its calls.
+//! Hints for clients of the native API, in terms of its calls.
 
 use sandbox::refusal::Hint;
 

@@ -1,9 +1,9 @@
-//! Labels of sandboxes as labels of the figures: those that the operator has named, and of each so many
-//! values.
+//! Labels of sandboxes as labels of the figures: those that the operator has named, each with a
+//! bounded number of values.
 //!
-//! The makers of sandboxes choose the values, and each value is a series that Prometheus keeps for as
-//! long as it keeps anything. So the first values get their own series, for as long as this bridge
-//! lives, and all others are [`OTHER`].
+//! The makers of sandboxes choose the values, and Prometheus keeps a series for each value. So the
+//! first values get series of their own, for as long as this bridge lives, and all others are
+//! [`OTHER`].
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};

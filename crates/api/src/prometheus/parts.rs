@@ -1,5 +1,5 @@
-//! The figures of the parts that sandboxes are used through: notebooks, artifacts, apps, egress,
-//! workspaces. None of their labels has values that a client chooses.
+//! The figures of notebooks, artifacts, apps, egress and workspaces. No client chooses the values
+//! of their labels.
 
 use super::{Text, US_PER_S};
 use crate::Api;

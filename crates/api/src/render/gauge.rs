@@ -1,7 +1,7 @@
-//! The progress of a command, as far as its own output shows it: percentages, counts, and the bars that
-//! programs draw. Pure.
+//! The progress of a command, from its output: percentages, counts, and the bars that programs
+//! draw. Pure.
 //!
-//! Whatever is read here was written by untrusted code: it is shown, and nothing depends on it.
+//! The output was written by untrusted code: progress is only shown, and nothing depends on it.
 
 /// What is read of a line: bars are short, and a longer line is no bar.
 const LINE_BYTES_MAX: usize = 1024;
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reading_is_told_once_and_however_its_line_is_cut() {
+    fn a_reading_is_reported_once_and_however_its_line_is_cut() {
         let mut gauge = Gauge::default();
         assert_eq!(gauge.take(b"\rstep: 1"), None);
         assert_eq!(gauge.take(b"0%|#  ").map(|reading| reading.done), Some(0.1));

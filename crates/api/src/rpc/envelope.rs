@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_and_what_is_no_request_are_told_apart() {
+    fn invalid_json_and_invalid_requests_are_distinguished() {
         let deep = "[".repeat(1_000_000);
         for body in ["", "{", "{} {}", "'a'", "\u{feff}{}", deep.as_str()] {
             assert_eq!(failed(body.as_bytes()), PARSE_ERROR, "{body:.10}");

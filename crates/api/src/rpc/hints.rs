@@ -1,4 +1,4 @@
-//! What may help a client of JSON-RPC, in the words of its methods.
+//! Hints for clients of JSON-RPC, in terms of its methods.
 
 use sandbox::refusal::Hint;
 

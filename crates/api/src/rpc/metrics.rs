@@ -1,4 +1,4 @@
-//! `sandbox.metrics.get`: what sandboxes use at the moment, as their agents' newest samples say.
+//! `sandbox.metrics.get`: the current usage of sandboxes, from their agents' newest samples.
 
 use futures_util::{StreamExt, stream};
 use protocol::metrics::Sample;

@@ -1,5 +1,5 @@
-//! `sandbox.start` and `sandbox.stop`. Both may be asked for again and again: a start of what runs
-//! and a stop of what is gone have succeeded.
+//! `sandbox.start` and `sandbox.stop`. Both may be repeated: starting a running sandbox and
+//! stopping one that is gone succeed.
 
 use super::failure::Failure;
 use super::limits::START_TRIES_MAX;

@@ -1,5 +1,5 @@
-//! JSON that is written already: large output becomes JSON as it comes, and is sent in the pieces that
-//! it was written in. Pure.
+//! JSON that is encoded already: large output is encoded as it comes, and sent in the pieces that
+//! it was encoded in. Pure.
 
 use bytes::Bytes;
 use serde::Serialize;

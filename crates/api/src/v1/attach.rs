@@ -1,5 +1,5 @@
-//! In front of a session over a WebSocket: what it shows one way, what is typed the other, neither
-//! waiting for the other. A browser terminal needs nothing else.
+//! A session over a WebSocket: its output goes out, input comes in, and neither waits for the
+//! other. A browser terminal needs nothing else.
 
 mod seat;
 

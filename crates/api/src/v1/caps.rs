@@ -1,4 +1,4 @@
-//! What the caller may have, and what is used of it.
+//! The caps of the caller, and how much of them is used.
 
 use hyper::Method;
 use schemars::JsonSchema;

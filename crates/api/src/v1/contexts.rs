@@ -1,5 +1,5 @@
-//! Contexts: interpreters that live on between runs of code. Opened, looked at, asked about code,
-//! reset, closed. What runs in them belongs to `runs`.
+//! Contexts, the interpreters that live on between runs of code: opening, listing, completing and
+//! checking code, resetting, closing. `runs` owns the runs in them.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;

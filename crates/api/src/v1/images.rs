@@ -1,5 +1,4 @@
-//! Images of the host's store: listed, looked at, removed. Which of them a sandbox has is reported where
-//! sandboxes are made.
+//! Images of the host's store: listed, shown, removed. A sandbox's record says which image it has.
 
 use hyper::Method;
 use schemars::JsonSchema;

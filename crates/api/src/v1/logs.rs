@@ -1,5 +1,5 @@
-//! Logs: what the sessions of a sandbox wrote, from the disk of the host. They are there when the
-//! sandbox is over, until it is removed. How a log is read is `reading`'s.
+//! Logs: the output of a sandbox's sessions, from the disk of the host. They stay after the sandbox
+//! has stopped, until it is removed. `reading` reads them.
 
 mod entry;
 mod limits;

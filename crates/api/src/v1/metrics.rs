@@ -1,4 +1,4 @@
-//! What sandboxes use: samples of the whole, and the usage of one session or context.
+//! What sandboxes use: samples of the whole sandbox, and the usage of one session or context.
 
 use hyper::Method;
 use protocol::metrics::TreeUsage;

@@ -1,5 +1,5 @@
-//! Notebooks: contexts whose variables survive their interpreter, their sandbox and the server. What
-//! a run in one belongs to `runs`; earlier runs belong to `history`.
+//! Notebooks: contexts whose variables survive their interpreter, their sandbox and the server.
+//! `runs` owns the runs in them, `history` the earlier runs.
 
 mod history;
 

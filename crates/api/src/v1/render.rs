@@ -1,4 +1,4 @@
-//! Commands that make files: how far they are while they run, and what they have made.
+//! Commands that make files: their progress while they run, and the files that they have made.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

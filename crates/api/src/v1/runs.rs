@@ -1,5 +1,5 @@
-//! Runs of code in contexts: whole at their end, or as they go on. How each of the two ways is taken
-//! is `carried`'s; the messages on it are `event`'s, `end`'s and `result`'s.
+//! Runs of code in contexts, returned whole at their end or streamed. `carried` carries both kinds;
+//! `event`, `end` and `result` are their messages.
 
 mod ask;
 mod carried;

@@ -1,4 +1,4 @@
-//! Sandboxes: made, listed, looked at, ended, waited for.
+//! Sandboxes: created, listed, shown, ended, waited for.
 
 mod create;
 

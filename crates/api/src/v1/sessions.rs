@@ -1,5 +1,6 @@
-//! Sessions: programs that go on without a client, their output from any place on, their input, and
-//! their end. What an agent has forgotten, the sandbox's log still knows.
+//! Sessions: programs that run without a client. Their output can be read from any offset, they
+//! take input, and they can be waited for and ended. The sandbox's log has sessions that the agent
+//! has forgotten.
 
 mod info;
 mod input;
@@ -125,6 +126,9 @@ pub struct SessionInfo {
     pub terminal: bool,
     pub started_at_ms: u64,
     pub running: bool,
+    /// Whether its program has not executed yet; until then, `pid` may be 0.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub starting: bool,
     /// How it ended; absent while it runs, or if it ended with its sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Exit")]

@@ -1,5 +1,5 @@
-//! Pause and resumption of sandboxes, and snapshots: taken, listed, looked at, removed. Sandboxes are
-//! made of them by `POST /v1/sandboxes` with `snapshot`.
+//! Pausing and resuming sandboxes, and snapshots: taken, listed, shown, removed. `POST
+//! /v1/sandboxes` with `snapshot` makes a sandbox from one.
 
 use hyper::Method;
 use schemars::JsonSchema;

@@ -1,8 +1,8 @@
-//! Sessions that were started under names that clients have chosen.
+//! The sessions that were started under ids that clients chose.
 //!
-//! An agent forgets a session that has ended and been recorded; a client that did not get the
-//! answer to its start and asks again must not start it a second time. What is remembered is bounded
-//! and does not outlive the bridge.
+//! An agent forgets a session that has ended and been recorded. A client that repeats its start
+//! because it did not get the answer must not start it a second time, so starts are remembered
+//! here. Their number is bounded, and they end with the bridge.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};

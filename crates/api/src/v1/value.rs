@@ -1,4 +1,4 @@
-//! Shapes that several resources use: output as text or as the bytes that it is.
+//! Shapes that several resources use: output as text or as base64.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

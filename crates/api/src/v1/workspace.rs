@@ -1,4 +1,4 @@
-//! Workspaces: what a sandbox has changed in its own comes back when it is asked for.
+//! Workspaces: brings the changes in a sandbox's workspace back on request.
 
 use hyper::Method;
 use schemars::JsonSchema;

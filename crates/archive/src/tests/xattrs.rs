@@ -6,7 +6,7 @@ use super::{
 use crate::encode_entry_with;
 
 #[test]
-fn extended_attributes_are_told_to_readers_who_want_them() {
+fn extended_attributes_go_to_readers_who_want_them() {
     let pairs: [(&str, &[u8]); 4] = [
         ("SCHILY.xattr.user.note", b"first"),
         ("SCHILY.xattr.security.capability", &[1, 0, 0, 2]),

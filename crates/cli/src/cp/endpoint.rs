@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_colon_behind_a_box_name_means_the_box() {
+    fn a_colon_after_a_sandbox_name_means_the_sandbox() {
         assert_eq!("web:/etc/hosts".parse(), Ok(guest("web", "/etc/hosts")));
         assert_eq!("web:etc".parse(), Ok(guest("web", "/etc")));
         assert_eq!("team/web:/a:b".parse(), Ok(guest("team/web", "/a:b")));

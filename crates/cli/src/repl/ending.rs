@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_not_said_otherwise_is_explained() {
+    fn an_end_is_explained_only_where_nothing_else_shows_it() {
         let alone = |end, by_us| explain(&finished(end), SandboxLifetime::Temporary, by_us);
         assert_eq!(alone(RunEnd::Error {}, false), None);
         assert_eq!(alone(by("us"), true), None);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_context_that_is_lost_is_said_to_be() {
+    fn a_shared_context_that_is_lost_is_reported() {
         let mut end = finished(by("us"));
         end.state_kept = false;
         end.rung = Some(Rung::Killed);

@@ -100,6 +100,7 @@ mod tests {
             holders: vec![],
             viewers: 0,
             keyboard: None,
+            starting: false,
         }
     }
 

@@ -81,7 +81,7 @@ fn an_answer_to_another_question_is_ignored() {
 }
 
 #[test]
-fn a_question_that_is_none_is_told_so_where_its_header_can_be_read() {
+fn a_malformed_question_is_refused_where_its_header_can_be_read() {
     let question = encode_question(7, &host("a.org"), TYPE_A);
     let wrong = |change: fn(&mut Vec<u8>)| {
         let mut message = question.clone();

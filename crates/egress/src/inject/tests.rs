@@ -92,7 +92,7 @@ fn fields_that_servers_give_back_are_not_filled() {
 }
 
 #[test]
-fn a_secret_that_could_not_be_had_closes_its_hosts() {
+fn a_secret_that_could_not_be_read_closes_its_hosts() {
     let mut lost = injected("token", &["api.example.org"], "x");
     lost.value = None;
     let injections = Injections::new(vec![lost]);

@@ -125,13 +125,13 @@ impl Partial {
             }
             self.digester.update(&piece[..count]);
             if self.digester.bytes() > self.size {
-                return self.start_anew();
+                return self.start_again();
             }
         }
     }
 
     /// Discards the existing bytes: the source does not continue from there.
-    pub fn start_anew(&mut self) -> Result<(), BlobError> {
+    pub fn start_again(&mut self) -> Result<(), BlobError> {
         let emptied = self.file.set_len(0).and_then(|()| io::Seek::rewind(&mut self.file));
         emptied.map_err(|error| BlobError::io(&self.path, error))?;
         *self.digester = Digester::default();

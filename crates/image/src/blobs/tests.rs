@@ -87,7 +87,7 @@ async fn short_contents_stay_and_wrong_ones_are_removed() {
 }
 
 #[tokio::test]
-async fn a_partial_longer_than_the_content_is_begun_anew() {
+async fn a_partial_longer_than_the_content_is_begun_again() {
     let place = TestStore::new("longer");
     let path = place.root.join(PARTIAL).join(Digest::of(b"content").hex());
     fs::write(path, b"something else altogether").unwrap();

@@ -93,7 +93,7 @@ impl Fetch<'_> {
         match self.source.blob(&self.digest, (offset > 0).then_some(offset)).await {
             // It has fewer bytes than are here, so these are not its beginning.
             Err(PullError::Status { status: 416, .. }) if offset > 0 => {
-                self.with_partial(Partial::start_anew).await?;
+                self.with_partial(Partial::start_again).await?;
                 self.source.blob(&self.digest, None).await
             }
             answered => answered,

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn generations_up_to_ones_own_will_do() {
+    fn generations_up_to_the_own_one_are_accepted() {
         let rank = |own: &str, other: &str| platform(own).rank(&platform(other));
         assert_eq!(rank("linux/amd64", "linux/amd64"), Some(1));
         assert_eq!(rank("linux/amd64", "linux/amd64/v1"), Some(1));

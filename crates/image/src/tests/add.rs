@@ -47,7 +47,7 @@ fn added(place: &TestStore, bytes: &[u8], to: &str) -> Result<(Vec<String>, Dige
 }
 
 #[test]
-fn an_archive_is_told_by_its_content_and_goes_where_links_of_the_image_lead() {
+fn an_archive_is_recognised_by_its_content_and_goes_where_links_of_the_image_lead() {
     let place = TestStore::new("add");
     let archive = || {
         let archive = Archive::default().dir("lib").file("lib/a", "a").hard("lib/b", "lib/a");

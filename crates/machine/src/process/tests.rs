@@ -77,7 +77,7 @@ fn a_root_that_is_no_directory_is_refused_before_anything_starts() {
 }
 
 #[tokio::test]
-async fn an_agent_that_dies_at_once_is_told_with_its_last_words() {
+async fn an_agent_that_dies_at_once_is_reported_with_its_last_words() {
     let agent = script("dies", "echo no namespaces here >&2; exit 3");
     let error = ProcessMachine::new(agent.clone()).start(spec()).await.err().unwrap();
     let MachineError::Died { exit, console } = &error else { panic!("{error}") };

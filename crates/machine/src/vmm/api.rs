@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_monitor_that_ends_is_heard_of_as_one_that_broke_off() {
+    async fn a_monitor_that_ends_is_reported_as_one_that_broke_off() {
         let cut = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{\"a\"";
         let error = answered("cut", cut).await.unwrap_err();
         assert!(error.means_end(), "{error:?}");

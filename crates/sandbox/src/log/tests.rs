@@ -57,7 +57,7 @@ impl TestDirectory {
 }
 
 #[test]
-fn a_flood_does_not_push_out_what_another_session_has_said() {
+fn a_flood_does_not_push_out_the_output_of_another_session() {
     let place = TestDirectory::new("flood");
     let (quiet, loud, over) = (session("quiet"), session("loud"), session("over"));
     let mut log = place.shared();
@@ -205,7 +205,7 @@ fn lines_of(lines: std::ops::Range<u64>) -> String {
 }
 
 #[test]
-fn one_changed_byte_costs_one_record_and_is_told_as_damage() {
+fn one_changed_byte_costs_one_record_and_is_reported_as_damage() {
     let place = TestDirectory::new("damaged");
     let session: SessionId = "one".parse().unwrap();
     let output = |log: &mut Writer, at: u64| {
@@ -415,7 +415,7 @@ fn bytes_that_come_again_are_left_out_and_missing_ones_are_named() {
 }
 
 #[test]
-fn a_reopened_log_goes_on_where_it_ended_and_a_new_run_begins_anew() {
+fn a_reopened_log_goes_on_where_it_ended_and_a_new_run_begins_at_zero() {
     let place = TestDirectory::new("reopen");
     let one = session("one");
     {
@@ -701,7 +701,7 @@ fn a_recording_goes_on_where_it_was_when_more_is_written() {
 }
 
 #[test]
-fn sessions_of_one_name_are_told_apart_by_their_runs() {
+fn sessions_of_one_name_are_distinguished_by_their_runs() {
     let place = TestDirectory::new("recording-runs");
     let mut writer = place.small();
     for pid in 1..=2 {

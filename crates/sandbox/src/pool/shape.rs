@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_that_is_built_anew_makes_another_shape() {
+    fn an_image_that_is_built_again_makes_another_shape() {
         let path = std::env::temp_dir().join(format!("burrow-image-{}", std::process::id()));
         let shape = || {
             shape(|spec| {

@@ -251,7 +251,7 @@ async fn a_caller_that_goes_away_does_not_undo_the_creation() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_machine_is_told_as_it_was() {
+async fn the_end_of_a_machine_is_reported_as_it_was() {
     let place = TestRegistry::new("ends");
     let registry = place.open().await;
     for (name, order) in [("a", "stop"), ("b", "kill"), ("c", "exit")] {
@@ -290,7 +290,7 @@ async fn a_running_sandbox_is_removed_only_by_force() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_machine_that_does_not_die_is_told_and_stays_lost() {
+async fn a_machine_that_does_not_die_is_reported_and_stays_lost() {
     let place = TestRegistry::new("immortal");
     place.machine.immortal.store(true, Ordering::Relaxed);
     let registry = place.open().await;
@@ -303,7 +303,7 @@ async fn a_machine_that_does_not_die_is_told_and_stays_lost() {
 }
 
 #[tokio::test]
-async fn the_next_registry_takes_up_those_that_live_and_buries_the_dead() {
+async fn the_next_registry_adopts_living_sandboxes_and_cleans_up_dead_ones() {
     let place = TestRegistry::new("adopt");
     {
         let registry = place.open().await;

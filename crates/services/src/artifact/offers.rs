@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_replaces_and_what_has_no_room_is_said() {
+    fn an_update_replaces_and_what_has_no_room_is_reported() {
         let mut offers = Offers::default();
         let png = |role, bytes: &[u8]| shown(role, Some("bar"), &[("image/png", bytes)]);
         offers.see(&png(DisplayRole::Shown, b"1"), |_| true);

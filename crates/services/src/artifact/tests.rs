@@ -150,7 +150,7 @@ async fn a_full_namespace_keeps_no_more_and_another_does() {
 }
 
 #[tokio::test]
-async fn a_list_is_the_newest_first_and_a_page_goes_on_behind_the_last() {
+async fn a_list_has_the_newest_first_and_the_next_page_begins_where_the_last_ended() {
     let place = TestDirectory::new("pages");
     let artifacts = place.open().await;
     for name in ["a", "b", "c"] {

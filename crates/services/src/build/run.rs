@@ -9,9 +9,10 @@ use super::blocking::block;
 use super::{BuildEvent, BuildOptions, StepError, StepSandbox};
 use agent_client::guest::{Guest, GuestError};
 use agent_client::program::{Event, OnDrop, Program, draw_session};
+use egress::RefusedHosts;
 use image::digest::Digest;
 use image::store::Lease;
-use sandbox::{Name, OneShot, OneShotOptions, SandboxRef, Spec, one_shot_with};
+use sandbox::{HostFiles, Name, OneShot, OneShotOptions, SandboxRef, Spec, one_shot_with};
 
 /// The sandbox's host name.
 pub(super) const NAME: &str = "build";
@@ -46,8 +47,7 @@ pub(super) async fn run(
     spec.env.clone_from(&program.env);
     spec.egress = Some(program.egress.clone());
     (spec.machine, spec.memory_mib, spec.cpu_millis) = (Some(machine), memory_mib, cpu_millis);
-    let known = OneShotOptions { egress: means.egress.clone(), files, ..OneShotOptions::default() };
-    let sandbox = one_shot_with(&means.paths, &spec, &known).await?;
+    let (sandbox, refused) = begin(means, &spec, files).await?;
     for warning in sandbox.warnings() {
         let _ = means.tell.send(BuildEvent::Warning(warning)).await;
     }
@@ -55,8 +55,31 @@ pub(super) async fn run(
         Ok(()) => take_up(&sandbox, means, base, document, text, key).await,
         Err(error) => Err(error),
     };
-    sandbox.end().await;
+    end(sandbox, &refused, means).await;
     done
+}
+
+/// Starts a sandbox for a step. What it is refused to reach is reported at its end.
+pub(super) async fn begin(
+    means: &BuildOptions,
+    spec: &Spec,
+    files: HostFiles,
+) -> Result<(OneShot, RefusedHosts), StepError> {
+    let refused = RefusedHosts::default();
+    let known = OneShotOptions {
+        egress: means.egress.clone(),
+        decisions: Some(refused.sink()),
+        files,
+        ..OneShotOptions::default()
+    };
+    Ok((one_shot_with(&means.paths, spec, &known).await?, refused))
+}
+
+pub(super) async fn end(sandbox: OneShot, refused: &RefusedHosts, means: &BuildOptions) {
+    sandbox.end().await;
+    for line in refused.lines() {
+        let _ = means.tell.send(BuildEvent::Warning(line)).await;
+    }
 }
 
 pub(super) async fn execute(

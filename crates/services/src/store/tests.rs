@@ -116,7 +116,7 @@ async fn a_notebook_and_its_history_are_there_after_a_restart() {
 }
 
 #[tokio::test]
-async fn runs_that_were_cancelled_have_changed_nothing_and_what_was_told_is_owed_no_more() {
+async fn cancelled_runs_have_changed_nothing_and_reported_ones_are_not_reported_again() {
     let place = TestDirectory::new("unsaved");
     let store = place.open().await;
     store.add_notebook(notebook("a")).await.unwrap();
@@ -140,7 +140,7 @@ async fn runs_that_were_cancelled_have_changed_nothing_and_what_was_told_is_owed
 }
 
 #[tokio::test]
-async fn a_taken_name_is_found_and_a_full_namespace_is_said() {
+async fn a_taken_name_is_found_and_a_full_namespace_is_reported() {
     let place = TestDirectory::new("taken");
     let store = place.open().await;
     assert_eq!(store.add_notebook(notebook("a")).await.unwrap(), NotebookInsert::Made);

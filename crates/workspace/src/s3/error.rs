@@ -33,7 +33,7 @@ pub enum S3Error {
         "the clocks differ too much (RequestTimeTooSkewed): this host has {ours}, the server {theirs}"
     )]
     Skewed { ours: String, theirs: String },
-    #[error("the bucket is in another region ({code}); set `region`{}", told_region(.region.as_deref()))]
+    #[error("the bucket is in another region ({code}); set `region`{}", reported_region(.region.as_deref()))]
     Elsewhere { code: String, region: Option<String> },
     #[error("the bucket's server is busy ({code})")]
     Busy { code: String, retry_after: Option<Duration> },
@@ -100,6 +100,6 @@ fn unreachable(error: &DialError) -> String {
     }
 }
 
-fn told_region(region: Option<&str>) -> String {
+fn reported_region(region: Option<&str>) -> String {
     region.map(|region| format!(" to {region:?}")).unwrap_or_default()
 }

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_grow_to_a_bound_and_begin_anew() {
+    fn pauses_grow_to_a_bound_and_begin_again() {
         let mut behind = PendingPushes::default();
         assert_eq!(behind.again(), None);
         behind.settle(failures(&[("a", "away")]), false, false, &mut Report::default());

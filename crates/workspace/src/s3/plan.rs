@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_are_no_files_are_left_out_and_said() {
+    fn keys_that_are_no_files_are_left_out_and_reported() {
         let (long, deep) = ("n".repeat(256), "d/".repeat(64) + "f");
         let bad = [
             "../etc/passwd",

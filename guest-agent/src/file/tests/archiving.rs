@@ -88,7 +88,7 @@ fn a_single_file_and_the_name_that_is_none_can_be_archived() {
 }
 
 #[test]
-fn symlinks_to_the_root_of_the_archive_are_followed_only_when_told_to() {
+fn symlinks_to_the_root_of_the_archive_are_followed_only_on_request() {
     run(async {
         let scratch = Scratch::new();
         scratch.write("real/f", "x");

@@ -26,7 +26,7 @@ async fn refused(path: Text) -> Fault {
 }
 
 #[test]
-fn a_file_comes_whole_and_its_length_is_told() {
+fn a_file_comes_whole_with_its_length() {
     run(async {
         let scratch = Scratch::new();
         let content: Vec<u8> = (0..3_000_000_u32).map(|number| number as u8).collect();

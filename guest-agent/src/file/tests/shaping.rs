@@ -52,7 +52,7 @@ fn with_parents_a_directory_that_is_there_will_do_and_stays_as_it_is() {
 }
 
 #[test]
-fn a_move_replaces_only_when_told_to() {
+fn a_move_replaces_only_on_request() {
     run(async {
         let scratch = Scratch::new();
         scratch.write("a", "new");

@@ -64,7 +64,7 @@ impl Watching {
 }
 
 #[test]
-fn changes_in_a_directory_are_told_as_they_happen() {
+fn changes_in_a_directory_are_reported_as_they_happen() {
     run(async {
         let scratch = Scratch::new();
         scratch.write("d/inner/f", "");
@@ -121,7 +121,7 @@ fn a_recursive_watch_covers_what_comes_later_and_tells_it_once() {
 }
 
 #[test]
-fn a_large_tree_moved_in_is_told_completely_and_without_doubles() {
+fn a_large_tree_moved_in_is_reported_completely_and_without_doubles() {
     run(async {
         let scratch = Scratch::new();
         for number in 0..300 {
@@ -213,7 +213,7 @@ fn a_file_that_is_replaced_by_renaming_is_watched_on() {
 }
 
 #[test]
-fn a_client_that_reads_too_slowly_is_told_once_that_events_were_lost() {
+fn a_client_that_reads_too_slowly_learns_once_that_events_were_lost() {
     run(async {
         let scratch = Scratch::new();
         fs::create_dir(scratch.at("d")).unwrap();

@@ -264,6 +264,7 @@ impl Draw<'_> {
             holders: self.some(Self::string),
             viewers: self.small(),
             keyboard: self.maybe(Self::string),
+            starting: self.yes(),
         }
     }
 

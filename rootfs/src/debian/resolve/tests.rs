@@ -72,7 +72,7 @@ fn provided_names_count_and_their_versions_only_if_stated() {
 }
 
 #[test]
-fn an_unknown_name_and_a_broken_index_are_said() {
+fn an_unknown_name_and_a_broken_index_are_reported() {
     assert_eq!(closure("", &["a"], &[]), Err(ResolveError::Unknown("a".into())));
     let text = index(&[("a", "1", "")]).replace("Size: 1", "Size: many");
     assert!(matches!(closure(&text, &["a"], &[]), Err(ResolveError::Malformed { .. })));

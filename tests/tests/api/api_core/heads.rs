@@ -56,7 +56,7 @@ fn a_call_ends_at_its_deadline_and_so_does_what_it_began() {
 }
 
 #[test]
-fn a_time_limit_is_told_as_it_was_given() {
+fn a_time_limit_is_reported_as_it_was_given() {
     let server = Server::dev();
     let client = Client::new(server.url());
     create(&client, "box");
@@ -128,7 +128,7 @@ fn a_head_is_asked_for_like_a_get_and_has_no_body() {
 }
 
 #[test]
-fn paths_and_methods_that_are_not_there_are_told_apart() {
+fn paths_and_methods_that_are_not_there_are_distinguished() {
     let server = Server::dev();
     let client = Client::new(server.url());
     for path in

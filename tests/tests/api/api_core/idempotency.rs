@@ -17,7 +17,7 @@ fn create_once(client: &Client, key: &str, spec: &Value) -> Answer {
 }
 
 #[test]
-fn the_same_key_gets_the_same_answer_and_is_told_so() {
+fn the_same_key_gets_the_same_answer_marked_as_repeated() {
     let server = Server::dev();
     let client = Client::new(server.url());
     let spec = json!({ "name": "once" });

@@ -39,7 +39,7 @@ fn at_the_limit(options: &[&str], status: u16, code: &str) {
 }
 
 #[test]
-fn a_key_that_has_all_its_runs_under_way_is_told_to_come_again() {
+fn a_key_that_has_all_its_runs_under_way_is_asked_to_retry() {
     at_the_limit(&["--set", "server.runs_per_key_max=1"], 429, "limit_reached");
 }
 

@@ -105,7 +105,7 @@ fn the_document_begins_with_sandboxes_and_says_what_generators_need() {
 }
 
 #[test]
-fn every_union_of_the_document_is_told_apart_by_a_field() {
+fn every_union_of_the_document_is_distinguished_by_a_field() {
     let server = Server::dev();
     let document = Client::new(server.url()).get("/openapi.json").expect(200).json();
     let mut unions = Vec::new();

@@ -72,7 +72,7 @@ fn a_websocket_is_finished_before_the_server_ends() {
 }
 
 #[test]
-fn while_a_call_is_finished_others_are_told_that_the_server_ends() {
+fn while_a_call_is_finished_others_learn_that_the_server_ends() {
     let mut own = Own::start(&SERVE);
     let url = own.url("http://");
     let client = Client::new(&url);
@@ -211,7 +211,7 @@ fn a_unix_socket_is_served_for_its_owner_alone_and_goes_with_the_server() {
 }
 
 #[test]
-fn the_service_manager_is_told_when_it_is_ready_and_when_it_ends() {
+fn the_service_manager_is_notified_when_it_is_ready_and_when_it_ends() {
     let burrow = Burrow::new();
     let path = burrow.scratch().join("notify.sock");
     let manager = UnixDatagram::bind(&path).unwrap();

@@ -20,7 +20,7 @@ fn get(app: &Value) -> String {
 }
 
 #[test]
-fn an_app_of_code_is_reached_at_the_url_that_is_told() {
+fn an_app_of_code_is_reached_at_the_url_of_the_answer() {
     let Some(home) = frameworks() else { return };
     let (_burrow, mut lines) = client();
     // An image that has the frameworks, as its interpreter sees it.

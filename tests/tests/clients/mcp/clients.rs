@@ -221,7 +221,7 @@ fn exercise(launch: Launch, burrow: &Burrow, programs: &Path) {
 }
 
 #[test]
-fn every_setup_that_is_written_down_works() {
+fn every_documented_setup_works() {
     let server = Server::with_keys();
     let key = server.ok(&["keygen"]).trim().to_owned();
     let programs = programs(server.scratch());

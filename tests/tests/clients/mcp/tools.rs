@@ -59,7 +59,7 @@ fn the_tools_are_listed_with_their_schemas_and_what_they_do() {
 }
 
 /// What a model reads before it does anything: some six thousand tokens.
-const LISTED_BYTES_MAX: usize = 25_600;
+const LISTED_BYTES_MAX: usize = 25_000;
 
 #[test]
 fn the_list_of_tools_is_short_and_says_nothing_twice() {
@@ -130,7 +130,7 @@ fn a_whole_notebook_runs_cell_by_cell() {
 }
 
 #[test]
-fn variables_live_on_and_the_last_value_is_told() {
+fn variables_live_on_and_the_last_value_is_returned() {
     let (_burrow, mut lines) = client();
     let first = lines.ok("execute", &json!({ "code": "x = 41\nprint('set')" }));
     assert_eq!((first["stdout"].as_str(), first["status"].as_str()), (Some("set\n"), Some("ok")));
@@ -195,7 +195,7 @@ fn a_timeout_is_typed_and_says_what_is_left() {
 }
 
 #[test]
-fn lost_variables_are_said_to_be_lost() {
+fn lost_variables_are_reported_as_lost() {
     let (_burrow, mut lines) = client();
     lines.ok("execute", &json!({ "code": "x = 1" }));
     let died = lines.call("execute", &json!({ "code": "import os; os.kill(os.getpid(), 9)" }));

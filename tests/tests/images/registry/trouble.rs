@@ -52,7 +52,7 @@ async fn a_blob_that_is_shortened_at_the_registry_is_refused() {
 }
 
 #[tokio::test]
-async fn a_digest_that_is_not_there_and_a_manifest_that_is_another_are_told_apart() {
+async fn a_digest_that_is_not_there_and_a_manifest_that_is_another_are_distinguished() {
     let Some((registry, image)) = with_image(1000) else { return };
     let scene = Scene::new();
     let by = |digest: Digest| format!("{}/app@{digest}", registry.host());
@@ -136,7 +136,7 @@ async fn a_dropped_pull_leaves_what_it_has_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_full_disk_is_said_and_nothing_partial_stays_on_it() {
+async fn a_full_disk_is_reported_and_nothing_partial_stays_on_it() {
     let Some((registry, image)) = with_image(8 * MIB) else { return };
     let mut scene = Scene::new();
     let small = scene.path().join("small");

@@ -86,7 +86,7 @@ fn orphans_are_collected_and_none_escapes_a_kill() {
 const EATER: &str = "x = []\nwhile True: x.append(bytearray(1 << 20))";
 
 #[test]
-fn a_session_that_runs_out_of_memory_is_told_so_and_the_rest_lives() {
+fn a_session_that_runs_out_of_memory_is_reported_so_and_the_rest_lives() {
     if !machines_or_skip() {
         return;
     }

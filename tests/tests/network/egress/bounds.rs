@@ -101,7 +101,7 @@ print("fine")"#;
 }
 
 #[test]
-fn bytes_are_bounded_and_who_is_silent_is_let_go() {
+fn bytes_are_bounded_and_a_silent_connection_is_ended() {
     let options = ["--set", "egress.bytes_max=4MiB", "--set", "egress.idle=1s"];
     let Some(scene) = Scene::with(&["db.example.com:5432", "example.org"], &options) else {
         return;

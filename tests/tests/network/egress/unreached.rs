@@ -42,7 +42,7 @@ fn curl(scene: &Scene, host: &str, more: &str) -> String {
 }
 
 #[track_caller]
-fn is_told(text: &str, host: &str, why: &str) {
+fn is_refused_with(text: &str, host: &str, why: &str) {
     let sentence =
         format!("The sandbox's host refuses this request: {host} cannot be reached: {why}.\n");
     assert_eq!(text, format!("{sentence}502"));
@@ -52,7 +52,7 @@ fn is_told(text: &str, host: &str, why: &str) {
 fn a_host_that_is_not_what_it_should_be_is_an_answer_that_says_so() {
     let Some(mut scene) = scene_or_skip() else { return };
     for (host, why) in HOSTS {
-        is_told(&curl(&scene, host, ""), host, why);
+        is_refused_with(&curl(&scene, host, ""), host, why);
         scene.is_audited(&format!("{host}: {why}"), |record| {
             record["facts"]["host"] == host
                 && record["facts"]["why"].as_str().is_some_and(|why| !why.is_empty())
@@ -62,7 +62,7 @@ fn a_host_that_is_not_what_it_should_be_is_an_answer_that_says_so() {
     // A proxy's tunnel is answered within, where there is a tunnel.
     let proxied = PROXY.map(|(name, value)| format!("{name}={value}"));
     let (host, why) = HOSTS[1];
-    is_told(&curl(&scene, host, &proxied.join(" ")), host, why);
+    is_refused_with(&curl(&scene, host, &proxied.join(" ")), host, why);
     // Python's client reads the whole of it, to the last word of TLS.
     let python = format!(
         r#"
@@ -91,7 +91,7 @@ print("fine")"#
 }
 
 #[test]
-fn a_name_that_has_come_to_mean_nobody_is_an_answer_that_says_so() {
+fn a_name_without_addresses_is_answered_as_such() {
     let Some(mut scene) = scene_or_skip() else { return };
     let addresses = CHANGED.map(|(host, _)| {
         let known = scene.plainly(&format!("getent ahostsv4 {host}")).ok();
@@ -106,14 +106,14 @@ fn a_name_that_has_come_to_mean_nobody_is_an_answer_that_says_so() {
         let output = scene.plainly(&format!(
             "curl -sS -m 60 -w '%{{http_code}}' --resolve {host}:443:{address} https://{host}/"
         ));
-        is_told(&output.ok(), host, why);
+        is_refused_with(&output.ok(), host, why);
         scene.is_refused(host, why);
     }
     scene.only_the_internet_was_reached();
 }
 
 #[test]
-fn one_who_has_carried_what_it_may_is_told_so_and_nobody_hears_of_it() {
+fn a_sandbox_that_has_used_up_its_bytes_is_refused_before_a_connection_is_made() {
     let options = ["--set", "egress.bytes_max=64KiB"];
     let Some(scene) = empty_with_or_skip(&[GOOD], &options) else { return };
     let body = json!({ "name": NAME, "egress": [GOOD], "secrets": ["github"] });
@@ -128,7 +128,7 @@ fn one_who_has_carried_what_it_may_is_told_so_and_nobody_hears_of_it() {
 }
 
 #[test]
-fn a_request_that_would_be_refused_is_told_that_first() {
+fn a_request_that_would_be_refused_is_refused_before_its_host_is_connected_to() {
     let Some(scene) = scene_or_skip() else { return };
     let script = "curl -sS -m 60 -w '%{http_code}' -X TRACE https://expired.example.org/ \
                   -H 'host: api.example.org'";

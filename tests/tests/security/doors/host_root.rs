@@ -34,7 +34,7 @@ fn unspoken() -> Server {
 }
 
 #[test]
-fn keys_get_the_hosts_root_from_no_server_that_was_not_told_so() {
+fn keys_get_the_hosts_root_only_where_the_operator_has_set_it() {
     let server = unspoken();
     for options in [&["--scope", "run"][..], &["--scope", "admin", "--namespace", "*"]] {
         let client = client(&server, options);

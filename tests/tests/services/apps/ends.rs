@@ -47,7 +47,7 @@ fn log(refusal: &Value) -> &str {
 }
 
 #[test]
-fn an_app_that_ends_before_it_answers_is_told_at_once_with_its_last_words() {
+fn an_app_that_ends_before_it_answers_is_reported_at_once_with_its_last_words() {
     let (server, client) = open();
     let begun = Instant::now();
     let ended = start(&client, &command(&format!("(sleep 600 # {MARK}\n) & echo why >&2; exit 3")));
@@ -78,7 +78,7 @@ fn an_app_that_never_listens_is_given_up_in_time() {
 }
 
 #[test]
-fn an_app_that_listens_elsewhere_is_told_where() {
+fn an_app_that_listens_elsewhere_is_reported_where() {
     let (server, client) = open();
     let mut elsewhere = command("exec python3 -m http.server 18123 --bind 127.0.0.1");
     (elsewhere["ready_timeout_ms"], elsewhere["port"]) = (json!(2500), json!(5000));
@@ -208,7 +208,7 @@ fn kill_by(mark: &str) {
 }
 
 #[test]
-fn an_app_outlives_its_bridge_at_the_same_url_and_what_died_meanwhile_is_told() {
+fn an_app_outlives_its_bridge_at_the_same_url_and_what_died_meanwhile_is_reported() {
     let mut burrow = Burrow::serving();
     burrow.ok(&["start", "--name", "box"]);
     let mut lines = Lines::open(&burrow, &[]);

@@ -85,7 +85,7 @@ def create_app():
 }
 
 #[test]
-fn code_that_does_not_come_to_serve_is_told_with_its_traceback() {
+fn code_that_does_not_come_to_serve_is_reported_with_its_traceback() {
     let (server, client) = open();
     let Some(starts) = Starts::new(&client) else { return };
     let crashes = starts.failure("flask", &format!("{FLASK}\nprint('so far')\n1 / 0\n"));

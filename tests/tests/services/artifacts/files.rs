@@ -81,7 +81,7 @@ fn of_the_root_of_the_file_system_only_what_is_new_is_looked_into() {
 }
 
 #[test]
-fn a_type_is_told_by_the_beginning_and_by_the_name_where_that_does_not_tell() {
+fn a_type_is_recognised_by_the_content_and_else_by_the_name() {
     let (_server, client) = open();
     let ran = captured(
         &client,

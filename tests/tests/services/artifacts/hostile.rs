@@ -8,7 +8,7 @@ use tests::door::BOX;
 use super::scene::{WORK, by_name, captured, content, left_out, names, open};
 
 #[test]
-fn links_pipes_sockets_and_devices_are_not_artifacts_and_it_is_said() {
+fn links_pipes_sockets_and_devices_are_reported_as_no_artifacts() {
     let (_server, client) = open();
     let artifacts = captured(
         &client,
@@ -64,7 +64,7 @@ fn of_ten_thousand_files_some_are_kept_and_the_others_are_counted() {
 }
 
 #[test]
-fn a_cut_look_takes_old_files_for_nobodys() {
+fn an_incomplete_scan_does_not_credit_old_files_to_a_run() {
     let (_server, client) = open();
     let script = format!("cd {WORK}; seq 9000 | xargs touch -d '2020-01-01'; sleep 0.1");
     let _ = client.post(&format!("{BOX}/shell"), &json!({ "script": script })).expect(200);
@@ -114,7 +114,7 @@ open(b'..d/e/f.txt', 'w').write('f')";
 }
 
 #[test]
-fn a_file_that_changes_while_it_is_copied_is_said_to() {
+fn a_file_that_changes_while_it_is_copied_is_reported() {
     let (_server, client) = open();
     let artifacts = captured(
         &client,

@@ -142,7 +142,7 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn a_full_disk_is_said_and_the_run_goes_well() {
+fn a_full_disk_is_reported_and_the_run_succeeds() {
     let mut burrow = Burrow::new();
     let artifacts = burrow.state().join("artifacts");
     std::fs::create_dir_all(&artifacts).unwrap();

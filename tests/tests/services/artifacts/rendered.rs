@@ -67,7 +67,7 @@ fn a_command_that_fails_is_a_result_with_its_log() {
 }
 
 #[test]
-fn without_manim_it_is_said_how_to_have_it() {
+fn without_manim_the_refusal_says_how_to_get_it() {
     let burrow = Burrow::new();
     let mut lines = Lines::open(&burrow, &[]);
     let has = lines.call("shell_execute", &json!({ "command": "python3 -c 'import manim'" }));

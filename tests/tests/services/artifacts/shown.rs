@@ -95,7 +95,7 @@ fn figures_of_the_common_libraries_are_kept() {
 }
 
 #[test]
-fn an_agent_is_told_what_its_calls_have_left_and_cleans_up() {
+fn an_agent_learns_what_its_calls_have_left_and_cleans_up() {
     let burrow = Burrow::new();
     let mut lines = Lines::open(&burrow, &[]);
     let code = format!("{PICTURE}\nopen('notes.txt', 'w').write('x')\nP()");

@@ -75,12 +75,15 @@ fn is_page(path: &Path) -> bool {
         && path.extension().is_some_and(|extension| extension == "md" || extension == "py")
 }
 
-/// The text of a line of Rust that a person reads: a comment, or what is in quotes outside of tests,
-/// without the names of values.
+/// The text of a line of Rust that a person reads: a comment, the words of a function's name, or what is
+/// in quotes outside of tests, without the names of values.
 fn prose(line: &str, has_messages: bool) -> String {
     let line = line.trim_start();
     if line.starts_with("//") {
         return line.to_lowercase();
+    }
+    if let Some((_, name)) = line.split_once("fn ") {
+        return name.split('(').next().unwrap_or_default().replace('_', " ");
     }
     if !has_messages {
         return String::new();

@@ -32,7 +32,7 @@ fn to_be_refused_costs_no_token() {
 }
 
 #[test]
-fn waits_are_told_in_whole_seconds_and_never_as_none() {
+fn waits_are_given_in_whole_seconds_and_never_as_zero() {
     let seconds = |ms| RetryAfter(Duration::from_millis(ms)).seconds();
     assert_eq!([0, 1, 1000, 1001, 61_000].map(seconds), [1, 1, 1, 2, 61]);
 }
@@ -83,7 +83,7 @@ proptest! {
 
     /// A client that waits as long as the answer says is admitted, and a moment earlier it is not.
     #[test]
-    fn the_wait_that_is_told_is_the_wait(
+    fn the_wait_that_is_announced_is_the_wait(
         per_second in 1..1000_u32,
         burst in 1..20_u32,
         pauses_us in prop::collection::vec(0..300_000_u64, 1..100),

@@ -142,7 +142,7 @@ fn writers_at_once_lose_nothing() {
 }
 
 #[test]
-fn damage_keeps_the_last_good_keys_and_is_told() {
+fn damage_keeps_the_last_good_keys_and_is_reported() {
     let scratch = Scratch::new("damage");
     let store = Store::open(&scratch.0).unwrap();
     let (key, _) = store.issue(order("*", &[Access::Run])).unwrap();

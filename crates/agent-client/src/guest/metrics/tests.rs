@@ -52,7 +52,7 @@ fn dropped_samples_are_counted() {
 }
 
 #[test]
-fn numbers_that_cannot_be_are_refused() {
+fn impossible_numbers_are_refused() {
     let out_of_order = "samples out of order";
     assert_eq!(what(samples_of(page(2..4, 1, 6), 0)), out_of_order, "a hole");
     assert_eq!(what(samples_of(page(1..4, 1, 6), 1)), out_of_order, "seen before");

@@ -204,7 +204,7 @@ async fn a_welcome_in_another_version_is_refused() {
 }
 
 #[tokio::test]
-async fn a_goodbye_instead_of_a_welcome_is_told() {
+async fn a_goodbye_instead_of_a_welcome_is_reported() {
     let (mut ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
     let goodbye = Goodbye { reason: GoodbyeReason::BootFailed, message: "no root".to_owned() };
     let mut bytes = Vec::new();

@@ -53,7 +53,7 @@ async fn the_requests_of_a_batch_go_out_together() {
     take_turns().await;
     drop(one);
     take_turns().await;
-    assert!(raw.hears_nothing(), "one batch is not complete");
+    assert!(raw.receives_nothing(), "one batch is not complete");
     let second = guest.wait_now(&id("t")).unwrap();
     drop(other);
     take_turns().await;
@@ -69,7 +69,7 @@ async fn a_release_waits_for_the_next_request_and_keeps_its_place() {
     let (mut raw, guest) = Raw::meet().await;
     guest.release_later(id("s")).unwrap();
     take_turns().await;
-    assert!(raw.hears_nothing(), "it waits");
+    assert!(raw.receives_nothing(), "it waits");
     let answer = guest.refresh_info();
     let first = async {
         let (_, first) = raw.next_request().await;
@@ -119,7 +119,7 @@ async fn the_end_of_a_stream_that_was_read_is_acknowledged_by_itself() {
 /// Nothing else comes here that the acknowledgement could go out with, and the window is far from used: a
 /// sender with a spool of one chunk would wait forever.
 #[tokio::test]
-async fn a_sender_with_the_smallest_spool_is_told_of_its_room() {
+async fn a_sender_with_the_smallest_spool_learns_of_its_room() {
     let (mut raw, _guest, mut output) = subscribed().await;
     for number in 0..3 {
         let at = number * CHUNK_BYTES_MAX as u64;
@@ -141,5 +141,5 @@ async fn a_flood_is_acknowledged_once_for_half_of_its_window() {
     let ack = next_ack(&mut raw).await;
     assert_eq!((ack.consumed, ack.up_to), (half as u64, half as u64 + CREDIT_BYTES_INITIAL));
     take_turns().await;
-    assert!(raw.hears_nothing(), "nothing more is owed");
+    assert!(raw.receives_nothing(), "nothing more is owed");
 }

@@ -244,7 +244,7 @@ async fn a_silent_guest_is_pinged_and_then_given_up() {
 }
 
 #[tokio::test]
-async fn a_goodbye_is_heard_even_when_the_link_breaks_under_a_write() {
+async fn a_goodbye_is_noticed_even_when_the_link_breaks_under_a_write() {
     let (mut raw, guest) = Raw::meet().await;
     let goodbye = Goodbye { reason: GoodbyeReason::Stopping, message: "off".to_owned() };
     raw.send(Kind::Goodbye, 0, &goodbye).await;

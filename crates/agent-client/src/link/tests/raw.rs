@@ -48,7 +48,7 @@ impl Raw {
     }
 
     /// Whether nothing from the host waits to be read.
-    pub fn hears_nothing(&mut self) -> bool {
+    pub fn receives_nothing(&mut self) -> bool {
         let space = self.frames.space();
         matches!(self.stream.try_read(space), Err(error) if error.kind() == ErrorKind::WouldBlock)
     }

@@ -1,4 +1,5 @@
-//! How programs were started, for the clients that list them: an agent knows a program by one line alone.
+//! How programs were started, for the clients that list them: the agent has only one line about
+//! each.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! A program as its viewer sees it: its number, what it says, its end.
+//! A program as a viewer sees it: its process number, its output, its end.
 
 use std::time::Duration;
 

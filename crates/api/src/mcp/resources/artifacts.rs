@@ -1,4 +1,4 @@
-//! What runs have left, as resources: listed, the newest first, and read by their ids.
+//! Artifacts of runs as resources: listed with the newest first, and read by their ids.
 
 use rmcp::model::{Resource, ResourceTemplate};
 

@@ -1,4 +1,4 @@
-//! URIs of what is in sandboxes: written, and read back. Pure.
+//! URIs of things in sandboxes: encoding and parsing. Pure.
 
 use std::fmt::Write as _;
 

@@ -17,9 +17,9 @@ pub fn entries() -> Vec<Entry> {
             "start_web_app",
             "Start a web app",
             "Starts a web app in a sandbox, waits until it answers, and returns its URL on the \
-            server's host. Flask: define `app`; `app.run()` is not needed. FastAPI: define `app`. \
-            Streamlit: give the script as it is. A command must listen on the port in $PORT and \
-            stay in the foreground. An error contains the end of the app's log.",
+            server's host. Flask and FastAPI: define `app`; `app.run()` is not needed. Streamlit: \
+            give the script as it is. A command must listen on $PORT and stay in the foreground. \
+            An error has the end of the app's log.",
             Access::Run,
             Effect::Runs,
             start_web_app,
@@ -27,8 +27,8 @@ pub fn entries() -> Vec<Entry> {
         tool(
             "list_web_apps",
             "List web apps",
-            "Lists web apps with their URLs. For an app that ended by itself, it shows how it \
-            ended and the end of its log.",
+            "Lists web apps with their URLs. An app that ended by itself has its exit and the end \
+            of its log.",
             Access::Read,
             Effect::Reads,
             list_web_apps,
@@ -67,7 +67,7 @@ struct StartWebApp {
     #[serde(default)]
     #[schemars(range(max = 600))]
     timeout: Option<f64>,
-    /// The sandbox's name; this session's own by default.
+    /// This session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
 }
@@ -85,7 +85,7 @@ struct ListWebApps {
 struct StopWebApp {
     /// The name of the app.
     app: String,
-    /// The sandbox's name; this session's own by default.
+    /// This session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
 }

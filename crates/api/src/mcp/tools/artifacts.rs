@@ -1,4 +1,4 @@
-//! `list_artifacts` and `cleanup_artifacts`: what calls have left, and its end.
+//! `list_artifacts` and `cleanup_artifacts`: lists and removes the artifacts of calls.
 
 use std::time::Duration;
 
@@ -28,8 +28,7 @@ pub fn entries() -> Vec<Entry> {
         tool(
             "cleanup_artifacts",
             "Remove artifacts",
-            "Removes artifacts for good, by age, category or sandbox, or all of them. An artifact \
-            is removed when it matches all given conditions.",
+            "Removes the artifacts that match all given conditions, for good.",
             Access::Run,
             Effect::Ends,
             cleanup_artifacts,
@@ -40,10 +39,10 @@ pub fn entries() -> Vec<Entry> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ListArtifacts {
-    /// Only artifacts of this sandbox, which may no longer exist.
+    /// Only of this sandbox, which may be gone.
     #[serde(default)]
     sandbox: Option<String>,
-    /// Only artifacts of this category.
+    /// Only of this category.
     #[serde(default)]
     category: Option<CategoryName>,
     /// The maximum number of artifacts; 50 by default.
@@ -62,17 +61,17 @@ struct ArtifactList {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct CleanupArtifacts {
-    /// Only artifacts older than this many seconds.
+    /// Only older than this many seconds.
     #[serde(default)]
     #[schemars(range(min = 0))]
     older_than_seconds: Option<f64>,
-    /// Only artifacts of this category.
+    /// Only of this category.
     #[serde(default)]
     category: Option<CategoryName>,
-    /// Only artifacts of this sandbox, which may no longer exist.
+    /// Only of this sandbox, which may be gone.
     #[serde(default)]
     sandbox: Option<String>,
-    /// Removes all artifacts; needed when no other condition is given.
+    /// Removes all; needed when no condition is given.
     #[serde(default)]
     all: bool,
 }

@@ -39,36 +39,35 @@ pub fn entries() -> Vec<Entry> {
 }
 
 const ABOUT: &str = "Runs code in an interpreter that keeps its variables between calls. Returns \
-what the code prints, the value of the last expression, and what it displays: pictures (matplotlib \
-figures, PIL images) come as images. An exception or a timeout is an error that says whether the \
-variables are kept and contains all output from before it.";
+its output, the value of the last expression, and what it displays; matplotlib figures and PIL \
+images come as images. An exception or a timeout is an error with all output from before it, and \
+says whether the variables are kept.";
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Execute {
     /// The code to run.
     code: String,
-    /// The sandbox's name; this session's own by default.
+    /// This session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
     /// `python`, `node` or `bash`; `python` by default.
     #[serde(default)]
     #[schemars(length(max = 63))]
     language: Option<String>,
-    /// A name of your choice for the interpreter; each language has one by default. Interpreters
-    /// share files but not variables.
+    /// A name for the interpreter; each language has one by default. Interpreters share files, not
+    /// variables.
     #[serde(default)]
     context: Option<String>,
     /// The directory of a Python virtual environment to run in, for a new `context`.
     #[serde(default)]
     #[schemars(length(max = 4000))]
     venv: Option<String>,
-    /// A name of your choice for a session that keeps its variables after the interpreter, the
-    /// sandbox and the server end. Without `sandbox`, the session has its own sandbox. For Python
-    /// and Node; not with `context`.
+    /// A name for a session whose variables outlive the interpreter, the sandbox and the server.
+    /// Without `sandbox`, it has its own sandbox. For Python and Node; not with `context`.
     #[serde(default)]
     session_id: Option<String>,
-    /// Seconds until the code is interrupted; by default the server's limit, usually 240.
+    /// Seconds until it is interrupted; usually 240 by default.
     #[serde(default)]
     #[schemars(range(max = 86_400))]
     timeout: Option<f64>,

@@ -24,9 +24,9 @@ pub fn entries() -> Vec<Entry> {
         tool(
             "read_file",
             "Read a file",
-            "Reads a file of a sandbox: text as text, a picture (PNG, JPEG, GIF, WebP) as an \
-            image, and anything else as a resource with its MIME type. A long file comes in parts: \
-            call again with `offset` set to `next_offset`.",
+            "Reads a file: text as text, a picture (PNG, JPEG, GIF, WebP) as an image, and \
+            anything else as a resource with its MIME type. A long file comes in parts: call again \
+            with `offset` set to `next_offset`.",
             Access::Read,
             Effect::Reads,
             read_file,
@@ -34,8 +34,8 @@ pub fn entries() -> Vec<Entry> {
         tool(
             "list_files",
             "List a directory",
-            "Lists the entries of a directory of a sandbox, ordered by name. A long list comes in \
-            parts: call again with `after` set to `next`.",
+            "Lists a directory, ordered by name. A long list comes in parts: call again with \
+            `after` set to `next`.",
             Access::Read,
             Effect::Reads,
             list_files,
@@ -46,7 +46,7 @@ pub fn entries() -> Vec<Entry> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ReadFile {
-    /// The sandbox's name; this session's own by default.
+    /// This session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
     /// The absolute path.
@@ -181,7 +181,7 @@ pub fn absolute(path: String) -> Result<String, Refusal> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ListFiles {
-    /// The sandbox's name; this session's own by default.
+    /// This session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
     /// The absolute path of the directory.

@@ -17,8 +17,8 @@ pub fn entries() -> Vec<Entry> {
         tool(
             "get_execution_info",
             "Look at the environment",
-            "Describes the environment that code runs in: this session, its sandbox or another one \
-            with its interpreters, and which cut results are kept.",
+            "Describes this session, its sandbox or another one with its interpreters, and which \
+            cut results are kept.",
             Access::Read,
             Effect::Reads,
             info,
@@ -27,7 +27,7 @@ pub fn entries() -> Vec<Entry> {
             "metrics",
             "Look at what a sandbox uses",
             "Shows the CPU time, memory, disk and processes of a sandbox: the newest sample, or \
-            all samples since a given one. A sample is taken each second and kept for 15 minutes.",
+            all since a given one. There is one each second, for 15 minutes.",
             Access::Read,
             Effect::Reads,
             metrics,
@@ -104,11 +104,10 @@ async fn info(work: Work, request: InfoOptions) -> Result<Answer<Info>, Refusal>
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct MetricsOptions {
-    /// The sandbox's name; this session's own by default.
+    /// This session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
-    /// The number of the last known sample, 0 for none; without it, only the newest sample is
-    /// returned.
+    /// The number of the last known sample, 0 for none; only the newest sample by default.
     #[serde(default)]
     since: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! `create_manim_animation`: code becomes a film, by the manim that is in the sandbox.
+//! `create_manim_animation`: renders code as a film, with the manim of the sandbox.
 
 use std::time::Duration;
 
@@ -43,8 +43,8 @@ pub fn entries() -> Vec<Entry> {
     vec![tool(
         "create_manim_animation",
         "Render an animation",
-        "Renders a manim scene from Python code and keeps the video as an artifact. The code is a \
-        complete file that imports manim and defines a Scene class. The sandbox must have manim.",
+        "Renders a manim scene and keeps the video as an artifact. The code is a complete Python \
+        file that defines a Scene class. The sandbox must have manim.",
         Access::Run,
         Effect::Runs,
         create_manim_animation,
@@ -62,10 +62,10 @@ struct CreateManimAnimation {
     /// The class of the scene; needed if the code has several.
     #[serde(default)]
     scene_name: Option<String>,
-    /// The sandbox's name; this session's own by default.
+    /// This session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
-    /// Seconds until it is ended; by default the server's limit, usually 240.
+    /// Seconds until it is ended; usually 240 by default.
     #[serde(default)]
     #[schemars(range(max = 86_400))]
     timeout: Option<f64>,
@@ -74,17 +74,17 @@ struct CreateManimAnimation {
 /// The resolution and frame rate of the video.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 enum Quality {
-    /// 854 × 480, 15 frames per second.
+    /// 480p, 15 fps.
     #[serde(rename = "low_quality")]
     Low,
-    /// 1280 × 720, 30 frames per second.
+    /// 720p, 30 fps.
     #[serde(rename = "medium_quality")]
     #[default]
     Medium,
-    /// 1920 × 1080, 60 frames per second.
+    /// 1080p, 60 fps.
     #[serde(rename = "high_quality")]
     High,
-    /// 3840 × 2160, 60 frames per second.
+    /// 2160p, 60 fps.
     #[serde(rename = "fourk_quality")]
     Fourk,
 }

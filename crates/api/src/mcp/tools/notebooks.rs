@@ -1,4 +1,4 @@
-//! Sessions that outlive their interpreter: notebooks, by the name that models know for them.
+//! Sessions that outlive their interpreter. They are notebooks; models know them as sessions.
 
 use rmcp::model::ContentBlock;
 use schemars::JsonSchema;
@@ -33,8 +33,8 @@ pub fn entries() -> Vec<Entry> {
         tool(
             "session_info",
             "Look at a session",
-            "Shows which of a session's variables are kept and which are not, with the reasons, \
-            and how much code has run in it.",
+            "Shows which of a session's variables are kept, which are not and why, and how much \
+            code has run in it.",
             Access::Read,
             Effect::Reads,
             info,
@@ -42,7 +42,7 @@ pub fn entries() -> Vec<Entry> {
         tool(
             "session_history",
             "Show a session's history",
-            "Lists the runs of a session, newest first, with the beginnings of their code and output.",
+            "Lists the runs of a session, newest first, with the start of their code and output.",
             Access::Read,
             Effect::Reads,
             history,

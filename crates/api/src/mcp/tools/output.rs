@@ -1,4 +1,4 @@
-//! What outputs look like in an answer, and `read_output`, which reads on where one was cut.
+//! How answers show outputs, and `read_output`, which reads the rest of a cut one.
 
 use rmcp::model::ContentBlock;
 use schemars::JsonSchema;
@@ -16,8 +16,7 @@ pub fn entries() -> Vec<Entry> {
         "read_output",
         "Read more of a cut output",
         "Reads more of the cut output of an earlier call. Pass the `run` of that result, and its \
-        `next_offset` as `offset`. Outputs are kept until newer cut ones replace them or this \
-        session ends.",
+        `next_offset` as `offset`. Newer cut outputs replace old ones.",
         Access::Read,
         Effect::Reads,
         read_output,

@@ -17,8 +17,8 @@ pub fn entries() -> Vec<Entry> {
             "expose_port",
             "Forward a port",
             "Forwards a loopback port of the server's host to a port inside a sandbox, and returns \
-            its URL. A port that is already forwarded keeps its forward unless `host_port` asks \
-            for another. The forwarded port does not ask for a key.",
+            its URL. A port that is forwarded already stays so, unless `host_port` asks for \
+            another. The forwarded port asks for no key.",
             Access::Run,
             Effect::Ensures,
             expose_port,
@@ -50,7 +50,7 @@ struct ExposePort {
     /// The port on the host; any free one by default.
     #[serde(default)]
     host_port: Option<NonZeroU16>,
-    /// The sandbox's name; this session's own by default.
+    /// This session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
 }
@@ -60,7 +60,7 @@ struct ExposePort {
 struct ClosePort {
     /// The port on the host.
     host_port: NonZeroU16,
-    /// The sandbox's name; this session's own by default.
+    /// This session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
 }
@@ -74,7 +74,7 @@ struct PortClosed {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ListPorts {
-    /// The sandbox's name; this session's own by default.
+    /// This session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
 }

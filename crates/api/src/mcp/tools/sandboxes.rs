@@ -1,4 +1,4 @@
-//! Sandboxes as handles: made, listed, ended.
+//! Sandboxes as handles: created, listed, ended.
 
 use std::collections::BTreeMap;
 
@@ -22,9 +22,9 @@ pub fn entries() -> Vec<Entry> {
         tool(
             "sandbox_create",
             "Make a sandbox",
-            "Makes a sandbox that stays until it is removed or its time to live is over, and \
-            returns its name for the `sandbox` argument of other tools. Most calls do not need \
-            this: each session has a sandbox of its own.",
+            "Makes a sandbox that stays until it is removed or its time to live is over. Other \
+            tools take its name as `sandbox`. Rarely needed: each session has a sandbox of its \
+            own.",
             Access::Run,
             Effect::Makes,
             create,
@@ -32,7 +32,7 @@ pub fn entries() -> Vec<Entry> {
         tool(
             "sandbox_list",
             "List sandboxes",
-            "Lists the sandboxes with their states, and says which one is this session's own.",
+            "Lists the sandboxes with their states, and which is this session's own.",
             Access::Read,
             Effect::Reads,
             list,
@@ -40,8 +40,8 @@ pub fn entries() -> Vec<Entry> {
         tool(
             "sandbox_stop",
             "Stop a sandbox",
-            "Stops a sandbox cleanly. Its processes, variables and files are gone. Its record and \
-            logs stay until it is removed.",
+            "Stops a sandbox cleanly. Its processes, variables and files are gone; its record and \
+            logs stay.",
             Access::Run,
             Effect::Ends,
             stop,
@@ -67,8 +67,7 @@ struct Create {
     /// The name of an image in the server's configuration.
     #[serde(default)]
     image: Option<String>,
-    /// When the image is pulled from its registry: `never`, `missing` or `always`. The default is
-    /// the server's policy, which cannot be exceeded.
+    /// When the image is pulled from its registry; at most, and by default, what the server allows.
     #[serde(default)]
     #[schemars(with = "Option<PullPolicy>")]
     pull: Option<Pull>,
@@ -83,13 +82,12 @@ struct Create {
     /// The environment of every program in it.
     #[serde(default)]
     env: BTreeMap<String, String>,
-    /// Names of secrets in the server's configuration; their values become environment variables.
+    /// Secrets in the server's configuration; their values become environment variables.
     #[serde(default)]
     #[schemars(length(max = 32))]
     secrets: Vec<String>,
-    /// Hosts that it may reach: a name, `*.` before a name for all names below it, `:PORT` after a
-    /// name, a registry (`@pypi`, `@npm`, `@crates`, `@debian`), or `public`. The server's setting by
-    /// default; nothing if empty.
+    /// Hosts that it may reach: `name`, `*.name` for all below it, `name:PORT`, a registry (`@pypi`,
+    /// `@npm`, `@crates`, `@debian`), or `public`. Nothing if empty; the server's setting by default.
     #[serde(default)]
     #[schemars(length(max = 256))]
     egress: Option<Vec<String>>,
@@ -97,8 +95,7 @@ struct Create {
     #[serde(default)]
     #[schemars(with = "Option<PackageList>")]
     packages: Option<Packages>,
-    /// A workspace in the server's configuration. It appears at `/workspace`, and changes there are
-    /// copied back to the host.
+    /// A workspace in the server's configuration, at `/workspace`. Changes are copied back.
     #[serde(default)]
     #[schemars(length(min = 1, max = 255))]
     workspace: Option<String>,
@@ -106,8 +103,7 @@ struct Create {
     #[serde(default)]
     #[schemars(length(max = WORKDIR_BYTES_MAX))]
     workdir: Option<String>,
-    /// The user of programs and interpreters: `name`, `name:group`, `uid` or `uid:gid`; the image's
-    /// user by default.
+    /// The user of its programs: `name`, `name:group`, `uid` or `uid:gid`; the image's by default.
     #[serde(default)]
     #[schemars(length(min = 1, max = 255))]
     user: Option<String>,

@@ -1,4 +1,4 @@
-//! `shell_execute`: a command line, to its end.
+//! `shell_execute`: runs a command line to its end.
 
 use std::time::Duration;
 
@@ -29,9 +29,9 @@ pub fn entries() -> Vec<Entry> {
     vec![tool(
         "shell_execute",
         "Run a shell command",
-        "Runs a command line with /bin/sh and returns its output and its exit code. An exit code \
-        other than 0 and a timeout are errors that contain all output from before. Processes that \
-        it leaves in the background keep running, unless the call timed out.",
+        "Runs a command line with /bin/sh and returns its output and exit code. An exit code \
+        other than 0 and a timeout are errors with all output. Processes left in the background \
+        keep running, unless the call timed out.",
         Access::Run,
         Effect::Runs,
         shell_execute,
@@ -47,12 +47,11 @@ struct ShellExecute {
     #[serde(default)]
     #[schemars(length(max = 4096))]
     working_directory: Option<String>,
-    /// Seconds until it is killed with all that it started; by default the server's limit, usually
-    /// 240.
+    /// Seconds until it is killed with all that it started; usually 240 by default.
     #[serde(default)]
     #[schemars(range(max = 86_400))]
     timeout: Option<f64>,
-    /// The sandbox's name; this session's own by default.
+    /// This session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
 }

@@ -17,8 +17,8 @@ pub fn entries() -> Vec<Entry> {
     vec![tool(
         "write_file",
         "Write a file",
-        "Writes or appends to a file of a sandbox, and makes missing parent directories. An \
-        existing file is replaced atomically: readers see the old content or the new.",
+        "Writes or appends to a file, and makes missing parent directories. An existing file is \
+        replaced atomically.",
         Access::Run,
         Effect::Writes,
         write_file,
@@ -28,7 +28,7 @@ pub fn entries() -> Vec<Entry> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct WriteFile {
-    /// The sandbox's name; this session's own by default.
+    /// This session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
     /// The absolute path.

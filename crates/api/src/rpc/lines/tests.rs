@@ -46,14 +46,14 @@ fn an_entry_is_a_line_without_its_newline() {
 }
 
 #[test]
-fn nothing_said_is_an_empty_list() {
+fn no_output_is_an_empty_list() {
     let collected = collected(&[]);
     assert_eq!(collected.output, b"[]");
     assert_eq!(collected.stdout, b"\"\"");
 }
 
 #[test]
-fn what_is_told_stands_on_lines_of_its_own() {
+fn notices_are_on_lines_of_their_own() {
     let mut lines = Lines::new(PLENTY);
     lines.say(Stream::Stdout, b"p");
     lines.tell(Stream::Stdout, "v\nw");
@@ -63,7 +63,7 @@ fn what_is_told_stands_on_lines_of_its_own() {
 }
 
 #[test]
-fn what_finds_no_room_is_left_out_and_said_to_be() {
+fn what_finds_no_room_is_left_out_and_reported() {
     for text in ["x".repeat(4000), "x\n".repeat(4000), "\0".repeat(4000), "ä€😀".repeat(900)] {
         let mut lines = Lines::with_wholes(2000);
         for piece in text.as_bytes().chunks(7) {
@@ -84,7 +84,7 @@ fn what_finds_no_room_is_left_out_and_said_to_be() {
 }
 
 #[test]
-fn what_is_lost_on_the_way_is_said_in_its_place_and_the_rest_is_kept() {
+fn what_is_lost_on_the_way_is_reported_in_its_place_and_the_rest_is_kept() {
     let mut lines = Lines::with_wholes(PLENTY);
     lines.say(Stream::Stdout, b"before\nhal");
     lines.lose(Stream::Stdout, 4096);
@@ -96,7 +96,7 @@ fn what_is_lost_on_the_way_is_said_in_its_place_and_the_rest_is_kept() {
 }
 
 #[test]
-fn what_there_is_no_memory_for_is_left_out_and_said_to_be() {
+fn what_there_is_no_memory_for_is_left_out_and_reported() {
     let step = MEMORY_STEP_BYTES as usize;
     for text in ["x".repeat(step), "x\n".repeat(step / 2)] {
         let mut lines = Lines::with_wholes(usize::MAX / 8).counted(Share::within(0));

@@ -1,5 +1,5 @@
-//! The bytes of an artifact, whole or a range of them, as headers that keep a browser from making
-//! more of them than a file.
+//! The bytes of an artifact, whole or a range, with headers that make a browser treat them as a
+//! file only.
 
 use hyper::StatusCode;
 use hyper::header::{
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_has_it_is_told_so_by_any_tag_of_its_list() {
+    fn any_tag_of_a_list_matches_the_content() {
         assert!(is_among("\"x\", W/\"ab\"", "\"ab\"") && is_among("*", "\"ab\""));
         assert!(!is_among("\"abc\"", "\"ab\"") && !is_among("", "\"ab\""));
     }

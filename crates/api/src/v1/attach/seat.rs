@@ -1,5 +1,5 @@
-//! A place in front of one session: what it says goes to the client, what the client says goes to
-//! it, and neither waits for the other.
+//! One client of a session: the session's output goes to the client and the client's input to the
+//! session, and neither waits for the other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

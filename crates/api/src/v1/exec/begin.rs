@@ -1,7 +1,8 @@
-//! From what a client asks for to a program that runs, and what happens to it when its client is gone.
+//! From a request to a running program, and what happens to the program when its client
+//! disconnects.
 //!
-//! A program whose client may leave is a recorded session like any other. The others are nobody's
-//! but their client's: the agent keeps them for this bridge alone, and they end with it.
+//! A program that may outlive its client is a recorded session like any other. The agent keeps all
+//! others for this bridge only, and they end with their client.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a program is asked for with, and the request to the agent that comes of it.
+//! The body of a request for a program, and the request to the agent made from it.
 
 use std::collections::BTreeMap;
 

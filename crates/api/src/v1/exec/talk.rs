@@ -1,4 +1,4 @@
-//! A program over a WebSocket: its events one way, its input and signals the other. Neither way
+//! A program over a WebSocket: its events go out, input and signals come in. Neither direction
 //! waits for the other.
 
 use std::sync::Arc;

@@ -274,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_character_that_comes_in_two_pieces_is_told_whole_and_in_its_place() {
+    fn a_character_that_comes_in_two_pieces_is_sent_whole_and_in_its_place() {
         let mut cuts = Cuts::default();
         let euro = "€".as_bytes();
         let text = |text: &str| Content::Text(text.to_owned());

@@ -1,5 +1,5 @@
-//! What a client types, on its way into a program. A program that does not read keeps its own client
-//! waiting, and nothing else of it.
+//! A client's input on its way into a program. A program that does not read delays only its own
+//! client.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};

@@ -1,6 +1,6 @@
-//! Paths, cursors and permissions as clients write them: in queries and in JSON.
+//! Paths, cursors and permissions as clients write them, in queries and in JSON.
 //!
-//! Linux does not promise that a path is UTF-8. Where text does not do, base64 does.
+//! Linux does not promise that a path is UTF-8, so a path may also be given as base64.
 
 use base64::Engine;
 use base64::alphabet;
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn no_query_takes_fields_that_it_does_not_know_or_that_are_said_twice() {
+    fn no_query_takes_unknown_fields_or_fields_given_twice() {
         hold::<PathQuery>();
         hold::<ListFiles>();
         hold::<StatQuery>();

@@ -1,5 +1,5 @@
-//! The header `Range`, as far as it is heeded: one range of bytes. What is anything else is as if it
-//! were not there, as the standard has it.
+//! The header `Range`: one range of bytes is supported. Anything else is ignored, as the standard
+//! says.
 
 use std::str::FromStr;
 

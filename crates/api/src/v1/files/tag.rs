@@ -1,7 +1,8 @@
-//! Entity tags: by which a client knows that a file is still the one whose beginning it has.
+//! Entity tags, by which a client knows that a file has not changed since it read the beginning.
 //!
-//! A tag is made from what an agent reports of a file: its size and the time of its last change. For a
-//! while after a change the same tag may mean other bytes, so it is marked as weak.
+//! A tag is made from the size of a file and the time of its last change, as the agent reports
+//! them. For a while after a change the same tag may stand for other bytes, so it is marked as
+//! weak.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! Names of files: listed, looked at, made, moved, removed.
+//! Directories and names of files: listed, created, moved, removed.
 
 use protocol::requests::{MakeDirectory, Move, Remove};
 use schemars::JsonSchema;

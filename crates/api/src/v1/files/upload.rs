@@ -1,7 +1,7 @@
-//! Writing files: the body of a request becomes a file or a part of one, as it comes.
+//! Writing files: the body of a request is written to a file, or to a part of one, as it arrives.
 //!
-//! A client that goes away, or is too slow, drops the handler, and with it the upload: the agent
-//! then forgets a whole file, and keeps what has arrived of one that is written where it is.
+//! A client that disconnects or is too slow drops the handler, and with it the upload. The agent
+//! then discards a new file, and keeps what has arrived for a file that is written in place.
 
 use protocol::Text;
 use protocol::requests::WriteMode;

@@ -1,4 +1,4 @@
-//! Bounds of what is read of a log at once, each with its reason.
+//! Limits on what one call reads of a log, each with its reason.
 
 /// Entries on a page unless the call names another number: some screens.
 pub const ENTRIES_DEFAULT: u16 = 1000;

@@ -1,4 +1,4 @@
-//! Reads what is wanted of a log, by turns.
+//! Reads the requested part of a log, in turns.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,4 +1,4 @@
-//! What ran in notebooks, as it is remembered.
+//! The history of the runs of notebooks.
 
 use hyper::Method;
 use schemars::JsonSchema;

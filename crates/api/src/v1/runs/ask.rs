@@ -1,4 +1,4 @@
-//! What a client says of a run that it wants, and what it says while the run is on.
+//! The request for a run, and a client's messages while it runs.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Bounds of runs that are asked for over HTTP, each with its reason.
+//! Limits of runs over HTTP, each with its reason.
 
 use std::time::Duration;
 

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_character_in_two_pieces_is_told_in_one() {
+    fn a_character_in_two_pieces_is_sent_in_one() {
         let mut narrator = Narrator::default();
         assert!(narrator.tell(event(1, stdout(b"\xe2\x82"))).is_empty());
         let events = narrator.tell(event(1, stdout(b"\xac!")));
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_character_at_the_end_of_a_run_is_told_as_bytes_before_it() {
+    fn half_a_character_at_the_end_of_a_run_is_reported_as_bytes_before_it() {
         let mut narrator = Narrator::default();
         let first = narrator.tell(event(1, stdout(b"ab\xe2\x82")));
         assert_eq!(first.len(), 1);

@@ -1,4 +1,4 @@
-//! A run as a whole, for clients that want it at its end. Pure.
+//! The whole result of a run. Pure.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_said_to_be_missing() {
+    fn what_finds_no_room_is_reported_as_missing() {
         let ran = gathered(20, [shown(DisplayRole::Shown, None, "more than there is room for")]);
         assert!(ran.displays.is_empty());
         assert!(ran.truncated);

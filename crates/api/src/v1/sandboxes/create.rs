@@ -1,4 +1,4 @@
-//! The body of the call that makes a sandbox.
+//! The body of the call that creates a sandbox.
 
 use std::collections::BTreeMap;
 

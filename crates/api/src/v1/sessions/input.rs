@@ -1,5 +1,5 @@
-//! Input of a session: bytes at a place that the client names, so that none is typed twice when an
-//! answer was lost.
+//! Input of a session at an offset that the client names, so that a repeated request types nothing
+//! twice.
 
 use std::time::Duration;
 

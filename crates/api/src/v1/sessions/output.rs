@@ -1,4 +1,4 @@
-//! A session's output as events or as the bytes that it is.
+//! A session's output, as events or as raw bytes.
 
 use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue};

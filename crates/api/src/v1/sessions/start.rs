@@ -1,4 +1,4 @@
-//! Starting a session: a program whose output is recorded, and which no client's leaving ends.
+//! Starting a session: a program whose output is recorded, and which does not end with its client.
 
 use std::collections::BTreeMap;
 

@@ -63,7 +63,7 @@ fn late_output_that_is_lost_is_counted() {
 }
 
 #[test]
-fn a_lost_interpreter_is_told_once() {
+fn a_lost_interpreter_is_reported_once() {
     let mut watching = watching();
     let lost = || event(0, Happening::Lost { reason: "killed".to_owned() });
     assert!(

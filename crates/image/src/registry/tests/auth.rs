@@ -45,7 +45,7 @@ async fn strangers_get_a_token_where_the_registry_gives_them() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_no_longer_good_is_got_anew() {
+async fn a_token_that_is_no_longer_valid_is_fetched_again() {
     let (image, scene) = (Image::small(), Scene::new());
     let layer = image.layer.clone();
     let play = guarded(image, AtomicUsize::new(0), 300);
@@ -100,7 +100,7 @@ async fn challenged(
 }
 
 #[tokio::test]
-async fn nothing_is_said_to_token_servers_at_odd_places() {
+async fn nothing_is_sent_to_token_servers_at_odd_places() {
     for odd in [
         "Bearer realm=\"http://tokens.example/\"",
         "Bearer realm=\"ftp://localhost/\"",

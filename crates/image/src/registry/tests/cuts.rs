@@ -77,7 +77,7 @@ async fn with_left(image: &Image, left: &[u8]) -> Scene {
 }
 
 #[tokio::test]
-async fn a_wrong_partial_blob_is_fetched_anew_once() {
+async fn a_wrong_partial_blob_is_fetched_again_once() {
     let image = Image::of_bytes(1000);
     let scene = with_left(&image, b"not how it begins").await;
     let played = image.clone();
@@ -90,7 +90,7 @@ async fn a_wrong_partial_blob_is_fetched_anew_once() {
 }
 
 #[tokio::test]
-async fn a_partial_blob_beyond_the_servers_size_is_fetched_anew() {
+async fn a_partial_blob_beyond_the_servers_size_is_fetched_again() {
     let image = Image::of_bytes(1000);
     let scene = with_left(&image, &image.layer[..10]).await;
     let played = image.clone();
@@ -111,7 +111,7 @@ async fn a_partial_blob_beyond_the_servers_size_is_fetched_anew() {
 }
 
 #[tokio::test]
-async fn a_busy_registry_is_asked_again_and_not_for_ever() {
+async fn a_busy_registry_is_asked_again_and_not_forever() {
     let (image, scene) = (Image::small(), Scene::new());
     let server = Server::start(move |request, before| match before {
         0 => answer(503, &[], b""),

@@ -19,7 +19,7 @@ use super::cache::{CACHE_BYTES_MAX, CACHE_UNUSED_MAX, HostPackages, PackageCache
 use super::{Packages, PackagesError};
 use image::digest::Digest;
 use sandbox::host_packages::DEFAULT_PATH;
-use sandbox::{Name, OneShotOptions, SandboxRef, Spec, one_shot_with};
+use sandbox::{Name, SandboxRef, Spec};
 
 /// Where the sandbox that fills the directory has it.
 pub(super) const PYTHON_TARGET: &str = "/workspace/python";
@@ -92,8 +92,7 @@ async fn fill(
     (spec.machine, spec.memory_mib, spec.cpu_millis) = (Some(machine), memory_mib, cpu_millis);
     (spec.workspace, spec.mount) = (Some(directory.display().to_string()), true);
     spec.egress = Some(packages.egress());
-    let known = OneShotOptions { egress: means.egress.clone(), files, ..OneShotOptions::default() };
-    let sandbox = one_shot_with(&means.paths, &spec, &known).await?;
+    let (sandbox, refused) = run::begin(means, &spec, files).await?;
     let mut done = Ok(());
     let of = packages.steps().count();
     for (number, (manager, packages)) in packages.steps().enumerate() {
@@ -117,7 +116,7 @@ async fn fill(
             break;
         }
     }
-    sandbox.end().await;
+    run::end(sandbox, &refused, means).await;
     done
 }
 
