@@ -94,6 +94,11 @@ impl Received {
         self.pause_max = pause_max;
     }
 
+    /// How many bytes the client has said that there are.
+    pub fn announced_bytes(&self) -> Option<u64> {
+        self.announced_bytes
+    }
+
     /// Where the rest is found when the call is over.
     pub fn unread(&self) -> Unread {
         self.unread.clone()

@@ -38,9 +38,10 @@ use super::spec::check_lifetime;
 use super::stored::{RequestedImage, image_users};
 use super::tallies::Tallies;
 use super::{
-    Event, EventSink, HostFiles, Name, Record, SandboxError, SandboxRef, Spec, State, mounted,
-    trust,
+    Event, EventSink, HostFiles, Incarnation, Name, NameRefused, Names, Record, SandboxError,
+    SandboxRef, Spec, State, mounted, trust,
 };
+use crate::refusal::Code;
 use crate::limits::{ORDERS_WAITING_MAX, SANDBOXES_MAX};
 use host::instant::now_ms;
 use host::paths::Paths;
@@ -77,6 +78,7 @@ struct Inner {
     image_policy: Policy,
     puller: Option<Puller>,
     caps: Caps,
+    names: Option<Arc<dyn Names>>,
     refused: RefusalCounts,
     meter: Meter,
     saver: Arc<OnceLock<Saver>>,
@@ -152,6 +154,35 @@ impl Inner {
     }
 }
 
+/// A name that was taken for a sandbox that has no owner yet. Dropping it gives the name back.
+struct Claimed {
+    names: Option<Arc<dyn Names>>,
+    incarnation: Incarnation,
+}
+
+impl Claimed {
+    /// The owner gives it back from here on.
+    fn keep(mut self) -> (Arc<dyn Names>, Incarnation) {
+        let names = self.names.take().expect("it is taken once");
+        (names, std::mem::take(&mut self.incarnation))
+    }
+}
+
+impl Drop for Claimed {
+    fn drop(&mut self) {
+        if let Some(names) = self.names.take() {
+            let incarnation = std::mem::take(&mut self.incarnation);
+            tokio::spawn(async move { names.release(&incarnation).await });
+        }
+    }
+}
+
+fn names_lost(which: SandboxRef) -> SandboxError {
+    let why = "this node has lost its place in the fleet, and the sandbox was ended";
+    let refused = NameRefused { code: Code::Unavailable, why: why.to_owned() };
+    SandboxError::NameRefused { which, refused }
+}
+
 impl Registry {
     /// Opens the registry over what earlier bridges have left: adopts machines that live, marks
     /// those that ended, and removes what is half-made. The paths must be prepared and no other
@@ -199,7 +230,8 @@ impl Registry {
         let tallies = Tallies::default();
         let events = tallies.counting(events);
         let pool = Arc::new(Pool::new(&paths, &means.files, &machines, &events, means.pool)?);
-        let RegistryOptions { secrets, workspaces, images, image_policy, puller, caps, .. } = means;
+        let RegistryOptions { secrets, workspaces, images, image_policy, puller, .. } = means;
+        let RegistryOptions { caps, names, .. } = means;
         let inner = Inner {
             paths,
             hidden_of_alone,
@@ -219,6 +251,7 @@ impl Registry {
             image_policy,
             puller,
             caps,
+            names,
             refused: RefusalCounts::default(),
             meter,
             saver: Arc::default(),
@@ -247,6 +280,16 @@ impl Registry {
         self.create_over(&files, &self.0.operator_defaults, spec).await
     }
 
+    /// Creates one whose name was taken for this bridge before, under this incarnation.
+    pub async fn create_placed(
+        &self,
+        spec: Spec,
+        incarnation: Incarnation,
+    ) -> Result<Record, SandboxError> {
+        let placed = Some(incarnation);
+        self.create_named(&self.0.files, &self.0.defaults, spec, placed).await
+    }
+
     /// The defaults of clients' sandboxes.
     pub fn defaults(&self) -> &Defaults {
         &self.0.defaults
@@ -256,8 +299,19 @@ impl Registry {
         &self,
         files: &HostFiles,
         defaults: &Defaults,
-        mut spec: Spec,
+        spec: Spec,
     ) -> Result<Record, SandboxError> {
+        self.create_named(files, defaults, spec, None).await
+    }
+
+    async fn create_named(
+        &self,
+        files: &HostFiles,
+        defaults: &Defaults,
+        mut spec: Spec,
+        placed: Option<Incarnation>,
+    ) -> Result<Record, SandboxError> {
+        let placed = self.placed(&spec, placed)?;
         defaults.fill(&mut spec);
         if let Some(name) = spec.snapshot.clone() {
             let which = SandboxRef { namespace: spec.namespace.clone(), name };
@@ -274,6 +328,12 @@ impl Registry {
         let mut record = Record::new(id.clone(), &spec, now_ms());
         record.mounted = workspace.as_ref().is_some_and(|workspace| workspace.policy.mount);
         record.env_names.extend(secrets::variables(&self.0.secrets, &spec, &spec.rules()?)?);
+        let which = record.which();
+        let claimed = match placed {
+            Some(claimed) => Some(claimed),
+            None => self.claim(&record).await?,
+        };
+        record.incarnation = claimed.as_ref().map(|claimed| claimed.incarnation.clone());
         let mut owner =
             self.seat(StoredRecord { record, trace: machine::Trace::default() }, true)?;
         // After the name is taken: a provider costs the host something.
@@ -302,8 +362,40 @@ impl Registry {
         });
         machine_spec.secrets = secrets;
         let (reply, answer) = oneshot::channel();
+        let held = claimed.map(Claimed::keep);
         tokio::spawn(owner.create(machine_spec, wanted, ahead, reply));
-        answer.await.unwrap_or(Err(SandboxError::Stopping))
+        let record = answer.await.unwrap_or(Err(SandboxError::Stopping))?;
+        if let Some((names, incarnation)) = held
+            && !names.holds(&incarnation)
+        {
+            let _ = self.discard(&which).await;
+            return Err(names_lost(which));
+        }
+        Ok(record)
+    }
+
+    /// A name that was taken before. What goes wrong from here on gives it back.
+    fn placed(
+        &self,
+        spec: &Spec,
+        placed: Option<Incarnation>,
+    ) -> Result<Option<Claimed>, SandboxError> {
+        let (Some(names), Some(incarnation)) = (self.0.names.clone(), placed) else {
+            return Ok(None);
+        };
+        let which = spec.which();
+        let taken = names.take(&incarnation, &which);
+        taken.map_err(|refused| SandboxError::NameRefused { which, refused })?;
+        Ok(Some(Claimed { names: Some(names), incarnation }))
+    }
+
+    /// Takes the name where others have a say about it.
+    async fn claim(&self, record: &Record) -> Result<Option<Claimed>, SandboxError> {
+        let Some(names) = self.0.names.clone() else { return Ok(None) };
+        let refused =
+            |refused| SandboxError::NameRefused { which: record.which(), refused };
+        let incarnation = names.claim(record).await.map_err(refused)?;
+        Ok(Some(Claimed { names: Some(names), incarnation }))
     }
 
     fn wanted_image(&self, spec: &Spec) -> Option<RequestedImage> {
@@ -581,6 +673,7 @@ impl Registry {
             meter: self.0.meter.clone(),
             presence,
             workspaces: self.0.workspaces.clone(),
+            names: self.0.names.clone(),
             saver: Arc::clone(&self.0.saver),
             _occupied: Box::new(NameGuard { registry: Arc::downgrade(&self.0), which }),
         };

@@ -9,7 +9,7 @@ use super::limits::{
 };
 use super::listen::Listen;
 use super::{
-    Audit, BoxesAtEnd, Defaults, Egress, Forwards, ImagePolicy, Log, LogFormat, LogLevel, Metrics,
+    Audit, BoxesAtEnd, Defaults, Egress, Fleet, Forwards, ImagePolicy, Log, LogFormat, LogLevel, Metrics,
     Origin, Origins, Pool, Process, Server, Settings,
 };
 
@@ -84,6 +84,7 @@ impl Default for Settings {
             },
             process: Process::default(),
             forwards: Forwards { ports: 1024..=65535 },
+            fleet: Fleet::default(),
             pool: Pool {
                 entries: Vec::new(),
                 age_max: Some(POOL_AGE_DEFAULT),
