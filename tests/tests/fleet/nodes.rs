@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tests::eventually;
-use tests::fleet::{Member, Nats, open};
+use tests::fleet::{Member, Nats};
 use tests::http::Client;
 use tests::server::Server;
 
@@ -58,7 +58,7 @@ fn a_mark_outlives_the_bridge() {
 fn a_bridge_of_its_own_says_that_it_is_in_no_fleet() {
     let server = Server::dev();
     let client = Client::new(server.url());
-    let refused = client.get("/v1/nodes").expect(501).json();
+    let refused = client.get("/v1/nodes").expect(422).json();
     assert_eq!(refused["code"], "unsupported");
     let output = server.run(&["node", "ls"]);
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -66,7 +66,7 @@ fn a_bridge_of_its_own_says_that_it_is_in_no_fleet() {
     assert!(!server.state().join("fleet").exists(), "it has made itself a node");
     // And it makes sandboxes as ever, without a name in a fleet.
     client.post("/v1/sandboxes", &json!({ "name": "own" })).expect(201);
-    let record: Value = serde_json::from_str(&server.ok(&["inspect", "own"])).unwrap();
+    let record: Value = serde_json::from_str(&server.ok(&["inspect", "--json", "own"])).unwrap();
     assert!(record.get("incarnation").is_none(), "{record}");
 }
 

@@ -17,7 +17,7 @@ fn lives(pid: u64) -> bool {
 
 /// The processes of a sandbox that are seen from outside: its supervisor, and what that has started.
 fn processes(member: &Member, name: &str) -> Vec<u64> {
-    let shown = member.server.ok(&["inspect", name]);
+    let shown = member.server.ok(&["inspect", "--json", name]);
     let record: Value = serde_json::from_str(&shown).expect("a record");
     let supervisor = record["pid"].as_u64().expect("it runs");
     let path = format!("/proc/{supervisor}/task/{supervisor}/children");
