@@ -94,7 +94,7 @@ impl Received {
         self.pause_max = pause_max;
     }
 
-    /// How many bytes the client has said that there are.
+    /// The length that the client has announced.
     pub fn announced_bytes(&self) -> Option<u64> {
         self.announced_bytes
     }

@@ -420,7 +420,10 @@ mod tests {
         let shown = |address: &str| origin_of(address).map(|origin| origin.to_string());
         let with_port = "http://127.0.0.1:5555";
         assert_eq!(shown(with_port).as_deref(), Some(with_port));
-        assert_eq!(shown("https://Node1.example.org").as_deref(), Some("https://node1.example.org"));
+        assert_eq!(
+            shown("https://Node1.example.org").as_deref(),
+            Some("https://node1.example.org")
+        );
         assert_eq!(shown("http://[::1]:80").as_deref(), Some("http://[::1]"));
         for none in ["", "ftp://x", "node1:5555", "unix:/run/x"] {
             assert_eq!(shown(none), None, "{none}");

@@ -75,7 +75,9 @@ impl Node {
             What::Inspect(Named { name }) => {
                 let nodes: Vec<NodeRow> = daemon.ask(&Request::Nodes {}).await?;
                 let Some(node) = nodes.iter().find(|node| node.name == name) else {
-                    bail!("there is no node {name:?} in this fleet; `host-bridge node ls` lists them");
+                    bail!(
+                        "there is no node {name:?} in this fleet; `host-bridge node ls` lists them"
+                    );
                 };
                 output::print_json(node)?;
                 return Ok(Exit::SUCCESS);

@@ -27,9 +27,7 @@ use rustix::process::{Signal, pidfd_send_signal};
 use sandbox::record::StoredRecord;
 
 use crate::leash::{GuardianLock, LeashFile};
-use crate::limits::{
-    BRIDGE_ENDS_MS, GUARDIAN_LOOK_PAUSE, GUARDIAN_SLEEP_MAX, GUARDIAN_START_MAX,
-};
+use crate::limits::{BRIDGE_ENDS_MS, GUARDIAN_LOOK_PAUSE, GUARDIAN_SLEEP_MAX, GUARDIAN_START_MAX};
 
 /// The hidden verb; its arguments are the two directories.
 pub const VERB: &str = "__fleet-guardian";

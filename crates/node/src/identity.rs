@@ -54,8 +54,7 @@ impl Identity {
         let key = Ed25519KeyPair::from_pkcs8(&bytes).map_err(|_| IdentityError::Key { path })?;
         let path = directory.join(INSTALLATION);
         let make = || Ok(host::hex::digits(&random_bytes::<16>()?).into_bytes());
-        let installation =
-            read_or_make(&directory, INSTALLATION, make).map_err(failed(&path))?;
+        let installation = read_or_make(&directory, INSTALLATION, make).map_err(failed(&path))?;
         let installation = String::from_utf8_lossy(&installation).into_owned().into();
         let readiness = fs::read(directory.join(READINESS)).ok();
         let readiness = readiness.and_then(|bytes| serde_json::from_slice(&bytes).ok());

@@ -58,7 +58,9 @@ use machines::{Expected, HostMachines};
 pub enum NodeError {
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    #[error("the host's name {0:?} cannot be a node's; set fleet.node to 1 to 63 letters, digits, '_' and '-'")]
+    #[error(
+        "the host's name {0:?} cannot be a node's; set fleet.node to 1 to 63 letters, digits, '_' and '-'"
+    )]
     Name(String),
     #[error("other bridges cannot reach {0}; set fleet.address to where they reach this one")]
     Address(String),
@@ -104,11 +106,7 @@ pub struct About {
 
 impl Node {
     /// What the settings say; nothing is joined yet.
-    pub fn open(
-        settings: &Settings,
-        paths: &Paths,
-        events: EventSink,
-    ) -> Result<Self, NodeError> {
+    pub fn open(settings: &Settings, paths: &Paths, events: EventSink) -> Result<Self, NodeError> {
         let fleet = &settings.fleet;
         let name = match &fleet.node {
             Some(name) => name.clone(),

@@ -5,10 +5,13 @@ use std::time::Duration;
 /// How long after the end of a lease the guardian waits for the bridge to have ended its sandboxes. The store keeps
 /// the lease for a tenth and two seconds longer than the bridge; the rest of that is the guardian's.
 pub const BRIDGE_ENDS_MS: u64 = 800;
-/// How long a guardian sleeps at most: while a host is suspended its sleep stands still, and the lease runs on.
+/// How long a guardian sleeps at most: its sleep does not go on while the host is suspended, and the lease does.
 pub const GUARDIAN_SLEEP_MAX: Duration = Duration::from_millis(250);
 /// How long a bridge waits for its guardian to be there, and a guardian for the one before it to be gone.
 pub const GUARDIAN_START_MAX: Duration = Duration::from_secs(5);
+/// How long a new sandbox waits for the guardian of a node that has just joined: less than another node waits for an
+/// answer.
+pub const GUARDIAN_WAIT_MAX: Duration = Duration::from_millis(2_500);
 /// How long a bridge or a guardian waits between two looks at the lock.
 pub const GUARDIAN_LOOK_PAUSE: Duration = Duration::from_millis(20);
 /// How long a name that was placed here waits for the call that makes its sandbox.

@@ -3,6 +3,7 @@
 //! None of it waits: a task of its own writes the lease file, in order, and others end sandboxes.
 
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use fleet::driver::{Machinery, Machines};
 use fleet::event::Note;
@@ -14,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::leash::{GuardianLock, LeashFile};
-use crate::limits::{PLACED_COUNT_MAX, PLACED_MAX};
+use crate::limits::{GUARDIAN_LOOK_PAUSE, GUARDIAN_WAIT_MAX, PLACED_COUNT_MAX, PLACED_MAX};
 use crate::{Inner, Node, guardian, incarnation, lock};
 
 /// A name that was taken for this bridge.
@@ -55,24 +56,15 @@ impl Machines for HostMachines {
     /// come, the name is given back.
     fn start(&mut self, incarnation: Incarnation, name: Name, _: Arc<str>, report: Machinery) {
         let Some(node) = self.node() else { return };
-        let is_watched = GuardianLock::is_taken(&node.0.paths);
-        let mut expected = lock(&node.0.expected);
-        let refused = if !is_watched {
-            Some("its guardian does not run".to_owned())
-        } else if expected.len() >= PLACED_COUNT_MAX {
-            Some("it waits for too many sandboxes to be made".to_owned())
-        } else {
-            None
-        };
-        if let Some(why) = refused {
-            tokio::spawn(async move { report.started(incarnation, Err(why)).await });
-            return;
-        }
-        expected.insert(incarnation, Expected { name, report: report.clone() });
-        drop(expected);
         let weak = self.node.clone();
         tokio::spawn(async move {
-            report.started(incarnation, Ok(())).await;
+            let started = node.expect(incarnation, name, report.clone()).await;
+            drop(node);
+            let is_expected = started.is_ok();
+            report.started(incarnation, started).await;
+            if !is_expected {
+                return;
+            }
             tokio::time::sleep(PLACED_MAX).await;
             let Some(inner) = weak.upgrade() else { return };
             let forgotten = lock(&inner.expected).remove(&incarnation);
@@ -147,6 +139,23 @@ async fn end(registry: Option<Registry>, which: SandboxRef) {
 }
 
 impl Node {
+    /// Expects a sandbox, when its guardian is there: a bridge that has just joined still starts it.
+    async fn expect(&self, life: Incarnation, name: Name, report: Machinery) -> Result<(), String> {
+        let deadline = Instant::now() + GUARDIAN_WAIT_MAX;
+        while !GuardianLock::is_taken(&self.0.paths) {
+            if Instant::now() > deadline {
+                return Err("its guardian does not run".to_owned());
+            }
+            tokio::time::sleep(GUARDIAN_LOOK_PAUSE).await;
+        }
+        let mut expected = lock(&self.0.expected);
+        if expected.len() >= PLACED_COUNT_MAX {
+            return Err("it waits for too many sandboxes to be made".to_owned());
+        }
+        expected.insert(life, Expected { name, report });
+        Ok(())
+    }
+
     /// The sandbox of a life, if it is here.
     fn found(&self, life: Incarnation) -> Option<SandboxRef> {
         let records = self.0.registry.get()?.list(None);

@@ -58,7 +58,9 @@ pub enum MarkRefused {
     Signature,
     #[error("the mark is for another node or another call")]
     Elsewhere,
-    #[error("the mark is {by_ms} ms from this host's time: the clocks of the nodes differ, or it is old")]
+    #[error(
+        "the mark is {by_ms} ms from this host's time: the clocks of the nodes differ, or it is old"
+    )]
     Time { by_ms: u64 },
 }
 
@@ -88,8 +90,7 @@ pub(crate) fn read(
     }
     let (text, signature) = header.split_once('.').ok_or(MarkRefused::Form)?;
     let decode = |text: &str| URL_SAFE_NO_PAD.decode(text).map_err(|_| MarkRefused::Form);
-    let mark: Mark =
-        serde_json::from_slice(&decode(text)?).map_err(|_| MarkRefused::Form)?;
+    let mark: Mark = serde_json::from_slice(&decode(text)?).map_err(|_| MarkRefused::Form)?;
     let stranger = || MarkRefused::Stranger(mark.from.to_string());
     let node = nodes.get(&mark.from).filter(|_| mark.from != *me).ok_or_else(stranger)?;
     let key = URL_SAFE_NO_PAD.decode(&node.key).map_err(|_| stranger())?;

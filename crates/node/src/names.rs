@@ -18,7 +18,7 @@ impl Names for Node {
             let wish = Wish {
                 needs: room::needs(record),
                 machine: None,
-                // Whoever makes it through this registry makes it here.
+                // A sandbox of this registry is made here.
                 node: Some(self.0.id.clone()),
                 ..Wish::default()
             };
@@ -35,9 +35,10 @@ impl Names for Node {
     fn take(&self, life: &str, which: &SandboxRef) -> Result<(), NameRefused> {
         let gone = || NameRefused {
             code: Code::Unavailable,
-            why: "its name was taken for this node, and given back because it took too long; repeat \
+            why:
+                "its name was taken for this node, and given back because it took too long; repeat \
                   the call"
-                .to_owned(),
+                    .to_owned(),
         };
         let (Some(life), Ok(name)) = (incarnation(life), name_of(which)) else {
             return Err(gone());

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use fleet::records::Room;
+use machine::MachineKind;
 use sandbox::{Record, Spec};
 use settings::Fleet;
 
@@ -40,7 +41,7 @@ pub(crate) fn needs_of(spec: &Spec) -> Room {
 /// The kinds of machines of this host: those that a process needs nothing for, and the one that the operator has
 /// chosen.
 pub(crate) fn machines(usual: &str) -> BTreeSet<String> {
-    BTreeSet::from(["process".to_owned(), usual.to_owned()])
+    BTreeSet::from([MachineKind::default().name().to_owned(), usual.to_owned()])
 }
 
 /// `None` where the kernel does not say.

@@ -16,9 +16,14 @@ pub enum Route {
     Here,
     There(Placement),
     /// Its node is gone, or no longer has it.
-    Lost { node: String, incarnation: String },
+    Lost {
+        node: String,
+        incarnation: String,
+    },
     /// It cannot be found out now.
-    Unknown { why: String },
+    Unknown {
+        why: String,
+    },
 }
 
 /// The node of a sandbox that is elsewhere.
@@ -119,9 +124,7 @@ impl Node {
 
     /// The mark of a call from another node.
     pub async fn read_mark(&self, header: &str, called: Called<'_>) -> Result<Mark, MarkRefused> {
-        let read = |roster: &_| {
-            mark::read(header, &self.0.id, called, roster, instant::now_ms())
-        };
+        let read = |roster: &_| mark::read(header, &self.0.id, called, roster, instant::now_ms());
         match read(&*self.roster()) {
             // It may have joined a moment ago.
             Err(MarkRefused::Stranger(_) | MarkRefused::Signature) => {

@@ -16,10 +16,7 @@ pub type Incarnation = String;
 /// Gives names.
 pub trait Names: Send + Sync {
     /// Takes the name of a sandbox that is about to be made here.
-    fn claim<'a>(
-        &'a self,
-        record: &'a Record,
-    ) -> BoxFuture<'a, Result<Incarnation, NameRefused>>;
+    fn claim<'a>(&'a self, record: &'a Record) -> BoxFuture<'a, Result<Incarnation, NameRefused>>;
 
     /// The same for one whose name was taken for this bridge before.
     fn take(&self, incarnation: &str, which: &SandboxRef) -> Result<(), NameRefused>;

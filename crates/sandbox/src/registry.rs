@@ -4,6 +4,7 @@
 //! the owner last published. A name is taken from the moment a creation begins until its owner has
 //! removed everything.
 
+mod claimed;
 mod found;
 mod means;
 mod restart;
@@ -11,6 +12,7 @@ mod room;
 mod shared;
 mod views;
 
+use claimed::{Claimed, names_lost};
 pub use means::RegistryOptions;
 use room::RefusalCounts;
 pub use views::{Until, Visit};
@@ -38,10 +40,9 @@ use super::spec::check_lifetime;
 use super::stored::{RequestedImage, image_users};
 use super::tallies::Tallies;
 use super::{
-    Event, EventSink, HostFiles, Incarnation, Name, NameRefused, Names, Record, SandboxError,
-    SandboxRef, Spec, State, mounted, trust,
+    Event, EventSink, HostFiles, Incarnation, Name, Names, Record, SandboxError, SandboxRef, Spec,
+    State, mounted, trust,
 };
-use crate::refusal::Code;
 use crate::limits::{ORDERS_WAITING_MAX, SANDBOXES_MAX};
 use host::instant::now_ms;
 use host::paths::Paths;
@@ -154,35 +155,6 @@ impl Inner {
     }
 }
 
-/// A name that was taken for a sandbox that has no owner yet. Dropping it gives the name back.
-struct Claimed {
-    names: Option<Arc<dyn Names>>,
-    incarnation: Incarnation,
-}
-
-impl Claimed {
-    /// The owner gives it back from here on.
-    fn keep(mut self) -> (Arc<dyn Names>, Incarnation) {
-        let names = self.names.take().expect("it is taken once");
-        (names, std::mem::take(&mut self.incarnation))
-    }
-}
-
-impl Drop for Claimed {
-    fn drop(&mut self) {
-        if let Some(names) = self.names.take() {
-            let incarnation = std::mem::take(&mut self.incarnation);
-            tokio::spawn(async move { names.release(&incarnation).await });
-        }
-    }
-}
-
-fn names_lost(which: SandboxRef) -> SandboxError {
-    let why = "this node has lost its place in the fleet, and the sandbox was ended";
-    let refused = NameRefused { code: Code::Unavailable, why: why.to_owned() };
-    SandboxError::NameRefused { which, refused }
-}
-
 impl Registry {
     /// Opens the registry over what earlier bridges have left: adopts machines that live, marks
     /// those that ended, and removes what is half-made. The paths must be prepared and no other
@@ -280,16 +252,6 @@ impl Registry {
         self.create_over(&files, &self.0.operator_defaults, spec).await
     }
 
-    /// Creates one whose name was taken for this bridge before, under this incarnation.
-    pub async fn create_placed(
-        &self,
-        spec: Spec,
-        incarnation: Incarnation,
-    ) -> Result<Record, SandboxError> {
-        let placed = Some(incarnation);
-        self.create_named(&self.0.files, &self.0.defaults, spec, placed).await
-    }
-
     /// The defaults of clients' sandboxes.
     pub fn defaults(&self) -> &Defaults {
         &self.0.defaults
@@ -372,30 +334,6 @@ impl Registry {
             return Err(names_lost(which));
         }
         Ok(record)
-    }
-
-    /// A name that was taken before. What goes wrong from here on gives it back.
-    fn placed(
-        &self,
-        spec: &Spec,
-        placed: Option<Incarnation>,
-    ) -> Result<Option<Claimed>, SandboxError> {
-        let (Some(names), Some(incarnation)) = (self.0.names.clone(), placed) else {
-            return Ok(None);
-        };
-        let which = spec.which();
-        let taken = names.take(&incarnation, &which);
-        taken.map_err(|refused| SandboxError::NameRefused { which, refused })?;
-        Ok(Some(Claimed { names: Some(names), incarnation }))
-    }
-
-    /// Takes the name where others have a say about it.
-    async fn claim(&self, record: &Record) -> Result<Option<Claimed>, SandboxError> {
-        let Some(names) = self.0.names.clone() else { return Ok(None) };
-        let refused =
-            |refused| SandboxError::NameRefused { which: record.which(), refused };
-        let incarnation = names.claim(record).await.map_err(refused)?;
-        Ok(Some(Claimed { names: Some(names), incarnation }))
     }
 
     fn wanted_image(&self, spec: &Spec) -> Option<RequestedImage> {

@@ -9,8 +9,8 @@ use super::limits::{
 };
 use super::listen::Listen;
 use super::{
-    Audit, BoxesAtEnd, Defaults, Egress, Fleet, Forwards, ImagePolicy, Log, LogFormat, LogLevel, Metrics,
-    Origin, Origins, Pool, Process, Server, Settings,
+    Audit, BoxesAtEnd, Defaults, Egress, Fleet, Forwards, ImagePolicy, Log, LogFormat, LogLevel,
+    Metrics, Origin, Origins, Pool, Process, Server, Settings,
 };
 
 /// The image names that the published clients send. They mean the root that the operator has set, and

@@ -84,7 +84,10 @@ mod tests {
             let private = settings.private_files();
             assert!(private.iter().any(|path| path == Path::new(GIVEN)), "{name} is in no list");
         }
-        assert_eq!(found, 5, "certificates and keys of the server and of the fleet, and credentials");
+        assert_eq!(
+            found, 5,
+            "certificates and keys of the server and of the fleet, and credentials"
+        );
     }
 
     #[test]

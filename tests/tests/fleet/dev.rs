@@ -10,8 +10,18 @@ use tests::fleet::nats_program;
 use tests::http::Client;
 use tests::{Burrow, children, eventually};
 
+/// Ends with the test: what it has started ends with it.
+struct Dev(Child);
+
+impl Drop for Dev {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
 /// A `fleet dev` of two nodes, and what it says.
-fn start(burrow: &Burrow) -> Option<(Child, Value)> {
+fn start(burrow: &Burrow) -> Option<(Dev, Value)> {
     let nats = nats_program()?;
     let mut command = burrow.command(&["fleet", "dev", "--nodes", "2", "--json"]);
     command.env("BURROW_NATS_SERVER", nats).env_remove("BURROW_SERVER_LISTEN");
@@ -19,7 +29,7 @@ fn start(burrow: &Burrow) -> Option<(Child, Value)> {
     let mut line = String::new();
     let stdout = child.stdout.take().expect("piped");
     BufReader::new(stdout).read_line(&mut line).expect("a line");
-    Some((child, serde_json::from_str(&line).expect("JSON")))
+    Some((Dev(child), serde_json::from_str(&line).expect("JSON")))
 }
 
 fn is_there(pid: Pid) -> bool {
@@ -28,8 +38,9 @@ fn is_there(pid: Pid) -> bool {
 
 fn ends_with_all_that_it_has_started(signal: Signal) {
     let burrow = Burrow::new();
-    let Some((mut child, started)) = start(&burrow) else { return };
-    let parts = children(Pid::from_raw(child.id() as i32));
+    let Some((mut dev, started)) = start(&burrow) else { return };
+    let pid = Pid::from_raw(dev.0.id() as i32);
+    let parts = children(pid);
     assert_eq!(parts.len(), 3, "a NATS server and two bridges");
     let nodes = started["nodes"].as_array().expect("nodes");
     let clients: Vec<_> = nodes
@@ -39,9 +50,8 @@ fn ends_with_all_that_it_has_started(signal: Signal) {
     clients[0].post("/v1/sandboxes", &json!({ "name": "one" })).expect(201);
     let shown = clients[1].get("/v1/sandboxes/default/one").expect(200).json();
     assert_eq!(shown["state"], "running");
-    let pid = Pid::from_raw(child.id() as i32);
     kill(pid, signal).expect("it is ours");
-    child.wait().expect("it is ours");
+    dev.0.wait().expect("it is ours");
     eventually("all of it has ended", || parts.iter().all(|part| !is_there(*part)));
     if signal == Signal::SIGTERM {
         let directory = started["directory"].as_str().expect("a directory");

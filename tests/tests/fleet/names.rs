@@ -74,7 +74,8 @@ fn what_a_restart_makes_again_has_another_life_under_its_name() {
     member.server.ok(&["start", "--name", "again"]);
     let life = || {
         let record: Value =
-            serde_json::from_str(&member.server.ok(&["inspect", "--json", "again"])).expect("a record");
+            serde_json::from_str(&member.server.ok(&["inspect", "--json", "again"]))
+                .expect("a record");
         record["incarnation"].as_str().expect("a life in the fleet").to_owned()
     };
     let first = life();

@@ -27,7 +27,9 @@ fn nodes_know_each_other_and_can_be_marked_from_anywhere() {
         let shown = member.server.ok(&["node", "inspect", name]);
         serde_json::from_str::<Value>(&shown).expect("JSON")["readiness"].clone()
     };
-    eventually("both see it", || state(&first, "n1") == "cordoned" && state(&second, "n1") == "cordoned");
+    eventually("both see it", || {
+        state(&first, "n1") == "cordoned" && state(&second, "n1") == "cordoned"
+    });
     // Nobody is placed there; the other takes all.
     for number in 0..3 {
         let made = json!({ "name": format!("s{number}") });

@@ -78,7 +78,8 @@ fn a_key_reaches_on_another_node_what_it_reaches_here_and_nothing_more() {
     let made = team.post("/v1/sandboxes", &json!({ "name": "there" })).expect(201).json();
     assert_eq!(made["namespace"], "team");
     let there = "/v1/sandboxes/team/there";
-    let record: Value = serde_json::from_str(&second.server.ok(&["inspect", "--json", "team/there"])).unwrap();
+    let record: Value =
+        serde_json::from_str(&second.server.ok(&["inspect", "--json", "team/there"])).unwrap();
     assert!(record["key"].is_string(), "its key's caps do not count it: {record}");
     let run = json!({ "argv": ["true"] });
     team.post(&format!("{there}/exec"), &run).expect(200);

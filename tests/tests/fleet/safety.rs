@@ -86,10 +86,16 @@ fn node_dies_by(signal: Signal) {
     let ended_at = ended.join().expect("they end");
     assert!(ended_at < lost_at, "it was lost {:?} before it ended", ended_at - lost_at);
     let grace = Duration::from_secs(2);
-    assert!(ended_at > at_signal + grace, "it ended long before its lease: {:?}", ended_at - at_signal);
+    assert!(
+        ended_at > at_signal + grace,
+        "it ended long before its lease: {:?}",
+        ended_at - at_signal
+    );
     // The name is free for another life.
     let again = json!({ "name": "doomed" });
-    eventually("the name is free", || members[1].client.post("/v1/sandboxes", &again).status == 201);
+    eventually("the name is free", || {
+        members[1].client.post("/v1/sandboxes", &again).status == 201
+    });
 }
 
 #[test]

@@ -10,10 +10,10 @@ use super::{CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, List, Reply, 
 use crate::limits::CONTROL_WAIT_MAX;
 use ::image::ImageError;
 use machine::limits::STOP_GRACE_MAX;
+use node::Node;
 use sandbox::caps::{CapUse, Caps};
 use sandbox::limits::STOP_GRACE_DEFAULT;
 use sandbox::{Name, Record, Registry, SandboxError, Until};
-use node::Node;
 use services::app::Apps;
 use services::artifact::{ArtifactId, Artifacts, InvalidArtifactId};
 use services::store::artifacts::ArtifactFilter;

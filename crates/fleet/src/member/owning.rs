@@ -13,9 +13,7 @@ use std::sync::Arc;
 
 use super::counting::Purpose;
 use super::{Answered, Member, Pending};
-use crate::event::{
-    Action, Answer, Entry, Outcome, Refusal, Reply, Request, Scanned, Ticket,
-};
+use crate::event::{Action, Answer, Entry, Outcome, Refusal, Reply, Request, Scanned, Ticket};
 use crate::ids::{Fence, Incarnation, Millis, Name, Revision, Session};
 use crate::lease::Phase;
 use crate::limits::{HOLDINGS_MAX, REFUSED_MS, RESERVE_MS};
@@ -307,7 +305,7 @@ impl Member {
                 holding.releasing = Some(call);
                 self.begin_removal(incarnation);
             }
-            // Whoever has asked for its end removes the record, or the scan that finds it.
+            // The one who has asked for its end removes the record, or the scan that finds it.
             _ => {
                 self.machine_removed(incarnation);
                 self.answer(call, Answer::Removed);

@@ -123,9 +123,7 @@ pub const SECTION: Section = Section {
             about: "How long this node may go without NATS before its sandboxes are ended and \
                     their names become free. NATS changes a leader in 5 to 8 seconds: below 20s \
                     that may cost sandboxes.",
-            set: |settings, given| {
-                put(&mut settings.fleet.grace, given.duration(FLEET_GRACE_MIN))
-            },
+            set: |settings, given| put(&mut settings.fleet.grace, given.duration(FLEET_GRACE_MIN)),
             show: |settings| quote(show_duration(settings.fleet.grace)),
         },
         ConfigOption {
@@ -168,9 +166,7 @@ pub const SECTION: Section = Section {
             key: "sandboxes_max",
             values: "1 to 1024",
             about: "Sandboxes that this node takes.",
-            set: |settings, given| {
-                put_u32(&mut settings.fleet.sandboxes_max, given.whole(1, 1024))
-            },
+            set: |settings, given| put_u32(&mut settings.fleet.sandboxes_max, given.whole(1, 1024)),
             show: |settings| settings.fleet.sandboxes_max.to_string(),
         },
     ],
