@@ -12,14 +12,14 @@ mod room;
 mod shared;
 mod views;
 
-use claimed::{Claimed, names_lost};
+use claimed::{Claimed, NameGuard, names_lost};
 pub use means::RegistryOptions;
 use room::RefusalCounts;
 pub use views::{Until, Visit};
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
@@ -117,20 +117,6 @@ impl NameEntry {
     fn record(&self) -> Record {
         let record = self.shown.borrow().clone();
         self.presence.show(record)
-    }
-}
-
-/// Held by an owner as long as its name is taken; dropping it frees the name.
-struct NameGuard {
-    registry: Weak<Inner>,
-    which: SandboxRef,
-}
-
-impl Drop for NameGuard {
-    fn drop(&mut self) {
-        if let Some(inner) = self.registry.upgrade() {
-            inner.seats().taken.remove(&self.which);
-        }
     }
 }
 
@@ -505,15 +491,6 @@ impl Registry {
         let state = self.0.directories(&record.id).state;
         let draft = Box::new(self.begin_snapshot(&record, &state, name)?);
         self.order(which, |reply| Order::Snapshot { draft, reply }).await
-    }
-
-    /// The snapshots of one namespace or of all, by name.
-    pub fn snapshots(&self, namespace: Option<&Name>) -> Vec<Snapshot> {
-        self.0.snapshots.list(namespace)
-    }
-
-    pub fn get_snapshot(&self, which: &SandboxRef) -> Result<Snapshot, SandboxError> {
-        self.0.snapshots.get(which)
     }
 
     /// Removes a snapshot. Sandboxes that were made from it do not need it.

@@ -1,8 +1,8 @@
 //! Names that are taken where others have a say about them, from the claim to the owner that gives the name back.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use super::Registry;
+use super::{Inner, Registry};
 use crate::refusal::Code;
 use crate::{Incarnation, NameRefused, Names, Record, SandboxError, SandboxRef, Spec};
 
@@ -68,4 +68,18 @@ pub(super) fn names_lost(which: SandboxRef) -> SandboxError {
     let why = "this node has lost its place in the fleet, and the sandbox was ended";
     let refused = NameRefused { code: Code::Unavailable, why: why.to_owned() };
     SandboxError::NameRefused { which, refused }
+}
+
+/// Held by an owner as long as its name is taken; dropping it frees the name.
+pub(super) struct NameGuard {
+    pub registry: Weak<Inner>,
+    pub which: SandboxRef,
+}
+
+impl Drop for NameGuard {
+    fn drop(&mut self) {
+        if let Some(inner) = self.registry.upgrade() {
+            inner.seats().taken.remove(&self.which);
+        }
+    }
 }
