@@ -169,7 +169,9 @@ impl Member {
 pub fn open(nats: &Nats, count: usize) -> Vec<Member> {
     let members: Vec<_> =
         (1..=count).map(|number| Member::open(nats, &format!("n{number}"))).collect();
-    members.iter().for_each(|member| member.knows(count));
+    for member in &members {
+        member.knows(count);
+    }
     members
 }
 

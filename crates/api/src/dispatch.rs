@@ -295,7 +295,7 @@ async fn mark(api: &Api, headers: &HeaderMap, target: &Target) -> Result<Option<
     };
     let called = Called { method: target.method.as_str(), path: &target.path };
     let text = header.to_str().unwrap_or_default();
-    match node.read_mark(text, called).await {
+    match Box::pin(node.read_mark(text, called)).await {
         Ok(mark) => Ok(Some(mark)),
         Err(refused) => refuse(refused.to_string()),
     }
@@ -313,7 +313,8 @@ async fn elsewhere(operation: &Operation, call: &Call) -> Result<Option<Placemen
         let is_here = sent_for.incarnation.as_deref().is_none_or(|life| node.has(life));
         return if is_here { Ok(None) } else { Err(moved(&which)) };
     }
-    match node.route(&which).await {
+    // Boxed: few calls wait for it, and each connection has room for one.
+    match Box::pin(node.route(&which)).await {
         Route::Here => Ok(None),
         Route::There(placement) => Ok(Some(placement)),
         Route::Lost { node, incarnation } => Err(lost(&which, &node, &incarnation)),
@@ -355,7 +356,7 @@ fn finish(log: &RequestLog, response: &mut Response) {
 async fn carry_out(operation: &Operation, call: Call, key: &str) -> Result<Response, Refusal> {
     if let Some(placement) = elsewhere(operation, &call).await? {
         let deadline = call.deadline;
-        return within(deadline, forward(call, &placement, None)).await;
+        return within(deadline, Box::pin(forward(call, &placement, None))).await;
     }
     let (api, which) = (call.api.clone(), call.which().ok());
     match (carry(operation, call, key).await, which) {

@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use fleet::ids::Millis;
 use host::paths::{Paths, write_unsynced};
@@ -71,9 +71,9 @@ impl GuardianLock {
     }
 }
 
-fn open(path: &PathBuf) -> io::Result<File> {
+fn open(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
     let mut options = File::options();
     options.read(true).write(true).create(true).truncate(false);
-    options.mode(host::paths::PRIVATE_FILE).open::<&Path>(path)
+    options.mode(host::paths::PRIVATE_FILE).open(path)
 }

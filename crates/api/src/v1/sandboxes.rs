@@ -120,11 +120,12 @@ async fn create(
             Some(incarnation.clone())
         }
         (Some(node), None) if !is_of_here => {
-            match node.place(&settled(registry, &spec), &request_of(&call)?).await {
+            match Box::pin(node.place(&settled(registry, &spec), &request_of(&call)?)).await {
                 Ok(Placed::Here(incarnation)) => Some(incarnation),
                 Ok(Placed::There(placement)) => {
                     let body = call.was_read.clone();
-                    return Ok(Made::There(forward(call, &placement, body).await?));
+                    let answer = Box::pin(forward(call, &placement, body)).await?;
+                    return Ok(Made::There(Box::new(answer)));
                 }
                 Err(refused) => {
                     return Err(SandboxError::NameRefused { which: spec.which(), refused }.into());
@@ -144,7 +145,7 @@ async fn create(
 /// A new sandbox: of this bridge, or the answer of the node that has it.
 enum Made {
     Here(Box<Created<Sandbox>>),
-    There(Response),
+    There(Box<Response>),
 }
 
 impl Output for Made {
@@ -155,7 +156,7 @@ impl Output for Made {
     fn into_response(self) -> Response {
         match self {
             Self::Here(created) => created.into_response(),
-            Self::There(response) => response,
+            Self::There(response) => *response,
         }
     }
 }
