@@ -47,9 +47,9 @@ fn calls_streams_files_and_sockets_reach_a_sandbox_of_another_node() {
     assert_eq!(client.get(&file).expect(200).body, bytes);
     // A stream, whose first line comes while the program waits.
     let slow = json!({ "argv": ["sh", "-c", "echo begun; sleep 1; echo done"] });
-    let mut lines = client.lines(&format!("{THERE}/exec"), Some(&slow));
+    let lines = client.lines(&format!("{THERE}/exec"), Some(&slow));
     let mut texts = Vec::new();
-    while let Some(event) = lines.next() {
+    for event in lines {
         texts.extend(event["text"].as_str().map(str::to_owned));
     }
     assert_eq!(texts, ["begun\n", "done\n"], "they came together");
