@@ -8,6 +8,7 @@ pub mod completion;
 pub mod contexts;
 pub mod deaths;
 pub mod door;
+pub mod fleet;
 pub mod frameworks;
 pub mod http;
 pub mod images;

@@ -1144,6 +1144,10 @@ export interface components {
         };
         /** @description The kind of machine that a sandbox runs in. */
         Machine: "process" | "qemu" | "firecracker" | "cloud-hypervisor" | "external";
+        /** @description What to change of a node. */
+        MarkNode: {
+            readiness: components["schemas"]["NodeReadiness"];
+        };
         /** @description An event in a stream of metrics. */
         MetricsEvent: {
             /** Format: uint64 */
@@ -1325,6 +1329,38 @@ export interface components {
             /** @description Octal; 0755 by default. */
             permissions?: string;
         };
+        /** @description A node, as it describes itself. */
+        NodeInfo: {
+            /** @description Where its bridge is reached. */
+            address: string;
+            /** Format: uint64 */
+            cpu_millis: number;
+            /** @description Whether it is the one that answers. */
+            here: boolean;
+            labels: {
+                [key: string]: string;
+            };
+            /** @description Kinds of machines. */
+            machines: string[];
+            /** Format: uint64 */
+            memory_mib: number;
+            name: string;
+            readiness: components["schemas"]["NodeReadiness"];
+            /**
+             * Format: uint32
+             * @description What sandboxes may be promised there together.
+             */
+            sandboxes: number;
+            /** @description Why it is not in the fleet at the moment; only of the one that answers. */
+            trouble?: string;
+            version: string;
+        };
+        /** @description All nodes. */
+        NodeList: {
+            nodes: components["schemas"]["NodeInfo"][];
+        };
+        /** @description Whether a node takes new sandboxes. */
+        NodeReadiness: "ready" | "cordoned" | "draining";
         /** @description A notebook. */
         Notebook: {
             /** Format: uint64 */
@@ -2985,6 +3021,21 @@ export interface Operations {
   list_audit: {
     query?: Schemas["ListAuditQuery"];
     answer: Schemas["AuditPage"];
+  };
+  /** List the nodes of the fleet. */
+  list_nodes: {
+    answer: Schemas["NodeList"];
+  };
+  /** One node of the fleet. */
+  get_node: {
+    path: { node: string | number };
+    answer: Schemas["NodeInfo"];
+  };
+  /** Say whether a node takes sandboxes. */
+  mark_node: {
+    path: { node: string | number };
+    body: Schemas["MarkNode"];
+    answer: Schemas["NodeInfo"];
   };
   /** Check whether the server is running. */
   livez: {

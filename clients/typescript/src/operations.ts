@@ -99,6 +99,9 @@ export const operations: { readonly [Name in keyof Operations]: readonly [string
   get_session_usage: ["GET", "/v1/sandboxes/{namespace}/{name}/sessions/{session}/usage"],
   get_context_usage: ["GET", "/v1/sandboxes/{namespace}/{name}/contexts/{context}/usage"],
   list_audit: ["GET", "/v1/audit"],
+  list_nodes: ["GET", "/v1/nodes"],
+  get_node: ["GET", "/v1/nodes/{node}"],
+  mark_node: ["PATCH", "/v1/nodes/{node}"],
   livez: ["GET", "/livez"],
   readyz: ["GET", "/readyz"],
 };

@@ -94,6 +94,11 @@ impl Received {
         self.pause_max = pause_max;
     }
 
+    /// The length that the client has announced.
+    pub fn announced_bytes(&self) -> Option<u64> {
+        self.announced_bytes
+    }
+
     /// Where the rest is found when the call is over.
     pub fn unread(&self) -> Unread {
         self.unread.clone()

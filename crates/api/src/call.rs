@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use hyper::Method;
 use hyper::header::{ACCEPT, HeaderMap};
 use hyper::upgrade::OnUpgrade;
 use protocol::{ContextName, SessionId};
@@ -89,16 +90,38 @@ fn margin(left: Duration) -> Duration {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestId(pub Arc<str>);
 
+/// What of a request another one is made from, beside its headers and its body.
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub method: Method,
+    /// With the query, as the client has sent it.
+    pub path: Arc<str>,
+}
+
+/// What another node says of the call that it sends on.
+#[derive(Clone, Debug)]
+pub struct SentFor {
+    pub gateway: String,
+    /// The life of the sandbox that it means.
+    pub incarnation: Option<String>,
+}
+
 /// See the module's description.
 pub struct Call {
     pub api: Api,
     pub caller: Caller,
     pub request_id: RequestId,
+    /// What the client has asked for, as it would be asked of another node.
+    pub target: Target,
+    /// The life of the sandbox that another node has sent this call for.
+    pub sent_for: Option<SentFor>,
     pub parameters: Parameters,
     /// The query string, without its question mark.
     pub query: String,
     pub headers: HeaderMap,
     pub body: Received,
+    /// A body that was read whole, where it may have to go to another node.
+    pub was_read: Option<Bytes>,
     pub deadline: Option<CallDeadline>,
     /// Its place among the concurrent runs, for as long as it is held.
     pub permit: Option<RunPermit>,
@@ -175,7 +198,11 @@ impl Call {
 
     /// The whole body, if it is no larger than bodies may be and there is memory for it.
     pub async fn read_body(&mut self) -> Result<Bytes, Refusal> {
-        self.body.read(self.api.limits().body_bytes_max, &self.memory).await
+        let read = self.body.read(self.api.limits().body_bytes_max, &self.memory).await?;
+        if self.api.node().is_some() {
+            self.was_read = Some(read.clone());
+        }
+        Ok(read)
     }
 
     /// Whether the client would rather have `kind` than JSON.

@@ -12,11 +12,12 @@ use super::peer::Peer;
 use super::subprotocol::{KEY_PROTOCOL, offered};
 use access::keys::{Access, BadKeys, Denied, Fingerprint, Grant, Keyring, Rate, RateLimiter};
 use access::keys::{Namespaces, RetryAfter};
+use node::Through;
 use sandbox::Name;
 use sandbox::refusal::{Code, Refusal};
 
 /// The header that E2B's clients send their key in.
-const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+pub const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 /// Who asks, as far as it matters.
 #[derive(Clone, Debug)]
@@ -103,6 +104,20 @@ impl Door {
             None => Err(Denied::Missing),
         };
         self.judge(verified, peer)
+    }
+
+    /// The caller of a call that another node of the fleet has let in. A node that asks for keys takes nobody from
+    /// one that does not.
+    pub fn admit_through(&self, through: Through) -> Result<Caller, Refusal> {
+        match through {
+            Through::Holder(grant) => Ok(Caller::Holder(*grant)),
+            Through::Local if self.keyring.is_none() => Ok(Caller::Local),
+            Through::Local => {
+                let message = "the node that sent this call asks for no keys, and this one does";
+                Err(Refusal::new(Code::Unauthenticated, message)
+                    .hint("all nodes of a fleet ask for keys, or none"))
+            }
+        }
     }
 
     /// The caller with this grant from earlier; on a server without keys, any caller.

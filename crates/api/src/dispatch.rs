@@ -13,15 +13,18 @@ use hyper::header::{
     ACCESS_CONTROL_EXPOSE_HEADERS, ALLOW, CACHE_CONTROL, EXPECT, HeaderMap, HeaderName,
     HeaderValue, ORIGIN, VARY, X_CONTENT_TYPE_OPTIONS,
 };
+use hyper::http::request::Parts;
+use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, StatusCode};
 use tokio::time::Instant;
 
 use super::Api;
 use super::body::{Hold, Outgoing, Received, Response};
-use super::call::{Call, CallDeadline, RequestId};
+use super::call::{Call, CallDeadline, RequestId, SentFor, Target};
 use super::caller::Caller;
 use super::e2b;
 use super::entrance::Entrance;
+use super::forward::{MARK, REQUEST_ID, forward};
 use super::idempotency;
 use super::limits::{
     DEADLINE_MAX, REFUSED_BODY_BYTES_MAX, REQUEST_ID_BYTES_MAX, STRANGERS_BODY_BYTES_MAX,
@@ -31,11 +34,13 @@ use super::route::{Asked, Operation, Parameters, Refusals};
 use super::trail::{self, Trail};
 use access::audit::Door;
 use access::keys::Access;
+use node::{Called, Mark, Placement, Route, Through};
 use sandbox::SandboxRef;
-use sandbox::refusal::{Code, Refusal};
+use sandbox::limits::BUSY_PAUSE;
+use sandbox::refusal::{Code, Reason, Refusal};
 
-/// The client's name for its request, and ours when it has none.
-pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// What the paths of operations of one sandbox begin with.
+const ONE_SANDBOX: &str = "/v1/sandboxes/{namespace}/{name}";
 /// How many milliseconds the whole call may take.
 pub const DEADLINE: HeaderName = HeaderName::from_static("burrow-deadline-ms");
 
@@ -64,6 +69,8 @@ pub async fn dispatch(
     let path = e2b::place_of(&head.headers, head.uri.path());
     let query = head.uri.query().unwrap_or_default().to_owned();
     let mut log = RequestLog::default();
+    let target = target(&head);
+    let marked = mark(api, &head.headers, &target).await;
     let request_head = RequestHead {
         method: &head.method,
         path: &path,
@@ -71,7 +78,17 @@ pub async fn dispatch(
         headers: &head.headers,
         entrance,
     };
-    let admitted = admit(api, &request_head, &request_id, &mut log);
+    let (admitted, sent_for) = match marked {
+        Ok(mark) => {
+            let (through, sent_for) = mark.map_or((None, None), |mark| {
+                let gateway = mark.from.to_string();
+                let sent_for = SentFor { gateway, incarnation: mark.incarnation };
+                (Some(mark.caller), Some(sent_for))
+            });
+            (admit(api, &request_head, through, &request_id, &mut log), sent_for)
+        }
+        Err(refusal) => (Err(refusal), None),
+    };
     let memory = api.budget().share(match &admitted {
         Ok(Admitted::Call(call)) => &call.caller,
         Ok(Admitted::Preflight) | Err(_) => &Caller::Anybody,
@@ -84,10 +101,13 @@ pub async fn dispatch(
                 api: api.clone(),
                 caller,
                 request_id: request_id.clone(),
+                target,
+                sent_for,
                 parameters,
                 query,
                 headers: head.headers,
                 body,
+                was_read: None,
                 deadline,
                 permit: None,
                 memory: memory.clone(),
@@ -172,11 +192,15 @@ enum Admitted {
 fn admit(
     api: &Api,
     head: &RequestHead<'_>,
+    through: Option<Through>,
     request_id: &RequestId,
     log: &mut RequestLog,
 ) -> Result<Admitted, Refusal> {
     let RequestHead { method, path, query, headers, entrance } = *head;
-    api.origins().check(headers, entrance.is_local)?;
+    // No page can make a mark; the gateway has looked at what the client sent.
+    if through.is_none() {
+        api.origins().check(headers, entrance.is_local)?;
+    }
     if *method == Method::OPTIONS && allowed_origin(api, headers).is_some() {
         return Ok(Admitted::Preflight);
     }
@@ -193,6 +217,9 @@ fn admit(
         Some(access) => {
             log.trail = begin_trail(api, operation, &parameters, request_id, entrance);
             let admitted = match operation.credential {
+                None if through.is_some() => {
+                    through.map_or(Ok(Caller::Anybody), |through| api.door().admit_through(through))
+                }
                 None => api.door().admit(headers, entrance.peer),
                 Some(known) => known(api, &Asked { headers, query, peer: entrance.peer }),
             };
@@ -250,6 +277,67 @@ fn begin_trail(
     trail
 }
 
+fn target(head: &Parts) -> Target {
+    let path = head.uri.path_and_query().map_or("/", PathAndQuery::as_str);
+    Target { method: head.method.clone(), path: path.into() }
+}
+
+/// Who calls through another node, if this call comes from one. A mark that is no node's of the fleet is refused,
+/// whatever else the request has.
+async fn mark(api: &Api, headers: &HeaderMap, target: &Target) -> Result<Option<Mark>, Refusal> {
+    let Some(header) = headers.get(&MARK) else { return Ok(None) };
+    let refuse = |why: String| {
+        Err(Refusal::new(Code::Unauthenticated, why)
+            .hint("only nodes of a fleet send this header; leave it out"))
+    };
+    let Some(node) = api.node() else {
+        return refuse(format!("{MARK} is for nodes of a fleet, and this bridge is in none"));
+    };
+    let called = Called { method: target.method.as_str(), path: &target.path };
+    let text = header.to_str().unwrap_or_default();
+    match Box::pin(node.read_mark(text, called)).await {
+        Ok(mark) => Ok(Some(mark)),
+        Err(refused) => refuse(refused.to_string()),
+    }
+}
+
+/// The node that has the sandbox of a call, if it is not this one. Only calls whose key reaches the sandbox's namespace
+/// are asked about: others learn here what they would of a bridge of its own.
+async fn elsewhere(operation: &Operation, call: &Call) -> Result<Option<Placement>, Refusal> {
+    let (Some(node), true) = (call.api.node(), operation.path.starts_with(ONE_SANDBOX)) else {
+        return Ok(None);
+    };
+    let Ok(which) = call.which() else { return Ok(None) };
+    if let Some(sent_for) = &call.sent_for {
+        call.trail.fact("gateway", sent_for.gateway.as_str());
+        let is_here = sent_for.incarnation.as_deref().is_none_or(|life| node.has(life));
+        return if is_here { Ok(None) } else { Err(moved(&which)) };
+    }
+    // Boxed: few calls wait for it, and each connection has room for one.
+    match Box::pin(node.route(&which)).await {
+        Route::Here => Ok(None),
+        Route::There(placement) => Ok(Some(placement)),
+        Route::Lost { node, incarnation } => Err(lost(&which, &node, &incarnation)),
+        Route::Unknown { why } => {
+            let message = format!("where {which} is cannot be found out now: {why}");
+            Err(Refusal::new(Code::Unavailable, message).retry_after(BUSY_PAUSE))
+        }
+    }
+}
+
+fn moved(which: &SandboxRef) -> Refusal {
+    let message = format!("{which} is no longer at this node");
+    Refusal::new(Code::Unavailable, message).retry_after(BUSY_PAUSE)
+}
+
+fn lost(which: &SandboxRef, node: &str, incarnation: &str) -> Refusal {
+    let message = format!("{which} was lost with its node {node}");
+    Refusal::new(Code::Gone, message)
+        .because(Reason::Lost)
+        .details(serde_json::json!({ "node": node, "incarnation": incarnation }))
+        .hint("its name is free: create it again")
+}
+
 /// Records the outcome of a call in the audit log, which waits for the end of the answer.
 fn finish(log: &RequestLog, response: &mut Response) {
     let (status, trail) = (response.status(), &log.trail);
@@ -266,6 +354,10 @@ fn finish(log: &RequestLog, response: &mut Response) {
 /// Calls the handler, within the deadline, when there is a place for it. One that has a deadline is
 /// not left to go on past it, and one that there is no memory for ends as if its client were gone.
 async fn carry_out(operation: &Operation, call: Call, key: &str) -> Result<Response, Refusal> {
+    if let Some(placement) = elsewhere(operation, &call).await? {
+        let deadline = call.deadline;
+        return within(deadline, Box::pin(forward(call, &placement, None))).await;
+    }
     let (api, which) = (call.api.clone(), call.which().ok());
     match (carry(operation, call, key).await, which) {
         (Err(problem), Some(which)) => Err(api.explained(&which, problem).await),
@@ -293,6 +385,14 @@ async fn carry(operation: &Operation, mut call: Call, key: &str) -> Result<Respo
             problem = memory.exceeded(), if !is_carrier => Err(problem),
         }
     };
+    within(deadline, answering).await
+}
+
+/// The answer, if there is one within the deadline of the call.
+async fn within(
+    deadline: Option<CallDeadline>,
+    answering: impl Future<Output = Result<Response, Refusal>>,
+) -> Result<Response, Refusal> {
     let Some(deadline) = deadline else { return answering.await };
     tokio::time::timeout_at(deadline.at, answering).await.unwrap_or_else(|_| {
         let requested = deadline.requested.as_millis();

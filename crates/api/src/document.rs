@@ -31,7 +31,7 @@ const EVERYWHERE: [Code; 5] = [
 const KEYED: [Code; 3] = [Code::Unauthenticated, Code::Forbidden, Code::RateLimited];
 
 /// What the parts of paths are.
-const PARAMETERS: [(&str, &str, &str); 12] = [
+const PARAMETERS: [(&str, &str, &str); 13] = [
     ("namespace", "The namespace of the sandbox.", NAME),
     ("name", "The name of the sandbox.", NAME),
     ("sandbox", "The name of the sandbox.", NAME),
@@ -43,10 +43,11 @@ const PARAMETERS: [(&str, &str, &str); 12] = [
     ("run", "The number of the run.", "^[0-9]{1,18}$"),
     ("port", "A TCP port inside the sandbox.", PORT),
     ("id", "The artifact.", "^[0-9a-f]{16}$"),
+    ("node", "The name of the node.", "^[A-Za-z0-9_-]{1,63}$"),
     ("forward", "The forwarded port on the host.", PORT),
 ];
 /// The subjects of operations, in the order in which a newcomer meets them.
-const TAGS: [(&str, &str); 20] = [
+const TAGS: [(&str, &str); 21] = [
     ("sandboxes", "Isolated environments: made, listed, stopped, removed."),
     ("exec", "Programs that run to their end within one call."),
     ("runs", "Code in a context, and its events."),
@@ -63,6 +64,7 @@ const TAGS: [(&str, &str); 20] = [
     ("workspace", "Directories that sandboxes work on."),
     ("metrics", "What sandboxes use."),
     ("audit", "Who did what."),
+    ("nodes", "The hosts of a fleet."),
     ("server", "The server itself."),
     ("json-rpc", "The calls of older clients, as JSON-RPC."),
     ("a2a", "The calls of older clients, as agents make them."),
@@ -261,6 +263,8 @@ fn describe(operation: &Operation, schemas: &mut SchemaGenerator) -> Map<String,
     }
     if operation.path.contains("{name}") {
         document.refuses(&[Code::Conflict, Code::GuestUnreachable]);
+        // It was lost with its node.
+        document.refuses(&[Code::Gone]);
     }
     if operation.idempotent {
         document.refuses(&[Code::IdempotencyMismatch]);

@@ -28,6 +28,7 @@ mod document;
 mod e2b;
 mod entrance;
 mod forms;
+mod forward;
 mod idempotency;
 mod images;
 pub mod limits;
@@ -92,6 +93,8 @@ use trail::UnknownCallers;
 
 use access::audit::Audit;
 use access::keys::Keyring;
+use host::dial::Dialler;
+use node::Node;
 use sandbox::{Registry, SandboxRef, Visit};
 use services::app::Apps;
 use services::artifact::Artifacts;
@@ -120,6 +123,10 @@ pub struct Options {
     pub metric_labels: MetricLabels,
     /// The ports of this host that clients may have forwarded.
     pub forwarded_ports: RangeInclusive<u16>,
+    /// The fleet that this bridge is of.
+    pub node: Option<Node>,
+    /// Whom connections to its other nodes trust, besides those whom the host trusts.
+    pub fleet_ca: Vec<PathBuf>,
 }
 
 impl Options {
@@ -137,6 +144,8 @@ impl Options {
             audit: Audit::default(),
             metric_labels: MetricLabels::default(),
             forwarded_ports: PORTS_DEFAULT,
+            node: None,
+            fleet_ca: Vec::new(),
         }
     }
 }
@@ -162,6 +171,8 @@ struct Inner {
     images: BTreeMap<String, String>,
     notebooks: Option<Notebooks>,
     artifacts: Option<Artifacts>,
+    node: Option<Node>,
+    peers: forward::Peers,
     audit: Audit,
     labels: prometheus::ExportedLabels,
     samples: prometheus::Samples,
@@ -208,6 +219,8 @@ impl Api {
             images,
             notebooks,
             artifacts,
+            peers: forward::Peers::new(Dialler::new(options.fleet_ca)),
+            node: options.node,
             audit,
             labels: prometheus::ExportedLabels::new(metric_labels),
             samples: prometheus::Samples::default(),
@@ -233,6 +246,16 @@ impl Api {
     /// What runs have left, where it is kept.
     pub fn artifact_store(&self) -> Option<&Artifacts> {
         self.0.artifacts.as_ref()
+    }
+
+    /// This bridge in its fleet, if it is of one.
+    pub fn node(&self) -> Option<&Node> {
+        self.0.node.as_ref()
+    }
+
+    /// Connections to other nodes.
+    fn peers(&self) -> &forward::Peers {
+        &self.0.peers
     }
 
     /// The connections of all servers of this door.

@@ -11,6 +11,7 @@ mod files;
 mod images;
 mod logs;
 mod metrics;
+mod nodes;
 mod notebooks;
 mod ports;
 mod render;
@@ -47,6 +48,7 @@ pub fn operations() -> Vec<Operation> {
         render::operations(),
         audit::operations(),
         caps::operations(),
+        nodes::operations(),
     ]
     .into_iter()
     .flatten()

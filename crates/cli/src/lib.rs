@@ -23,6 +23,8 @@ mod doctor;
 mod exec;
 mod exit;
 mod failure;
+mod fleet;
+mod fleet_guardian;
 mod group_limits;
 mod help;
 mod history;
@@ -37,6 +39,7 @@ mod machine_kind;
 mod man;
 mod mcp;
 mod missing;
+mod node;
 mod one_shot;
 mod output;
 mod pause;
@@ -133,6 +136,12 @@ macro_rules! verbs {
             /// Becomes the daemon that shares a directory of the host with a machine.
             #[command(name = machine::qemu::share::VERB, hide = true)]
             Share(share::ShareArguments),
+            /// Ends the sandboxes of a node whose lease is over.
+            #[command(name = ::node::guardian::VERB, hide = true)]
+            FleetGuardian(fleet_guardian::GuardianArguments),
+            /// Becomes a program that ends with its parent.
+            #[command(name = fleet::CHILD_VERB, hide = true)]
+            FleetChild(fleet::Child),
         }
 
         /// The groups of the help, and how many verbs each has.
@@ -150,7 +159,12 @@ macro_rules! verbs {
             let exit = match verb {
                 $($(Verb::$name($verb) => verbs!(@run $verb, $context $(, $run)?),)*)*
                 // They ran before there was a loop.
-                Verb::TerminalGuard | Verb::Probe(_) | Verb::Bind(_) | Verb::Share(_) => {
+                Verb::TerminalGuard
+                | Verb::Probe(_)
+                | Verb::Bind(_)
+                | Verb::Share(_)
+                | Verb::FleetGuardian(_)
+                | Verb::FleetChild(_) => {
                     Ok(Exit::SUCCESS)
                 }
             };
@@ -204,6 +218,8 @@ verbs! { verb, context;
     "Serve programs" {
         Serve(serve::Serve) => verb.run::<S>(context()?).await;
         Daemon(daemon::Daemon);
+        Node(node::Node);
+        Fleet(fleet::Fleet) => verb.run().await;
         Mcp(mcp::Mcp) => verb.run::<S>(context()?).await;
         Keygen(keygen::Keygen);
         Keys(keys::Keys);
@@ -237,6 +253,8 @@ pub fn main<S: Servers>() -> ExitCode {
         Verb::Probe(probe) => probe.run().into(),
         Verb::Bind(carry) => carry.run().into(),
         Verb::Share(show) => show.run().into(),
+        Verb::FleetGuardian(guardian) => guardian.run().into(),
+        Verb::FleetChild(child) => child.run().into(),
         verb => run_with_loop::<S>(verb, !arguments.no_daemon),
     }
 }
@@ -388,6 +406,10 @@ mod tests {
             "host-bridge ps --no-daemon",
             "host-bridge --no-daemon ps",
             "host-bridge pool --json",
+            "host-bridge node ls --json",
+            "host-bridge node cordon host2",
+            "host-bridge fleet dev --nodes 5 --json",
+            "host-bridge serve --fleet nats://10.0.0.1:4222 --fleet nats://10.0.0.2:4222",
             "host-bridge store repair --json",
         ] {
             let parsed = Arguments::try_parse_from(line.split(' '));

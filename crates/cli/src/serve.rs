@@ -43,6 +43,10 @@ pub struct Serve {
     #[arg(long)]
     dev: bool,
 
+    /// Join the fleet of this NATS server, as in `nats://10.0.0.1:4222`; repeatable
+    #[arg(long, value_name = "ADDRESS")]
+    fleet: Vec<String>,
+
     /// Read this configuration file (default: the first that exists of the usual places)
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -64,7 +68,7 @@ pub struct Serve {
     check_config: bool,
 
     /// Serve only the control socket, and end when nothing needs it: the daemon that a verb starts.
-    #[arg(long, hide = true, conflicts_with_all = ["listen", "dev", "stop_sandboxes"])]
+    #[arg(long, hide = true, conflicts_with_all = ["listen", "dev", "fleet", "stop_sandboxes"])]
     unattended: bool,
 }
 
@@ -119,6 +123,7 @@ impl Serve {
             overrides.set(assignment)?;
         }
         overrides.list("--listen", "server.listen", &self.listen);
+        overrides.list("--fleet", "fleet.servers", &self.fleet);
         if self.dev {
             overrides.text("--dev", "server.dev", "true");
         }

@@ -38,6 +38,7 @@ pub use images::{AliasError, aliases, missing};
 pub use message::{
     CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, List, Purpose, Request, Version,
 };
+pub use node::{NodeRow, Readiness};
 pub use open_audit::{OpenAuditError, entry, open_audit};
 pub use pool::{PoolError, pool_options};
 pub use refused_hosts::egress_sink;

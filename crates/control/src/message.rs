@@ -12,6 +12,7 @@ mod reply;
 use serde::{Deserialize, Serialize};
 
 use super::apps::AppOrder;
+use node::Readiness;
 use sandbox::Preset;
 use sandbox::{Name, SandboxRef, Selector, Spec};
 
@@ -105,6 +106,13 @@ pub enum Request {
     App(AppOrder),
     /// Asks for the state of the pool.
     Pool {},
+    /// Asks for the nodes of the fleet.
+    Nodes {},
+    /// Says whether a node of the fleet takes sandboxes.
+    MarkNode {
+        node: String,
+        readiness: Readiness,
+    },
     /// Asks for the usage and the caps of a namespace and a key.
     Caps {
         namespace: Name,

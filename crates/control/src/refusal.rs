@@ -100,6 +100,14 @@ impl From<SandboxError> for ErrorReply {
     }
 }
 
+/// Of what has no error of its own: the words that are true at every door.
+impl From<Refusal> for ErrorReply {
+    fn from(refusal: Refusal) -> Self {
+        let hint = refusal.hint.as_ref().and_then(|hint| hint.words());
+        Self::of(refusal, || hint)
+    }
+}
+
 impl From<ArtifactError> for ErrorReply {
     fn from(error: ArtifactError) -> Self {
         Self::of(Refusal::from(&error), || {

@@ -14,6 +14,7 @@ use access::keys::{self, Keyring, KeysError};
 use api::{Api, Limits, MetricLabels, Options, Origins, RateOption, Threads};
 use host::paths::Paths;
 use host::tls::Tls;
+use node::Node;
 use sandbox::Registry;
 use services::artifact::Artifacts;
 use services::notebook::Notebooks;
@@ -44,7 +45,7 @@ impl Door {
         registry: &Registry,
         stores: (Notebooks, Artifacts),
         audit: Audit,
-        (tls, threads): (Option<Tls>, &Arc<Threads>),
+        (tls, threads, node): (Option<Tls>, &Arc<Threads>, Option<Node>),
     ) -> Result<Self, DoorError> {
         let server = &settings.server;
         let keyring = if server.dev { None } else { Some(Keyring::open(&keys::directory(paths))?) };
@@ -55,6 +56,8 @@ impl Door {
             artifacts: Some(artifacts),
             answers: Some(paths.answers()),
             audit,
+            node,
+            fleet_ca: settings.fleet.ca.iter().cloned().collect(),
             ..options(settings, keyring)
         };
         let api = Api::new(registry.clone(), options);

@@ -30,8 +30,9 @@ use host::paths::{Paths, PathsError};
 use host::secret::{self, Secrets};
 use image::{ImageError, Images, Puller};
 use machine::Machines;
+use node::{Node, NodeError};
 use sandbox::limits::STOP_GRACE_DEFAULT;
-use sandbox::{Event, EventSink, Registry, RegistryOptions, SandboxError};
+use sandbox::{Event, EventSink, Names, Registry, RegistryOptions, SandboxError};
 use services::artifact::{self, ArtifactError, Artifacts};
 use services::notebook::Notebooks;
 use services::store::Store;
@@ -70,6 +71,8 @@ pub enum ServeError {
     Audit(#[from] AuditError),
     #[error(transparent)]
     Door(#[from] DoorError),
+    #[error(transparent)]
+    Node(#[from] NodeError),
     #[error("cannot start the threads that serve: {0}")]
     Threads(io::Error),
     #[error("cannot listen for signals: {0}")]
@@ -103,6 +106,13 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let pull = settings.image_policy.pull;
     // A server without keys serves one person.
     let sources = if settings.server.dev { sources } else { sources.for_clients() };
+    let node = if settings.fleet.is_joined() {
+        // Before anything is taken up that may run elsewhere by now.
+        node::guardian::end_what_has_no_lease(&paths).await;
+        Some(Node::open(&settings, &paths, EventSink::clone(&events))?)
+    } else {
+        None
+    };
     let puller = Some(Puller::new(store_of_images.clone(), sources, pull));
     let images = Some(store_of_images);
     let (machines, sink) = (Machines::default(), EventSink::clone(&events));
@@ -114,6 +124,7 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
         images,
         image_policy,
         puller,
+        names: node.clone().map(|node| Arc::new(node) as Arc<dyn Names>),
         ..means_of(&settings)
     };
     let opening = Registry::open_with(paths.clone(), machines, sink, means);
@@ -133,11 +144,15 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let stores = (notebooks.clone(), artifacts);
     // They end last: sandboxes that connections have made live on them.
     let threads = Arc::new(Threads::start().map_err(ServeError::Threads)?);
-    let means = (tls, &threads);
+    let means = (tls, &threads, node.clone());
     let door = Door::open(&settings, &paths, &registry, stores, audit.clone(), means).await?;
     events(&Event::Listening { on: socket.display().to_string() });
     for on in door.addresses() {
         events(&Event::Listening { on: on.clone() });
+    }
+    if let Some(node) = &node {
+        let reached = door.addresses().iter().find(|address| address.starts_with("http"));
+        node.join(&registry, reached.map(String::as_str))?;
     }
     let manager = Notifier::from_environment();
     manager.ready(&format!("listening on {}", door.addresses().join(" and ")));

@@ -233,6 +233,10 @@ pub enum Call {
     Remove {
         name: Name,
     },
+    /// The sandbox is gone from this host, in order: its name becomes free. Answered when it is.
+    Release {
+        incarnation: Incarnation,
+    },
     /// The operator has changed how the node describes itself.
     Describe {
         record: NodeRecord,

@@ -166,6 +166,7 @@ impl Member {
             Call::Create(create) => self.begin_create(now, call, create),
             Call::Find { name } => self.find(call, name),
             Call::Remove { name } => self.remove(call, name),
+            Call::Release { incarnation } => self.release(call, incarnation),
             Call::Describe { record } => {
                 self.me.record = record;
                 self.upkeep.describe();

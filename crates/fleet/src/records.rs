@@ -55,6 +55,16 @@ pub enum Readiness {
     Draining,
 }
 
+impl Readiness {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Cordoned => "cordoned",
+            Self::Draining => "draining",
+        }
+    }
+}
+
 /// What a node says of itself. It is written when it joins and when it changes, not with each renewal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeRecord {
@@ -66,6 +76,9 @@ pub struct NodeRecord {
     pub machines: BTreeSet<String>,
     pub images: BTreeSet<String>,
     pub readiness: Readiness,
+    /// The public half of what the bridge signs calls to the others with, in base64.
+    #[serde(default)]
+    pub key: String,
 }
 
 /// The lease of a node, by which it is alive.

@@ -76,6 +76,13 @@ pub trait Machine: Send + Sync {
     fn clean(&self, id: SandboxId, directories: Option<Directories>) -> BoxFuture<'_, ()>;
 }
 
+/// Kills a machine of any kind at once by what is on disk of it, and returns when its processes have ended. Its
+/// files stay for the bridge that comes next.
+pub async fn end_at_once(directories: &Directories, trace: &Trace) {
+    let notes = [process::NOTE, vmm::NOTE].map(|note| directories.runtime.join(note));
+    supervisor::Supervisor::end_at_once(&notes, trace.process.as_ref()).await;
+}
+
 /// A machine that was started or found. Dropping it leaves the machine as it is.
 pub trait Running: Send + Sync {
     /// The agent inside; `None` when the machine was found and its agent does not answer.

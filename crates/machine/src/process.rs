@@ -55,7 +55,7 @@ use host::secret::Wiped;
 /// The socket in a sandbox's runtime directory on which its agent listens.
 const DOOR: &str = "agent.sock";
 /// The file beside it that says which process the supervisor is.
-const NOTE: &str = "supervisor.json";
+pub(crate) const NOTE: &str = "supervisor.json";
 /// The verb of the agent that makes a sandbox of itself.
 const LAUNCH: &str = "launch";
 /// Boot steps whose failure must be reported to the sandbox's user: its root is a user of the host, or its

@@ -12,7 +12,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -165,6 +165,32 @@ impl Supervisor {
             if let Ok(Some(process)) = Self::find(&identity) {
                 process.stop(None, Duration::ZERO).await;
             }
+        }
+    }
+
+    /// Kills at once what a note or a trace names, with what it has started, and waits until all of it has
+    /// ended. For who cannot wait for a machine to end as it should.
+    pub(crate) async fn end_at_once(notes: &[PathBuf], traced: Option<&ProcessIdentity>) {
+        let mut identities: Vec<_> = traced.cloned().into_iter().collect();
+        for note in notes {
+            let noted = fs::read(note).ok().and_then(|note| serde_json::from_slice(&note).ok());
+            let Some(Note { supervisor, children }) = noted else { continue };
+            identities.push(supervisor);
+            identities.extend(children);
+        }
+        let mut ending = Vec::new();
+        for identity in identities {
+            let Ok(Some(process)) = Self::find(&identity) else { continue };
+            for child in process.children() {
+                ending.extend(Self::find(&child).ok().flatten());
+            }
+            ending.push(process);
+        }
+        for process in &ending {
+            let _ = pidfd_send_signal(process.descriptor.as_fd(), Signal::KILL);
+        }
+        for process in &ending {
+            process.exited_within(KILL_DEADLINE).await;
         }
     }
 

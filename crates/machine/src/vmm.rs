@@ -37,6 +37,7 @@ pub use console::Tape;
 pub use halt::{Halt, Saving, Standing};
 pub use kit::{Kit, KitError};
 pub use made::{MANIFEST, MEMORY, MachineInputs, Manifest};
+pub(crate) use plan::NOTE;
 pub use plan::{Disk, JAIL, ORDERS, Plan, RESTORED, SCRATCH};
 pub use programs::{Beside, Programs, RELAY, SHARER, find_program};
 pub use running::{At, Virtual};

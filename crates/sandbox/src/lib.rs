@@ -33,6 +33,7 @@ pub mod log;
 mod meter;
 mod mounted;
 pub mod name;
+pub mod names;
 pub mod one_shot;
 pub mod options;
 mod owner;
@@ -62,6 +63,7 @@ pub use host_files::HostFiles;
 pub use label::{InvalidLabel, Labels, Selector};
 pub use log::find_log;
 pub use name::{InvalidName, Name, SandboxRef};
+pub use names::{Incarnation, NameRefused, Names};
 pub use one_shot::{OneShot, OneShotOptions, one_shot, one_shot_with};
 pub use page::{Filter, Page};
 pub use presence::Activity;
@@ -93,6 +95,8 @@ use workspace::WorkspaceError;
 pub enum SandboxError {
     #[error("the name {which} is taken: {id} is {state}")]
     NameTaken { which: SandboxRef, id: SandboxId, state: State },
+    #[error("{which}: {refused}")]
+    NameRefused { which: SandboxRef, refused: NameRefused },
     #[error("there is no sandbox {which}")]
     NotFound { which: SandboxRef },
     #[error("{which} is {state}")]

@@ -36,7 +36,7 @@ use super::recorder::SharedLog;
 use super::saver::Saver;
 use super::snapshot::bytes_of;
 use super::stored::HeldImage;
-use super::{Event, EventSink, Record, SandboxError, State, StopReason};
+use super::{Event, EventSink, Names, Record, SandboxError, State, StopReason};
 use crate::limits::RECORDER_END_MAX;
 use agent_client::link::LinkError;
 use egress::{EgressGuard, Injections};
@@ -69,6 +69,7 @@ pub(super) struct OwnerSettings {
     pub meter: Meter,
     pub presence: Arc<Presence>,
     pub workspaces: Workspaces,
+    pub names: Option<Arc<dyn Names>>,
     /// Saves its content before it ends, once there is a saver.
     pub saver: Arc<OnceLock<Saver>>,
     /// Dropped with the owner: then the name is free.

@@ -13,7 +13,7 @@ use std::time::UNIX_EPOCH;
 use serde::{Deserialize, Serialize};
 
 use super::label::Labels;
-use super::{Name, SandboxRef, Spec, State};
+use super::{Incarnation, Name, SandboxRef, Spec, State};
 use crate::limits::RECORD_SYNC_PAUSE;
 use agent_client::link::Address;
 use host::paths::{sync_written, write_durably, write_unsynced};
@@ -59,6 +59,9 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mounted: bool,
     pub created_at_ms: u64,
+    /// Its life in the fleet that this bridge is of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<Incarnation>,
     /// The id of the key that has made it; absent where no key was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
@@ -138,6 +141,7 @@ impl Record {
             workspace: spec.workspace.clone(),
             mounted: spec.mount,
             created_at_ms,
+            incarnation: None,
             key: spec.key.clone(),
             state: State::Creating,
             pid: None,

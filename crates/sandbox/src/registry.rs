@@ -4,6 +4,7 @@
 //! the owner last published. A name is taken from the moment a creation begins until its owner has
 //! removed everything.
 
+mod claimed;
 mod found;
 mod means;
 mod restart;
@@ -11,13 +12,14 @@ mod room;
 mod shared;
 mod views;
 
+use claimed::{Claimed, NameGuard, names_lost};
 pub use means::RegistryOptions;
 use room::RefusalCounts;
 pub use views::{Until, Visit};
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
@@ -38,8 +40,8 @@ use super::spec::check_lifetime;
 use super::stored::{RequestedImage, image_users};
 use super::tallies::Tallies;
 use super::{
-    Event, EventSink, HostFiles, Name, Record, SandboxError, SandboxRef, Spec, State, mounted,
-    trust,
+    Event, EventSink, HostFiles, Incarnation, Name, Names, Record, SandboxError, SandboxRef, Spec,
+    State, mounted, trust,
 };
 use crate::limits::{ORDERS_WAITING_MAX, SANDBOXES_MAX};
 use host::instant::now_ms;
@@ -77,6 +79,7 @@ struct Inner {
     image_policy: Policy,
     puller: Option<Puller>,
     caps: Caps,
+    names: Option<Arc<dyn Names>>,
     refused: RefusalCounts,
     meter: Meter,
     saver: Arc<OnceLock<Saver>>,
@@ -114,20 +117,6 @@ impl NameEntry {
     fn record(&self) -> Record {
         let record = self.shown.borrow().clone();
         self.presence.show(record)
-    }
-}
-
-/// Held by an owner as long as its name is taken; dropping it frees the name.
-struct NameGuard {
-    registry: Weak<Inner>,
-    which: SandboxRef,
-}
-
-impl Drop for NameGuard {
-    fn drop(&mut self) {
-        if let Some(inner) = self.registry.upgrade() {
-            inner.seats().taken.remove(&self.which);
-        }
     }
 }
 
@@ -199,7 +188,8 @@ impl Registry {
         let tallies = Tallies::default();
         let events = tallies.counting(events);
         let pool = Arc::new(Pool::new(&paths, &means.files, &machines, &events, means.pool)?);
-        let RegistryOptions { secrets, workspaces, images, image_policy, puller, caps, .. } = means;
+        let RegistryOptions { secrets, workspaces, images, image_policy, puller, .. } = means;
+        let RegistryOptions { caps, names, .. } = means;
         let inner = Inner {
             paths,
             hidden_of_alone,
@@ -219,6 +209,7 @@ impl Registry {
             image_policy,
             puller,
             caps,
+            names,
             refused: RefusalCounts::default(),
             meter,
             saver: Arc::default(),
@@ -256,8 +247,19 @@ impl Registry {
         &self,
         files: &HostFiles,
         defaults: &Defaults,
-        mut spec: Spec,
+        spec: Spec,
     ) -> Result<Record, SandboxError> {
+        self.create_named(files, defaults, spec, None).await
+    }
+
+    async fn create_named(
+        &self,
+        files: &HostFiles,
+        defaults: &Defaults,
+        mut spec: Spec,
+        placed: Option<Incarnation>,
+    ) -> Result<Record, SandboxError> {
+        let placed = self.placed(&spec, placed)?;
         defaults.fill(&mut spec);
         if let Some(name) = spec.snapshot.clone() {
             let which = SandboxRef { namespace: spec.namespace.clone(), name };
@@ -274,6 +276,12 @@ impl Registry {
         let mut record = Record::new(id.clone(), &spec, now_ms());
         record.mounted = workspace.as_ref().is_some_and(|workspace| workspace.policy.mount);
         record.env_names.extend(secrets::variables(&self.0.secrets, &spec, &spec.rules()?)?);
+        let which = record.which();
+        let claimed = match placed {
+            Some(claimed) => Some(claimed),
+            None => self.claim(&record).await?,
+        };
+        record.incarnation = claimed.as_ref().map(|claimed| claimed.incarnation.clone());
         let mut owner =
             self.seat(StoredRecord { record, trace: machine::Trace::default() }, true)?;
         // After the name is taken: a provider costs the host something.
@@ -302,8 +310,16 @@ impl Registry {
         });
         machine_spec.secrets = secrets;
         let (reply, answer) = oneshot::channel();
+        let held = claimed.map(Claimed::keep);
         tokio::spawn(owner.create(machine_spec, wanted, ahead, reply));
-        answer.await.unwrap_or(Err(SandboxError::Stopping))
+        let record = answer.await.unwrap_or(Err(SandboxError::Stopping))?;
+        if let Some((names, incarnation)) = held
+            && !names.holds(&incarnation)
+        {
+            let _ = self.discard(&which).await;
+            return Err(names_lost(which));
+        }
+        Ok(record)
     }
 
     fn wanted_image(&self, spec: &Spec) -> Option<RequestedImage> {
@@ -477,15 +493,6 @@ impl Registry {
         self.order(which, |reply| Order::Snapshot { draft, reply }).await
     }
 
-    /// The snapshots of one namespace or of all, by name.
-    pub fn snapshots(&self, namespace: Option<&Name>) -> Vec<Snapshot> {
-        self.0.snapshots.list(namespace)
-    }
-
-    pub fn get_snapshot(&self, which: &SandboxRef) -> Result<Snapshot, SandboxError> {
-        self.0.snapshots.get(which)
-    }
-
     /// Removes a snapshot. Sandboxes that were made from it do not need it.
     pub async fn remove_snapshot(&self, which: &SandboxRef) -> Result<Snapshot, SandboxError> {
         let (snapshots, which) = (self.0.snapshots.clone(), which.clone());
@@ -581,6 +588,7 @@ impl Registry {
             meter: self.0.meter.clone(),
             presence,
             workspaces: self.0.workspaces.clone(),
+            names: self.0.names.clone(),
             saver: Arc::clone(&self.0.saver),
             _occupied: Box::new(NameGuard { registry: Arc::downgrade(&self.0), which }),
         };

@@ -20,6 +20,7 @@ mod caps;
 mod defaults;
 mod error;
 mod file;
+mod fleet;
 mod limits;
 mod listen;
 mod load;
@@ -49,6 +50,7 @@ use sandbox::host_files::HOST_ROOT;
 use sandbox::{Confinement, ScratchPolicy};
 
 pub use error::{FilePosition, SettingsError};
+pub use fleet::Fleet;
 pub use limits::RUN_DEADLINE_DEFAULT;
 pub use listen::Listen;
 pub use load::Overrides;
@@ -69,6 +71,7 @@ pub struct Settings {
     pub defaults: Defaults,
     pub process: Process,
     pub forwards: Forwards,
+    pub fleet: Fleet,
     pub pool: Pool,
     pub egress: Egress,
     pub image_policy: ImagePolicy,

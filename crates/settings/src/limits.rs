@@ -52,6 +52,14 @@ pub const AUDIT_FILE_BYTES_DEFAULT: u64 = 16 * 1024 * 1024;
 pub const AUDIT_FILE_BYTES_MIN: u64 = 256 * 1024;
 /// The largest: a query reads whole files.
 pub const AUDIT_FILE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+/// How long a node of a fleet may go without NATS: longer than NATS takes to change a leader.
+pub const FLEET_GRACE_DEFAULT: Duration = Duration::from_secs(20);
+/// A renewal is sent each second: below this one that is late would end sandboxes.
+pub const FLEET_GRACE_MIN: Duration = Duration::from_secs(3);
+/// Servers of NATS in one list: more than a cluster has.
+pub const FLEET_SERVERS_MAX: usize = 16;
+/// Labels of a node: each is in the description that every member has of it.
+pub const FLEET_LABELS_MAX: usize = 32;
 /// The most CPUs.
 pub const CPUS_MAX: u32 = 4096;
 

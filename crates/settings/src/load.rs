@@ -215,6 +215,12 @@ impl Settings {
             (None, Some(_)) => return Err(half(key, certificate)),
             _ => {}
         }
+        let (certificate, key) = ("fleet.certificate", "fleet.key");
+        match (&self.fleet.certificate, &self.fleet.key) {
+            (Some(_), None) => return Err(half(certificate, key)),
+            (None, Some(_)) => return Err(half(key, certificate)),
+            _ => {}
+        }
         for (name, entry) in &self.workspaces {
             let keys = entry.bucket.iter().filter_map(|bucket| bucket.keys.as_ref());
             let mut names = keys.flat_map(workspace::s3::KeyNames::all);

@@ -36,7 +36,8 @@ impl Settings {
         });
         // The file of a certificate may hold its key too.
         let server = [&self.file, &self.server.tls_certificate, &self.server.tls_key];
-        server.into_iter().flatten().chain(secrets).cloned()
+        let fleet = [&self.fleet.credentials, &self.fleet.certificate, &self.fleet.key];
+        server.into_iter().chain(fleet).flatten().chain(secrets).cloned()
     }
 }
 
@@ -48,9 +49,10 @@ mod tests {
     use std::path::Path;
 
     /// Options that take any text or a path, and that name nothing secret.
-    const NOT_PRIVATE: [&str; 10] = [
+    const NOT_PRIVATE: [&str; 11] = [
         // Certificates that are trusted: often those of the host, which programs need.
         "egress.ca",
+        "fleet.ca",
         "images.ca",
         // Directories that sandboxes are to have.
         "process.root",
@@ -82,7 +84,10 @@ mod tests {
             let private = settings.private_files();
             assert!(private.iter().any(|path| path == Path::new(GIVEN)), "{name} is in no list");
         }
-        assert_eq!(found, 2, "certificate and key");
+        assert_eq!(
+            found, 5,
+            "certificates and keys of the server and of the fleet, and credentials"
+        );
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod audit;
 mod defaults;
 mod egress;
+mod fleet;
 mod forwards;
 mod image_policy;
 mod images;
@@ -97,6 +98,7 @@ pub const SECTIONS: &[Section] = &[
     defaults::SECTION,
     egress::SECTION,
     forwards::SECTION,
+    fleet::SECTION,
     process::SECTION,
     pool::SECTION,
     image_policy::SECTION,

@@ -49,6 +49,14 @@ pub enum InvalidValue {
     Address(String),
     #[error("{0:?} is not a range of ports from 1024 to 65535, as in \"20000-20999\"")]
     Ports(String),
+    #[error("{0:?} is not an address of NATS, as in \"nats://10.0.0.1:4222\"")]
+    Nats(String),
+    #[error("{0:?} is not the name of a node: use 1 to 63 letters, digits, '_' and '-'")]
+    Node(String),
+    #[error("{0:?} is not a label, as in \"zone=a\"")]
+    NodeLabel(String),
+    #[error("{0:?} is not an address of a bridge, as in \"https://node1.example.org:5555\"")]
+    BridgeAddress(String),
     #[error("{0:?} is not a range of addresses as in \"10.1.2.0/24\"")]
     AddressRange(String),
     #[error("{0}")]

@@ -12,8 +12,9 @@ const OURS: &str = "BURROW_";
 /// The prefix of variables for tests.
 const OF_TESTS: &str = "BURROW_TEST_";
 /// Variables that are read besides options: by machines, by programs in sandboxes, by clients.
-const OTHERS: [&str; 13] = [
+const OTHERS: [&str; 14] = [
     "BURROW_NAMESPACE",
+    "BURROW_NATS_SERVER",
     "BURROW_NO_DAEMON",
     "BURROW_QEMU_BOARD",
     "BURROW_TRUST_KVM",

@@ -20,7 +20,7 @@ use tests::own_port::OwnPort;
 use tests::{Burrow, agent_path, bridge_path, have_or_skip};
 
 use crate::documents::{pages, read, root};
-use Place::{Here, Images, Machines, Own};
+use Place::{Fleet, Here, Images, Machines, Own};
 use blocks::{Block, Kind, blocks, is_like};
 
 /// The port and the directory of the configuration that the pages name; each run has others.
@@ -46,6 +46,8 @@ enum Place {
     Images,
     /// The same as `Own`, with what virtual machines need.
     Machines,
+    /// The same as `Here`, with a server of NATS.
+    Fleet,
 }
 
 /// Makes a test of each page: its name, the page, where it is run, and what its reader has done before.
@@ -70,6 +72,7 @@ run! {
     how_to_reach_hosts: "docs/howto/egress.md", Images, "";
     how_to_bring_images: "docs/howto/images.md", Images,
         "mkdir app && echo 'print(1)' >app/main.py && printf 'FROM python:3.12-slim\nRUN pip install six\nCMD [\"python3\", \"-c\", \"import six\"]\n' >Dockerfile";
+    how_to_have_many_hosts: "docs/howto/fleet.md", Fleet, "";
     how_to_give_secrets: "docs/howto/secrets.md", Own,
         "echo abc >/etc/burrow/npm-token && echo def >/etc/burrow/github-token";
     how_to_serve: "docs/howto/serve.md", Own, "";
@@ -166,7 +169,10 @@ fn host_of(place: Place) -> Result<Option<OwnHost>, Skipped> {
     if !programs.iter().all(|program| have_or_skip(program)) {
         return Err(Skipped);
     }
-    if place == Here {
+    if place == Fleet && tests::fleet::nats_program().is_none() {
+        return Err(Skipped);
+    }
+    if matches!(place, Here | Fleet) {
         return Ok(None);
     }
     if place == Machines && !root().join("target/images/full.erofs").exists() {
@@ -228,6 +234,7 @@ fn run_page(page: &str, place: Place, before: &str) {
         .env("BURROW_IMAGES", root().join("target/images"))
         .env_remove("BURROW_NO_DAEMON")
         .env("BURROW_AGENT", agent_path())
+        .env("BURROW_NATS_SERVER", root().join("target/nats/nats-server"))
         .env("BURROW_SERVER_LISTEN", format!("127.0.0.1:{}", port.number()))
         .env("BURROW_URL", format!("http://127.0.0.1:{}", port.number()))
         .env("PYTHONDONTWRITEBYTECODE", "1")

@@ -7,8 +7,11 @@ use std::time::Duration;
 use hyper::Method;
 use serde_json::json;
 
-use super::super::call::Call;
-use super::super::route::{Operation, operation};
+use super::super::body::Response;
+use super::super::call::{Call, SentFor};
+use super::super::forward::forward;
+use super::super::idempotency::IDEMPOTENCY_KEY;
+use super::super::route::{Document, Operation, Output, operation};
 use super::super::shape::{Created, Json, MaybeJson, Nothing, Query, Reply};
 use crate::creation::{install, permitted};
 use crate::forms::ranges::check_range;
@@ -18,10 +21,12 @@ use crate::forms::sandboxes::{
 };
 use crate::limits::DEADLINE_MAX;
 use create::CreateSandbox;
+use host::id::RandomId;
 use machine::limits::STOP_GRACE_MAX;
+use node::Placed;
 use sandbox::limits::STOP_GRACE_DEFAULT;
 use sandbox::refusal::{Code, Refusal};
-use sandbox::{Filter, Selector, Until};
+use sandbox::{Filter, Registry, SandboxError, Selector, Spec, Until};
 
 pub fn operations() -> Vec<Operation> {
     let all = "/v1/sandboxes";
@@ -102,15 +107,82 @@ async fn create(
     call: Call,
     _: Nothing,
     Json(request): Json<CreateSandbox>,
-) -> Result<Created<Sandbox>, Refusal> {
+) -> Result<Made, Refusal> {
     let packages = request.packages.clone();
+    let is_of_here = is_of_here(&request);
     let mut spec = permitted(&call.api, &call.caller, request.spec(&call.caller)?)?;
     call.trail.creation(&spec);
     call.reaches(&spec.namespace)?;
     let _packages = install(&call.api, &call.caller, &mut spec, packages).await?;
-    let record = call.api.registry().create(spec).await?;
+    let registry = call.api.registry();
+    let placed = match (call.api.node(), &call.sent_for) {
+        (Some(_), Some(SentFor { incarnation: Some(incarnation), .. })) => {
+            Some(incarnation.clone())
+        }
+        (Some(node), None) if !is_of_here => {
+            match Box::pin(node.place(&settled(registry, &spec), &request_of(&call)?)).await {
+                Ok(Placed::Here(incarnation)) => Some(incarnation),
+                Ok(Placed::There(placement)) => {
+                    let body = call.was_read.clone();
+                    let answer = Box::pin(forward(call, &placement, body)).await?;
+                    return Ok(Made::There(Box::new(answer)));
+                }
+                Err(refused) => {
+                    return Err(SandboxError::NameRefused { which: spec.which(), refused }.into());
+                }
+            }
+        }
+        _ => None,
+    };
+    let record = match placed {
+        Some(incarnation) => registry.create_placed(spec, incarnation).await?,
+        None => registry.create(spec).await?,
+    };
     call.trail.image(None, record.image_digest.map(|digest| digest.to_string()));
-    Ok(Created(record.into()))
+    Ok(Made::Here(Box::new(Created(record.into()))))
+}
+
+/// A new sandbox: of this bridge, or the answer of the node that has it.
+enum Made {
+    Here(Box<Created<Sandbox>>),
+    There(Box<Response>),
+}
+
+impl Output for Made {
+    fn describe(document: &mut Document<'_>) {
+        Created::<Sandbox>::describe(document);
+    }
+
+    fn into_response(self) -> Response {
+        match self {
+            Self::Here(created) => created.into_response(),
+            Self::There(response) => *response,
+        }
+    }
+}
+
+/// Whether a sandbox is made from what only this host has.
+fn is_of_here(request: &CreateSandbox) -> bool {
+    request.snapshot.is_some()
+        || request.workspace.is_some()
+        || request.packages.is_some()
+        || request.image.as_ref().is_some_and(|image| image.starts_with('/'))
+}
+
+/// With what it takes by default.
+fn settled(registry: &Registry, spec: &Spec) -> Spec {
+    let mut spec = spec.clone();
+    registry.defaults().fill(&mut spec);
+    spec
+}
+
+/// What makes a repeated create the same one, at whatever node.
+fn request_of(call: &Call) -> Result<String, Refusal> {
+    let key = call.headers.get(&IDEMPOTENCY_KEY).and_then(|key| key.to_str().ok());
+    match key {
+        Some(key) => Ok(format!("{}:{key}", call.caller.label())),
+        None => Ok(RandomId::draw().map_err(SandboxError::Draw)?.to_string()),
+    }
 }
 
 async fn list(

@@ -64,6 +64,8 @@ impl Request {
             }
             Self::Snapshots {} => About::look("list_snapshots", None),
             Self::Pool {} => About::look("get_pool", None),
+            Self::Nodes {} => About::look("list_nodes", None),
+            Self::MarkNode { .. } => About::change("mark_node", None),
             Self::Caps { .. } => About::look("get_caps", None),
         }
     }
@@ -88,6 +90,9 @@ impl Request {
             Self::Snapshot { name, .. } => entry.fact("snapshot", name.as_str()),
             Self::RemoveSnapshot { snapshot } => entry.fact("snapshot", snapshot.to_string()),
             Self::RemoveArtifact { id } => entry.fact("artifact", id.as_str()),
+            Self::MarkNode { node, readiness } => {
+                entry.fact("node", node.as_str()).fact("readiness", readiness.as_str())
+            }
             _ => entry,
         }
     }

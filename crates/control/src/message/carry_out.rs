@@ -10,6 +10,7 @@ use super::{CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, List, Reply, 
 use crate::limits::CONTROL_WAIT_MAX;
 use ::image::ImageError;
 use machine::limits::STOP_GRACE_MAX;
+use node::Node;
 use sandbox::caps::{CapUse, Caps};
 use sandbox::limits::STOP_GRACE_DEFAULT;
 use sandbox::{Name, Record, Registry, SandboxError, Until};
@@ -24,6 +25,8 @@ pub struct Parts<'a> {
     pub apps: &'a Apps,
     /// Absent in a bridge that keeps none.
     pub artifacts: Option<&'a Artifacts>,
+    /// Absent in a bridge of its own.
+    pub node: Option<&'a Node>,
 }
 
 impl Request {
@@ -71,6 +74,14 @@ impl Request {
                 return Ok(Reply::Synced(Box::new(registry.sync(&sandbox).await?)));
             }
             Self::Pool {} => return Ok(Reply::Pool(registry.pool())),
+            Self::Nodes {} => {
+                return Ok(Reply::Nodes(parts.node.ok_or_else(no_fleet)?.rows().await));
+            }
+            Self::MarkNode { node, readiness } => {
+                let fleet = parts.node.ok_or_else(no_fleet)?;
+                fleet.set_readiness(&node, readiness).await?;
+                return Ok(Reply::Nodes(fleet.rows().await));
+            }
             Self::Caps { namespace, key } => {
                 return Ok(Reply::Caps(caps(registry, &namespace, key.as_deref())?));
             }
@@ -95,6 +106,12 @@ async fn remove_artifact(id: &str, artifacts: Option<&Artifacts>) -> Result<Repl
     let filter = ArtifactFilter { id: Some(row.id.clone()), ..ArtifactFilter::default() };
     artifacts.remove(filter).await?;
     Ok(Reply::Artifact(Box::new(row)))
+}
+
+fn no_fleet() -> ErrorReply {
+    let message = "this bridge is in no fleet";
+    let hint = "start it with --fleet, or set fleet.servers in its configuration";
+    ErrorReply::new(ErrorCode::Unsupported, message, Some(hint))
 }
 
 fn no_artifacts() -> ErrorReply {

@@ -7,6 +7,7 @@ use crate::audit::described;
 use access::audit::Entry;
 use agent_client::link::Address;
 use image::digest::Digest;
+use node::NodeRow;
 use sandbox::caps::Scope;
 use sandbox::pool::ShelfStatus;
 use sandbox::{Record, Snapshot, State};
@@ -76,6 +77,7 @@ replies! {
         Sandboxes(Vec<Record>);
         Dialled(Dialled);
         Pool(Vec<ShelfStatus>);
+        Nodes(Vec<NodeRow>);
         Caps(Vec<CapUsage>);
         Snapshots(Vec<Snapshot>);
         Apps(Vec<AppRow>);

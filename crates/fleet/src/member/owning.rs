@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use super::counting::Purpose;
 use super::{Answered, Member, Pending};
-use crate::event::{Action, Entry, Outcome, Reply, Request, Scanned, Ticket};
+use crate::event::{Action, Answer, Entry, Outcome, Refusal, Reply, Request, Scanned, Ticket};
 use crate::ids::{Fence, Incarnation, Millis, Name, Revision, Session};
 use crate::lease::Phase;
 use crate::limits::{HOLDINGS_MAX, REFUSED_MS, RESERVE_MS};
@@ -38,6 +38,10 @@ struct Holding {
     stage: Stage,
     /// Who waits for the stage to end.
     waiting: Vec<Ticket>,
+    /// Who of this host waits for its name to become free.
+    releasing: Option<Ticket>,
+    /// An earlier bridge has left it, and the store has not said yet that its name is this node's.
+    is_unproven: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -68,6 +72,7 @@ impl Owned {
     pub(super) fn adopt(&mut self, incarnation: Incarnation, name: Name, needs: Room) {
         let mut holding = Holding::new(needs, Stage::Running);
         holding.name = Some(name);
+        holding.is_unproven = true;
         self.insert(incarnation, holding);
     }
 
@@ -93,6 +98,7 @@ impl Owned {
     /// Everything has ended: who waits gets the answer that this node can't say.
     pub(super) fn clear(&mut self, out: &mut Vec<Action>) {
         for holding in std::mem::take(&mut self.holdings).into_values() {
+            out.extend(released(holding.releasing, Refusal::Away));
             reply_all(out, holding.waiting, &Reply::Away);
         }
         self.used = Room::default();
@@ -123,8 +129,15 @@ impl Holding {
             spec: "".into(),
             stage,
             waiting: Vec::new(),
+            releasing: None,
+            is_unproven: false,
         }
     }
+}
+
+/// The answer to who waits for a name to become free, when it does not yet.
+fn released(call: Option<Ticket>, refusal: Refusal) -> Option<Action> {
+    call.map(|call| Action::Answer { call, answer: Answer::Refused(refusal) })
 }
 
 fn reply_all(out: &mut Vec<Action>, waiting: Vec<Ticket>, reply: &Reply) {
@@ -284,6 +297,22 @@ impl Member {
         reply_all(&mut self.out, waiting, &reply);
     }
 
+    /// A sandbox that is gone from here, in order; its record goes before this is answered.
+    pub(super) fn release(&mut self, call: Ticket, incarnation: Incarnation) {
+        match self.owned.holdings.get_mut(&incarnation) {
+            Some(holding) if holding.stage == Stage::Running && holding.fence != Revision(0) => {
+                holding.stage = Stage::Ended;
+                holding.releasing = Some(call);
+                self.begin_removal(incarnation);
+            }
+            // The one who has asked for its end removes the record, or the scan that finds it.
+            _ => {
+                self.machine_removed(incarnation);
+                self.answer(call, Answer::Removed);
+            }
+        }
+    }
+
     /// A sandbox that somebody has removed here, in order: its record goes as well.
     pub(super) fn machine_removed(&mut self, incarnation: Incarnation) {
         let Some(holding) = self.owned.holdings.get_mut(&incarnation) else { return };
@@ -315,6 +344,7 @@ impl Member {
     /// Nothing of it is here any more; those who wait get this reply.
     fn refuse_for_good(&mut self, incarnation: Incarnation, until: Millis, reply: &Reply) {
         if let Some(holding) = self.owned.remove(incarnation) {
+            self.out.extend(released(holding.releasing, Refusal::Away));
             reply_all(&mut self.out, holding.waiting, reply);
         }
         self.owned.refused.insert(incarnation, until);
@@ -341,6 +371,9 @@ impl Member {
     /// The last of a removal: the counter is right, or the next repair makes it right.
     pub(super) fn subtracted(&mut self, then: Option<Incarnation>) {
         if let Some(holding) = then.and_then(|incarnation| self.owned.remove(incarnation)) {
+            if let Some(call) = holding.releasing {
+                self.answer(call, Answer::Removed);
+            }
             reply_all(&mut self.out, holding.waiting, &Reply::Removed);
         }
     }
@@ -400,6 +433,7 @@ impl Member {
         match (outcome, generation, namespace) {
             (Outcome::Unavailable, ..) => {
                 let waiting = std::mem::take(&mut holding.waiting);
+                self.out.extend(released(holding.releasing.take(), Refusal::Away));
                 reply_all(&mut self.out, waiting, &Reply::Away);
                 // The next scan finds the record of what has ended, and removes it.
                 self.upkeep.scan_again(now);
@@ -419,10 +453,23 @@ impl Member {
             return;
         }
         self.upkeep.scanned(records.is_some());
-        for (name, revision, record) in records.into_iter().flatten() {
+        let Some(records) = records else { return };
+        for (name, revision, record) in records {
             if record.state == NameState::Owned && record.node == self.me.id {
                 self.compare(now, session, name, revision, record);
             }
+        }
+        self.end_unproven(now);
+    }
+
+    /// What an earlier bridge has left, and the store does not give to this node: the name may be another's.
+    fn end_unproven(&mut self, now: Millis) {
+        let is_so = |holding: &Holding| holding.is_unproven && holding.stage == Stage::Running;
+        let found = self.owned.holdings.iter().filter(|(_, holding)| is_so(holding));
+        let found: Vec<_> = found.map(|(incarnation, _)| *incarnation).collect();
+        for incarnation in found {
+            self.out.push(Action::End { incarnation });
+            self.refuse_for_good(incarnation, now + REFUSED_MS, &Reply::Refused);
         }
     }
 
@@ -440,6 +487,7 @@ impl Member {
             self.owned.refused.insert(incarnation, now + REFUSED_MS);
             return self.declare_lost(name, revision, record, Pending::Owning(Step::Declare));
         };
+        holding.is_unproven = false;
         if holding.stage == Stage::Ended {
             holding.fence = revision;
             self.remove_record(incarnation, None);

@@ -22,6 +22,27 @@ struct Joined {
 
 impl Joined {
     fn new() -> Self {
+        Self::after(|_| {})
+    }
+
+    /// With a sandbox of an earlier bridge, whose name may have become another node's.
+    fn adopting(incarnation: Incarnation, name: &Name, is_ours: bool) -> Self {
+        Self::after(|before| {
+            before.claim(incarnation, Revision(0));
+            if !is_ours {
+                let key = Key::Name(name.clone());
+                let Some(Value::Name(mut record)) = before.entries[&key].value.clone() else {
+                    unreachable!("it was claimed")
+                };
+                record.node = NodeId::parse("n2").unwrap();
+                before.store(key, Some(Value::Name(record)));
+            }
+            before.member.adopt(incarnation, name.clone(), Room::default());
+        })
+    }
+
+    /// With what there is before it joins.
+    fn after(prepare: impl FnOnce(&mut Self)) -> Self {
         let room = Room { sandboxes: 2, memory_mib: 100, cpu_millis: 100 };
         let me = Me {
             id: NodeId::parse("n1").unwrap(),
@@ -39,6 +60,7 @@ impl Joined {
             reads_are_lost: false,
             done: Vec::new(),
         };
+        prepare(&mut joined);
         joined.see(NOW, Event::Tick);
         assert!(joined.member.session().is_some(), "it has not joined");
         joined
@@ -263,4 +285,37 @@ fn a_claim_that_the_store_did_not_confirm_is_looked_for_soon_after() {
     let name = Key::Name(Name::parse("a", "x").unwrap());
     let Some(Value::Name(record)) = &node.entries[&name].value else { panic!("no record") };
     assert_eq!(record.state, NameState::Lost, "the name has no sandbox, and is taken");
+}
+
+#[test]
+fn who_removes_a_sandbox_on_its_host_is_answered_when_the_name_is_free() {
+    let (mut node, ..) = Joined::asked_to_start();
+    node.see(NOW, Event::MachineStarted { incarnation: INCARNATION, failure: None });
+    node.done.clear();
+    let what = Call::Release { incarnation: INCARNATION };
+    node.see(NOW, Event::Called { call: 7, what: what.clone() });
+    let name = Key::Name(Name::parse("a", "x").unwrap());
+    assert_eq!(node.entries[&name].value, None, "the name is still taken");
+    let answered = |node: &Joined| {
+        let answers = node.done.iter().filter_map(|action| match action {
+            Action::Answer { answer, .. } => Some(answer.clone()),
+            _ => None,
+        });
+        answers.collect::<Vec<_>>()
+    };
+    assert_eq!(answered(&node), [Answer::Removed]);
+    // What this node does not have, it has nothing to free of.
+    node.see(NOW, Event::Called { call: 8, what });
+    assert_eq!(answered(&node), [Answer::Removed, Answer::Removed]);
+}
+
+#[test]
+fn what_an_earlier_bridge_has_left_ends_where_its_name_is_not_this_nodes() {
+    let name = Name::parse("a", "x").unwrap();
+    for is_ours in [true, false] {
+        let node = Joined::adopting(INCARNATION, &name, is_ours);
+        let ends = node.done.iter().any(|action| matches!(action, Action::End { .. }));
+        assert_eq!(ends, !is_ours, "its name is this node's: {is_ours}");
+        assert_eq!(node.member.status(NOW).holdings, usize::from(is_ours));
+    }
 }

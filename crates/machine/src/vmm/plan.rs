@@ -17,7 +17,7 @@ use crate::{Bind, Directories, MachineError, MachineKind, MachineSpec, SandboxId
 use host::paths::make_private_directory;
 
 /// The file that says which process the supervisor is.
-const NOTE: &str = "machine.json";
+pub(crate) const NOTE: &str = "machine.json";
 /// The disk of a machine whose writable layer does not fit its memory.
 pub const SCRATCH: &str = "scratch.img";
 /// The socket of the machine's console.

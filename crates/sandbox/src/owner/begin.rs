@@ -43,6 +43,7 @@ impl Owner {
             Err(error) => {
                 // Leftovers are reported as trouble; the answer is the reason for the failure.
                 let _ = self.erase().await;
+                self.release_name().await;
                 let ended = self.waiting.drain(..).chain(self.removing.drain(..));
                 let ended: Vec<_> = ended.collect();
                 let mut record = self.stored.record.clone();

@@ -96,12 +96,24 @@ impl Owner {
             }
             return Some(self);
         }
+        self.release_name().await;
         drop(self);
         events(&Event::Removed { of: record.subject() });
         for reply in replies {
             let _ = reply.send(Ok(record.clone()));
         }
         None
+    }
+
+    /// Gives the name back where others have a say about it: nothing of the sandbox is left.
+    pub(super) fn release_name(&self) -> impl Future<Output = ()> + use<> {
+        let names = self.place.names.clone();
+        let named = names.zip(self.stored.record.incarnation.clone());
+        async move {
+            if let Some((names, incarnation)) = named {
+                names.release(&incarnation).await;
+            }
+        }
     }
 
     /// Removes the sandbox's machine and directories, as far as they exist.

@@ -22,6 +22,13 @@ impl From<&SandboxError> for Refusal {
                     "id": id, "state": state.name()
                 }))
                 .hint(Hint::OtherSandboxName),
+            SandboxError::NameRefused { refused, .. } => match refused.code {
+                Code::Conflict => {
+                    with(Code::Conflict).because(Reason::NameTaken).hint(Hint::OtherSandboxName)
+                }
+                Code::Unavailable => with(Code::Unavailable).retry_after(BUSY_PAUSE),
+                code => with(code),
+            },
             SandboxError::PackagesGone { .. } => with(Code::Conflict),
             SandboxError::SnapshotTaken { snapshot } => with(Code::Conflict)
                 .because(Reason::NameTaken)

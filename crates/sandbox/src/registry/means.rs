@@ -1,8 +1,10 @@
 //! The options of a registry.
 
+use std::sync::Arc;
+
 use crate::caps::Caps;
 use crate::options::Defaults;
-use crate::{HostFiles, pool};
+use crate::{HostFiles, Names, pool};
 use host::secret::Secrets;
 use image::{Images, Policy, Puller};
 use workspace::Workspaces;
@@ -33,6 +35,8 @@ pub struct RegistryOptions {
     pub puller: Option<Puller>,
     /// Limits for sandboxes together.
     pub caps: Caps,
+    /// Who gives names; the registry alone where this is absent.
+    pub names: Option<Arc<dyn Names>>,
 }
 
 impl Default for RegistryOptions {
@@ -50,6 +54,7 @@ impl Default for RegistryOptions {
             egress: egress::Settings::default(),
             egress_default: egress::Defaults::default(),
             caps: Caps::default(),
+            names: None,
         }
     }
 }

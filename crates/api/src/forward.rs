@@ -1,0 +1,432 @@
+//! Sends a call on to the node that has its sandbox, and its answer back as it comes.
+//!
+//! ```text
+//!  client ──▶ gateway: key, scope, namespace ──mark──▶ owner: the same grant, its own checks ──▶ sandbox
+//!         ◀── the answer, byte by byte ─────◀─────────
+//! ```
+//!
+//! What the client proved itself with stays here: neither its key nor a mark of its own goes on. The owner gets a mark
+//! that this node has signed. A call that has one is never sent on again. An answer whose node goes away is cut off,
+//! so that no client takes a part for the whole.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::Stream;
+use futures_util::stream::unfold;
+use http_body_util::BodyExt;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::header::{
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderMap, HeaderName,
+    HeaderValue, ORIGIN, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, REFERER, SEC_WEBSOCKET_PROTOCOL,
+    TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper::{Method, Request, StatusCode, Uri};
+use hyper_util::rt::TokioIo;
+use tokio::io::copy_bidirectional;
+
+use super::body::{Hold, Outgoing, Received, Response};
+use super::call::Call;
+use super::caller::{API_KEY, Caller};
+use super::limits::{
+    FORWARD_BODY_PAUSE_MAX, FORWARD_CONNECT_MAX, FORWARD_IDLE_MAX, FORWARD_LOOK_PAUSE,
+};
+use super::subprotocol::{KEY_PROTOCOL, offered};
+use super::websocket;
+use host::dial::{Dialler, Origin, Scheme};
+use node::{Called, Node, Placement, Through};
+use sandbox::limits::BUSY_PAUSE;
+use sandbox::refusal::{Code, Refusal};
+
+/// The mark of a call between nodes.
+pub const MARK: HeaderName = HeaderName::from_static("burrow-mark");
+/// The client's name for its request, and ours when it has none.
+pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// What stays at the gateway: what is about the connection, what the client proves itself with, and what says from
+/// which page it comes, which was looked at here.
+const KEPT: [HeaderName; 16] = [
+    HOST,
+    CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    EXPECT,
+    AUTHORIZATION,
+    API_KEY,
+    COOKIE,
+    ORIGIN,
+    REFERER,
+];
+
+/// Connections to the other nodes that wait for the next call.
+#[derive(Default)]
+pub struct Peers {
+    dialler: Dialler,
+    idle: Mutex<HashMap<String, Vec<SendRequest<Passing>>>>,
+}
+
+impl Peers {
+    pub fn new(dialler: Dialler) -> Self {
+        Self { dialler, idle: Mutex::default() }
+    }
+
+    fn take(&self, address: &str) -> Option<SendRequest<Passing>> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = idle.get_mut(address)?;
+        while let Some(connection) = waiting.pop() {
+            if connection.is_ready() {
+                return Some(connection);
+            }
+        }
+        idle.remove(address);
+        None
+    }
+
+    fn put(&self, address: &str, connection: SendRequest<Passing>) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = idle.entry(address.to_owned()).or_default();
+        waiting.retain(|connection| !connection.is_closed());
+        if waiting.len() < FORWARD_IDLE_MAX {
+            waiting.push(connection);
+        }
+    }
+
+    async fn connect(&self, to: &Placement) -> Result<SendRequest<Passing>, Refusal> {
+        let origin = origin_of(&to.address).ok_or_else(|| unreachable(to, "it has no address"))?;
+        let dialled = self.dialler.dial(&origin, FORWARD_CONNECT_MAX).await;
+        let io = dialled.map_err(|error| unreachable(to, &error.to_string()))?;
+        let (sender, connection) =
+            http1::handshake(io).await.map_err(|error| unreachable(to, &error.to_string()))?;
+        // Its end is seen by who uses it.
+        tokio::spawn(async move { drop(connection.with_upgrades().await) });
+        Ok(sender)
+    }
+}
+
+fn origin_of(address: &str) -> Option<Origin> {
+    let uri: Uri = address.parse().ok()?;
+    let scheme = match uri.scheme_str()? {
+        "http" => Scheme::Http,
+        "https" => Scheme::Https,
+        _ => return None,
+    };
+    let name = uri.host()?.trim_matches(['[', ']']).to_ascii_lowercase();
+    Some(Origin { scheme, name, port: uri.port_u16().unwrap_or(scheme.port()) })
+}
+
+fn unreachable(to: &Placement, why: &str) -> Refusal {
+    let message = format!("the node {} that has this sandbox cannot be reached: {why}", to.node);
+    Refusal::new(Code::Unavailable, message)
+        .details(serde_json::json!({ "node": to.node.as_str() }))
+        .retry_after(BUSY_PAUSE)
+}
+
+/// Sends a call to the node that has its sandbox. `body` is what was read of it here.
+pub async fn forward(
+    mut call: Call,
+    to: &Placement,
+    body: Option<Bytes>,
+) -> Result<Response, Refusal> {
+    let Some(node) = call.api.node().cloned() else {
+        return Err(Refusal::new(Code::Internal, "this bridge is in no fleet"));
+    };
+    call.trail.fact("node", to.node.as_str());
+    let target = call.target.clone();
+    let wants_upgrade = call.upgrade.is_some() && websocket::is_wanted(&call.headers);
+    let received = match body {
+        Some(bytes) => Received::of(bytes),
+        None => std::mem::replace(&mut call.body, Received::of(Bytes::new())),
+    };
+    let mut request = Request::new(Passing::new(received));
+    *request.method_mut() = target.method.clone();
+    *request.uri_mut() = target.path.parse().map_err(|_| Refusal::invalid("the path"))?;
+    *request.headers_mut() = passed_on(&call, &node, to, wants_upgrade)?;
+    let api = call.api.clone();
+    let peers = api.peers();
+    let gone = node_gone(&node, to);
+    let sending = send(peers, to, request);
+    let (answer, connection) = tokio::select! {
+        sent = sending => sent?,
+        () = gone => return Err(unreachable(to, "it has left the fleet")),
+    };
+    if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
+        let ours = call.upgrade.take().filter(|_| wants_upgrade);
+        let ours = ours.ok_or_else(|| unreachable(to, "it changes the protocol unasked"))?;
+        return Ok(switched(answer, ours, call.held.take(), node, to.clone()));
+    }
+    Ok(passed_back(answer, connection, &call, node, to.clone()))
+}
+
+/// Sends a request over a connection that waits, or a new one.
+async fn send(
+    peers: &Peers,
+    to: &Placement,
+    mut request: Request<Passing>,
+) -> Result<(hyper::Response<Incoming>, SendRequest<Passing>), Refusal> {
+    if let Some(mut connection) = peers.take(&to.address) {
+        match connection.try_send_request(request).await {
+            Ok(answer) => return Ok((answer, connection)),
+            Err(mut error) => match error.take_message() {
+                // The other end had closed it, and has seen nothing of this.
+                Some(unsent) => request = unsent,
+                None => return Err(failed(to, &error.into_error())),
+            },
+        }
+    }
+    let mut connection = peers.connect(to).await?;
+    let answer = connection.send_request(request).await.map_err(|error| failed(to, &error))?;
+    Ok((answer, connection))
+}
+
+fn failed(to: &Placement, error: &hyper::Error) -> Refusal {
+    let message = format!("the node {} did not answer: {error}", to.node);
+    Refusal::new(Code::Unavailable, message)
+        .details(serde_json::json!({ "node": to.node.as_str() }))
+        .hint("the call may still have taken effect; check before you repeat it")
+}
+
+/// The headers of a request on its way to another node.
+fn passed_on(
+    call: &Call,
+    node: &Node,
+    to: &Placement,
+    wants_upgrade: bool,
+) -> Result<HeaderMap, Refusal> {
+    let mut headers = without_kept(&call.headers);
+    headers.remove(&MARK);
+    headers.remove(CONTENT_LENGTH);
+    // A browser's WebSocket has its key among its subprotocols.
+    if headers.remove(SEC_WEBSOCKET_PROTOCOL).is_some() {
+        let rest: Vec<_> =
+            offered(&call.headers).filter(|one| !one.starts_with(KEY_PROTOCOL)).collect();
+        if let Some(rest) = Some(rest.join(", ")).filter(|rest| !rest.is_empty()) {
+            let rest = HeaderValue::try_from(rest);
+            headers.insert(
+                SEC_WEBSOCKET_PROTOCOL,
+                rest.map_err(|_| Refusal::invalid("the subprotocols"))?,
+            );
+        }
+    }
+    if wants_upgrade {
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    }
+    let caller = match &call.caller {
+        Caller::Holder(grant) => Through::Holder(Box::new(grant.clone())),
+        Caller::Local => Through::Local,
+        Caller::Anybody => {
+            return Err(Refusal::new(Code::Unauthenticated, "nobody is sent on to another node"));
+        }
+    };
+    let called = Called { method: call.target.method.as_str(), path: &call.target.path };
+    let mark = HeaderValue::try_from(node.sign(to, called, caller));
+    let mark = mark.map_err(|_| Refusal::new(Code::Internal, "a mark is no header"))?;
+    headers.insert(MARK, mark);
+    let host = origin_of(&to.address).map(|origin| origin.authority()).unwrap_or_default();
+    headers.insert(HOST, HeaderValue::try_from(host).map_err(|_| unreachable(to, "its name"))?);
+    if let Ok(id) = HeaderValue::from_str(&call.request_id.0) {
+        headers.insert(REQUEST_ID, id);
+    }
+    Ok(headers)
+}
+
+/// Without what is about one connection alone, and what its other end proves itself with.
+fn without_kept(headers: &HeaderMap) -> HeaderMap {
+    let named: Vec<HeaderName> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect();
+    let passes = |name: &HeaderName| !KEPT.contains(name) && !named.contains(name);
+    let passed = headers.iter().filter(|(name, _)| passes(name));
+    passed.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// The answer for the client, whose body is sent as it comes.
+fn passed_back(
+    answer: hyper::Response<Incoming>,
+    connection: SendRequest<Passing>,
+    call: &Call,
+    node: Node,
+    to: Placement,
+) -> Response {
+    let (head, mut body) = answer.into_parts();
+    let length = body.size_hint().exact();
+    let (sink, outgoing) = Outgoing::stream(length.filter(|_| call.target.method != Method::HEAD));
+    let mut response = hyper::Response::new(outgoing);
+    *response.status_mut() = head.status;
+    *response.headers_mut() = without_kept(&head.headers);
+    // What is not sent to its end is cut off.
+    sink.cut();
+    let api = call.api.clone();
+    tokio::spawn(async move {
+        loop {
+            let frame = tokio::select! {
+                frame = body.frame() => frame,
+                () = sink.closed() => return,
+                () = node_gone(&node, &to) => return,
+            };
+            match frame {
+                None => break,
+                Some(Ok(frame)) => {
+                    let Ok(bytes) = frame.into_data() else { continue };
+                    if !bytes.is_empty() && sink.send(bytes).await.is_err() {
+                        return;
+                    }
+                }
+                Some(Err(_)) => return,
+            }
+        }
+        sink.finish();
+        let mut connection = connection;
+        if connection.ready().await.is_ok() {
+            api.peers().put(&to.address, connection);
+        }
+    });
+    response
+}
+
+/// Joins the two connections once both have changed their protocol.
+fn switched(
+    answer: hyper::Response<Incoming>,
+    ours: OnUpgrade,
+    held: Option<Hold>,
+    node: Node,
+    to: Placement,
+) -> Response {
+    let mut response = hyper::Response::new(Outgoing::empty());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    *response.headers_mut() = without_kept(answer.headers());
+    let headers = response.headers_mut();
+    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    let theirs = hyper::upgrade::on(answer);
+    tokio::spawn(async move {
+        let _held = held;
+        let (Ok(theirs), Ok(ours)) = (theirs.await, ours.await) else { return };
+        tokio::select! {
+            () = joined(ours, theirs) => {}
+            () = node_gone(&node, &to) => {}
+        }
+    });
+    response
+}
+
+async fn joined(ours: Upgraded, theirs: Upgraded) {
+    let (mut ours, mut theirs) = (TokioIo::new(ours), TokioIo::new(theirs));
+    // Either end closes both.
+    let _ = copy_bidirectional(&mut ours, &mut theirs).await;
+}
+
+/// Resolves when a node is no longer in the fleet. One whose host is gone would never say so.
+async fn node_gone(node: &Node, to: &Placement) {
+    while node.knows(&to.node) {
+        tokio::time::sleep(FORWARD_LOOK_PAUSE).await;
+    }
+}
+
+/// A body on its way to another node.
+pub struct Passing {
+    chunks: Pin<Box<dyn Stream<Item = Result<Bytes, Refusal>> + Send>>,
+    left: Option<u64>,
+}
+
+impl Passing {
+    fn new(mut received: Received) -> Self {
+        let left = received.announced_bytes();
+        // The node that carries the call out decides how long a client may pause.
+        received.be_patient(FORWARD_BODY_PAUSE_MAX);
+        let received = Some(received);
+        let chunks = unfold(received, async |received| {
+            let mut received = received?;
+            match received.chunk().await {
+                Ok(Some(bytes)) => Some((Ok(bytes), Some(received))),
+                Ok(None) => None,
+                Err(refusal) => Some((Err(refusal), None)),
+            }
+        });
+        Self { chunks: Box::pin(chunks), left }
+    }
+}
+
+impl Body for Passing {
+    type Data = Bytes;
+    type Error = Refusal;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Refusal>>> {
+        let this = self.get_mut();
+        let Poll::Ready(chunk) = this.chunks.as_mut().poll_next(cx) else { return Poll::Pending };
+        if let (Some(Ok(bytes)), Some(left)) = (&chunk, &mut this.left) {
+            *left = left.saturating_sub(bytes.len() as u64);
+        }
+        Poll::Ready(chunk.map(|chunk| chunk.map(Frame::data)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == Some(0)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.left.map_or_else(SizeHint::new, SizeHint::with_exact)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_client_proves_itself_with_stays_here() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("authorization", "Bearer msb_x"),
+            ("x-api-key", "msb_x"),
+            ("cookie", "a=b"),
+            ("host", "gateway"),
+            ("connection", "close, x-mine"),
+            ("x-mine", "1"),
+            ("transfer-encoding", "chunked"),
+            ("origin", "https://page.example"),
+            ("content-type", "application/json"),
+            ("idempotency-key", "k"),
+        ] {
+            let name: HeaderName = name.parse().unwrap();
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        let passed = without_kept(&headers);
+        let mut names: Vec<_> = passed.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["content-type", "idempotency-key"]);
+    }
+
+    #[test]
+    fn the_address_of_a_node_is_a_scheme_a_host_and_a_port() {
+        let shown = |address: &str| origin_of(address).map(|origin| origin.to_string());
+        let with_port = "http://127.0.0.1:5555";
+        assert_eq!(shown(with_port).as_deref(), Some(with_port));
+        assert_eq!(
+            shown("https://Node1.example.org").as_deref(),
+            Some("https://node1.example.org")
+        );
+        assert_eq!(shown("http://[::1]:80").as_deref(), Some("http://[::1]"));
+        for none in ["", "ftp://x", "node1:5555", "unix:/run/x"] {
+            assert_eq!(shown(none), None, "{none}");
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The bounds and times of a node, beside those of the fleet.
+
+use std::time::Duration;
+
+/// How long after the end of a lease the guardian waits for the bridge to have ended its sandboxes. The store keeps
+/// the lease for a tenth and two seconds longer than the bridge; the rest of that is the guardian's.
+pub const BRIDGE_ENDS_MS: u64 = 800;
+/// How long a guardian sleeps at most: its sleep does not go on while the host is suspended, and the lease does.
+pub const GUARDIAN_SLEEP_MAX: Duration = Duration::from_millis(250);
+/// How long a bridge waits for its guardian to be there, and a guardian for the one before it to be gone.
+pub const GUARDIAN_START_MAX: Duration = Duration::from_secs(5);
+/// How long a new sandbox waits for the guardian of a node that has just joined: less than another node waits for an
+/// answer.
+pub const GUARDIAN_WAIT_MAX: Duration = Duration::from_millis(2_500);
+/// How long a bridge or a guardian waits between two looks at the lock.
+pub const GUARDIAN_LOOK_PAUSE: Duration = Duration::from_millis(20);
+/// How long a name that was placed here waits for the call that makes its sandbox.
+pub const PLACED_MAX: Duration = Duration::from_secs(30);
+/// Names that wait for that at once.
+pub const PLACED_COUNT_MAX: usize = 1_024;
+/// The pause between two attempts to reach NATS.
+pub const CONNECT_PAUSE: Duration = Duration::from_secs(1);
+/// How long what other nodes say of themselves is used without a look.
+pub const ROSTER_AGE_MAX: Duration = Duration::from_secs(1);
+/// How long a mark is good. A host's clock may be wrong by as much.
+pub const MARK_MS: u64 = 30_000;
+/// The longest mark, in bytes of its header.
+pub const MARK_BYTES_MAX: usize = 8 * 1024;
+/// CPUs that are promised for each that the host has, where the configuration does not say.
+pub const CPUS_PROMISED: u32 = 8;
+/// The longest file of a lease.
+pub const LEASH_BYTES_MAX: u64 = 4 * 1024;

@@ -1,0 +1,111 @@
+//! Names for the registry's sandboxes, from the fleet.
+
+use fleet::event::{Answer, Call, CreateCall, Refusal};
+use fleet::ids::Incarnation;
+use fleet::placement::Wish;
+use fleet::quota::QuotaError;
+use host::id::RandomId;
+use machine::BoxFuture;
+use sandbox::refusal::Code;
+use sandbox::{NameRefused, Names, Record, SandboxRef};
+
+use crate::machines::Expected;
+use crate::{Node, incarnation, lock, name_of, room};
+
+impl Names for Node {
+    fn claim<'a>(&'a self, record: &'a Record) -> BoxFuture<'a, Result<String, NameRefused>> {
+        Box::pin(async move {
+            let wish = Wish {
+                needs: room::needs(record),
+                machine: None,
+                // A sandbox of this registry is made here.
+                node: Some(self.0.id.clone()),
+                ..Wish::default()
+            };
+            let request = RandomId::draw().map_err(|error| failed(error.to_string()))?;
+            let (life, node) = self.create(&record.which(), request.as_str(), wish).await?;
+            if node != self.0.id {
+                return Err(failed(format!("the name was given to the node {node}")));
+            }
+            self.take(&life.to_string(), &record.which())?;
+            Ok(life.to_string())
+        })
+    }
+
+    fn take(&self, life: &str, which: &SandboxRef) -> Result<(), NameRefused> {
+        let gone = || NameRefused {
+            code: Code::Unavailable,
+            why:
+                "its name was taken for this node, and given back because it took too long; repeat \
+                  the call"
+                    .to_owned(),
+        };
+        let (Some(life), Ok(name)) = (incarnation(life), name_of(which)) else {
+            return Err(gone());
+        };
+        let mut expected = lock(&self.0.expected);
+        let is_it = expected.get(&life).is_some_and(|Expected { name: known, .. }| *known == name);
+        if !is_it {
+            return Err(gone());
+        }
+        expected.remove(&life);
+        // Under the lock: a lease that is over takes both away.
+        lock(&self.0.held).insert(life);
+        Ok(())
+    }
+
+    fn holds(&self, life: &str) -> bool {
+        incarnation(life).is_some_and(|life| Self::holds(self, life))
+    }
+
+    fn release<'a>(&'a self, life: &'a str) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let Some(life) = incarnation(life) else { return };
+            if !lock(&self.0.held).remove(&life) {
+                return;
+            }
+            if let Some(handle) = self.handle() {
+                // One that cannot be given back now is given back by the next look at all names.
+                handle.call(Call::Release { incarnation: life }).await;
+            }
+        })
+    }
+}
+
+impl Node {
+    /// Takes a name in the fleet, for the node that has most room of those that the wish allows.
+    pub(crate) async fn create(
+        &self,
+        which: &SandboxRef,
+        request: &str,
+        wish: Wish,
+    ) -> Result<(Incarnation, fleet::ids::NodeId), NameRefused> {
+        self.standing().map_err(|why| away(&why))?;
+        let handle = self.handle().ok_or_else(|| away("this node is joining its fleet"))?;
+        let name = name_of(which).map_err(|error| failed(error.to_string()))?;
+        let call = CreateCall { name, request: request.into(), wish, spec: "".into(), limit: None };
+        match handle.call(Call::Create(call)).await {
+            Answer::Created { incarnation, node, .. } => Ok((incarnation, node)),
+            Answer::Failed { why } => Err(away(&why)),
+            Answer::Refused(refusal) => Err(refused(refusal)),
+            _ => Err(failed("the fleet gave another answer than to a create".to_owned())),
+        }
+    }
+}
+
+fn away(why: &str) -> NameRefused {
+    NameRefused { code: Code::Unavailable, why: format!("nothing was created: {why}") }
+}
+
+fn failed(why: String) -> NameRefused {
+    NameRefused { code: Code::Internal, why }
+}
+
+fn refused(refusal: Refusal) -> NameRefused {
+    let code = match refusal {
+        Refusal::Taken => Code::Conflict,
+        Refusal::Quota(QuotaError::Full { .. }) | Refusal::NoRoom => Code::LimitReached,
+        _ => Code::Unavailable,
+    };
+    NameRefused { code, why: refusal.to_string() }
+}

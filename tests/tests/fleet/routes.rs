@@ -1,0 +1,160 @@
+//! Any node is a gateway: calls go to the node that has the sandbox, with what the caller's key allows and no more.
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use tests::eventually;
+use tests::fleet::{Member, Nats};
+use tests::http::Client;
+
+/// Two nodes, of which the second has the sandbox `there`, made through the first.
+fn with_one_there(nats: &Nats, options: &[&str]) -> (Member, Member) {
+    let first = Member::join(nats, "n1", options);
+    let second = Member::join(nats, "n2", options);
+    first.knows(2);
+    second.knows(2);
+    first.server.ok(&["node", "cordon", "n1"]);
+    eventually("it is cordoned", || {
+        second.nodes().iter().any(|node| node["name"] == "n1" && node["readiness"] == "cordoned")
+    });
+    (first, second)
+}
+
+fn open(nats: &Nats) -> (Member, Member) {
+    let members = with_one_there(nats, &["--dev"]);
+    members.0.client.post("/v1/sandboxes", &json!({ "name": "there" })).expect(201);
+    members.1.server.ok(&["inspect", "there"]);
+    members
+}
+
+const THERE: &str = "/v1/sandboxes/default/there";
+
+#[test]
+fn calls_streams_files_and_sockets_reach_a_sandbox_of_another_node() {
+    let Some(nats) = Nats::start() else { return };
+    let (first, second) = open(&nats);
+    let client = &first.client;
+    let shown = client.get(THERE).expect(200).json();
+    assert_eq!(shown["id"], second.client.get(THERE).expect(200).json()["id"]);
+    let ran = json!({ "argv": ["sh", "-c", "echo out; exit 3"] });
+    let ran = client.post(&format!("{THERE}/exec"), &ran).expect(200).json();
+    assert_eq!((&ran["stdout"], &ran["exit_code"]), (&json!("out\n"), &json!(3)), "{ran}");
+    // A megabyte there and back, byte for byte.
+    let bytes: Vec<u8> = (0..1_000_000_u32).map(|n| (n % 251) as u8).collect();
+    let file = format!("{THERE}/files/content?path=/tmp/big");
+    let octets = [("content-type", "application/octet-stream")];
+    let written = client.send("PUT", &file, &octets, &bytes);
+    assert!(written.status < 300, "{} {}", written.status, written.text());
+    assert_eq!(client.get(&file).expect(200).body, bytes);
+    // A stream, whose first line comes while the program waits.
+    let slow = json!({ "argv": ["sh", "-c", "echo begun; sleep 1; echo done"] });
+    let lines = client.lines(&format!("{THERE}/exec"), Some(&slow));
+    let mut texts = Vec::new();
+    for event in lines {
+        texts.extend(event["text"].as_str().map(str::to_owned));
+    }
+    assert_eq!(texts, ["begun\n", "done\n"], "they came together");
+    // A socket both ways.
+    let mut socket = client.websocket(&format!("{THERE}/exec"), &["burrow.v1"]);
+    assert_eq!(socket.headers.get("sec-websocket-protocol"), Some("burrow.v1"));
+    socket.tell(&json!({ "argv": ["cat"] }));
+    assert_eq!(socket.hear_value()["type"], "started");
+    socket.tell(&json!({ "type": "stdin", "text": "typed\n" }));
+    assert_eq!(socket.hear_value()["text"], "typed\n");
+    socket.close();
+    client.delete(&format!("{THERE}?force=true")).expect(200);
+    second.client.get(THERE).expect(404);
+    client.get(THERE).expect(404);
+}
+
+#[test]
+fn a_key_reaches_on_another_node_what_it_reaches_here_and_nothing_more() {
+    let Some(nats) = Nats::start() else { return };
+    let (first, second) = with_one_there(&nats, &[]);
+    let key = |options: &[&str]| {
+        let all = [&["keygen"], options].concat();
+        Client::new(first.server.url()).key(first.server.ok(&all).trim())
+    };
+    let team = key(&["--namespace", "team", "--scope", "run"]);
+    let made = team.post("/v1/sandboxes", &json!({ "name": "there" })).expect(201).json();
+    assert_eq!(made["namespace"], "team");
+    let there = "/v1/sandboxes/team/there";
+    let record: Value =
+        serde_json::from_str(&second.server.ok(&["inspect", "--json", "team/there"])).unwrap();
+    assert!(record["key"].is_string(), "its key's caps do not count it: {record}");
+    let run = json!({ "argv": ["true"] });
+    team.post(&format!("{there}/exec"), &run).expect(200);
+    // Another namespace learns what it would learn at home.
+    let other = key(&["--namespace", "other", "--scope", "run"]);
+    let refused = other.get(there).expect(403).json();
+    let unknown = other.get("/v1/sandboxes/team/none").expect(403).json();
+    assert_eq!(refused["message"], unknown["message"]);
+    other.post(&format!("{there}/exec"), &run).expect(403);
+    // Who may only read does not run.
+    let reader = key(&["--namespace", "team", "--scope", "read"]);
+    reader.get(there).expect(200);
+    reader.post(&format!("{there}/exec"), &run).expect(403);
+    // The second node does not know the keys of the first: only what the first says of them counts.
+    let elsewhere = Client::new(second.server.url()).key(team.sent_key());
+    elsewhere.get(there).expect(401);
+    Client::new(first.server.url()).get(there).expect(401);
+}
+
+#[test]
+fn a_mark_of_a_client_is_refused_and_never_sent_on() {
+    let Some(nats) = Nats::start() else { return };
+    let (first, second) = open(&nats);
+    for member in [&first, &second] {
+        for mark in ["", "x", "e30.e30"] {
+            let refused = member.client.send("GET", THERE, &[("burrow-mark", mark)], &[]);
+            assert_eq!(refused.status, 401, "{mark:?} {}", refused.text());
+        }
+    }
+    // A bridge of its own takes no mark either.
+    let alone = tests::server::Server::dev();
+    let client = Client::new(alone.url());
+    assert_eq!(client.send("GET", "/v1/sandboxes", &[("burrow-mark", "x")], &[]).status, 401);
+}
+
+#[test]
+fn a_node_that_asks_for_keys_takes_nobody_from_one_that_does_not() {
+    let Some(nats) = Nats::start() else { return };
+    let open = Member::join(&nats, "n1", &["--dev"]);
+    let closed = Member::join(&nats, "n2", &[]);
+    open.knows(2);
+    closed.knows(2);
+    closed.server.ok(&["start", "--name", "there"]);
+    let refused = open.client.get(THERE).expect(401).json();
+    assert!(refused["message"].as_str().is_some_and(|why| why.contains("keys")), "{refused}");
+}
+
+#[test]
+fn a_stream_whose_node_dies_is_cut_off_and_not_ended() {
+    let Some(nats) = Nats::start() else { return };
+    let (first, second) = open(&nats);
+    let endless = json!({ "argv": ["sh", "-c", "echo begun; sleep 60"] });
+    let headers = [("accept", "application/x-ndjson"), ("content-type", "application/json")];
+    let body = endless.to_string();
+    let answer = first.client.open("POST", &format!("{THERE}/exec"), &headers, body.as_bytes());
+    assert_eq!(answer.status, 200);
+    second.signal(Signal::SIGKILL);
+    let cut = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| answer.whole()));
+    assert!(cut.is_err(), "a part was taken for the whole");
+    let gone = first.client.get(THERE);
+    assert!([503, 410].contains(&gone.status), "{}", gone.text());
+}
+
+#[test]
+fn calls_of_a_node_are_recorded_at_both_with_who_called() {
+    let Some(nats) = Nats::start() else { return };
+    let (first, second) = open(&nats);
+    let ran = json!({ "argv": ["true"] });
+    first.client.post(&format!("{THERE}/exec"), &ran).expect(200);
+    let recorded = |member: &Member, fact: &str, node: &str| {
+        let text = member.server.ok(&["audit", "--json"]);
+        text.lines().any(|line| {
+            line.contains("\"exec\"") && line.contains(&format!("\"{fact}\":\"{node}\""))
+        })
+    };
+    eventually("the gateway says where it went", || recorded(&first, "node", "n2"));
+    eventually("the owner says whence it came", || recorded(&second, "gateway", "n1"));
+}
