@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use hyper::Method;
 use hyper::header::{ACCEPT, HeaderMap};
 use hyper::upgrade::OnUpgrade;
 use protocol::{ContextName, SessionId};
@@ -15,7 +16,9 @@ use super::admission::RunPermit;
 use super::body::{Hold, Received};
 use super::budget::Share;
 use super::caller::Caller;
+use super::entrance::Entrance;
 use super::limits::DEADLINE_MARGIN;
+use super::origin::host_of;
 use super::parameters::Parameters;
 pub use super::peer::Peer;
 use super::trail::Trail;
@@ -94,6 +97,10 @@ pub struct Call {
     pub api: Api,
     pub caller: Caller,
     pub request_id: RequestId,
+    pub method: Method,
+    /// As the client has sent it, before anything was read of it.
+    pub path: String,
+    pub entrance: Entrance,
     pub parameters: Parameters,
     /// The query string, without its question mark.
     pub query: String,
@@ -178,12 +185,14 @@ impl Call {
         self.body.read(self.api.limits().body_bytes_max, &self.memory).await
     }
 
+    /// The origin of this server, as the client knows it.
+    pub fn origin(&self) -> String {
+        format!("{}://{}", self.entrance.scheme(), host_of(&self.headers))
+    }
+
     /// Whether the client would rather have `kind` than JSON.
     pub fn prefers(&self, kind: &str) -> bool {
-        let accepted = self.headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-        accepted.flat_map(|value| value.split(',')).any(|one| {
-            one.split(';').next().is_some_and(|one| one.trim().eq_ignore_ascii_case(kind))
-        })
+        prefers(&self.headers, kind)
     }
 
     /// The deadline of the call, if it has one.
@@ -205,6 +214,14 @@ impl Call {
         let hint = "make a key that has it: host-bridge keygen --scope";
         Err(Refusal::new(Code::Forbidden, message).hint(hint))
     }
+}
+
+/// Whether headers say that an answer of a kind is accepted, by its name.
+pub fn prefers(headers: &HeaderMap, kind: &str) -> bool {
+    let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    accepted
+        .flat_map(|value| value.split(','))
+        .any(|one| one.split(';').next().is_some_and(|one| one.trim().eq_ignore_ascii_case(kind)))
 }
 
 /// Resolves when a deadline has passed; never without one.

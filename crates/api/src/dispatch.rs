@@ -13,12 +13,12 @@ use hyper::header::{
     ACCESS_CONTROL_EXPOSE_HEADERS, ALLOW, CACHE_CONTROL, EXPECT, HeaderMap, HeaderName,
     HeaderValue, ORIGIN, VARY, X_CONTENT_TYPE_OPTIONS,
 };
-use hyper::{Method, Request, StatusCode};
+use hyper::{Method, Request, StatusCode, Uri};
 use tokio::time::Instant;
 
 use super::Api;
 use super::body::{Hold, Outgoing, Received, Response};
-use super::call::{Call, CallDeadline, RequestId};
+use super::call::{Call, CallDeadline, RequestId, prefers};
 use super::caller::Caller;
 use super::e2b;
 use super::entrance::Entrance;
@@ -27,6 +27,9 @@ use super::limits::{
     DEADLINE_MAX, REFUSED_BODY_BYTES_MAX, REQUEST_ID_BYTES_MAX, STRANGERS_BODY_BYTES_MAX,
 };
 use super::loglines::{self, Line};
+use super::origin::host_of;
+use super::preview;
+use super::response::Foreign;
 use super::route::{Asked, Operation, Parameters, Refusals};
 use super::trail::{self, Trail};
 use access::audit::Door;
@@ -61,17 +64,19 @@ pub async fn dispatch(
     let unread = body.unread();
     let request_headers = expectations(&head.headers);
     let origin = allowed_origin(api, &head.headers);
-    let path = e2b::place_of(&head.headers, head.uri.path());
+    let path = place_of(api, &head.headers, head.uri.path());
     let query = head.uri.query().unwrap_or_default().to_owned();
     let mut log = RequestLog::default();
     let request_head = RequestHead {
         method: &head.method,
+        uri: &head.uri,
         path: &path,
         query: &query,
         headers: &head.headers,
         entrance,
     };
     let admitted = admit(api, &request_head, &request_id, &mut log);
+    let is_for_page = log.is_passage && prefers(&head.headers, "text/html");
     let memory = api.budget().share(match &admitted {
         Ok(Admitted::Call(call)) => &call.caller,
         Ok(Admitted::Preflight) | Err(_) => &Caller::Anybody,
@@ -84,6 +89,9 @@ pub async fn dispatch(
                 api: api.clone(),
                 caller,
                 request_id: request_id.clone(),
+                method: head.method.clone(),
+                path: head.uri.path().to_owned(),
+                entrance,
                 parameters,
                 query,
                 headers: head.headers,
@@ -104,7 +112,8 @@ pub async fn dispatch(
     };
     let mut response = answered.unwrap_or_else(|problem| {
         log.problem = Some(problem.code);
-        (log.refusals.respond)(&problem)
+        let response = (log.refusals.respond)(&problem);
+        if is_for_page { preview::page(response, &problem) } else { response }
     });
     if let Some(allow) = log.allow.as_deref().and_then(|allow| HeaderValue::try_from(allow).ok()) {
         response.headers_mut().insert(ALLOW, allow);
@@ -120,13 +129,23 @@ pub async fn dispatch(
         let memory: Hold = Arc::new(memory);
         response.body_mut().count(&memory);
     }
-    dress(&mut response, &request_id, origin);
+    if response.extensions_mut().remove::<Foreign>().is_none() {
+        dress(&mut response, &request_id, origin);
+    }
     finish(&log, &mut response);
     let status = response.status();
     let elapsed = begun.elapsed();
     api.counters().answered(log.operation, status, elapsed);
     tell(&head.method, &path, &request_id, &log, status, elapsed);
     response
+}
+
+/// Where a request is in the table of operations: under its path, unless it is for something in a sandbox.
+fn place_of(api: &Api, headers: &HeaderMap, path: &str) -> String {
+    preview::place_by_name(api, headers)
+        .or_else(|| e2b::place_of(headers, path))
+        .or_else(|| preview::place_by_path(path))
+        .unwrap_or_else(|| path.to_owned())
 }
 
 /// What is known of a request when it is logged.
@@ -144,12 +163,16 @@ struct RequestLog {
     allow: Option<String>,
     /// Whether what it carries is recorded instead of itself.
     is_carrier: bool,
+    /// Whether it is passed on to a program in a sandbox.
+    is_passage: bool,
     trail: Trail,
 }
 
 /// A request's head, as it is looked at before anything else.
 struct RequestHead<'a> {
     method: &'a Method,
+    uri: &'a Uri,
+    /// Where it is in the table of operations.
     path: &'a str,
     query: &'a str,
     headers: &'a HeaderMap,
@@ -175,9 +198,17 @@ fn admit(
     request_id: &RequestId,
     log: &mut RequestLog,
 ) -> Result<Admitted, Refusal> {
-    let RequestHead { method, path, query, headers, entrance } = *head;
-    api.origins().check(headers, entrance.is_local)?;
-    if *method == Method::OPTIONS && allowed_origin(api, headers).is_some() {
+    let RequestHead { method, uri, path, query, headers, entrance } = *head;
+    let host = host_of(headers);
+    let is_of_port = api.previews().named(host).is_some();
+    if is_of_port {
+        let is_kin = |origin: &str| api.previews().is_of_same_sandbox(origin, host);
+        api.origins().check_port(headers, is_kin)?;
+    } else {
+        api.origins().check(headers, entrance.is_local)?;
+    }
+    check_target(uri, host)?;
+    if *method == Method::OPTIONS && !is_of_port && allowed_origin(api, headers).is_some() {
         return Ok(Admitted::Preflight);
     }
     let found = api.routes().find(method, path);
@@ -186,7 +217,7 @@ fn admit(
         no_route.refusal
     })?;
     (log.operation, log.refusals) = (Some(operation.id), operation.refusals);
-    log.is_carrier = operation.is_carrier;
+    (log.is_carrier, log.is_passage) = (operation.is_carrier, operation.is_passage);
     log.sandbox = sandbox(&parameters);
     let caller = match operation.access {
         None => Caller::Anybody,
@@ -194,7 +225,9 @@ fn admit(
             log.trail = begin_trail(api, operation, &parameters, request_id, entrance);
             let admitted = match operation.credential {
                 None => api.door().admit(headers, entrance.peer),
-                Some(known) => known(api, &Asked { headers, query, peer: entrance.peer }),
+                Some(known) => {
+                    known(api, &Asked { headers, path: uri.path(), query, peer: entrance.peer })
+                }
             };
             let caller = match admitted {
                 Ok(caller) => caller,
@@ -205,6 +238,9 @@ fn admit(
             };
             log.key = Some(caller.label());
             log.trail.who(&caller);
+            if matches!(caller, Caller::Visitor(_)) {
+                log.trail.of_stranger(api.strangers());
+            }
             if !caller.may(access) {
                 let message =
                     format!("this key may not do that: {} needs the scope {access}", operation.id);
@@ -225,6 +261,18 @@ fn admit(
     Ok(Admitted::Call(Box::new(AdmittedCall { operation, parameters, caller, deadline })))
 }
 
+/// A target that names a host must name the one of the header: of two, a proxy before this server would
+/// believe the other.
+fn check_target(uri: &Uri, host: &str) -> Result<(), Refusal> {
+    match uri.authority() {
+        Some(named) if !named.as_str().eq_ignore_ascii_case(host) => {
+            let message = format!("the request is for {named}, and its Host is {host:?}");
+            Err(Refusal::invalid(message))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The way of an operation into the audit log. What a path calls `namespace` and `name` is a sandbox
 /// only below the sandboxes.
 fn begin_trail(
@@ -236,7 +284,8 @@ fn begin_trail(
 ) -> Trail {
     let entry =
         trail::entry(&Caller::Anybody, Door::Rest, operation.id, &request_id.0, entrance.peer);
-    let looks = operation.access.is_none_or(|access| access == Access::Read);
+    let looks = operation.access.is_none_or(|access| access == Access::Read)
+        || (operation.is_passage && operation.method.is_safe());
     let trail = Trail::begin(api.audit(), api.registry(), entry, looks);
     let text = |name: &str| parameters.get(name).and_then(|text| text.parse().ok());
     if let (Some(namespace), Some(name)) = (text("namespace"), text("name")) {

@@ -5,6 +5,7 @@
 //!   (connections)    ├─▶ a2a   the routes of an outside client of the sandbox surface
 //!                    ├─▶ v1    the native API: one file per resource
 //!                    ├─▶ e2b   both planes of E2B's own clients
+//!                    ├─▶ preview  ports of sandboxes, for browsers and programs
 //!                    ├─▶ mcp   tools for agents, also over the control socket
 //!                    └─▶ pages OpenAPI, reference, health, Prometheus
 //! ```
@@ -41,8 +42,10 @@ mod pages;
 mod parameters;
 mod peer;
 mod places;
+mod preview;
 mod problem;
 mod prometheus;
+mod proxy;
 mod reference;
 mod refusal;
 mod render;
@@ -78,6 +81,7 @@ pub use server::Server;
 pub use threads::Threads;
 
 use bytes::Bytes;
+use hyper::header::HeaderValue;
 
 use admission::Admission;
 use budget::Budget;
@@ -92,6 +96,7 @@ use trail::UnknownCallers;
 
 use access::audit::Audit;
 use access::keys::Keyring;
+use access::preview::Previews;
 use sandbox::{Registry, SandboxRef, Visit};
 use services::app::Apps;
 use services::artifact::Artifacts;
@@ -120,6 +125,8 @@ pub struct Options {
     pub metric_labels: MetricLabels,
     /// The ports of this host that clients may have forwarded.
     pub forwarded_ports: RangeInclusive<u16>,
+    /// Who may look at ports of sandboxes, and under which names.
+    pub previews: Previews,
 }
 
 impl Options {
@@ -137,6 +144,7 @@ impl Options {
             audit: Audit::default(),
             metric_labels: MetricLabels::default(),
             forwarded_ports: PORTS_DEFAULT,
+            previews: Previews::default(),
         }
     }
 }
@@ -174,6 +182,9 @@ struct Inner {
     places: Connections,
     starts: v1::Starts,
     forwards: Forwards,
+    previews: Previews,
+    /// Which pages may show those of a port in a frame.
+    framers: Option<HeaderValue>,
     apps: Apps,
     mcp: mcp::Sessions,
     e2b: e2b::Memory,
@@ -196,6 +207,7 @@ impl Api {
         let Options { notebooks, artifacts, audit, metric_labels, .. } = options;
         let forwards = Forwards::within(options.forwarded_ports.clone());
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let framers = origins.framers();
         Self(Arc::new(Inner {
             registry,
             door: Door::new(keyring, rate),
@@ -216,6 +228,8 @@ impl Api {
             remembered: options.answers.map(IdempotentCalls::open).unwrap_or_default(),
             apps: Apps::new(forwards.clone()),
             forwards,
+            previews: options.previews,
+            framers,
             mcp: mcp::Sessions::default(),
             e2b: e2b::Memory::default(),
             counters: Counters::default(),
@@ -329,6 +343,15 @@ impl Api {
         &self.0.forwards
     }
 
+    /// Who may look at ports of sandboxes, and under which names.
+    pub fn previews(&self) -> &Previews {
+        &self.0.previews
+    }
+
+    fn framers(&self) -> Option<&HeaderValue> {
+        self.0.framers.as_ref()
+    }
+
     /// Web apps in sandboxes.
     pub fn apps(&self) -> &Apps {
         &self.0.apps
@@ -405,6 +428,7 @@ fn operations() -> Vec<route::Operation> {
         rpc::operations(),
         a2a::operations(),
         e2b::operations(),
+        preview::operations(),
         mcp::operations(),
         v1::operations(),
     ]

@@ -13,6 +13,7 @@ mod logs;
 mod metrics;
 mod notebooks;
 mod ports;
+mod previews;
 mod render;
 mod runs;
 mod sandboxes;
@@ -41,6 +42,7 @@ pub fn operations() -> Vec<Operation> {
         contexts::operations(),
         files::operations(),
         ports::operations(),
+        previews::operations(),
         notebooks::operations(),
         apps::operations(),
         artifacts::operations(),

@@ -35,7 +35,8 @@ pub use check::{CheckedSettings, InvalidSettings, check_settings};
 pub use client::{Client, ClientError};
 pub use images::{AliasError, aliases, missing};
 pub use message::{
-    CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, List, Purpose, Request, Version,
+    CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, List, PreviewLink, Purpose, Request,
+    Version,
 };
 pub use open_audit::{OpenAuditError, entry, open_audit};
 pub use pool::{PoolError, pool_options};

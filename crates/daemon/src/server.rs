@@ -221,8 +221,12 @@ async fn carry_out(
     reader: &mut BufReader<OwnedReadHalf>,
 ) -> Result<Reply, ErrorReply> {
     let needs_client = request.needs_client();
-    let parts =
-        Parts { registry: api.registry(), apps: api.apps(), artifacts: api.artifact_store() };
+    let parts = Parts {
+        registry: api.registry(),
+        apps: api.apps(),
+        artifacts: api.artifact_store(),
+        previews: api.previews(),
+    };
     let gone = async {
         // What is sent meanwhile waits, and a client that sends something is there.
         if !needs_client || !matches!(reader.fill_buf().await, Ok([]) | Err(_)) {

@@ -9,6 +9,7 @@ mod images;
 mod log;
 mod metrics;
 mod pool;
+mod previews;
 mod process;
 mod server;
 
@@ -97,6 +98,7 @@ pub const SECTIONS: &[Section] = &[
     defaults::SECTION,
     egress::SECTION,
     forwards::SECTION,
+    previews::SECTION,
     process::SECTION,
     pool::SECTION,
     image_policy::SECTION,

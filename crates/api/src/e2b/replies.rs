@@ -45,8 +45,13 @@ pub fn connected(call: &Call, record: &Record) -> Result<Value, Refusal> {
         "envdVersion": ENVD_VERSION,
         "envdAccessToken": token,
         "trafficAccessToken": token,
-        "domain": null,
+        "domain": domain(call),
     }))
+}
+
+/// Below which host ports have names, with its port; null where they have none.
+fn domain(call: &Call) -> Option<String> {
+    call.api.previews().base().map(|base| base.authority())
 }
 
 /// An entry of a list.
@@ -76,7 +81,7 @@ pub fn detailed(call: &Call, record: &Record) -> Result<Value, Refusal> {
         let token = passes::token_of(&call.api, (&record.which(), &record.id), &call.caller)?;
         more.insert("envdAccessToken".to_owned(), token.into());
     }
-    more.insert("domain".to_owned(), Value::Null);
+    more.insert("domain".to_owned(), json!(domain(call)));
     more.insert("lifecycle".to_owned(), json!({ "autoResume": false, "onTimeout": "kill" }));
     more.insert("allowInternetAccess".to_owned(), (!record.egress.is_empty()).into());
     Ok(detailed)
