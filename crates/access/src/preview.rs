@@ -15,7 +15,7 @@ mod names;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
-pub use limits::{LINK_TTL_DEFAULT, LINK_TTL_MAX};
+pub use limits::{LINK_TTL_DEFAULT, LINK_TTL_MAX, LINK_TTL_MIN};
 pub use link::{Link, LinkError, LinkToken};
 pub use names::{Base, Named};
 

@@ -153,8 +153,8 @@ fn own_name(call: &Call, which: &SandboxRef, port: u16, prefix: &str) -> Option<
     Some(response)
 }
 
-/// As the native API refuses, but for a sandbox that does not run: to whoever looks at its ports this
-/// server is a gateway with nothing behind it.
+/// As the native API refuses, but for a sandbox that does not run: for its clients this server is
+/// a gateway with nothing behind it.
 fn respond(refusal: &Refusal) -> Response {
     let mut response = problem::respond(refusal);
     let is_away = matches!(

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The program may be hostile. Each request has a connection of its own into the sandbox, and both heads
-//! are written anew from what was understood of them: nothing that either side sends can be taken for the
+//! are written again from what was understood of them: nothing that either side sends can be taken for the
 //! beginning of another request or answer. Keys, links and what else is this server's never get there.
 
 mod answer;
@@ -28,7 +28,6 @@ use serde_json::json;
 use tokio::io::copy_bidirectional;
 use tokio::task::JoinHandle;
 
-pub use request::Form;
 pub use visitor::{Visit, admit};
 
 use super::body::{Outgoing, Received, Response, Sink};
@@ -50,6 +49,24 @@ pub const METHODS: [Method; 7] = [
     Method::DELETE,
     Method::OPTIONS,
 ];
+
+/// How a request says which port it is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// By a host name of the port's own: pages of it have an origin of their own.
+    Host,
+    /// By a path that begins so, on the server's own host name.
+    Path(String),
+    /// By headers, on the server's own host name.
+    Headers,
+}
+
+impl Form {
+    /// Whether a page of the program would share its origin with this server.
+    pub fn shares_origin(&self) -> bool {
+        !matches!(self, Self::Host)
+    }
+}
 
 /// Passes a request on to a port of a sandbox. Who sends it has been let in.
 pub async fn pass(

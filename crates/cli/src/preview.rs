@@ -14,7 +14,7 @@ use access::preview::Link;
 use control::{ClientError, PreviewLink, Request};
 use sandbox::SandboxRef;
 
-/// Make a link to a port of a sandbox
+/// Make a link to a sandbox's port
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -25,7 +25,7 @@ use sandbox::SandboxRef;
   host-bridge preview ls work
   host-bridge preview rm work 3f2a90c1b7de
 
-Whoever has the link reaches the port through the server of `host-bridge serve`, without a key, until the
+Who has the link reaches the port through the server of `host-bridge serve`, without a key, until the
 link expires, is removed, or the sandbox is gone. It is shown once."
 )]
 pub struct Preview {

@@ -218,7 +218,7 @@ fn a_large_upload_is_carried_and_not_held() {
     assert_eq!(said["bytes"], BYTES);
     let peak = tests::resident_bytes_peak(served.server.daemon_pid()).unwrap();
     assert!(peak < before + BYTES as u64 / 3, "{before} bytes grew to {peak}");
-    // A program that answers before it has read all is heard.
+    // An answer that comes before the program has read all arrives.
     assert_eq!(
         served.client.send("PUT", &format!("{}/early", served.prefix), &[], &body).status,
         413

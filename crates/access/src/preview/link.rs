@@ -1,5 +1,5 @@
-//! Links: each lets whoever has it reach one port of one sandbox, until it expires, is removed, or its
-//! sandbox or the key that made it is gone.
+//! Links: who has one reaches one port of one sandbox, until it expires, is removed, or its sandbox or the
+//! key that made it is gone.
 //!
 //! A link's token is random, and only its digest is kept, in the sandbox's own directory: so it outlives
 //! the bridge, ends with the sandbox, and can be taken back alone.
@@ -14,7 +14,7 @@ use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::limits::{LINK_TTL_MAX, LINKS_PER_SANDBOX_MAX, SANDBOXES_KNOWN_MAX};
+use super::limits::{LINK_TTL_MAX, LINK_TTL_MIN, LINKS_PER_SANDBOX_MAX, SANDBOXES_KNOWN_MAX};
 use super::{KnownLinks, Previews};
 use crate::keys::Grant;
 use host::hex::digits;
@@ -108,7 +108,7 @@ impl Previews {
         ttl: Duration,
         grant: Option<Grant>,
     ) -> Result<(Link, LinkToken), LinkError> {
-        if ttl < Duration::from_secs(1) || ttl > LINK_TTL_MAX {
+        if !(LINK_TTL_MIN..=LINK_TTL_MAX).contains(&ttl) {
             return Err(LinkError::Ttl);
         }
         let store = |source| LinkError::Store { which: which.clone(), source };

@@ -6,7 +6,8 @@ use hyper::header::{
 };
 use hyper::{Method, StatusCode};
 
-use super::request::{Form, Way, strip_connection};
+use super::Form;
+use super::request::{Way, strip_connection};
 use super::visitor::is_link_cookie;
 
 /// What speaks for more than the program's own pages: other names of the domain, or other ports of the

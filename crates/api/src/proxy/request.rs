@@ -8,8 +8,8 @@ use hyper::header::{
     TRANSFER_ENCODING, UPGRADE,
 };
 
-use super::bad_target;
 use super::visitor::{is_link_cookie, without_link};
+use super::{Form, bad_target};
 use crate::call::{Call, Peer};
 use crate::caller::take_keys;
 use crate::subprotocol::{KEY_PROTOCOL, offered};
@@ -54,31 +54,13 @@ const E2B_TOKENS: [HeaderName; 2] = [
 ];
 const E2B_TOKEN_PREFIX: &[u8] = b"ea_";
 
-/// How a request says which port it is for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// By a host name of the port's own: pages of it have an origin of their own.
-    Host,
-    /// By a path that begins so, on the server's own host name.
-    Path(String),
-    /// By headers, on the server's own host name.
-    Headers,
-}
-
-impl Form {
-    /// Whether a page of the program would share its origin with this server.
-    pub fn shares_origin(&self) -> bool {
-        !matches!(self, Self::Host)
-    }
-}
-
 /// How a request comes to a program.
 pub struct Way {
     pub port: u16,
     pub form: Form,
     /// The path and the query for the program.
     pub target: String,
-    /// The host as the client has said it.
+    /// The host that the client named.
     pub host: HeaderValue,
     pub scheme: &'static str,
     /// The protocol that the client asks for on this connection.

@@ -1,4 +1,4 @@
-//! Who may reach a port: the holder of a key, whoever has a link to it, or everybody where the operator
+//! Who may reach a port: the holder of a key, the holder of a link to it, or everybody where the operator
 //! says so.
 //!
 //! A browser opens a link once. It gets the link's token as a cookie of the port's own host name, and goes
@@ -9,7 +9,7 @@ use hyper::header::{
 };
 use hyper::{Method, StatusCode};
 
-use super::request::Form;
+use super::Form;
 use crate::Api;
 use crate::body::{Outgoing, Response};
 use crate::call::Call;

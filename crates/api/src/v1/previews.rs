@@ -11,9 +11,13 @@ use super::super::call::Call;
 use super::super::route::{Operation, operation};
 use super::super::shape::{Created, Done, Json, Nothing, Reply};
 use crate::caller::Caller;
-use access::preview::{LINK_TTL_DEFAULT, Link};
+use access::preview::{LINK_TTL_DEFAULT, LINK_TTL_MAX, LINK_TTL_MIN, Link};
 use host::instant::format;
 use sandbox::refusal::{Code, Refusal};
+
+/// What [`LINK_TTL_MAX`] is for the document.
+const TTL_MS_MAX: u64 = LINK_TTL_MAX.as_millis() as u64;
+const TTL_MS_MIN: u64 = LINK_TTL_MIN.as_millis() as u64;
 
 pub fn operations() -> Vec<Operation> {
     let all = "/v1/sandboxes/{namespace}/{name}/previews";
@@ -22,7 +26,7 @@ pub fn operations() -> Vec<Operation> {
         operation(Method::POST, all, "create_preview", "Make a link to a port.", make)
             .run()
             .about(
-                "Whoever has the link reaches the port without a key, until it expires, is removed, or \
+                "Who has the link reaches the port without a key, until it expires, is removed, or \
                 its sandbox or the key that made it is gone. A browser that opens it gets a cookie for \
                 this port alone and goes on without the link in its address; a program may send it as it \
                 is. The answer is the only one with the link: it cannot be shown again.",
@@ -43,7 +47,7 @@ pub struct CreatePreview {
     port: NonZeroU16,
     /// How long the link is good for; by default an hour, at most 30 days.
     #[serde(default)]
-    #[schemars(with = "u64")]
+    #[schemars(range(min = TTL_MS_MIN, max = TTL_MS_MAX))]
     ttl_ms: Option<u64>,
 }
 

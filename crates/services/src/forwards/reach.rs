@@ -32,8 +32,7 @@ pub enum ReachError {
     Guest(#[from] GuestError),
 }
 
-/// Both names of the sandbox itself: a server that was told to listen on `localhost` may have taken
-/// either.
+/// Both names of the sandbox itself: a server that listens on `localhost` may have taken either.
 const LOOPBACKS: [Option<&str>; 2] = [None, Some("::1")];
 
 impl Forwards {

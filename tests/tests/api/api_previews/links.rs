@@ -114,7 +114,7 @@ fn a_link_ends_with_its_time_its_removal_its_key_and_its_sandbox() {
     assert_eq!(linked.client.delete(&one(&first["id"])).expect(404).code(), "not_found");
     assert_eq!((status(&first), status(&second)), (401, 200));
     linked.server.ok(&["keys", "revoke", &linked.id]);
-    eventually("the key is looked at anew", || status(&second) == 401);
+    eventually("the revocation acts", || status(&second) == 401);
 }
 
 #[test]
