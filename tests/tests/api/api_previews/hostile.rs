@@ -213,7 +213,7 @@ fn clients_that_leave_or_read_nothing_hold_no_one_up() {
     }
     served.get("/").expect(200);
     drop(waiting);
-    // Uploads that stand still, too.
+    // Uploads that are never finished, too.
     let mut standing: Vec<TcpStream> = Vec::new();
     for _ in 0..50 {
         let mut stream = served.client.raw();
