@@ -85,8 +85,9 @@ impl Origins {
 
     /// What says to a browser which pages may show one in a frame: its own, and the listed ones.
     pub fn framers(&self) -> Option<HeaderValue> {
-        let listed = self.origins.iter().map(|origin| format!(" {origin}")).collect::<String>();
-        HeaderValue::try_from(format!("frame-ancestors 'self'{listed}")).ok()
+        let listed = self.origins.iter().map(String::as_str);
+        let all: Vec<&str> = ["frame-ancestors 'self'"].into_iter().chain(listed).collect();
+        HeaderValue::try_from(all.join(" ")).ok()
     }
 
     fn serves(&self, name: &str, is_loopback: bool) -> bool {

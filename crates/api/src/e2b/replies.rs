@@ -8,6 +8,7 @@ use super::limits::ENVD_VERSION;
 use super::passes;
 use crate::call::Call;
 use access::keys::Access;
+use access::preview::Base;
 use host::instant::format;
 use sandbox::refusal::Refusal;
 use sandbox::{Record, State};
@@ -51,7 +52,7 @@ pub fn connected(call: &Call, record: &Record) -> Result<Value, Refusal> {
 
 /// Below which host ports have names, with its port; null where they have none.
 fn domain(call: &Call) -> Option<String> {
-    call.api.previews().base().map(|base| base.authority())
+    call.api.previews().base().map(Base::authority)
 }
 
 /// An entry of a list.

@@ -150,8 +150,7 @@ impl Way {
 
 fn is_one_number(head: &HeaderMap) -> bool {
     let mut lengths = head.get_all(CONTENT_LENGTH).iter();
-    let is_number =
-        |length: &HeaderValue| length.as_bytes().iter().all(|byte| byte.is_ascii_digit());
+    let is_number = |length: &HeaderValue| length.as_bytes().iter().all(u8::is_ascii_digit);
     lengths.next().is_some_and(is_number) && lengths.next().is_none()
 }
 

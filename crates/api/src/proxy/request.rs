@@ -125,10 +125,10 @@ impl Way {
                 head.remove(name);
             }
         }
-        rewrite(&mut head, COOKIE, |line| others(line, ';', "; ", is_link_cookie));
+        rewrite(&mut head, &COOKIE, |line| others(line, ';', "; ", is_link_cookie));
         if offered(from).any(|one| one.starts_with(KEY_PROTOCOL)) {
             let is_key = |one: &str| one.starts_with(KEY_PROTOCOL);
-            rewrite(&mut head, SEC_WEBSOCKET_PROTOCOL, |line| others(line, ',', ", ", is_key));
+            rewrite(&mut head, &SEC_WEBSOCKET_PROTOCOL, |line| others(line, ',', ", ", is_key));
         }
         if self.form.shares_origin() {
             // As a program that serves its own machine expects it.
@@ -171,15 +171,15 @@ pub fn strip_connection(head: &mut HeaderMap) {
 }
 
 /// Changes each line of a header, and drops those of which nothing is left.
-fn rewrite(head: &mut HeaderMap, name: HeaderName, change: impl Fn(&str) -> String) {
-    let lines: Vec<HeaderValue> = head.get_all(&name).iter().cloned().collect();
-    head.remove(&name);
+fn rewrite(head: &mut HeaderMap, name: &HeaderName, change: impl Fn(&str) -> String) {
+    let lines: Vec<HeaderValue> = head.get_all(name).iter().cloned().collect();
+    head.remove(name);
     for line in lines {
         // What is no text is nothing of ours.
         let changed = line.to_str().ok().map(&change);
         let kept = changed.map_or(Some(line), |line| HeaderValue::try_from(line).ok());
         if let Some(kept) = kept.filter(|kept| !kept.is_empty()) {
-            head.append(&name, kept);
+            head.append(name, kept);
         }
     }
 }
