@@ -54,7 +54,7 @@ impl Served {
 }
 
 fn hex(text: &str) -> String {
-    text.bytes().map(|byte| format!("{byte:02x}")).collect()
+    text.bytes().fold(String::new(), |digits, byte| digits + &format!("{byte:02x}"))
 }
 
 /// The values of a header that the app got.
