@@ -77,6 +77,48 @@ def a_key_reaches_its_own_namespace_alone():
     assert sbx.kill(api_key=own) is True and theirs.kill(api_key=other) is True
 
 
+def a_port_is_reached_by_its_host_name_with_the_token_of_its_sandbox():
+    own, other = _key("--namespace", "own"), _key("--namespace", "other")
+    sbx, theirs = e2b.Sandbox.create(api_key=own), e2b.Sandbox.create(api_key=other)
+    sbx.commands.run("echo hello >/tmp/index.html")
+    serve = "python3 -m http.server 8000 --bind 127.0.0.1 --directory /tmp"
+    server = sbx.commands.run(serve, background=True)
+    address = os.environ["E2B_SANDBOX_URL"]
+
+    def ask(port, path="/", **headers):
+        # Not every resolver knows the names below localhost; the server is asked by its address.
+        asked = urllib.request.Request(address + path)
+        asked.add_header("Host", sbx.get_host(port))
+        for name, value in headers.items():
+            asked.add_header(name.replace("_", "-"), value)
+        return urllib.request.urlopen(asked).read()
+
+    assert sbx.get_host(8000).endswith(address.removeprefix("http://127.0.0.1")), sbx.get_host(8000)
+    token = {"e2b_traffic_access_token": sbx.traffic_access_token}
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            assert ask(8000, **token) == b"hello\n"
+            break
+        except urllib.error.HTTPError as error:
+            said = error.read().decode()
+            assert error.code == 502 and "port is not open" in said, said
+            assert time.monotonic() < deadline, said
+    assert ask(8000, "/index.html", X_API_KEY=own) == b"hello\n"
+    for headers, code in [
+        ({}, 401),
+        ({"e2b_traffic_access_token": theirs.traffic_access_token}, 401),
+        ({"X_API_KEY": other}, 502),
+    ]:
+        error = refused(lambda: ask(8000, **headers), kind=urllib.error.HTTPError)
+        assert error.code == code, (headers, error)
+    server.kill()
+    sbx.kill(api_key=own)
+    error = refused(lambda: ask(8000, X_API_KEY=own), kind=urllib.error.HTTPError)
+    assert error.code == 502 and "was not found" in error.read().decode()
+    theirs.kill(api_key=other)
+
+
 def a_key_is_needed_and_must_be_good():
     error = refused(lambda: e2b.Sandbox.create(api_key="e2b_00"), kind=e2b.AuthenticationException)
     assert "key" in str(error), error

@@ -21,6 +21,8 @@ const LINE_BYTES_MAX: u64 = 64 * 1024;
 pub struct Client {
     /// Host and port.
     address: String,
+    /// The name that it asks for; the address if absent.
+    host: Option<String>,
     key: Option<String>,
     idle: Mutex<Vec<Connection>>,
 }
@@ -90,13 +92,21 @@ impl Client {
     /// When it is anything else.
     pub fn new(url: &str) -> Self {
         let address = url.strip_prefix("http://").expect("http://").trim_end_matches('/');
-        Self { address: address.to_owned(), key: None, idle: Mutex::default() }
+        Self { address: address.to_owned(), host: None, key: None, idle: Mutex::default() }
     }
 
     /// With a key that is sent with every request.
     #[must_use]
     pub fn key(mut self, key: &str) -> Self {
         self.key = Some(key.to_owned());
+        self
+    }
+
+    /// That asks for another host name, with the same port.
+    #[must_use]
+    pub fn host(mut self, name: &str) -> Self {
+        let port = self.address.rsplit_once(':').map_or("", |(_, port)| port);
+        self.host = Some(format!("{name}:{port}"));
         self
     }
 
@@ -232,7 +242,8 @@ impl Client {
     }
 
     fn head(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> String {
-        let mut head = format!("{method} {path} HTTP/1.1\r\nhost: {}\r\n", self.address);
+        let host = self.host.as_deref().unwrap_or(&self.address);
+        let mut head = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\n");
         if let Some(key) = &self.key {
             head.extend(["authorization: Bearer ", key.as_str(), "\r\n"]);
         }

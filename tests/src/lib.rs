@@ -14,6 +14,7 @@ pub mod http;
 pub mod images;
 pub mod internet;
 pub mod libraries;
+pub mod listening;
 pub mod machines;
 pub mod mcp;
 pub mod own_host;

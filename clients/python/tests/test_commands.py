@@ -5,6 +5,9 @@ from __future__ import annotations
 import time
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import pytest
 from conftest import Bridge, Make, Scissors, eventually, served
@@ -286,6 +289,27 @@ def test_metrics_say_what_is_used(box: Any) -> None:
     assert metrics.memory_bytes > 0
     assert metrics.processes >= 1
     assert metrics.uptime_seconds > 0
+
+
+def test_a_link_leads_to_a_port_inside(box: Any, bridge: Bridge) -> None:
+    serve = "import http.server as h; h.test(h.SimpleHTTPRequestHandler, port=8125, bind='127.0.0.1')"
+    with box.stream("python3", ["-c", serve]):
+        link = urlsplit(box.preview_url(8125, ttl=60))
+        assert link.hostname == f"8125-{box.name}.localhost"
+        # Not every resolver knows the names below localhost; by its path it is the same port.
+        url = f"{bridge.url}/p/default/{box.name}/8125/?{link.query}"
+
+        def answers() -> bool:
+            try:
+                with urlopen(url) as answer:
+                    return bool(answer.status == 200)
+            except HTTPError as error:
+                assert error.code == 502
+                return False
+
+        eventually("it answers", answers)
+        with pytest.raises(burrow.InvalidRequest):
+            box.preview_url(8125, ttl=31 * 86_400)
 
 
 def test_a_machine_without_snapshots_says_so(box: Any, client: Any) -> None:

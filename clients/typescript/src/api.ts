@@ -234,7 +234,7 @@ export interface components {
             text?: string;
         };
         /** @description The codes of refusals. */
-        Code: "invalid" | "unauthenticated" | "forbidden" | "misdirected" | "not_found" | "method_not_allowed" | "not_acceptable" | "conflict" | "idempotency_mismatch" | "gone" | "too_large" | "unsupported_media_type" | "range_not_satisfiable" | "unsupported" | "spawn_failed" | "app_failed" | "app_not_ready" | "module_missing" | "io" | "rate_limited" | "limit_reached" | "deadline_exceeded" | "request_timeout" | "start_failed" | "guest_unreachable" | "unavailable" | "cap_exceeded" | "unknown_secret" | "secret_failed" | "pull_failed" | "unknown_workspace" | "workspace_failed" | "insufficient_storage" | "internal";
+        Code: "invalid" | "unauthenticated" | "forbidden" | "misdirected" | "not_found" | "method_not_allowed" | "not_acceptable" | "conflict" | "idempotency_mismatch" | "gone" | "too_large" | "unsupported_media_type" | "range_not_satisfiable" | "unsupported" | "spawn_failed" | "app_failed" | "app_not_ready" | "module_missing" | "io" | "rate_limited" | "limit_reached" | "deadline_exceeded" | "request_timeout" | "start_failed" | "guest_unreachable" | "port_unreachable" | "unavailable" | "cap_exceeded" | "unknown_secret" | "secret_failed" | "pull_failed" | "unknown_workspace" | "workspace_failed" | "insufficient_storage" | "internal";
         CodeStateName: "complete" | "incomplete" | "invalid";
         /** @description A command: a line for the shell, or the program and its arguments. */
         Command: string | string[];
@@ -337,6 +337,19 @@ export interface components {
             contexts: components["schemas"]["Context"][];
         };
         ContextStateName: ("starting" | "idle" | "running") | "cold" | "interrupting";
+        /** @description A port to make a link to. */
+        CreatePreview: {
+            /**
+             * Format: uint16
+             * @description The port in the sandbox. Nothing needs to listen there yet.
+             */
+            port: number;
+            /**
+             * Format: uint64
+             * @description How long the link is good for; by default an hour, at most 30 days.
+             */
+            ttl_ms?: number | null;
+        };
         /** @description A sandbox to make. Only its name is required. */
         CreateSandbox: {
             /**
@@ -427,6 +440,18 @@ export interface components {
              *     the server's configuration, or, with the scope `admin`, a directory of the host.
              */
             workspace?: string | null;
+        };
+        /** @description A link, with what opens it. */
+        CreatedPreview: {
+            created_at: string;
+            expires_at: string;
+            /** @description Whether the port has a host name of its own, which browsers need. */
+            has_host_name: boolean;
+            id: string;
+            /** Format: uint16 */
+            port: number;
+            /** @description The link. Without a host name for the port it is for programs alone. */
+            url: string;
         };
         Dependent: {
             name: string;
@@ -1560,6 +1585,21 @@ export interface components {
             stdout: string;
             /** Format: uint64 */
             stdout_bytes: number;
+        };
+        /** @description A link, without what opens it. */
+        PreviewInfo: {
+            created_at: string;
+            expires_at: string;
+            /** @description By which it can be removed. */
+            id: string;
+            /** @description The id of the key that made it; absent for the operator's own. */
+            key?: string;
+            /** Format: uint16 */
+            port: number;
+        };
+        /** @description The links to ports of a sandbox that have not expired, the oldest first. */
+        PreviewList: {
+            previews: components["schemas"]["PreviewInfo"][];
         };
         /** @description Why a call was not carried out. */
         Problem: {
@@ -2796,6 +2836,22 @@ export interface Operations {
   /** Connect to a port inside over a WebSocket. */
   connect_port: {
     path: { namespace: string | number; name: string | number; port: string | number };
+  };
+  /** List the links to ports of a sandbox. */
+  list_previews: {
+    path: { namespace: string | number; name: string | number };
+    answer: Schemas["PreviewList"];
+  };
+  /** Make a link to a port. */
+  create_preview: {
+    path: { namespace: string | number; name: string | number };
+    body: Schemas["CreatePreview"];
+    answer: Schemas["CreatedPreview"];
+  };
+  /** Take a link back. */
+  remove_preview: {
+    path: { namespace: string | number; name: string | number; preview: string | number };
+    answer: void;
   };
   /** List the apps of a sandbox. */
   list_apps: {

@@ -295,6 +295,7 @@ const BY_CODE: Record<Schemas["Code"], ErrorClass> = {
   request_timeout: SandboxTimeoutError,
   start_failed: StartFailedError,
   guest_unreachable: SandboxUnavailableError,
+  port_unreachable: SandboxUnavailableError,
   unavailable: SandboxUnavailableError,
   internal: ServerError,
 };

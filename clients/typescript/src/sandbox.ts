@@ -120,6 +120,19 @@ export class Sandbox implements AsyncDisposable {
     await this.#api.call("close_port", { path }, options);
   }
 
+  /**
+   * A link to a port inside: who has it reaches the port without a key, for an hour or for `ttl_ms`. Where the
+   * server has host names for ports, browsers can open it too.
+   */
+  async previewUrl(
+    port: number,
+    options: Omit<Schemas["CreatePreview"], "port"> & CallOptions = {},
+  ): Promise<string> {
+    const { signal, ...how } = options;
+    const input = { path: this.#path, body: { port, ...how } };
+    return (await this.#api.call("create_preview", input, { signal })).url;
+  }
+
   /** A TCP connection to a port inside. Needs a runtime with `WebSocket`. */
   async connect(port: number, options: CallOptions = {}): Promise<PortConnection> {
     return await connect(this.#api, this.#path, port, options);

@@ -201,6 +201,17 @@ test("a port inside has an address outside", async () => {
   await serving.close();
 });
 
+test("a link leads to a port inside", async () => {
+  const serving = sandbox.stream(["python3", "-m", "http.server", "8124", "--bind", "127.0.0.1"]);
+  await serving.start();
+  const link = new URL(await sandbox.previewUrl(8124, { ttl_ms: 60_000 }));
+  assert.match(link.host, /^8124-work\.localhost:/);
+  // Not every resolver knows the names below localhost; by its path it is the same port.
+  const inside = (query) => fetch(`${bridge.url}/p/default/work/8124/${query}`);
+  await eventually("it answers", () => inside(link.search).then((answer) => answer.ok));
+  await serving.close();
+});
+
 if (typeof WebSocket === "undefined") {
   test("a runtime without WebSocket says so", async () => {
     await assert.rejects(sandbox.connect(1), UnsupportedError);

@@ -38,6 +38,7 @@ pub use limits::LABEL_CHARS_MAX;
 pub use rate::{Rate, RateLimiter, RetryAfter};
 pub use secret::Key;
 pub use store::{KeyRequest, Rotation, Store};
+pub use token::KEY_PREFIX;
 
 use host::paths::Paths;
 use sandbox::Name;

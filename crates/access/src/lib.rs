@@ -1,5 +1,5 @@
-//! Who may do what, and who did it: [`keys`] grant scopes and namespaces, [`audit`] records what was
-//! done.
+//! Who may do what, and who did it: [`keys`] grant scopes and namespaces, [`preview`] says who may look at
+//! a port of a sandbox, [`audit`] records what was done.
 //!
 //! The doors ask this before they act. It acts on no sandbox itself.
 
@@ -7,3 +7,4 @@
 
 pub mod audit;
 pub mod keys;
+pub mod preview;

@@ -1,12 +1,14 @@
 //! Request bodies, read up to a limit and within a time. Response bodies are in
 //! [`response`](super::response).
 
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
-use hyper::body::{Body, Incoming};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::{CONTENT_LENGTH, EXPECT, HeaderMap};
 use tokio::time::timeout;
 
@@ -53,6 +55,37 @@ impl Unread {
         };
         // A client that is too slow is cut off nevertheless.
         let _ = timeout(REFUSED_BODY_TIME_MAX, reading).await;
+    }
+}
+
+/// As the body of a request that is passed on. Its pace is that of whom it is passed to.
+impl Body for Received {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let me = self.get_mut();
+        match (me.whole.take(), &mut me.incoming) {
+            (Some(whole), _) if !whole.is_empty() => Poll::Ready(Some(Ok(Frame::data(whole)))),
+            (_, Some(incoming)) => Pin::new(incoming).poll_frame(cx),
+            (_, None) => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.whole.as_ref().is_none_or(Bytes::is_empty)
+            && self.incoming.as_ref().is_none_or(Incoming::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match (&self.whole, &self.incoming) {
+            (Some(whole), _) => SizeHint::with_exact(whole.len() as u64),
+            (None, Some(incoming)) => incoming.size_hint(),
+            (None, None) => SizeHint::with_exact(0),
+        }
     }
 }
 

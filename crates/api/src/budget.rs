@@ -118,7 +118,9 @@ impl Budget {
     pub fn share(&self, caller: &Caller) -> Share {
         match caller {
             Caller::Local => self.of(&caller.label(), self.0.room.bytes_max),
-            Caller::Anybody | Caller::Holder(_) => self.of(&caller.label(), self.0.key_bytes_max),
+            Caller::Anybody | Caller::Visitor(_) | Caller::Holder(_) => {
+                self.of(&caller.label(), self.0.key_bytes_max)
+            }
         }
     }
 

@@ -16,7 +16,9 @@ use super::admission::RunPermit;
 use super::body::{Hold, Received};
 use super::budget::Share;
 use super::caller::Caller;
+use super::entrance::Entrance;
 use super::limits::DEADLINE_MARGIN;
+use super::origin::host_of;
 use super::parameters::Parameters;
 pub use super::peer::Peer;
 use super::trail::Trail;
@@ -98,6 +100,12 @@ pub struct Target {
     pub path: Arc<str>,
 }
 
+impl Target {
+    pub fn without_query(&self) -> &str {
+        self.path.split_once('?').map_or(&*self.path, |(path, _)| path)
+    }
+}
+
 /// What another node says of the call that it sends on.
 #[derive(Clone, Debug)]
 pub struct SentFor {
@@ -115,6 +123,7 @@ pub struct Call {
     pub target: Target,
     /// The life of the sandbox that another node has sent this call for.
     pub sent_for: Option<SentFor>,
+    pub entrance: Entrance,
     pub parameters: Parameters,
     /// The query string, without its question mark.
     pub query: String,
@@ -205,12 +214,14 @@ impl Call {
         Ok(read)
     }
 
+    /// The origin of this server, as the client knows it.
+    pub fn origin(&self) -> String {
+        format!("{}://{}", self.entrance.scheme(), host_of(&self.headers))
+    }
+
     /// Whether the client would rather have `kind` than JSON.
     pub fn prefers(&self, kind: &str) -> bool {
-        let accepted = self.headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-        accepted.flat_map(|value| value.split(',')).any(|one| {
-            one.split(';').next().is_some_and(|one| one.trim().eq_ignore_ascii_case(kind))
-        })
+        prefers(&self.headers, kind)
     }
 
     /// The deadline of the call, if it has one.
@@ -232,6 +243,14 @@ impl Call {
         let hint = "make a key that has it: host-bridge keygen --scope";
         Err(Refusal::new(Code::Forbidden, message).hint(hint))
     }
+}
+
+/// Whether headers say that an answer of a kind is accepted, by its name.
+pub fn prefers(headers: &HeaderMap, kind: &str) -> bool {
+    let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    accepted
+        .flat_map(|value| value.split(','))
+        .any(|one| one.split(';').next().is_some_and(|one| one.trim().eq_ignore_ascii_case(kind)))
 }
 
 /// Resolves when a deadline has passed; never without one.

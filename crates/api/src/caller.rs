@@ -11,13 +11,15 @@ use super::limits::{KEYS_RATED_MAX, STRANGER};
 use super::peer::Peer;
 use super::subprotocol::{KEY_PROTOCOL, offered};
 use access::keys::{Access, BadKeys, Denied, Fingerprint, Grant, Keyring, Rate, RateLimiter};
-use access::keys::{Namespaces, RetryAfter};
+use access::keys::{KEY_PREFIX, Namespaces, RetryAfter};
 use node::Through;
 use sandbox::Name;
 use sandbox::refusal::{Code, Refusal};
 
 /// The header that E2B's clients send their key in.
 pub const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+/// What comes before a key in `Authorization`.
+const BEARER: &[u8] = b"bearer ";
 
 /// Who asks, as far as it matters.
 #[derive(Clone, Debug)]
@@ -27,6 +29,8 @@ pub enum Caller {
     /// The server asks for no keys: a client that reaches it may do everything.
     Local,
     Holder(Grant),
+    /// Somebody without a key who may reach a port of a sandbox of this namespace, and nothing else.
+    Visitor(Name),
 }
 
 impl Caller {
@@ -35,6 +39,7 @@ impl Caller {
             Self::Anybody => false,
             Self::Local => true,
             Self::Holder(grant) => grant.may(access),
+            Self::Visitor(_) => access <= Access::Run,
         }
     }
 
@@ -43,6 +48,7 @@ impl Caller {
             Self::Anybody => false,
             Self::Local => true,
             Self::Holder(grant) => grant.covers(namespace),
+            Self::Visitor(own) => own == namespace,
         }
     }
 
@@ -64,6 +70,7 @@ impl Caller {
         match self {
             Self::Anybody => "anybody".to_owned(),
             Self::Local => "local".to_owned(),
+            Self::Visitor(_) => "visitor".to_owned(),
             Self::Holder(grant) => match &grant.id {
                 Some(id) => id.to_string(),
                 None => format!("{:?}", grant.fingerprint),
@@ -139,7 +146,7 @@ impl Door {
     /// Counts a use of a key beyond the one that let the call in.
     pub fn charge(&self, caller: &Caller) -> Result<(), Refusal> {
         match caller {
-            Caller::Anybody | Caller::Local => Ok(()),
+            Caller::Anybody | Caller::Local | Caller::Visitor(_) => Ok(()),
             Caller::Holder(grant) => self.rate(grant.fingerprint),
         }
     }
@@ -174,6 +181,33 @@ impl Door {
     pub fn trouble(&self) -> Option<String> {
         self.keyring.as_ref().and_then(Keyring::trouble)
     }
+}
+
+/// Whether a client sends what has the form of a key of ours, in the headers for it. What has not is for
+/// the program in a sandbox that a request is passed on to.
+pub fn sends_key(headers: &HeaderMap) -> bool {
+    is_key_in(headers, &AUTHORIZATION) || is_key_in(headers, &API_KEY)
+}
+
+/// Takes the keys out of the headers of a request that is passed on to a program in a sandbox.
+pub fn take_keys(headers: &mut HeaderMap) {
+    for name in [AUTHORIZATION, API_KEY] {
+        if is_key_in(headers, &name) {
+            headers.remove(name);
+        }
+    }
+}
+
+fn is_key_in(headers: &HeaderMap, name: &HeaderName) -> bool {
+    headers.get_all(name).iter().any(|value| {
+        let text = value.as_bytes();
+        let bearer = text.split_at_checked(BEARER.len());
+        let key = match bearer {
+            Some((scheme, key)) if scheme.eq_ignore_ascii_case(BEARER) => key.trim_ascii(),
+            _ => text,
+        };
+        key.starts_with(KEY_PREFIX.as_bytes())
+    })
 }
 
 /// The key that a client sends: as most clients do, as E2B's do, or as a browser's WebSocket must.

@@ -15,12 +15,12 @@ use hyper::header::{
 };
 use hyper::http::request::Parts;
 use hyper::http::uri::PathAndQuery;
-use hyper::{Method, Request, StatusCode};
+use hyper::{Method, Request, StatusCode, Uri};
 use tokio::time::Instant;
 
 use super::Api;
 use super::body::{Hold, Outgoing, Received, Response};
-use super::call::{Call, CallDeadline, RequestId, SentFor, Target};
+use super::call::{Call, CallDeadline, RequestId, SentFor, Target, prefers};
 use super::caller::Caller;
 use super::e2b;
 use super::entrance::Entrance;
@@ -30,6 +30,9 @@ use super::limits::{
     DEADLINE_MAX, REFUSED_BODY_BYTES_MAX, REQUEST_ID_BYTES_MAX, STRANGERS_BODY_BYTES_MAX,
 };
 use super::loglines::{self, Line};
+use super::origin::host_of;
+use super::preview;
+use super::response::Foreign;
 use super::route::{Asked, Operation, Parameters, Refusals};
 use super::trail::{self, Trail};
 use access::audit::Door;
@@ -66,13 +69,14 @@ pub async fn dispatch(
     let unread = body.unread();
     let request_headers = expectations(&head.headers);
     let origin = allowed_origin(api, &head.headers);
-    let path = e2b::place_of(&head.headers, head.uri.path());
+    let path = place_of(api, &head.headers, head.uri.path());
     let query = head.uri.query().unwrap_or_default().to_owned();
     let mut log = RequestLog::default();
     let target = target(&head);
     let marked = mark(api, &head.headers, &target).await;
     let request_head = RequestHead {
         method: &head.method,
+        uri: &head.uri,
         path: &path,
         query: &query,
         headers: &head.headers,
@@ -89,6 +93,7 @@ pub async fn dispatch(
         }
         Err(refusal) => (Err(refusal), None),
     };
+    let is_for_page = log.is_passage && prefers(&head.headers, "text/html");
     let memory = api.budget().share(match &admitted {
         Ok(Admitted::Call(call)) => &call.caller,
         Ok(Admitted::Preflight) | Err(_) => &Caller::Anybody,
@@ -103,6 +108,7 @@ pub async fn dispatch(
                 request_id: request_id.clone(),
                 target,
                 sent_for,
+                entrance,
                 parameters,
                 query,
                 headers: head.headers,
@@ -124,7 +130,8 @@ pub async fn dispatch(
     };
     let mut response = answered.unwrap_or_else(|problem| {
         log.problem = Some(problem.code);
-        (log.refusals.respond)(&problem)
+        let response = (log.refusals.respond)(&problem);
+        if is_for_page { preview::page(response, &problem) } else { response }
     });
     if let Some(allow) = log.allow.as_deref().and_then(|allow| HeaderValue::try_from(allow).ok()) {
         response.headers_mut().insert(ALLOW, allow);
@@ -140,13 +147,23 @@ pub async fn dispatch(
         let memory: Hold = Arc::new(memory);
         response.body_mut().count(&memory);
     }
-    dress(&mut response, &request_id, origin);
+    if response.extensions_mut().remove::<Foreign>().is_none() {
+        dress(&mut response, &request_id, origin);
+    }
     finish(&log, &mut response);
     let status = response.status();
     let elapsed = begun.elapsed();
     api.counters().answered(log.operation, status, elapsed);
     tell(&head.method, &path, &request_id, &log, status, elapsed);
     response
+}
+
+/// Where a request is in the table of operations: under its path, unless it is for something in a sandbox.
+fn place_of(api: &Api, headers: &HeaderMap, path: &str) -> String {
+    preview::place_by_name(api, headers)
+        .or_else(|| e2b::place_of(headers, path))
+        .or_else(|| preview::place_by_path(path))
+        .unwrap_or_else(|| path.to_owned())
 }
 
 /// What is known of a request when it is logged.
@@ -164,12 +181,16 @@ struct RequestLog {
     allow: Option<String>,
     /// Whether what it carries is recorded instead of itself.
     is_carrier: bool,
+    /// Whether it is passed on to a program in a sandbox.
+    is_passage: bool,
     trail: Trail,
 }
 
 /// A request's head, as it is looked at before anything else.
 struct RequestHead<'a> {
     method: &'a Method,
+    uri: &'a Uri,
+    /// Where it is in the table of operations.
     path: &'a str,
     query: &'a str,
     headers: &'a HeaderMap,
@@ -196,12 +217,18 @@ fn admit(
     request_id: &RequestId,
     log: &mut RequestLog,
 ) -> Result<Admitted, Refusal> {
-    let RequestHead { method, path, query, headers, entrance } = *head;
-    // No page can make a mark; the gateway has looked at what the client sent.
-    if through.is_none() {
+    let RequestHead { method, uri, path, query, headers, entrance } = *head;
+    let host = host_of(headers);
+    let is_of_port = api.previews().named(host).is_some();
+    if is_of_port {
+        let is_kin = |origin: &str| api.previews().is_of_same_sandbox(origin, host);
+        api.origins().check_port(headers, is_kin)?;
+    } else if through.is_none() {
+        // No page can make a mark; the gateway has looked at what the client sent.
         api.origins().check(headers, entrance.is_local)?;
     }
-    if *method == Method::OPTIONS && allowed_origin(api, headers).is_some() {
+    check_target(uri, host)?;
+    if *method == Method::OPTIONS && !is_of_port && allowed_origin(api, headers).is_some() {
         return Ok(Admitted::Preflight);
     }
     let found = api.routes().find(method, path);
@@ -210,7 +237,7 @@ fn admit(
         no_route.refusal
     })?;
     (log.operation, log.refusals) = (Some(operation.id), operation.refusals);
-    log.is_carrier = operation.is_carrier;
+    (log.is_carrier, log.is_passage) = (operation.is_carrier, operation.is_passage);
     log.sandbox = sandbox(&parameters);
     let caller = match operation.access {
         None => Caller::Anybody,
@@ -221,7 +248,9 @@ fn admit(
                     through.map_or(Ok(Caller::Anybody), |through| api.door().admit_through(through))
                 }
                 None => api.door().admit(headers, entrance.peer),
-                Some(known) => known(api, &Asked { headers, query, peer: entrance.peer }),
+                Some(known) => {
+                    known(api, &Asked { headers, path: uri.path(), query, peer: entrance.peer })
+                }
             };
             let caller = match admitted {
                 Ok(caller) => caller,
@@ -232,6 +261,9 @@ fn admit(
             };
             log.key = Some(caller.label());
             log.trail.who(&caller);
+            if matches!(caller, Caller::Visitor(_)) {
+                log.trail.of_stranger(api.strangers());
+            }
             if !caller.may(access) {
                 let message =
                     format!("this key may not do that: {} needs the scope {access}", operation.id);
@@ -252,6 +284,18 @@ fn admit(
     Ok(Admitted::Call(Box::new(AdmittedCall { operation, parameters, caller, deadline })))
 }
 
+/// A target that names a host must name the one of the header: of two, a proxy before this server would
+/// believe the other.
+fn check_target(uri: &Uri, host: &str) -> Result<(), Refusal> {
+    match uri.authority() {
+        Some(named) if !named.as_str().eq_ignore_ascii_case(host) => {
+            let message = format!("the request is for {named}, and its Host is {host:?}");
+            Err(Refusal::invalid(message))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The way of an operation into the audit log. What a path calls `namespace` and `name` is a sandbox
 /// only below the sandboxes.
 fn begin_trail(
@@ -263,7 +307,8 @@ fn begin_trail(
 ) -> Trail {
     let entry =
         trail::entry(&Caller::Anybody, Door::Rest, operation.id, &request_id.0, entrance.peer);
-    let looks = operation.access.is_none_or(|access| access == Access::Read);
+    let looks = operation.access.is_none_or(|access| access == Access::Read)
+        || (operation.is_passage && operation.method.is_safe());
     let trail = Trail::begin(api.audit(), api.registry(), entry, looks);
     let text = |name: &str| parameters.get(name).and_then(|text| text.parse().ok());
     if let (Some(namespace), Some(name)) = (text("namespace"), text("name")) {

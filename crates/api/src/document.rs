@@ -31,7 +31,7 @@ const EVERYWHERE: [Code; 5] = [
 const KEYED: [Code; 3] = [Code::Unauthenticated, Code::Forbidden, Code::RateLimited];
 
 /// What the parts of paths are.
-const PARAMETERS: [(&str, &str, &str); 13] = [
+const PARAMETERS: [(&str, &str, &str); 14] = [
     ("namespace", "The namespace of the sandbox.", NAME),
     ("name", "The name of the sandbox.", NAME),
     ("sandbox", "The name of the sandbox.", NAME),
@@ -45,6 +45,7 @@ const PARAMETERS: [(&str, &str, &str); 13] = [
     ("id", "The artifact.", "^[0-9a-f]{16}$"),
     ("node", "The name of the node.", "^[A-Za-z0-9_-]{1,63}$"),
     ("forward", "The forwarded port on the host.", PORT),
+    ("preview", "The link.", "^[0-9a-f]{12}$"),
 ];
 /// The subjects of operations, in the order in which a newcomer meets them.
 const TAGS: [(&str, &str); 21] = [
@@ -55,7 +56,7 @@ const TAGS: [(&str, &str); 21] = [
     ("files", "Files and directories of a sandbox."),
     ("sessions", "Programs that outlive the call that started them."),
     ("logs", "What sessions have written."),
-    ("ports", "Ports of sandboxes, from this host."),
+    ("ports", "Ports of sandboxes, from this host and behind this server."),
     ("apps", "Programs that answer HTTP."),
     ("notebooks", "Contexts whose variables and history are kept."),
     ("artifacts", "What runs have produced."),

@@ -225,7 +225,7 @@ fn passed_on(
     let caller = match &call.caller {
         Caller::Holder(grant) => Through::Holder(Box::new(grant.clone())),
         Caller::Local => Through::Local,
-        Caller::Anybody => {
+        Caller::Anybody | Caller::Visitor(_) => {
             return Err(Refusal::new(Code::Unauthenticated, "nobody is sent on to another node"));
         }
     };

@@ -5,6 +5,7 @@
 //!   (connections)    ├─▶ a2a   the routes of an outside client of the sandbox surface
 //!                    ├─▶ v1    the native API: one file per resource
 //!                    ├─▶ e2b   both planes of E2B's own clients
+//!                    ├─▶ preview  ports of sandboxes, for browsers and programs
 //!                    ├─▶ mcp   tools for agents, also over the control socket
 //!                    └─▶ pages OpenAPI, reference, health, Prometheus
 //! ```
@@ -42,8 +43,10 @@ mod pages;
 mod parameters;
 mod peer;
 mod places;
+mod preview;
 mod problem;
 mod prometheus;
+mod proxy;
 mod reference;
 mod refusal;
 mod render;
@@ -79,6 +82,7 @@ pub use server::Server;
 pub use threads::Threads;
 
 use bytes::Bytes;
+use hyper::header::HeaderValue;
 
 use admission::Admission;
 use budget::Budget;
@@ -93,6 +97,7 @@ use trail::UnknownCallers;
 
 use access::audit::Audit;
 use access::keys::Keyring;
+use access::preview::Previews;
 use host::dial::Dialler;
 use node::Node;
 use sandbox::{Registry, SandboxRef, Visit};
@@ -127,6 +132,8 @@ pub struct Options {
     pub node: Option<Node>,
     /// Whom connections to its other nodes trust, besides those whom the host trusts.
     pub fleet_ca: Vec<PathBuf>,
+    /// Who may look at ports of sandboxes, and under which names.
+    pub previews: Previews,
 }
 
 impl Options {
@@ -146,6 +153,7 @@ impl Options {
             forwarded_ports: PORTS_DEFAULT,
             node: None,
             fleet_ca: Vec::new(),
+            previews: Previews::default(),
         }
     }
 }
@@ -185,6 +193,9 @@ struct Inner {
     places: Connections,
     starts: v1::Starts,
     forwards: Forwards,
+    previews: Previews,
+    /// Which pages may show those of a port in a frame.
+    framers: Option<HeaderValue>,
     apps: Apps,
     mcp: mcp::Sessions,
     e2b: e2b::Memory,
@@ -207,6 +218,7 @@ impl Api {
         let Options { notebooks, artifacts, audit, metric_labels, .. } = options;
         let forwards = Forwards::within(options.forwarded_ports.clone());
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let framers = origins.framers();
         Self(Arc::new(Inner {
             registry,
             door: Door::new(keyring, rate),
@@ -229,6 +241,8 @@ impl Api {
             remembered: options.answers.map(IdempotentCalls::open).unwrap_or_default(),
             apps: Apps::new(forwards.clone()),
             forwards,
+            previews: options.previews,
+            framers,
             mcp: mcp::Sessions::default(),
             e2b: e2b::Memory::default(),
             counters: Counters::default(),
@@ -352,6 +366,15 @@ impl Api {
         &self.0.forwards
     }
 
+    /// Who may look at ports of sandboxes, and under which names.
+    pub fn previews(&self) -> &Previews {
+        &self.0.previews
+    }
+
+    fn framers(&self) -> Option<&HeaderValue> {
+        self.0.framers.as_ref()
+    }
+
     /// Web apps in sandboxes.
     pub fn apps(&self) -> &Apps {
         &self.0.apps
@@ -428,6 +451,7 @@ fn operations() -> Vec<route::Operation> {
         rpc::operations(),
         a2a::operations(),
         e2b::operations(),
+        preview::operations(),
         mcp::operations(),
         v1::operations(),
     ]

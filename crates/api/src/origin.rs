@@ -33,19 +33,36 @@ impl Origins {
     /// Refuses what a page that is not ours may have sent. `is_loopback` says whether the request
     /// came to a loopback address.
     pub fn check(&self, headers: &HeaderMap, is_loopback: bool) -> Result<(), Refusal> {
-        if let Some(name) = SINGLE.iter().find(|name| headers.get_all(*name).iter().count() > 1) {
-            let message = format!("the header {name} is there more than once");
-            return Err(Refusal::invalid(message));
-        }
-        let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+        check_single(headers)?;
+        let host = host_of(headers);
         let name = without_port(host);
         if !self.serves(name, is_loopback) {
             let message = format!("this server does not answer to the host name {name:?}");
             return Err(Refusal::new(Code::Misdirected, message)
                 .hint("use 127.0.0.1 or localhost, or add the name to `allowed_hosts`"));
         }
+        self.check_page(headers, |origin| is_own(origin, host))
+    }
+
+    /// The same for a request to a port of a sandbox under a host name of its own, which the port's own
+    /// pages may drive, and those of `is_kin`. Its host name is one of ours.
+    pub fn check_port(
+        &self,
+        headers: &HeaderMap,
+        is_kin: impl Fn(&str) -> bool,
+    ) -> Result<(), Refusal> {
+        check_single(headers)?;
+        let host = host_of(headers);
+        self.check_page(headers, |origin| is_own(origin, host) || is_kin(origin))
+    }
+
+    fn check_page(
+        &self,
+        headers: &HeaderMap,
+        is_own: impl Fn(&str) -> bool,
+    ) -> Result<(), Refusal> {
         match headers.get(ORIGIN).map(HeaderValue::to_str) {
-            Some(Ok(origin)) if self.allows(origin, host) => Ok(()),
+            Some(Ok(origin)) if is_own(origin) || self.is_listed(origin) => Ok(()),
             Some(origin) => {
                 let origin = origin.unwrap_or("the Origin header is not readable");
                 let message = format!("web pages from {origin:?} may not call this server");
@@ -66,6 +83,13 @@ impl Origins {
         self.origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin))
     }
 
+    /// What says to a browser which pages may show one in a frame: its own, and the listed ones.
+    pub fn framers(&self) -> Option<HeaderValue> {
+        let listed = self.origins.iter().map(String::as_str);
+        let all: Vec<&str> = ["frame-ancestors 'self'"].into_iter().chain(listed).collect();
+        HeaderValue::try_from(all.join(" ")).ok()
+    }
+
     fn serves(&self, name: &str, is_loopback: bool) -> bool {
         let is = |known: &str| known.eq_ignore_ascii_case(name);
         if self.hosts.iter().any(|known| is(known)) {
@@ -73,11 +97,22 @@ impl Origins {
         }
         if is_loopback { LOOPBACK_NAMES.into_iter().any(is) } else { self.hosts.is_empty() }
     }
+}
 
-    fn allows(&self, origin: &str, host: &str) -> bool {
-        let own = origin.split_once("://").is_some_and(|(_, of)| of.eq_ignore_ascii_case(host));
-        own || self.is_listed(origin)
+fn check_single(headers: &HeaderMap) -> Result<(), Refusal> {
+    match SINGLE.iter().find(|name| headers.get_all(*name).iter().count() > 1) {
+        Some(name) => Err(Refusal::invalid(format!("the header {name} is there more than once"))),
+        None => Ok(()),
     }
+}
+
+/// The host that a request is for, with its port.
+pub fn host_of(headers: &HeaderMap) -> &str {
+    headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default()
+}
+
+fn is_own(origin: &str, host: &str) -> bool {
+    origin.split_once("://").is_some_and(|(_, of)| of.eq_ignore_ascii_case(host))
 }
 
 /// Browsers say where a request comes from. Another port of this machine is the same site to them,

@@ -69,9 +69,11 @@ pub fn status(code: Code) -> StatusCode {
         | Code::IdempotencyMismatch => StatusCode::UNPROCESSABLE_ENTITY,
         Code::RateLimited | Code::LimitReached | Code::CapExceeded => StatusCode::TOO_MANY_REQUESTS,
         Code::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
-        Code::StartFailed | Code::GuestUnreachable | Code::SecretFailed | Code::PullFailed => {
-            StatusCode::BAD_GATEWAY
-        }
+        Code::StartFailed
+        | Code::GuestUnreachable
+        | Code::PortUnreachable
+        | Code::SecretFailed
+        | Code::PullFailed => StatusCode::BAD_GATEWAY,
         Code::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
         Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         Code::InsufficientStorage => StatusCode::INSUFFICIENT_STORAGE,

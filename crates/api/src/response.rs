@@ -116,6 +116,10 @@ impl Sink {
     }
 }
 
+/// Marks an answer whose headers are those of a program in a sandbox, and stay as they are.
+#[derive(Clone, Copy, Debug)]
+pub struct Foreign;
+
 /// Why a streamed body was cut off.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the body ended before it was complete")]

@@ -32,6 +32,8 @@ type Describe = fn(&mut Document<'_>);
 /// A request's head, as a [`Credential`] judges it.
 pub struct Asked<'a> {
     pub headers: &'a HeaderMap,
+    /// As the client has sent it.
+    pub path: &'a str,
     pub query: &'a str,
     pub peer: Peer,
 }
@@ -61,6 +63,8 @@ pub struct Operation {
     pub is_documented: bool,
     /// Whether what it carries is recorded instead of itself.
     pub is_carrier: bool,
+    /// Whether it is passed on to a program in a sandbox.
+    pub is_passage: bool,
     /// Refusals beyond those that every operation has.
     pub problems: &'static [Code],
     /// The form of its refusals.
@@ -140,6 +144,7 @@ where
         is_run: false,
         is_documented: true,
         is_carrier: false,
+        is_passage: false,
         problems: &[],
         refusals: Refusals::default(),
         describe: |document| {
@@ -187,6 +192,12 @@ impl Operation {
     pub fn carrier(mut self) -> Self {
         self.is_carrier = true;
         self
+    }
+
+    #[must_use]
+    pub fn passage(mut self) -> Self {
+        self.is_passage = true;
+        self.run()
     }
 
     #[must_use]

@@ -52,7 +52,11 @@ impl Server {
     pub async fn bind(api: Api, on: &Listen, tls: Option<Arc<Tls>>) -> io::Result<Self> {
         let tls = tls.filter(|_| matches!(on, Listen::Tcp(_)));
         let places = api.places().clone();
-        Ok(Self { api, listener: Listener::bind(on).await?, tls, places })
+        let server = Self { api, listener: Listener::bind(on).await?, tls, places };
+        if matches!(on, Listen::Tcp(_)) {
+            server.api.previews().listens_at(&server.url(), on.is_local());
+        }
+        Ok(server)
     }
 
     /// The address as a URL.
@@ -74,7 +78,8 @@ impl Server {
             tokio::select! {
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, peer)) => {
-                        let entrance = Entrance { peer, is_local };
+                        let is_tls = self.tls.is_some();
+                        let entrance = Entrance { peer, is_local, is_tls };
                         let (thread, seat) = threads.seat();
                         let attending = self.attend(stream, entrance, end.clone());
                         let seated = async move {

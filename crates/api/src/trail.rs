@@ -233,7 +233,7 @@ pub fn entry(caller: &Caller, door: Door, operation: &str, request: &str, peer: 
 
 fn who(caller: &Caller) -> Who {
     match caller {
-        Caller::Anybody => Who::Anybody,
+        Caller::Anybody | Caller::Visitor(_) => Who::Anybody,
         Caller::Local => Who::Local,
         Caller::Holder(grant) => Who::Key { id: caller.label(), name: grant.name.clone() },
     }

@@ -14,6 +14,7 @@ mod metrics;
 mod nodes;
 mod notebooks;
 mod ports;
+mod previews;
 mod render;
 mod runs;
 mod sandboxes;
@@ -42,6 +43,7 @@ pub fn operations() -> Vec<Operation> {
         contexts::operations(),
         files::operations(),
         ports::operations(),
+        previews::operations(),
         notebooks::operations(),
         apps::operations(),
         artifacts::operations(),

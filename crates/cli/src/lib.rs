@@ -45,6 +45,7 @@ mod output;
 mod pause;
 mod pool;
 mod port_forward;
+mod preview;
 mod prompt;
 mod ps;
 #[cfg(test)]
@@ -207,6 +208,7 @@ verbs! { verb, context;
         Cp(cp::Cp);
         Sync(sync::Sync);
         PortForward(port_forward::PortForward);
+        Preview(preview::Preview);
         App(app::App);
         Artifact(artifact::Artifact);
     }
@@ -369,6 +371,9 @@ mod tests {
             "host-bridge logs -f --tail 10 --since 5m --stderr box",
             "host-bridge cp -q - box:/tmp/x",
             "host-bridge port-forward box 8080:80 0:443",
+            "host-bridge preview work 3000 --for 7d --json",
+            "host-bridge preview ls team/work --json",
+            "host-bridge preview rm work 0123456789ab ba9876543210",
             "host-bridge kill -s HUP box abc",
             "host-bridge mcp --namespace team --machine qemu --image full",
             "host-bridge keygen --namespace * --expire never --scope read,admin --name ci --json",
@@ -450,6 +455,10 @@ mod tests {
             "host-bridge keys revoke msb_x",
             "host-bridge keys rotate --drop-old --finish",
             "host-bridge port-forward box",
+            "host-bridge preview work",
+            "host-bridge preview work 0",
+            "host-bridge preview ls",
+            "host-bridge preview rm work",
             "host-bridge pause",
             "host-bridge snapshot",
             "host-bridge snapshot work",

@@ -36,7 +36,8 @@ pub use client::{Client, ClientError};
 pub use egress::RefusedHosts;
 pub use images::{AliasError, aliases, missing};
 pub use message::{
-    CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, List, Purpose, Request, Version,
+    CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, List, PreviewLink, Purpose, Request,
+    Version,
 };
 pub use node::{NodeRow, Readiness};
 pub use open_audit::{OpenAuditError, entry, open_audit};

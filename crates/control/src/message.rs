@@ -9,6 +9,8 @@ mod about;
 mod carry_out;
 mod reply;
 
+use std::num::NonZeroU16;
+
 use serde::{Deserialize, Serialize};
 
 use super::apps::AppOrder;
@@ -18,7 +20,9 @@ use sandbox::{Name, SandboxRef, Selector, Spec};
 
 pub use about::About;
 pub use carry_out::Parts;
-pub use reply::{Answer, CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, Reply, Version};
+pub use reply::{
+    Answer, CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, PreviewLink, Reply, Version,
+};
 
 /// A request of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,6 +104,23 @@ pub enum Request {
     },
     /// Removes an artifact of a run.
     RemoveArtifact {
+        id: String,
+    },
+    /// Makes a link to a port of a sandbox, for the operator.
+    CreatePreview {
+        sandbox: SandboxRef,
+        port: NonZeroU16,
+        /// An hour if absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ttl_ms: Option<u64>,
+    },
+    /// Lists the links to ports of a sandbox.
+    Previews {
+        sandbox: SandboxRef,
+    },
+    /// Takes a link back.
+    RemovePreview {
+        sandbox: SandboxRef,
         id: String,
     },
     /// Starts, stops or lists apps, or reads the log of one.

@@ -2,6 +2,7 @@
 //! Codes and details come from the parts below (`sandbox::refusal`).
 
 use super::message::{ErrorCode, ErrorReply};
+use access::preview::LinkError;
 use host::instant;
 use host::secret::SecretError;
 use image::ImageError;
@@ -73,6 +74,7 @@ impl ErrorCode {
                 _,
                 Code::StartFailed
                 | Code::GuestUnreachable
+                | Code::PortUnreachable
                 | Code::SpawnFailed
                 | Code::AppFailed
                 | Code::AppNotReady
@@ -105,6 +107,21 @@ impl From<Refusal> for ErrorReply {
     fn from(refusal: Refusal) -> Self {
         let hint = refusal.hint.as_ref().and_then(|hint| hint.words());
         Self::of(refusal, || hint)
+    }
+}
+
+impl From<LinkError> for ErrorReply {
+    fn from(error: LinkError) -> Self {
+        Self::of(Refusal::from(&error), || match &error {
+            LinkError::Sandbox(error) => of_sandbox(error),
+            LinkError::Unknown { which, .. } => {
+                Some(format!("`host-bridge preview ls {which}` lists them"))
+            }
+            LinkError::TooMany { .. } => {
+                Some("remove some with `host-bridge preview rm`".to_owned())
+            }
+            _ => None,
+        })
     }
 }
 

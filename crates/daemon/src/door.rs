@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 
 use access::audit::Audit;
 use access::keys::{self, Keyring, KeysError};
+use access::preview::Previews;
 use api::{Api, Limits, MetricLabels, Options, Origins, RateOption, Threads};
 use host::paths::Paths;
 use host::tls::Tls;
@@ -133,6 +134,7 @@ fn options(settings: &Settings, keyring: Option<Keyring>) -> Options {
         images: images(settings),
         metric_labels,
         forwarded_ports: settings.forwards.ports.clone(),
+        previews: Previews::new(settings.previews.url.as_deref(), settings.previews.public.clone()),
         ..Options::local()
     }
 }

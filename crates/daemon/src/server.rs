@@ -228,6 +228,7 @@ async fn carry_out(
         apps: api.apps(),
         artifacts: api.artifact_store(),
         node: api.node(),
+        previews: api.previews(),
     };
     let gone = async {
         // What is sent meanwhile waits, and a client that sends something is there.

@@ -71,6 +71,8 @@ pub enum Reason {
     /// Its caller has disconnected.
     Abandoned,
     SandboxGone,
+    /// No program listens on the port.
+    NotListening,
     StateDamaged,
     /// The database of notebooks, artifacts and apps.
     Store,
@@ -97,6 +99,7 @@ impl Reason {
             Self::Stopped => "stopped",
             Self::Abandoned => "abandoned",
             Self::SandboxGone => "sandbox_gone",
+            Self::NotListening => "not_listening",
             Self::StateDamaged => "state_damaged",
             Self::Store => "store",
         }

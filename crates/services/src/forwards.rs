@@ -10,10 +10,13 @@
 //! does not count as activity itself: a sandbox is idle while nobody is connected. Forwards are not
 //! kept over a restart of the bridge.
 //!
+//! Single connections are [`reach`](Forwards::reach)ed without a port of this host.
+//!
 //! Others open and close them; this knows nothing of who asks or why.
 
 mod carry;
 pub mod limits;
+mod reach;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -30,6 +33,7 @@ use limits::{
     ACCEPT_PAUSE, ANY_PORT_TRIES_MAX, CONNECTIONS_PER_SANDBOX_MAX, FORWARDS_MAX,
     FORWARDS_PER_SANDBOX_MAX, PORTS_DEFAULT, PORTS_TRIED_MAX,
 };
+pub use reach::{ReachError, Reached};
 use sandbox::{Activity, Record, Registry, SandboxError, SandboxId, SandboxRef, Until};
 
 /// All forwards of a bridge. Clones are the same.

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::app::AppError;
 use crate::artifact::{self, ArtifactError};
 use crate::build::packages::PackagesError;
-use crate::forwards::ForwardError;
+use crate::forwards::{ForwardError, ReachError};
 use crate::notebook::NotebookError;
 use crate::store::StoreError;
 use sandbox::limits::BUSY_PAUSE;
@@ -150,6 +150,30 @@ impl From<&ForwardError> for Refusal {
     }
 }
 
+impl From<&ReachError> for Refusal {
+    fn from(error: &ReachError) -> Self {
+        let with = |code| Refusal::of(code, error);
+        match error {
+            ReachError::Full { limit } => with(Code::LimitReached)
+                .details(json!({ "limit": limit }))
+                .retry_after(BUSY_PAUSE)
+                .hint("close some of them, and try again"),
+            ReachError::NobodyListens { port } => with(Code::PortUnreachable)
+                .because(Reason::NotListening)
+                .details(json!({ "port": port }))
+                .hint(format!(
+                    "start a program in the sandbox that listens on port {port} of 127.0.0.1 \
+                         or 0.0.0.0"
+                )),
+            ReachError::Slow { port } => with(Code::PortUnreachable)
+                .details(json!({ "port": port }))
+                .retry_after(BUSY_PAUSE)
+                .hint("the program that listens there has more connections than it accepts"),
+            ReachError::Guest(error) => error.into(),
+        }
+    }
+}
+
 impl From<&AppError> for Refusal {
     fn from(error: &AppError) -> Self {
         let with = |code| Refusal::of(code, error);
@@ -244,5 +268,6 @@ from_owned!(
     ArtifactError,
     artifact::Reason,
     ForwardError,
+    ReachError,
     PackagesError
 );

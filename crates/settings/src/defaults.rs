@@ -9,8 +9,8 @@ use super::limits::{
 };
 use super::listen::Listen;
 use super::{
-    Audit, BoxesAtEnd, Defaults, Egress, Fleet, Forwards, ImagePolicy, Log, LogFormat, LogLevel,
-    Metrics, Origin, Origins, Pool, Process, Server, Settings,
+    Audit, BoxesAtEnd, Defaults, Egress, Fleet, Forwards, ImagePolicy, LOCALHOST, Log, LogFormat,
+    LogLevel, Metrics, Origin, Origins, Pool, Previews, Process, Server, Settings,
 };
 
 /// The image names that the published clients send. They mean the root that the operator has set, and
@@ -85,6 +85,7 @@ impl Default for Settings {
             process: Process::default(),
             forwards: Forwards { ports: 1024..=65535 },
             fleet: Fleet::default(),
+            previews: Previews { url: Some(LOCALHOST.to_owned()), public: Vec::new() },
             pool: Pool {
                 entries: Vec::new(),
                 age_max: Some(POOL_AGE_DEFAULT),

@@ -72,6 +72,7 @@ pub struct Settings {
     pub process: Process,
     pub forwards: Forwards,
     pub fleet: Fleet,
+    pub previews: Previews,
     pub pool: Pool,
     pub egress: Egress,
     pub image_policy: ImagePolicy,
@@ -253,6 +254,20 @@ pub struct Forwards {
     /// Those that clients may have.
     pub ports: RangeInclusive<u16>,
 }
+
+/// `[previews]`: ports of sandboxes behind the server's own address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Previews {
+    /// The origin below whose host each port has a name; [`LOCALHOST`] for names of this machine.
+    pub url: Option<String>,
+    /// Namespaces whose ports are for everybody; [`ALL_NAMESPACES`] for all.
+    pub public: Vec<String>,
+}
+
+/// Names that mean this machine, whatever the port of the server.
+pub const LOCALHOST: &str = "localhost";
+/// The sign for all namespaces.
+pub const ALL_NAMESPACES: &str = "*";
 
 /// `[image_policy]`: the stored images that sandboxes may use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

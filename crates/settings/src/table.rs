@@ -10,6 +10,7 @@ mod images;
 mod log;
 mod metrics;
 mod pool;
+mod previews;
 mod process;
 mod server;
 
@@ -99,6 +100,7 @@ pub const SECTIONS: &[Section] = &[
     egress::SECTION,
     forwards::SECTION,
     fleet::SECTION,
+    previews::SECTION,
     process::SECTION,
     pool::SECTION,
     image_policy::SECTION,

@@ -67,6 +67,12 @@ pub enum InvalidValue {
     Host(String),
     #[error("{0:?} is not an origin as a browser sends it, as in \"https://app.example.org\"")]
     WebOrigin(String),
+    #[error(
+        "{0:?} is not an origin as in \"https://preview.example.org\", nor \"localhost\" or \"off\""
+    )]
+    PreviewUrl(String),
+    #[error("{0:?} is not a namespace, nor \"*\" for all")]
+    PublicNamespace(String),
     #[error("{0:?} is not a name of an image: write 1 to 255 characters without spaces")]
     ImageName(String),
     #[error(

@@ -3,12 +3,11 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::process::{Child, Stdio};
 
 use serde_json::{Value, json};
 use tests::door::{BOX, open, open_with};
 use tests::http::{Answer, Client, Socket, SocketMessage};
-use tests::server::Server;
+use tests::listening::listen;
 use tests::{PATIENCE, eventually};
 
 /// Sends back what it gets, as it comes, and after its end says how much that was.
@@ -38,32 +37,6 @@ while True:
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
     peer.close()
 ";
-
-/// A program in the sandbox that listens; it ends with the test.
-struct Listening {
-    port: u16,
-    child: Child,
-}
-
-impl Drop for Listening {
-    fn drop(&mut self) {
-        self.child.kill().ok();
-        self.child.wait().ok();
-    }
-}
-
-fn listen(server: &Server, program: &str) -> Listening {
-    let mut command = server.command(&["exec", "box", "--", "python3", "-c", program]);
-    let mut child = command.stdout(Stdio::piped()).spawn().expect("the bridge starts");
-    let mut port = String::new();
-    let mut stdout = child.stdout.take().expect("piped");
-    while !port.ends_with('\n') {
-        let mut byte = [0];
-        stdout.read_exact(&mut byte).expect("a port is received");
-        port.push(char::from(byte[0]));
-    }
-    Listening { port: port.trim().parse().expect("a port"), child }
-}
 
 fn forward(client: &Client, port: u16) -> Value {
     client.post(&format!("{BOX}/ports"), &json!({ "port": port })).expect(201).json()

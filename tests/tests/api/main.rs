@@ -8,6 +8,7 @@ mod api_files;
 mod api_keys;
 mod api_logs;
 mod api_ports;
+mod api_previews;
 mod api_rpc;
 mod api_sessions;
 mod generators;

@@ -38,6 +38,8 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("pip install ./package", "the package is the reader's own"),
     ("0123456789ab", "the id is the reader's own"),
     ("1f0c8a2b77de", "the id is the reader's own"),
+    ("3f2a90c1b7de", "the id is the reader's own"),
+    ("host-bridge preview work", "it needs a server"),
     ("--secret", "the secret is the reader's own"),
     ("--follow", "it does not end"),
     ("logs -f", "it does not end"),

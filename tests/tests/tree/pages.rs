@@ -78,6 +78,7 @@ run! {
     how_to_serve: "docs/howto/serve.md", Own, "";
     how_to_run_machines: "docs/howto/virtual-machines.md", Machines, "";
     how_to_serve_web_apps: "docs/howto/web-apps.md", Here, "";
+    how_to_show_a_port: "docs/howto/previews.md", Here, "";
     how_to_share_a_directory: "docs/howto/workspace.md", Own, "";
     the_reference_of_the_api: "docs/reference/api.md", Own, "head -c 5000 /dev/urandom >model.bin
         printf '[process]\nroot = \"/\"\n' >>$BURROW_CONFIG; host-bridge serve 2>serve.log & MSB_API_KEY=$(host-bridge keygen)

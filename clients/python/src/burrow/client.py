@@ -290,6 +290,15 @@ class Sandbox(SandboxHandle):
         taken = await self._api.call("POST", path, body={"name": name}, seconds=CREATE_SECONDS)
         return snapshot_info(taken)
 
+    async def preview_url(self, port: int, *, ttl: float | None = None) -> str:
+        """A link to a port of the sandbox: who has it reaches the port without a key, for an hour or for
+        `ttl` seconds. Where the server has host names for ports, browsers can open it too."""
+        body: dict[str, Any] = {"port": port}
+        if ttl is not None:
+            body["ttl_ms"] = milliseconds(ttl)
+        made = await self._api.call("POST", self._commands.path("previews"), body=body)
+        return str(made["url"])
+
     async def remove(self) -> None:
         """Removes the sandbox, and stops it first if it runs."""
         await self._client.remove(self.name)

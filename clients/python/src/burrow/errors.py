@@ -261,6 +261,7 @@ _BY_CODE: dict[str, type[BurrowError]] = {
     "request_timeout": SandboxTimeout,
     "start_failed": StartFailed,
     "guest_unreachable": SandboxUnavailable,
+    "port_unreachable": SandboxUnavailable,
     "unavailable": SandboxUnavailable,
     "internal": ServerError,
 }

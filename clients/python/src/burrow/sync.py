@@ -378,6 +378,9 @@ class SandboxHandle:
     def wait(self, until: str = "stopped", *, timeout: float | None = None) -> SandboxInfo:
         return self._loop.run(self._inner.wait(until, timeout=timeout))
 
+    def preview_url(self, port: int, *, ttl: float | None = None) -> str:
+        return self._loop.run(self._inner.preview_url(port, ttl=ttl))
+
     def pause(self) -> None:
         self._loop.run(self._inner.pause())
 

@@ -14,7 +14,7 @@ use super::secret::{Key, Secret};
 use super::{Denied, KeysError};
 
 /// What every key begins with: it makes keys findable where they should not be.
-const PREFIX: &str = "msb_";
+pub const KEY_PREFIX: &str = "msb_";
 const HEADER: &str = r#"{"alg":"HS256","typ":"JWT"}"#;
 const ALGORITHM: &str = "HS256";
 const TYPE: &str = "JWT";
@@ -26,7 +26,7 @@ pub fn encode(claims: &Claims, secret: &Secret) -> Result<Key, KeysError> {
     let payload = serde_json::to_vec(claims).map_err(|_| KeysError::Claims)?;
     let signed = format!("{}.{}", URL_SAFE_NO_PAD.encode(HEADER), URL_SAFE_NO_PAD.encode(payload));
     let signature = URL_SAFE_NO_PAD.encode(secret.sign(&signed));
-    let text = format!("{PREFIX}{signed}.{signature}");
+    let text = format!("{KEY_PREFIX}{signed}.{signature}");
     if text.len() > KEY_BYTES_MAX { Err(KeysError::Claims) } else { Ok(Key::new(text)) }
 }
 
@@ -35,7 +35,7 @@ pub fn decode(presented: &str, secrets: &[Secret]) -> Result<(Claims, Fingerprin
     if presented.len() > KEY_BYTES_MAX {
         return Err(Denied::Malformed("it is too long"));
     }
-    let token = presented.strip_prefix(PREFIX);
+    let token = presented.strip_prefix(KEY_PREFIX);
     let token = token.ok_or(Denied::Malformed("it does not begin with msb_"))?;
     let (signed, signature) = token.rsplit_once('.').ok_or(Denied::Malformed("it has no parts"))?;
     let (header, payload) = signed.split_once('.').ok_or(Denied::Malformed("a part is missing"))?;

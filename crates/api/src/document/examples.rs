@@ -8,7 +8,7 @@ use agent_client::guest::contexts::language;
 const DEFAULT: &str = "{default}";
 
 /// By the operation's id, as they are sent.
-const EXAMPLES: [(&str, &str); 11] = [
+const EXAMPLES: [(&str, &str); 12] = [
     ("create_sandbox", r#"{"name":"work","memory_mib":512,"idle_ttl_ms":900000}"#),
     ("extend_sandbox", r#"{"ttl_ms":3600000}"#),
     ("exec", r#"{"argv":["sh","-c","echo $((6 * 7))"],"timeout_ms":10000}"#),
@@ -20,6 +20,7 @@ const EXAMPLES: [(&str, &str); 11] = [
     ("check_code", r#"{"code":"for n in range(3):"}"#),
     ("start_session", r#"{"argv":["sh","-c","echo begun; sleep 1"]}"#),
     ("forward_port", r#"{"port":8000}"#),
+    ("create_preview", r#"{"port":8000,"ttl_ms":3600000}"#),
 ];
 
 /// The body of an operation, if it has an example.

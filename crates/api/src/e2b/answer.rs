@@ -92,7 +92,24 @@ fn control(refusal: &Refusal) -> Response {
 }
 
 fn plain(refusal: &Refusal) -> Response {
-    if is_gone(refusal) { gateway(refusal) } else { control(refusal) }
+    if is_gone(refusal) {
+        gateway(refusal)
+    } else if refusal.code == Code::PortUnreachable {
+        unreachable(refusal)
+    } else {
+        control(refusal)
+    }
+}
+
+/// The same where the sandbox is there, and its port does not answer.
+fn unreachable(refusal: &Refusal) -> Response {
+    let port = refusal.details.as_deref().and_then(|details| details.get("port")).cloned();
+    let mut message = words(refusal);
+    if refusal.reason == Some(Reason::NotListening) {
+        message = format!("The sandbox is running but port is not open: {message}");
+    }
+    let body = json!({ "message": message, "port": port, "code": 502 });
+    json_response(StatusCode::BAD_GATEWAY, &body)
 }
 
 fn unary(refusal: &Refusal) -> Response {

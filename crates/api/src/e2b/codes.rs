@@ -26,7 +26,7 @@ pub fn connect_code(code: Code) -> (&'static str, StatusCode) {
         Code::Unsupported | Code::MethodNotAllowed => {
             ("unimplemented", StatusCode::NOT_IMPLEMENTED)
         }
-        Code::Unavailable | Code::GuestUnreachable => {
+        Code::Unavailable | Code::GuestUnreachable | Code::PortUnreachable => {
             ("unavailable", StatusCode::SERVICE_UNAVAILABLE)
         }
         Code::DeadlineExceeded | Code::RequestTimeout => {

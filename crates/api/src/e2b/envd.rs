@@ -1,15 +1,17 @@
-//! The calls of envd beside programs and files: whether the sandbox is there.
+//! The calls of envd beside programs and files: whether the sandbox is there, and what listens on its other ports.
 
 use hyper::Method;
 
 use super::answer::{PLAIN, gone};
-use super::place::OTHER_PORT;
+use super::place::{OTHER_PORT, Place};
 use super::seat;
 use crate::call::Call;
+use crate::origin::host_of;
+use crate::proxy::{self, Form};
 use crate::route::{Operation, operation};
-use crate::shape::{Done, Nothing};
+use crate::shape::{Done, Nothing, Raw};
 use sandbox::State;
-use sandbox::refusal::{Code, Refusal};
+use sandbox::refusal::Refusal;
 
 pub fn operations() -> Vec<Operation> {
     let health = [
@@ -17,9 +19,9 @@ pub fn operations() -> Vec<Operation> {
         operation(Method::GET, "/.e2b/code/health", "e2b_code_health", "Whether it runs.", health),
     ]
     .map(|operation| operation.access(None));
-    let methods = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
     let other = |method| operation(method, OTHER_PORT, "e2b_port", "A port of a sandbox.", port);
-    let ports = methods.map(other).map(|operation| operation.run().known_by(seat::known));
+    let ports = proxy::METHODS.map(other);
+    let ports = ports.map(|operation| operation.passage().known_by(seat::known_at_port));
     health.into_iter().chain(ports).map(|operation| operation.refusing(PLAIN)).collect()
 }
 
@@ -35,12 +37,12 @@ async fn health(call: Call, _: Nothing, _: Nothing) -> Result<Done, Refusal> {
     }
 }
 
-async fn port(call: Call, _: Nothing, _: Nothing) -> Result<Done, Refusal> {
-    let which = seat::inside(&call)?.which;
-    let message = format!(
-        "this server passes on no requests to ports of {which}; forward the port: \
-         POST /v1/sandboxes/{}/{}/ports",
-        which.namespace, which.name
-    );
-    Err(Refusal::new(Code::Unsupported, message))
+/// A host name has the pages of its port to itself; headers lead there on this server's own.
+async fn port(call: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal> {
+    let (which, _) = seat::find(&call.api, &call.headers)?;
+    let port = Place::of(&call.headers).map_or(0, |place| place.port);
+    call.trail.sandbox(&which);
+    let is_named = call.api.previews().named(host_of(&call.headers)).is_some();
+    let form = if is_named { Form::Host } else { Form::Headers };
+    Ok(Raw(proxy::pass(call, which, port, form).await?))
 }

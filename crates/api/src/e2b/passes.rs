@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
+use hyper::header::HeaderValue;
 use ring::digest::{SHA256, digest};
 use ring::hmac;
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,8 @@ use sandbox::refusal::{Code, Refusal};
 
 const FILE: &str = "e2b.json";
 const TOKEN_BYTES: usize = 24;
+/// What every token begins with.
+const TOKEN_PREFIX: &str = "ea_";
 
 /// The tokens that are in memory.
 #[derive(Default)]
@@ -55,6 +58,11 @@ impl Tokens {
     }
 }
 
+/// Whether a header's value has the form of a token: a program may have a use of its own for the header.
+pub fn is_token(value: Option<&HeaderValue>) -> bool {
+    value.is_some_and(|value| value.as_bytes().starts_with(TOKEN_PREFIX.as_bytes()))
+}
+
 /// The token of a caller for a sandbox, drawn if it has none.
 pub fn token_of(
     api: &Api,
@@ -63,7 +71,7 @@ pub fn token_of(
 ) -> Result<String, Refusal> {
     let grant = match caller {
         Caller::Holder(grant) => Some(grant.clone()),
-        Caller::Anybody | Caller::Local => None,
+        Caller::Anybody | Caller::Local | Caller::Visitor(_) => None,
     };
     let known = known(api, which, id);
     if let Some(known) = known.tokens.iter().find(|known| known.grant == grant) {
@@ -71,7 +79,7 @@ pub fn token_of(
     }
     let drawn = random_bytes::<TOKEN_BYTES>();
     let bytes = drawn.map_err(|error| Refusal::of(Code::Internal, &error))?;
-    let token = format!("ea_{}", digits(&bytes));
+    let token = format!("{TOKEN_PREFIX}{}", digits(&bytes));
     let mut tokens = Tokens::clone(&known);
     tokens.tokens.push(Token { token: token.clone(), grant });
     let surplus = tokens.tokens.len().saturating_sub(PASSES_PER_SANDBOX_MAX);

@@ -35,14 +35,13 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The path under which a request is in the table of operations: its own, unless it is for a sandbox.
-pub fn place_of(headers: &HeaderMap, path: &str) -> String {
-    match Place::of(headers).map(|place| place.port) {
-        None => path.to_owned(),
-        Some(ENVD_PORT) => format!("/.e2b/envd{path}"),
-        Some(CODE_PORT) => format!("/.e2b/code{path}"),
-        Some(_) => OTHER_PORT.to_owned(),
-    }
+/// The path under which a request for a sandbox is in the table of operations; `None` for any other.
+pub fn place_of(headers: &HeaderMap, path: &str) -> Option<String> {
+    Some(match Place::of(headers)?.port {
+        ENVD_PORT => format!("/.e2b/envd{path}"),
+        CODE_PORT => format!("/.e2b/code{path}"),
+        _ => OTHER_PORT.to_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -53,7 +52,7 @@ mod tests {
         let pairs = pairs
             .iter()
             .map(|(name, value)| (HeaderName::from_static(name), value.parse().expect("a header")));
-        place_of(&pairs.collect(), "/files")
+        place_of(&pairs.collect(), "/files").unwrap_or_else(|| "/files".to_owned())
     }
 
     #[test]

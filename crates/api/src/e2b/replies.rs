@@ -8,6 +8,7 @@ use super::limits::ENVD_VERSION;
 use super::passes;
 use crate::call::Call;
 use access::keys::Access;
+use access::preview::Base;
 use host::instant::format;
 use sandbox::refusal::Refusal;
 use sandbox::{Record, State};
@@ -45,8 +46,13 @@ pub fn connected(call: &Call, record: &Record) -> Result<Value, Refusal> {
         "envdVersion": ENVD_VERSION,
         "envdAccessToken": token,
         "trafficAccessToken": token,
-        "domain": null,
+        "domain": domain(call),
     }))
+}
+
+/// Below which host ports have names, with its port; null where they have none.
+fn domain(call: &Call) -> Option<String> {
+    call.api.previews().base().map(Base::authority)
 }
 
 /// An entry of a list.
@@ -76,7 +82,7 @@ pub fn detailed(call: &Call, record: &Record) -> Result<Value, Refusal> {
         let token = passes::token_of(&call.api, (&record.which(), &record.id), &call.caller)?;
         more.insert("envdAccessToken".to_owned(), token.into());
     }
-    more.insert("domain".to_owned(), Value::Null);
+    more.insert("domain".to_owned(), json!(domain(call)));
     more.insert("lifecycle".to_owned(), json!({ "autoResume": false, "onTimeout": "kill" }));
     more.insert("allowInternetAccess".to_owned(), (!record.egress.is_empty()).into());
     Ok(detailed)

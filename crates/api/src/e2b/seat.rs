@@ -4,11 +4,12 @@ use hyper::header::{HeaderMap, HeaderName};
 
 use super::account::{Account, account, requested};
 use super::answer::gone;
-use super::passes;
+use super::passes::{self, is_token};
 use super::place::Place;
 use crate::Api;
 use crate::call::{Call, Inside};
 use crate::caller::Caller;
+use crate::proxy::{Visit, admit};
 use crate::route::Asked;
 use machine::SandboxId;
 use sandbox::SandboxRef;
@@ -43,6 +44,19 @@ pub fn known(api: &Api, asked: &Asked<'_>) -> Result<Caller, Refusal> {
         None => api.door().admit(asked.headers, asked.peer),
     }?;
     if caller.covers(&which.namespace) { Ok(caller) } else { Err(gone(id.as_str())) }
+}
+
+/// The same at a port of a program, which may also be reached by a link to it, or be for everybody.
+pub fn known_at_port(api: &Api, asked: &Asked<'_>) -> Result<Caller, Refusal> {
+    if [TOKEN, TRAFFIC_TOKEN].iter().any(|name| is_token(asked.headers.get(name))) {
+        return known(api, asked);
+    }
+    let Some(Place { sandbox, port }) = Place::of(asked.headers) else {
+        return Err(Refusal::invalid("the header E2b-Sandbox-Id is missing"));
+    };
+    let found = find(api, asked.headers).ok();
+    let visit = Visit { which: found.as_ref().map(|(which, _)| which), port };
+    admit(api, asked, &visit, || gone(sandbox))
 }
 
 /// The sandbox of a call, if it runs.

@@ -153,7 +153,7 @@ impl From<Refusal> for Failure {
             Code::DeadlineExceeded | Code::RequestTimeout | Code::AppNotReady => TIMED_OUT,
             Code::SpawnFailed | Code::AppFailed | Code::ModuleMissing => NOT_STARTED,
             Code::StartFailed | Code::SecretFailed | Code::PullFailed => NO_START,
-            Code::GuestUnreachable => UNREACHABLE,
+            Code::GuestUnreachable | Code::PortUnreachable => UNREACHABLE,
             Code::Internal => INTERNAL,
             Code::MethodNotAllowed
             | Code::NotAcceptable

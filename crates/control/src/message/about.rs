@@ -50,6 +50,9 @@ impl Request {
             Self::Commit { sandbox, .. } => About::change("commit_sandbox", Some(sandbox)),
             Self::RemoveSnapshot { .. } => About::change("remove_snapshot", None),
             Self::RemoveArtifact { .. } => About::change("remove_artifact", None),
+            Self::CreatePreview { sandbox, .. } => About::change("create_preview", Some(sandbox)),
+            Self::RemovePreview { sandbox, .. } => About::change("remove_preview", Some(sandbox)),
+            Self::Previews { sandbox } => About::look("list_previews", Some(sandbox)),
             Self::Mcp(_) => About::change("mcp_session", None),
             Self::End { .. } => About::change("end_daemon", None),
             Self::App(order) => {
@@ -93,6 +96,8 @@ impl Request {
             Self::MarkNode { node, readiness } => {
                 entry.fact("node", node.as_str()).fact("readiness", readiness.as_str())
             }
+            Self::CreatePreview { port, .. } => entry.fact("port", port.get()),
+            Self::RemovePreview { id, .. } => entry.fact("preview", id.as_str()),
             _ => entry,
         }
     }

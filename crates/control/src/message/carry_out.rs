@@ -1,6 +1,7 @@
 //! What carries out each request.
 
 mod apps;
+mod previews;
 
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use tokio::time::timeout;
 use super::{CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, List, Reply, Request};
 use crate::limits::CONTROL_WAIT_MAX;
 use ::image::ImageError;
+use access::preview::Previews;
 use machine::limits::STOP_GRACE_MAX;
 use node::Node;
 use sandbox::caps::{CapUse, Caps};
@@ -27,6 +29,7 @@ pub struct Parts<'a> {
     pub artifacts: Option<&'a Artifacts>,
     /// Absent in a bridge of its own.
     pub node: Option<&'a Node>,
+    pub previews: &'a Previews,
 }
 
 impl Request {
@@ -86,6 +89,16 @@ impl Request {
                 return Ok(Reply::Caps(caps(registry, &namespace, key.as_deref())?));
             }
             Self::RemoveArtifact { id } => return remove_artifact(&id, parts.artifacts).await,
+            Self::CreatePreview { sandbox, port, ttl_ms } => {
+                return previews::make(&sandbox, port, ttl_ms, parts);
+            }
+            Self::Previews { sandbox } => {
+                return Ok(Reply::Previews(parts.previews.links(registry, &sandbox)?));
+            }
+            Self::RemovePreview { sandbox, id } => {
+                let removed = parts.previews.remove_link(registry, &sandbox, &id)?;
+                return Ok(Reply::Preview(Box::new(removed)));
+            }
             Self::App(order) => return apps::carry_out(order, parts).await,
             // The daemon answers these: they are about itself or the connection.
             Self::Version {} | Self::End { .. } | Self::Mcp(_) => {

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::apps::AppRow;
 use crate::audit::described;
 use access::audit::Entry;
+use access::preview::Link;
 use agent_client::link::Address;
 use image::digest::Digest;
 use node::NodeRow;
@@ -81,12 +82,15 @@ replies! {
         Caps(Vec<CapUsage>);
         Snapshots(Vec<Snapshot>);
         Apps(Vec<AppRow>);
+        Previews(Vec<Link>);
     }
     boxed {
         Sandbox(Record);
         Snapshot(Snapshot);
         Artifact(ArtifactRow);
         App(AppRow);
+        Preview(Link);
+        PreviewLink(PreviewLink);
         Synced(Report);
     }
     named {
@@ -107,10 +111,20 @@ impl Reply {
     pub fn facts(&self, entry: Entry) -> Entry {
         match self {
             Self::Sandbox(record) => described(entry, (**record).clone()),
+            Self::PreviewLink(made) => entry.fact("preview", made.link.id.as_str()),
             Self::Committed { digest } => entry.fact("committed", digest.to_string()),
             _ => entry,
         }
     }
+}
+
+/// A link to a port that was made, with what opens it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PreviewLink {
+    pub link: Link,
+    pub url: String,
+    /// Whether the port has a host name of its own, which browsers need.
+    pub has_host_name: bool,
 }
 
 /// Which bridge this is.

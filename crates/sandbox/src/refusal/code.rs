@@ -57,6 +57,8 @@ pub enum Code {
     StartFailed,
     /// The sandbox's agent does not answer.
     GuestUnreachable,
+    /// No program answers at the port of the sandbox, or none that speaks HTTP.
+    PortUnreachable,
     /// The server is stopping or full.
     Unavailable,
     /// The request would exceed a cap of the namespace or of the key.
@@ -78,7 +80,7 @@ pub enum Code {
 }
 
 impl Code {
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 35] = [
         Self::Invalid,
         Self::Unauthenticated,
         Self::Forbidden,
@@ -104,6 +106,7 @@ impl Code {
         Self::RequestTimeout,
         Self::StartFailed,
         Self::GuestUnreachable,
+        Self::PortUnreachable,
         Self::Unavailable,
         Self::CapExceeded,
         Self::UnknownSecret,
@@ -143,6 +146,7 @@ impl Code {
             Self::RequestTimeout => "request_timeout",
             Self::StartFailed => "start_failed",
             Self::GuestUnreachable => "guest_unreachable",
+            Self::PortUnreachable => "port_unreachable",
             Self::Unavailable => "unavailable",
             Self::CapExceeded => "cap_exceeded",
             Self::UnknownSecret => "unknown_secret",

@@ -21,5 +21,14 @@ pub const PORTS_TRIED_MAX: usize = 1024;
 pub const ANY_PORT_TRIES_MAX: usize = 16;
 /// The pause after the kernel refused a connection, for want of descriptors as a rule.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long a connection waits for another to end when a sandbox has as many as it may: a page with all
+/// that belongs to it is loaded meanwhile.
+pub const PLACE_WAIT_MAX: Duration = Duration::from_secs(10);
+/// How long a program may take to accept a connection. The kernel does it at once while the program
+/// listens; this is for one whose queue is full.
+pub const CONNECT_MAX: Duration = Duration::from_secs(10);
+/// How long neither side of a connection may say anything: as long as a client may take nothing of what
+/// is sent to it. Programs that hold a connection open for longer say so every minute or so.
+pub const SILENCE_MAX: Duration = Duration::from_secs(600);
 
 const _: () = assert!(CONNECTIONS_PER_SANDBOX_MAX * 4 <= STREAMS_MAX);
