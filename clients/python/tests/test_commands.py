@@ -292,7 +292,9 @@ def test_metrics_say_what_is_used(box: Any) -> None:
 
 
 def test_a_link_leads_to_a_port_inside(box: Any, bridge: Bridge) -> None:
-    serve = "import http.server as h; h.test(h.SimpleHTTPRequestHandler, port=8125, bind='127.0.0.1')"
+    serve = (
+        "import http.server as h; h.test(h.SimpleHTTPRequestHandler, port=8125, bind='127.0.0.1')"
+    )
     with box.stream("python3", ["-c", serve]):
         link = urlsplit(box.preview_url(8125, ttl=60))
         assert link.hostname == f"8125-{box.name}.localhost"
