@@ -260,7 +260,11 @@ pub(super) fn bind_other_file_systems(stage: &mut Stage) -> Result<Outcome, Boot
         bound.push(inner);
     }
     let is_none = bound.is_empty() && !is_layered;
-    Ok(if is_none { Outcome::Skipped("no other file system is mounted in the root") } else { Outcome::Done })
+    Ok(if is_none {
+        Outcome::Skipped("no other file system is mounted in the root")
+    } else {
+        Outcome::Done
+    })
 }
 
 /// Puts a writable layer over the host's `/etc`, in which a sandbox has files of its own.
