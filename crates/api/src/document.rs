@@ -46,7 +46,7 @@ const PARAMETERS: [(&str, &str, &str); 12] = [
     ("forward", "The forwarded port on the host.", PORT),
 ];
 /// The subjects of operations, in the order in which a newcomer meets them.
-const TAGS: [(&str, &str); 20] = [
+const TAGS: [(&str, &str); 21] = [
     ("sandboxes", "Isolated environments: made, listed, stopped, removed."),
     ("exec", "Programs that run to their end within one call."),
     ("runs", "Code in a context, and its events."),
@@ -54,6 +54,7 @@ const TAGS: [(&str, &str); 20] = [
     ("files", "Files and directories of a sandbox."),
     ("sessions", "Programs that outlive the call that started them."),
     ("logs", "What sessions have written."),
+    ("events", "What happens to sandboxes."),
     ("ports", "Ports of sandboxes, from this host."),
     ("apps", "Programs that answer HTTP."),
     ("notebooks", "Contexts whose variables and history are kept."),

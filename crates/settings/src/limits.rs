@@ -52,6 +52,10 @@ pub const AUDIT_FILE_BYTES_DEFAULT: u64 = 16 * 1024 * 1024;
 pub const AUDIT_FILE_BYTES_MIN: u64 = 256 * 1024;
 /// The largest: a query reads whole files.
 pub const AUDIT_FILE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+/// Attempts at one event of a webhook: some four minutes.
+pub const WEBHOOK_ATTEMPTS_DEFAULT: u32 = 10;
+/// The most, which take an hour and a half: an event that is tried for longer holds up all others.
+pub const WEBHOOK_ATTEMPTS_MAX: u32 = 100;
 /// The most CPUs.
 pub const CPUS_MAX: u32 = 4096;
 
