@@ -445,7 +445,7 @@ mod tests {
             "host-bridge artifact get ../x",
             "host-bridge artifact rm",
             "host-bridge events --kind born",
-            "host-bridge events --namespace a box",
+            "host-bridge events --namespace team work",
             "host-bridge events --dead-letters -f",
             "host-bridge audit --outcome well",
             "host-bridge audit -f verify",

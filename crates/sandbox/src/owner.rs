@@ -130,7 +130,7 @@ pub(super) struct Owner {
     place: OwnerSettings,
     shown: watch::Sender<Record>,
     /// The state that the stream of events knows.
-    told: Phase,
+    streamed: Phase,
     orders: mpsc::Receiver<Order>,
     log: Option<SharedLog>,
     /// The image that its machine has, as long as it has one.
@@ -187,7 +187,7 @@ impl Owner {
         orders: mpsc::Receiver<Order>,
     ) -> Self {
         Self {
-            told: stored.record.state.phase(),
+            streamed: stored.record.state.phase(),
             stored,
             place,
             shown,
@@ -441,7 +441,7 @@ impl Owner {
     fn show(&mut self, state: State) {
         self.meter(&state);
         self.display();
-        let before = std::mem::replace(&mut self.told, state.phase());
+        let before = std::mem::replace(&mut self.streamed, state.phase());
         if let Some((kind, facts)) = of_change(before, &state) {
             self.happened(kind, facts);
         }

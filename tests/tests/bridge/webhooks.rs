@@ -337,7 +337,7 @@ fn a_hook_that_cannot_be_right_is_refused_with_the_key() {
         (good.replace("namespaces = \"*\"\n", ""), "namespaces is missing"),
         (format!("{good}kinds = [\"born\"]\n"), "not a kind of event"),
         (format!("{good}attempts = 0\n"), "out of range"),
-        (format!("{good}kind = []\n"), "did you mean kinds"),
+        (format!("{good}kind = []\n"), "did you mean \"kinds\""),
     ] {
         let text = format!("[secrets.s]\nenv = \"S\"\nnamespaces = []\n[webhooks.one]\n{table}");
         fs::write(&config, text).unwrap();

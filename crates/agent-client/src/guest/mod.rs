@@ -87,7 +87,7 @@ impl Guest {
         &self.output_counter
     }
 
-    /// Who is told of the ends of its programs.
+    /// Who learns of the ends of its programs.
     pub fn end_observer(&self) -> &EndObserver {
         &self.end_observer
     }

@@ -1,4 +1,4 @@
-//! Who is told of the ends of an agent's programs, beside those who wait for them.
+//! Who learns of the ends of an agent's programs, beside those who wait for them.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};

@@ -191,7 +191,7 @@ pub fn of_change(before: Phase, state: &State) -> Option<(Kind, Facts)> {
     }
     match state {
         State::Creating | State::Stopping => None,
-        // A stop that a dying bridge has begun and the next one has not heard of.
+        // A stop that a dying bridge has begun, and that the next one does not know.
         State::Running if before == Phase::Stopping => None,
         State::Running if before == Phase::Paused => Some((Kind::Resumed, Facts::none())),
         State::Running => Some((Kind::Ready, Facts::none())),

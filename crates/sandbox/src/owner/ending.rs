@@ -135,19 +135,19 @@ impl Owner {
     pub(super) fn observe_ends(&self, guest: &Guest) {
         let (of, events) = (self.stored.record.subject(), Arc::clone(&self.place.events));
         let usual = self.memory_facts();
-        let told: Mutex<VecDeque<(SessionId, u64)>> = Mutex::default();
+        let recorded: Mutex<VecDeque<(SessionId, u64)>> = Mutex::default();
         guest.end_observer().set(Box::new(move |session, record| {
             let Cause::OutOfMemory { limit_bytes } = record.cause else { return };
             // Nothing in it is ever half-changed.
-            let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut recorded = recorded.lock().unwrap_or_else(PoisonError::into_inner);
             let end = (session.clone(), record.started_at_ms);
-            if told.contains(&end) {
+            if recorded.contains(&end) {
                 return;
             }
-            if told.len() >= ENDS_TOLD_MAX {
-                told.pop_front();
+            if recorded.len() >= ENDS_TOLD_MAX {
+                recorded.pop_front();
             }
-            told.push_back(end);
+            recorded.push_back(end);
             let facts = Facts {
                 session: Some(session.to_string()),
                 limit_bytes: limit_bytes.or(usual.limit_bytes),

@@ -272,5 +272,5 @@ async fn a_filter_names_sandboxes_by_name_or_id_and_kinds() {
     assert_eq!(read(&["one"], &[]), [0, 1, 4, 5]);
     assert_eq!(read(&["000000000002"], &[]), [2, 3]);
     assert_eq!(read(&["one", "two"], &[Kind::Ready]), [1, 3, 5]);
-    assert_eq!(read(&[], &[Kind::Removed]), []);
+    assert!(read(&[], &[Kind::Removed]).is_empty());
 }
