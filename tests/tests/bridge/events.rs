@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tests::http::Client;
 use tests::server::Server;
 use tests::small_disk::SmallDisk;
-use tests::{Burrow, eventually, resident_bytes};
+use tests::{Burrow, eventually, have_or_skip, resident_bytes};
 
 const ALL: &str = "/v1/sandboxes";
 const EVENTS: &str = "/v1/events";
@@ -399,4 +399,28 @@ fn a_follower_leaves_with_the_bridge_and_goes_on_with_the_next() {
     let seen: Vec<_> = lines.by_ref().take(2).collect();
     assert_eq!(kinds(&seen, "work"), ["exited", "removed"]);
     assert_eq!(seen[0]["reason"], "killed");
+}
+
+#[test]
+fn a_program_that_runs_out_of_memory_is_in_the_stream_once_with_the_limit() {
+    if !have_or_skip("python3") {
+        return;
+    }
+    let server = Server::dev();
+    let client = client(&server);
+    let body = json!({ "name": "work", "memory_mib": 64 });
+    let made = client.post(ALL, &body).expect(201).json();
+    let code = ["python3", "-c", "bytearray(300 << 20)"];
+    let path = format!("{ALL}/default/work/exec");
+    let ended = client.post(&path, &json!({ "argv": code })).expect(200).json();
+    if ended["cause"]["type"] == "out_of_memory" {
+        let events = once(&client, "out_of_memory", "work");
+        let event = events.last().unwrap();
+        assert_eq!(event["session"], ended["session"]);
+        assert_eq!(event["limit_bytes"], 64 * 1024 * 1024);
+        assert_eq!(kinds(&events, "work"), ["created", "ready", "out_of_memory"]);
+    } else {
+        tests::skip(&format!("memory is not limited here: {}", made["warnings"]));
+    }
+    remove(&client, "work");
 }

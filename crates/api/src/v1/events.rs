@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
-use tokio::time::Instant;
 
 use super::super::body::{Gone, NDJSON};
 use super::super::call::{Call, passed};
@@ -132,8 +131,13 @@ async fn list(
         let deadline = call.ends_at();
         let stream = EventStream::begin(&mut call, move |teller| async move {
             // A client that is gone needs no message; one whose answer is cut off asks again.
-            let follow = query.follow.then_some(deadline);
-            let _ = tell(&events, &namespace, reader, &filter, follow, &teller).await;
+            let follow = query.follow;
+            let telling = tell(&events, &namespace, reader, &filter, follow, &teller);
+            tokio::select! {
+                _ = telling => {}
+                // What has no end is whole wherever it ends.
+                () = passed(deadline), if follow => {}
+            }
         })?;
         return Ok(Either::Stream(stream));
     }
@@ -162,13 +166,13 @@ fn check_offset(events: &Events, namespace: &Name, offset: u64) -> Result<u64, R
         .hint("read again from the beginning: these are not the events that you have read"))
 }
 
-/// Tells all events that there are, and if asked for, those that come until a deadline.
+/// Tells all events that there are, and if asked for, those that come.
 async fn tell(
     events: &Events,
     namespace: &Name,
     mut reader: Reader,
     filter: &Filter,
-    follow: Option<Option<Instant>>,
+    follow: bool,
     teller: &Teller<EventInfo>,
 ) -> Result<(), Gone> {
     loop {
@@ -176,17 +180,11 @@ async fn tell(
         for entry in batch.entries {
             teller.tell(&EventInfo::new(namespace, entry)).await?;
         }
-        match (batch.is_at_end, follow) {
-            (false, _) => {}
-            (true, None) => return Ok(()),
-            (true, Some(deadline)) => tokio::select! {
-                is_there = events.reached(namespace, reader.next().unwrap_or(0)) => {
-                    if !is_there {
-                        return Ok(());
-                    }
-                }
-                () = passed(deadline) => return Ok(()),
-            },
+        if !batch.is_at_end {
+            continue;
+        }
+        if !follow || !events.reached(namespace, reader.next().unwrap_or(0)).await {
+            return Ok(());
         }
     }
 }

@@ -238,17 +238,16 @@ impl NamespaceLog {
             None => append_to(&Segment::new(&self.directory, PREFIX, *first).path)?,
         };
         let written = file.write_all(&self.pending);
-        let count = match &written {
-            Ok(()) => self.pending.len(),
-            Err(_) => {
-                let reached = file.metadata()?.len().saturating_sub(*bytes) as usize;
-                let part = &self.pending[..reached.min(self.pending.len())];
-                let whole = part.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-                file.set_len(*bytes + whole as u64)?;
-                whole
-            }
+        let count = if written.is_ok() {
+            self.pending.len()
+        } else {
+            let reached = file.metadata()?.len().saturating_sub(*bytes) as usize;
+            let part = &self.pending[..reached.min(self.pending.len())];
+            let whole = part.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+            file.set_len(*bytes + whole as u64)?;
+            whole
         };
-        self.settled += self.pending[..count].iter().filter(|byte| **byte == b'\n').count() as u64;
+        self.settled += lines(&self.pending[..count]).count() as u64;
         *bytes += count as u64;
         self.pending.drain(..count);
         if count > 0 {

@@ -274,3 +274,32 @@ async fn a_filter_names_sandboxes_by_name_or_id_and_kinds() {
     assert_eq!(read(&["one", "two"], &[Kind::Ready]), [1, 3, 5]);
     assert!(read(&[], &[Kind::Removed]).is_empty());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_lives_of_a_thousand_sandboxes_are_in_order() {
+    const THREADS: u64 = 8;
+    const EACH: u64 = 125;
+    const LIFE: [Kind; 4] = [Kind::Created, Kind::Ready, Kind::Exited, Kind::Removed];
+    let place = Place::new("thousand");
+    let events = place.open();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let events = events.clone();
+            scope.spawn(move || {
+                for number in 0..EACH {
+                    let of = subject("a/box", thread * EACH + number);
+                    LIFE.iter().for_each(|kind| emit(&events, &of, *kind, Facts::none()));
+                }
+            });
+        }
+    });
+    events.close().await;
+    let found = all(&place, "a", From::Oldest);
+    assert_eq!(offsets(&found), (0..THREADS * EACH * LIFE.len() as u64).collect::<Vec<_>>());
+    let mut lives: HashMap<SandboxId, Vec<Kind>> = HashMap::new();
+    for entry in found {
+        lives.entry(entry.id.unwrap()).or_default().push(entry.kind);
+    }
+    assert_eq!(lives.len() as u64, THREADS * EACH);
+    assert!(lives.values().all(|life| life == &LIFE));
+}
