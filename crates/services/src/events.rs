@@ -139,6 +139,8 @@ impl Events {
         let (mut ends, mut leaving) = (self.0.ends.clone(), self.0.leaving.subscribe());
         let is_there = |ends: &Ends| ends.get(namespace).is_some_and(|end| *end > offset);
         tokio::select! {
+            // What is there already is read before anybody leaves.
+            biased;
             reached = ends.wait_for(is_there) => reached.is_ok(),
             _ = leaving.wait_for(|leaving| *leaving) => false,
         }
