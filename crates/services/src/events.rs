@@ -142,7 +142,7 @@ impl Events {
             // What is there already is read before anybody leaves.
             biased;
             reached = ends.wait_for(is_there) => reached.is_ok(),
-            _ = leaving.wait_for(|leaving| *leaving) => false,
+            _ = leaving.wait_for(|leaving| *leaving) => self.end(namespace).is_some_and(|end| end > offset),
         }
     }
 
