@@ -513,6 +513,106 @@ export interface components {
              */
             timeout_ms?: number;
         };
+        /** @description Something that has happened to a sandbox. Clients must ignore unknown kinds and fields. */
+        EventInfo: {
+            /**
+             * Format: uint64
+             * @description When it happened, or was found, in milliseconds since 1970.
+             */
+            at_ms: number;
+            /** @description Why it happened, as text for people. */
+            cause?: string;
+            /**
+             * Format: uint64
+             * @description Of `events_lost`: how many.
+             */
+            count?: number;
+            /**
+             * Format: uint64
+             * @description Of `gap`: the first offset that is missing, and the one after the last that is.
+             */
+            from?: number;
+            /** @description The sandbox's own id: names are used again. */
+            id?: string;
+            /** Format: uint64 */
+            idle_ttl_ms?: number;
+            /** @description Of `created`, as requested; of `committed`, the digest. */
+            image?: string;
+            kind: components["schemas"]["EventKind"];
+            /** @description Of `created`. */
+            labels?: {
+                [key: string]: string;
+            };
+            /**
+             * @description Whether the bridge that it happened to was killed before it could record it: then `at_ms` is when
+             *     the next one found it.
+             */
+            late?: boolean;
+            /**
+             * Format: uint64
+             * @description Of `out_of_memory`: how much memory there was, if that is known.
+             */
+            limit_bytes?: number;
+            /** @description Of `created`: the kind of its machine. */
+            machine?: string;
+            namespace: string;
+            /**
+             * Format: uint64
+             * @description Its number in the namespace; each is greater than the one before. A client that was
+             *     disconnected continues with `since` one greater. Of a gap, the number of the last event that is
+             *     missing.
+             */
+            offset: number;
+            /**
+             * @description Of `exited`: `asked`, `killed`, `ended` (by itself), `expired_idle`, `expired_age`,
+             *     `expired_run_time`, `expired_output`, or `bridge_away`.
+             */
+            reason?: string;
+            /** @description The sandbox; absent if it is about the stream itself. */
+            sandbox?: string;
+            /** @description Of `out_of_memory`: the session that was killed; absent if the machine was. */
+            session?: string;
+            /** @description Of `snapshotted`: the name of the snapshot. */
+            snapshot?: string;
+            /** Format: uint64 */
+            to?: number;
+            /**
+             * Format: uint64
+             * @description Of `changed`; absent without a limit.
+             */
+            ttl_ms?: number;
+        };
+        /**
+         * @description A kind of event:
+         *
+         *     - `created`: Its name is taken, and its machine is being made.
+         *     - `ready`: Its agent has answered: it runs.
+         *     - `failed`: It could not be made, and nothing is left of it.
+         *     - `paused`: Its machine is paused.
+         *     - `resumed`: Its machine goes on after a pause.
+         *     - `snapshotted`: A snapshot of it was taken.
+         *     - `committed`: An image was made of its files.
+         *     - `changed`: Its times to live were changed. An absent one has no limit.
+         *     - `out_of_memory`: The kernel killed a session or the machine because its memory was used up.
+         *     - `exited`: Its machine is gone. Its record and logs are kept.
+         *     - `lost`: Its agent no longer answers. Its machine may still run.
+         *     - `damaged`: Its record on disk cannot be read.
+         *     - `removed`: It is gone, with its record and logs, and its name is free.
+         *     - `events_lost`: So many events of this namespace could not be recorded, because the disk was full or too slow.
+         *     - `gap`: The events from one offset up to another are no longer kept. It is made for the reader who asks for them.
+         * @enum {string}
+         */
+        EventKind: "created" | "ready" | "failed" | "paused" | "resumed" | "snapshotted" | "committed" | "changed" | "out_of_memory" | "exited" | "lost" | "damaged" | "removed" | "events_lost" | "gap";
+        /** @description A page of events. */
+        EventPage: {
+            events: components["schemas"]["EventInfo"][];
+            /**
+             * Format: uint64
+             * @description The value of `since` for the next page, which may have no events yet; absent in a namespace in
+             *     which nothing has happened.
+             */
+            next?: number;
+        };
         /** @description A program to run. */
         ExecCommand: {
             /** @description The program and its arguments. */
@@ -1052,6 +1152,31 @@ export interface components {
             until_ms?: number;
             /** @description A key's id or label, a user's name or number, or `key`, `user`, `local`, `anybody`, `bridge`. */
             who?: string;
+        };
+        ListEventsQuery: {
+            /** @description Continue with new events. */
+            follow?: boolean;
+            /** @description Kinds; any of them matches. `gap` and `events_lost` always do. */
+            kind?: components["schemas"]["EventKind"][];
+            /**
+             * Format: uint16
+             * @description Events per page; 100 by default.
+             */
+            limit?: number;
+            /** @description The namespace; by default the key's, or `default`. */
+            namespace?: string;
+            /** @description Names or ids of sandboxes; any of them matches. */
+            sandbox?: string[];
+            /**
+             * Format: uint64
+             * @description The first offset to read; by default that of the oldest event that is kept.
+             */
+            since?: number;
+            /**
+             * Format: uint64
+             * @description Only events of this time or later, in milliseconds since 1970. Not with `since`.
+             */
+            since_ms?: number;
         };
         ListFilesQuery: {
             /** @description `next` of the previous page. */
@@ -2816,6 +2941,12 @@ export interface Operations {
     query?: Schemas["ReadLogQuery"];
     answer: Schemas["LogPage"];
     events: Schemas["LogEntry"];
+  };
+  /** Read or follow events. */
+  list_events: {
+    query?: Schemas["ListEventsQuery"];
+    answer: Schemas["EventPage"];
+    events: Schemas["EventInfo"];
   };
   /** List the forwarded ports of a sandbox. */
   list_ports: {

@@ -4,7 +4,13 @@ import type { Schemas } from "./api.js";
 import { Artifacts } from "./artifacts.js";
 import type { ExecOptions } from "./commands.js";
 import { Notebook } from "./contexts.js";
-import { BurrowError, ConnectionFailedError, SpawnFailedError } from "./errors.js";
+import {
+  BurrowError,
+  ConnectionFailedError,
+  RateLimitedError,
+  SandboxUnavailableError,
+  SpawnFailedError,
+} from "./errors.js";
 import {
   type Answer,
   Api,
@@ -14,13 +20,14 @@ import {
   type EventOperation,
   type Input,
   type JsonOperation,
+  pauseMs,
 } from "./http.js";
-import { CREATE_MS, RETRIES, TEARDOWN_MS } from "./limits.js";
+import { CREATE_MS, FOLLOW_MS, RETRIES, STEADY_MS, TEARDOWN_MS } from "./limits.js";
 import { draw } from "./platform.js";
 import type { CommandResult } from "./results.js";
 import { Sandbox } from "./sandbox.js";
 import { type ConnectOptions, settings } from "./settings.js";
-import { regardless } from "./waiting.js";
+import { pause, regardless } from "./waiting.js";
 
 /** Linux's number for a missing file. */
 const NO_SUCH_FILE = 2;
@@ -49,6 +56,19 @@ export interface ListOptions extends CallOptions {
   labels?: Readonly<Record<string, string | true>> | undefined;
   /** One of these states. */
   states?: readonly Schemas["StateName"][] | undefined;
+}
+
+/** Which events of sandboxes to read. */
+export interface EventOptions extends CallOptions {
+  /** The first offset; by default that of the oldest event that is kept. */
+  since?: number | undefined;
+  /** Only events of this time or later, in milliseconds since 1970. Not with `since`. */
+  since_ms?: number | undefined;
+  /** Names or ids of sandboxes. */
+  sandboxes?: readonly string[] | undefined;
+  kinds?: readonly Schemas["EventKind"][] | undefined;
+  /** Whether to go on with new events; true by default. */
+  follow?: boolean | undefined;
 }
 
 /** A new sandbox for one command, and how the command runs. */
@@ -201,12 +221,61 @@ export class BurrowClient implements AsyncDisposable {
     return await this.#api.call(operation, input, options);
   }
 
+  /**
+   * What has happened to sandboxes, and what happens to them. After a cut, and over a restart of the server, it
+   * goes on after the last event, so that none is missed and none comes twice; it throws when that fails for a
+   * minute.
+   */
+  events(options?: EventOptions): AsyncGenerator<Schemas["EventInfo"], void, undefined>;
   /** The events of any operation of the API that has some. Leaving ends what they are of. */
   events<N extends EventOperation>(
     operation: N,
     input: Input<N>,
     options?: CallOptions,
-  ): AsyncGenerator<EventOf<N>, void, undefined> {
-    return this.#api.events(operation, input, options);
+  ): AsyncGenerator<EventOf<N>, void, undefined>;
+  events(
+    first: EventOptions | EventOperation = {},
+    input: object = {},
+    options?: CallOptions,
+  ): AsyncGenerator<unknown, void, undefined> {
+    if (typeof first !== "string") return this.#follow(first);
+    return this.#api.events(first, input as Input<EventOperation>, options);
+  }
+
+  async *#follow(
+    options: EventOptions,
+  ): AsyncGenerator<Schemas["EventInfo"], void, undefined> {
+    const { signal, since_ms, sandboxes = [], kinds = [], follow = true } = options;
+    let since = options.since;
+    let failingSince: number | undefined;
+    for (let attempt = 0; ; attempt++) {
+      const from = since !== undefined ? { since } : since_ms !== undefined ? { since_ms } : {};
+      const chosen = { sandbox: [...sandboxes], kind: [...kinds], follow };
+      const query = { namespace: this.namespace, ...chosen, ...from };
+      const begun = Date.now();
+      let failure: unknown;
+      try {
+        for await (const event of this.#api.events("list_events", { query }, { signal })) {
+          since = event.offset + 1;
+          attempt = 0;
+          failingSince = undefined;
+          yield event;
+        }
+        if (!follow) return;
+        // The server ends, and another one may take its place.
+      } catch (error) {
+        const mayPass = error instanceof SandboxUnavailableError || error instanceof RateLimitedError;
+        if (!mayPass) throw error;
+        failure = error;
+      }
+      if (Date.now() - begun > STEADY_MS) {
+        // It was open, and nothing happened: this is its first cut.
+        attempt = 0;
+        failingSince = undefined;
+      }
+      failingSince ??= Date.now();
+      if (failure !== undefined && Date.now() - failingSince > FOLLOW_MS) throw failure;
+      await pause(pauseMs(failure, attempt), signal);
+    }
   }
 }

@@ -25,6 +25,8 @@ export const RETRIES = 3;
 export const RETRY_PAUSE_MS = 100;
 /** The longest pause, and the longest that a server's `Retry-After` is heeded. */
 export const RETRY_PAUSE_MS_MAX = 5_000;
+/** How long a stream of sandboxes' events tries to go on after a cut before it throws: longer than a restart. */
+export const FOLLOW_MS = 60_000;
 /** A stream that was open for this long is cut for the first time when it is cut. */
 export const STEADY_MS = 10_000;
 

@@ -52,6 +52,7 @@ export const operations: { readonly [Name in keyof Operations]: readonly [string
   signal_session: ["POST", "/v1/sandboxes/{namespace}/{name}/sessions/{session}/signal"],
   attach_session: ["GET", "/v1/sandboxes/{namespace}/{name}/sessions/{session}/attach"],
   read_log: ["GET", "/v1/sandboxes/{namespace}/{name}/logs"],
+  list_events: ["GET", "/v1/events"],
   list_ports: ["GET", "/v1/sandboxes/{namespace}/{name}/ports"],
   forward_port: ["POST", "/v1/sandboxes/{namespace}/{name}/ports"],
   close_port: ["DELETE", "/v1/sandboxes/{namespace}/{name}/ports/{forward}"],

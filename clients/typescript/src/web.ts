@@ -7,6 +7,7 @@ export {
   BurrowClient,
   type ClientOptions,
   type CreateOptions,
+  type EventOptions,
   type ListOptions,
   type OneShotOptions,
 } from "./client.js";

@@ -16,7 +16,6 @@
 
 mod entry;
 pub mod limits;
-mod queue;
 mod reader;
 mod segment;
 mod write_lock;
@@ -34,7 +33,7 @@ use serde::{Deserialize, Serialize};
 pub use entry::{Door, Entry, Outcome, Record, Verdict, Who};
 pub use reader::{Fault, Filter, Verified, follow, read, verify};
 
-use queue::Queue;
+use host::journal::{Queue, QueueLimits};
 use write_lock::WriteLock;
 use writer::{Writer, WriterRole};
 
@@ -84,6 +83,12 @@ pub struct AuditUnwritable;
 /// Called when writing begins to fail and when it works again.
 pub type Trouble = Box<dyn Fn(String) + Send>;
 
+const QUEUE: QueueLimits = QueueLimits {
+    entries_max: limits::QUEUE_MAX,
+    batch_max: limits::BATCH_MAX,
+    gather_pause: limits::GATHER_PAUSE,
+};
+
 /// The audit log of one bridge, or none. Clones share it.
 #[derive(Clone, Default)]
 pub struct Audit(Option<Arc<Inner>>);
@@ -94,7 +99,7 @@ struct Inner {
     /// The options that were last read.
     options: Mutex<Options>,
     directory: PathBuf,
-    queue: Arc<Queue>,
+    queue: Arc<Queue<Entry>>,
     state: Arc<State>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -150,7 +155,7 @@ impl Audit {
         let set_in = writer.as_ref().and_then(Writer::set_in);
         let known = Mutex::new(writer.as_ref().map_or(options, Writer::options));
         let log = Log { writer, directory: directory.clone(), options };
-        let queue = Arc::new(Queue::default());
+        let queue = Arc::new(Queue::new(QUEUE));
         let (taken, shared) = (Arc::clone(&queue), Arc::clone(&state));
         let thread = std::thread::Builder::new()
             .name("audit".to_owned())
@@ -245,7 +250,7 @@ impl Log {
 }
 
 /// The thread: takes entries, writes them, and keeps those that could not be written for the next try.
-fn write_all(mut log: Log, queue: &Queue, state: &State, trouble: &Trouble) {
+fn write_all(mut log: Log, queue: &Queue<Entry>, state: &State, trouble: &Trouble) {
     let mut waiting: Vec<Entry> = Vec::new();
     loop {
         let pause = if log.is_unsynced() { limits::SYNC_PAUSE } else { limits::IDLE_PAUSE };

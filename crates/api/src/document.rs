@@ -48,7 +48,7 @@ const PARAMETERS: [(&str, &str, &str); 14] = [
     ("preview", "The link.", "^[0-9a-f]{12}$"),
 ];
 /// The subjects of operations, in the order in which a newcomer meets them.
-const TAGS: [(&str, &str); 21] = [
+const TAGS: [(&str, &str); 22] = [
     ("sandboxes", "Isolated environments: made, listed, stopped, removed."),
     ("exec", "Programs that run to their end within one call."),
     ("runs", "Code in a context, and its events."),
@@ -56,6 +56,7 @@ const TAGS: [(&str, &str); 21] = [
     ("files", "Files and directories of a sandbox."),
     ("sessions", "Programs that outlive the call that started them."),
     ("logs", "What sessions have written."),
+    ("events", "What happens to sandboxes."),
     ("ports", "Ports of sandboxes, from this host and behind this server."),
     ("apps", "Programs that answer HTTP."),
     ("notebooks", "Contexts whose variables and history are kept."),

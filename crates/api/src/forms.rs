@@ -7,6 +7,7 @@
 pub mod apps;
 pub mod artifacts;
 pub mod contexts;
+pub mod events;
 pub mod exit;
 pub mod files;
 pub mod machine;

@@ -103,6 +103,7 @@ use node::Node;
 use sandbox::{Registry, SandboxRef, Visit};
 use services::app::Apps;
 use services::artifact::Artifacts;
+use services::events::Events;
 use services::forwards::Forwards;
 use services::forwards::limits::PORTS_DEFAULT;
 use services::notebook::Notebooks;
@@ -120,6 +121,8 @@ pub struct Options {
     pub notebooks: Option<Notebooks>,
     /// None where nothing is kept of runs.
     pub artifacts: Option<Artifacts>,
+    /// What happens to sandboxes; None where it is not recorded.
+    pub events: Option<Events>,
     /// Where answers to idempotent calls are kept; None where nothing outlives this process.
     pub answers: Option<PathBuf>,
     /// Where operations are recorded.
@@ -147,6 +150,7 @@ impl Options {
             images: BTreeMap::new(),
             notebooks: None,
             artifacts: None,
+            events: None,
             answers: None,
             audit: Audit::default(),
             metric_labels: MetricLabels::default(),
@@ -181,6 +185,7 @@ struct Inner {
     artifacts: Option<Artifacts>,
     node: Option<Node>,
     peers: forward::Peers,
+    events: Option<Events>,
     audit: Audit,
     labels: prometheus::ExportedLabels,
     samples: prometheus::Samples,
@@ -215,7 +220,7 @@ struct Pages {
 impl Api {
     pub fn new(registry: Registry, options: Options) -> Self {
         let Options { keyring, rate, origins, limits, images, .. } = options;
-        let Options { notebooks, artifacts, audit, metric_labels, .. } = options;
+        let Options { notebooks, artifacts, events, audit, metric_labels, .. } = options;
         let forwards = Forwards::within(options.forwarded_ports.clone());
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let framers = origins.framers();
@@ -233,6 +238,7 @@ impl Api {
             artifacts,
             peers: forward::Peers::new(Dialler::new(options.fleet_ca)),
             node: options.node,
+            events,
             audit,
             labels: prometheus::ExportedLabels::new(metric_labels),
             samples: prometheus::Samples::default(),
@@ -286,6 +292,9 @@ impl Api {
         self.0.ready.store(false, Ordering::Relaxed);
         self.0.apps.end();
         self.0.mcp.end();
+        if let Some(events) = &self.0.events {
+            events.release();
+        }
     }
 
     fn door(&self) -> &Door {
@@ -317,6 +326,14 @@ impl Api {
         self.artifact_store().ok_or_else(|| {
             Refusal::new(Code::Unsupported, "this bridge keeps no artifacts")
                 .hint("start the bridge with a state directory to keep them")
+        })
+    }
+
+    /// What happens to sandboxes.
+    fn events(&self) -> Result<&Events, Refusal> {
+        self.0.events.as_ref().ok_or_else(|| {
+            Refusal::new(Code::Unsupported, "this bridge records no events")
+                .hint("its log says why; a bridge that `serve` starts records them")
         })
     }
 

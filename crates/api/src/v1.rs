@@ -6,6 +6,7 @@ mod attach;
 mod audit;
 mod caps;
 mod contexts;
+mod events;
 mod exec;
 mod files;
 mod images;
@@ -40,6 +41,7 @@ pub fn operations() -> Vec<Operation> {
         metrics::operations(),
         runs::operations(),
         logs::operations(),
+        events::operations(),
         contexts::operations(),
         files::operations(),
         ports::operations(),

@@ -20,6 +20,7 @@ mod contexts;
 mod cp;
 mod daemon;
 mod doctor;
+mod events;
 mod exec;
 mod exit;
 mod failure;
@@ -194,6 +195,7 @@ verbs! { verb, context;
         Ps(ps::Ps);
         Inspect(inspect::Inspect);
         Logs(logs::Logs);
+        Events(events::Events);
         Stats(stats::Stats);
         Wait(wait::Wait);
         Stop(stop::Stop);
@@ -399,6 +401,8 @@ mod tests {
             "host-bridge serve --stop-boxes",
             "host-bridge artifact get 0123456789abcdef -o plot.png",
             "host-bridge artifact rm 0123456789abcdef fedcba9876543210",
+            "host-bridge events -f --since 1200 --kind exited --json box",
+            "host-bridge events --dead-letters --json",
             "host-bridge audit --since 1h --outcome refused -f --json",
             "host-bridge audit verify --json",
             "host-bridge start --secret a --secret b",
@@ -471,6 +475,9 @@ mod tests {
             "host-bridge artifact ls --category nice",
             "host-bridge artifact get ../x",
             "host-bridge artifact rm",
+            "host-bridge events --kind born",
+            "host-bridge events --namespace team work",
+            "host-bridge events --dead-letters -f",
             "host-bridge audit --outcome well",
             "host-bridge audit -f verify",
             "host-bridge store",

@@ -49,7 +49,7 @@ fn of_event(event: &Event) -> Option<Entry> {
         Event::Pool(event) => Entry::of_bridge("pool").fact("what", event.to_string()),
         Event::Egress { event, .. } => of_egress(event),
         Event::Workspace { event, .. } => of_workspace(event),
-        Event::State { .. } | Event::Trouble { .. } => return None,
+        Event::State { .. } | Event::Happened { .. } | Event::Trouble { .. } => return None,
     };
     let entry = about(entry, event.which());
     Some(match event.subject() {

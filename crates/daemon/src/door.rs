@@ -18,6 +18,7 @@ use host::tls::Tls;
 use node::Node;
 use sandbox::Registry;
 use services::artifact::Artifacts;
+use services::events::Events;
 use services::notebook::Notebooks;
 use settings::{Listen, Settings};
 
@@ -44,17 +45,18 @@ impl Door {
         settings: &Settings,
         paths: &Paths,
         registry: &Registry,
-        stores: (Notebooks, Artifacts),
+        stores: (Notebooks, Artifacts, Option<Events>),
         audit: Audit,
         (tls, threads, node): (Option<Tls>, &Arc<Threads>, Option<Node>),
     ) -> Result<Self, DoorError> {
         let server = &settings.server;
         let keyring = if server.dev { None } else { Some(Keyring::open(&keys::directory(paths))?) };
         let tls = tls.map(Arc::new);
-        let (notebooks, artifacts) = stores;
+        let (notebooks, artifacts, events) = stores;
         let options = Options {
             notebooks: Some(notebooks),
             artifacts: Some(artifacts),
+            events,
             answers: Some(paths.answers()),
             audit,
             node,

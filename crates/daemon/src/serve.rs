@@ -34,8 +34,10 @@ use node::{Node, NodeError};
 use sandbox::limits::STOP_GRACE_DEFAULT;
 use sandbox::{Event, EventSink, Names, Registry, RegistryOptions, SandboxError};
 use services::artifact::{self, ArtifactError, Artifacts};
+use services::events::Events;
 use services::notebook::Notebooks;
 use services::store::Store;
+use services::webhooks::{Webhook, Webhooks};
 use settings::{BoxesAtEnd, Settings};
 use workspace::Workspaces;
 
@@ -102,6 +104,11 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
         Audit::default()
     };
     let events = audit_log::recording(events, audit.clone());
+    let stream = open_events(&paths, &events);
+    let events = match &stream {
+        Some(stream) => stream.recording(events),
+        None => events,
+    };
     let store_of_images = Images::open(&paths)?;
     let pull = settings.image_policy.pull;
     // A server without keys serves one person.
@@ -132,6 +139,9 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
         registry = opening => registry?,
         _ = signals.next() => return Ok(()),
     };
+    if let Some(stream) = &stream {
+        stream.settle(registry.list(None));
+    }
     let refused = |what| events(&Event::Trouble { which: None, what });
     let store = Store::open_or_refuse(&paths, refused).await;
     let artifacts = Artifacts::open(&paths, store.clone(), artifact::Limits::default()).await?;
@@ -141,7 +151,8 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let trouble = EventSink::clone(&events);
     let trouble = move |what| trouble(&Event::Trouble { which: None, what });
     let notebooks = Notebooks::new(paths.clone(), registry.clone(), store, trouble);
-    let stores = (notebooks.clone(), artifacts);
+    let stores = (notebooks.clone(), artifacts, stream.clone());
+    let webhooks = stream.as_ref().map(|stream| start_webhooks(&settings, &paths, stream, &events));
     // They end last: sandboxes that connections have made live on them.
     let threads = Arc::new(Threads::start().map_err(ServeError::Threads)?);
     let means = (tls, &threads, node.clone());
@@ -183,10 +194,47 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
         _ = signals.next() => return Err(ServeError::Hurried),
     };
     events(&Event::Ending { running });
+    // What is not sent yet, the next bridge sends.
+    drop(webhooks);
+    if let Some(stream) = stream {
+        stream.close().await;
+    }
     audit.close().await;
     drop(threads);
     drop(locks);
     Ok(())
+}
+
+/// The stream of events. Sandboxes go on without it.
+fn open_events(paths: &Paths, events: &EventSink) -> Option<Events> {
+    let trouble = EventSink::clone(events);
+    let trouble = move |what| trouble(&Event::Trouble { which: None, what });
+    match Events::open(&paths.events(), Box::new(trouble)) {
+        Ok(stream) => Some(stream),
+        Err(error) => {
+            let what = format!("events are not recorded: {}: {error}", paths.events().display());
+            events(&Event::Trouble { which: None, what });
+            None
+        }
+    }
+}
+
+/// Begins to send events to those who are configured.
+fn start_webhooks(
+    settings: &Settings,
+    paths: &Paths,
+    stream: &Events,
+    events: &EventSink,
+) -> Webhooks {
+    let hooks = settings.webhooks.clone().into_iter().map(|(name, hook)| {
+        let settings::Webhook { url, secret, namespaces, kinds, allow_private, ca, attempts } =
+            hook;
+        (name, Webhook { url, secret, namespaces, kinds, allow_private, ca, attempts })
+    });
+    let secrets = Secrets::new(settings.secrets.clone());
+    let trouble = EventSink::clone(events);
+    let trouble = Arc::new(move |what| trouble(&Event::Trouble { which: None, what }));
+    Webhooks::start(hooks, stream, &secrets, &paths.webhooks(), &(trouble as _))
 }
 
 /// What sandboxes may ask for by name, what they may reach and what bounds them.

@@ -15,6 +15,7 @@ pub mod helper;
 pub mod hex;
 pub mod id;
 pub mod instant;
+pub mod journal;
 pub mod lock;
 pub mod mime;
 pub mod names;

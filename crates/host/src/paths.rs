@@ -242,6 +242,16 @@ impl Paths {
         self.state.join("audit")
     }
 
+    /// What has happened to sandboxes: one directory per namespace.
+    pub fn events(&self) -> PathBuf {
+        self.state.join("events")
+    }
+
+    /// The places and dead letters of webhooks: one directory per webhook.
+    pub fn webhooks(&self) -> PathBuf {
+        self.state.join("webhooks")
+    }
+
     /// The usage of namespaces and keys on the current day.
     pub fn usage(&self) -> PathBuf {
         self.state.join("usage.json")

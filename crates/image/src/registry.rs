@@ -44,7 +44,7 @@ pub use manifest::{Compression, Config, Document, Layer, Manifest, check_config,
 pub use options::{Bounds, InvalidOptions, Mirror, Options, Registry, RegistrySettings, Times};
 pub use platform::{InvalidPlatform, Platform};
 pub use progress::{LayerProgress, Progress};
-pub use url::Scheme;
+pub use url::{Scheme, Url};
 
 use super::blobs::Blobs;
 use super::digest::Digest;

@@ -1,4 +1,7 @@
-//! What happens to sandboxes, for observers of the bridge: a terminal, a journal, a test.
+//! What happens to sandboxes, for observers of the bridge: a terminal, a journal, the stream of events, a
+//! test.
+
+mod kind;
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,6 +12,8 @@ use egress::EgressEvent;
 use image::digest::Digest;
 use machine::SandboxId;
 use workspace::Report;
+
+pub use kind::{Facts, Kind, UnknownKind, of_change};
 
 /// Receives events as they happen. It must not block: the task that owns the sandbox calls it.
 pub type EventSink = Arc<dyn Fn(&Event) + Send + Sync>;
@@ -47,6 +52,8 @@ pub enum Event {
     Listening { on: String },
     /// A sandbox has come into another state.
     State { of: Arc<Subject>, state: State },
+    /// A row of the table of kinds, for the stream of events.
+    Happened { of: Arc<Subject>, kind: Kind, facts: Facts },
     /// A machine that an earlier bridge had started was found again.
     Adopted { of: Arc<Subject> },
     /// What an earlier bridge left half-made was removed.
@@ -89,6 +96,7 @@ impl fmt::Display for Event {
         match self {
             Self::Listening { on } => write!(f, "listening on {on}"),
             Self::State { of, state } => write!(f, "{}: {state}", of.which),
+            Self::Happened { of, kind, .. } => write!(f, "{}: {kind}", of.which),
             Self::Adopted { of } => write!(f, "{}: adopted from an earlier bridge", of.which),
             Self::Cleaned { id, why } => write!(f, "removed the remains of {id}: {why}"),
             Self::Removed { of } => write!(f, "{}: removed", of.which),
@@ -124,6 +132,7 @@ impl Event {
     pub fn subject(&self) -> Option<&Subject> {
         match self {
             Self::State { of, .. }
+            | Self::Happened { of, .. }
             | Self::Adopted { of }
             | Self::Removed { of }
             | Self::Egress { of, .. }

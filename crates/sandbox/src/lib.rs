@@ -58,7 +58,7 @@ use std::io;
 use std::path::PathBuf;
 
 pub use self::image::root_of;
-pub use event::{Event, EventSink, Subject, WorkspaceEvent};
+pub use event::{Event, EventSink, Facts, Kind, Subject, WorkspaceEvent};
 pub use host_files::HostFiles;
 pub use label::{InvalidLabel, Labels, Selector};
 pub use log::find_log;

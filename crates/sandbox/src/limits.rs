@@ -30,6 +30,9 @@ pub const SANDBOXES_MAX: usize = 1024;
 /// How long saving the content of a sandbox may take before the sandbox is ended for its time to live or a
 /// cap.
 pub const SAVE_DEADLINE: Duration = Duration::from_secs(60);
+/// Ends of programs for want of memory that a sandbox remembers to have recorded: several may wait for one
+/// end, and learn of it at about the same time.
+pub const ENDS_TOLD_MAX: usize = 64;
 /// Free space from which on output is recorded again on a disk that was full: some of the largest
 /// records, so that the next ones do not all leave gaps.
 pub const LOG_ROOM_BYTES_MIN: u64 = 256 * 1024;

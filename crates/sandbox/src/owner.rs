@@ -26,6 +26,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use super::event::{Facts, Kind, of_change};
 use super::expiry::{Expiry, ExpiryAction};
 use super::log::log_directory;
 use super::meter::{Meter, RunTimer};
@@ -36,7 +37,7 @@ use super::recorder::SharedLog;
 use super::saver::Saver;
 use super::snapshot::bytes_of;
 use super::stored::HeldImage;
-use super::{Event, EventSink, Names, Record, SandboxError, State, StopReason};
+use super::{Event, EventSink, Names, Phase, Record, SandboxError, State, StopReason};
 use crate::limits::RECORDER_END_MAX;
 use agent_client::link::LinkError;
 use egress::{EgressGuard, Injections};
@@ -129,6 +130,8 @@ pub(super) struct Owner {
     stored: StoredRecord,
     place: OwnerSettings,
     shown: watch::Sender<Record>,
+    /// The state that the stream of events knows.
+    streamed: Phase,
     orders: mpsc::Receiver<Order>,
     log: Option<SharedLog>,
     /// The image that its machine has, as long as it has one.
@@ -185,6 +188,7 @@ impl Owner {
         orders: mpsc::Receiver<Order>,
     ) -> Self {
         Self {
+            streamed: stored.record.state.phase(),
             stored,
             place,
             shown,
@@ -438,7 +442,16 @@ impl Owner {
     fn show(&mut self, state: State) {
         self.meter(&state);
         self.display();
+        let before = std::mem::replace(&mut self.streamed, state.phase());
+        if let Some((kind, facts)) = of_change(before, &state) {
+            self.happened(kind, facts);
+        }
         (self.place.events)(&Event::State { of: self.stored.record.subject(), state });
+    }
+
+    /// Adds an event to the stream.
+    pub(super) fn happened(&self, kind: Kind, facts: Facts) {
+        (self.place.events)(&Event::Happened { of: self.stored.record.subject(), kind, facts });
     }
 
     /// Counts the time for which a machine lives and is not paused.

@@ -60,12 +60,15 @@ pub enum ExpiryKind {
 }
 
 impl StopReason {
+    /// Whether a machine died for want of memory.
+    pub fn is_for_memory(exit: &MachineExit) -> bool {
+        matches!(exit, MachineExit::Panicked { console } if console.contains(KERNEL_ON_MEMORY))
+    }
+
     /// A machine ended by itself. One that died for want of memory says how much it had.
     pub fn ended(exit: &MachineExit, memory_mib: Option<u64>) -> Self {
         let mut detail = exit.to_string();
-        if let (MachineExit::Panicked { console }, Some(mib)) = (exit, memory_mib)
-            && console.contains(KERNEL_ON_MEMORY)
-        {
+        if let Some(mib) = memory_mib.filter(|_| Self::is_for_memory(exit)) {
             detail = format!("{detail}; its memory limit is {mib} MiB");
         }
         Self::Ended { detail }

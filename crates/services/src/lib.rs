@@ -1,5 +1,5 @@
-//! Services on top of sandboxes: notebooks, artifacts, apps, port forwards, images built by recipes, and the
-//! store that keeps their rows.
+//! Services on top of sandboxes: notebooks, artifacts, apps, port forwards, images built by recipes, the stream
+//! of events and its webhooks, and the store that keeps rows.
 //!
 //! The doors and the daemon call this. It knows no request and no answer of any of them.
 
@@ -8,7 +8,9 @@
 pub mod app;
 pub mod artifact;
 pub mod build;
+pub mod events;
 pub mod forwards;
 pub mod notebook;
 mod refusal;
 pub mod store;
+pub mod webhooks;

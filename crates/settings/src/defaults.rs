@@ -107,6 +107,7 @@ impl Default for Settings {
             images_ca: Vec::new(),
             secrets: BTreeMap::new(),
             workspaces: BTreeMap::new(),
+            webhooks: BTreeMap::new(),
             namespaces: BTreeMap::new(),
             registries: BTreeMap::new(),
             caps: sandbox::caps::Caps::default(),

@@ -34,6 +34,7 @@ mod shown;
 mod table;
 mod value;
 mod variables;
+mod webhooks;
 mod workspaces;
 
 use std::collections::BTreeMap;
@@ -59,6 +60,7 @@ pub use page::{example, reference};
 pub use pool::{Pool, PoolEntry, PoolLimit};
 pub use value::InvalidValue;
 pub use variables::UnusedVariable;
+pub use webhooks::Webhook;
 
 /// The effective settings.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,6 +86,8 @@ pub struct Settings {
     pub secrets: BTreeMap<String, secret::Entry>,
     /// The workspaces of sandboxes.
     pub workspaces: BTreeMap<String, workspace::Entry>,
+    /// The receivers of events.
+    pub webhooks: BTreeMap<String, Webhook>,
     /// Settings for single namespaces.
     pub namespaces: BTreeMap<String, Namespace>,
     /// Settings for single registries, by host and port.

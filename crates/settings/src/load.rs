@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 use super::error::SettingsError;
 use super::limits::{ENTRIES_MAX, FILE_BYTES_MAX};
 use super::registries::{self, REGISTRIES};
-use super::table::{CAPS, ConfigOption, IMAGES, NAMESPACES, SECRETS, SECTIONS, WORKSPACES};
+use super::table::{
+    CAPS, ConfigOption, IMAGES, NAMESPACES, SECRETS, SECTIONS, WEBHOOKS, WORKSPACES,
+};
 use super::value::{InvalidValue, RawValue};
-use super::{Origin, Settings, file, namespaces, secrets, workspaces};
+use super::{Origin, Settings, file, namespaces, secrets, webhooks, workspaces};
 use host::secret;
 use host::similar::nearest;
 
@@ -139,6 +141,7 @@ impl Settings {
             (Some((CAPS, table)), ..) => super::caps::set(&mut self.caps, table, given),
             (Some((NAMESPACES, namespace)), ..) => self.set_namespace(namespace, given),
             (Some((WORKSPACES, workspace)), ..) => self.set_workspace(workspace, given),
+            (Some((WEBHOOKS, hook)), ..) => self.set_webhook(hook, given),
             (_, Some((host, key)), _) => self.set_registry(host, key, given),
             (_, None, Some((_, option))) => (option.set)(self, given),
             (_, None, None) => {
@@ -206,6 +209,19 @@ impl Settings {
         Ok(())
     }
 
+    fn set_webhook(&mut self, name: &str, given: &RawValue) -> Result<(), InvalidValue> {
+        if !secret::is_name(name) {
+            return Err(InvalidValue::WebhookName(
+                name.chars().take(IMAGE_NAME_CHARS_MAX).collect(),
+            ));
+        }
+        if self.webhooks.len() >= ENTRIES_MAX {
+            return Err(InvalidValue::TooMany { entries_max: ENTRIES_MAX });
+        }
+        self.webhooks.insert(name.to_owned(), webhooks::read(given)?);
+        Ok(())
+    }
+
     /// Checks that involve several options.
     fn check(&self) -> Result<(), SettingsError> {
         let (certificate, key) = ("server.tls_certificate", "server.tls_key");
@@ -227,6 +243,13 @@ impl Settings {
             if let Some(secret) = names.find(|secret| !self.secrets.contains_key(*secret)) {
                 let wrong = Box::new(InvalidValue::NoSecret(secret.to_owned()));
                 let name = format!("{WORKSPACES}.{name}");
+                return Err(SettingsError::Value { origin: self.origin(&name), name, wrong });
+            }
+        }
+        for (name, hook) in &self.webhooks {
+            if !self.secrets.contains_key(&hook.secret) {
+                let wrong = Box::new(InvalidValue::NoWebhookSecret(hook.secret.clone()));
+                let name = format!("{WEBHOOKS}.{name}");
                 return Err(SettingsError::Value { origin: self.origin(&name), name, wrong });
             }
         }

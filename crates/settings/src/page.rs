@@ -9,9 +9,9 @@ use super::registries::{Field, KEYS, REGISTRIES, REGISTRIES_ABOUT};
 use super::shown::quote;
 use super::table::{
     CAPS, CAPS_ABOUT, IMAGES, NAMESPACES, NAMESPACES_ABOUT, SECRETS, SECRETS_ABOUT, SECTIONS,
-    WORKSPACES, WORKSPACES_ABOUT,
+    WEBHOOKS, WEBHOOKS_ABOUT, WORKSPACES, WORKSPACES_ABOUT,
 };
-use super::{Origin, Settings, namespaces, secrets, workspaces};
+use super::{Origin, Settings, namespaces, secrets, webhooks, workspaces};
 use host::paths::{self, Variable};
 
 /// Characters of a line of comment.
@@ -83,6 +83,14 @@ impl Settings {
             }
         }
         push(text, format_args!(""));
+        comment(text, WEBHOOKS_ABOUT);
+        for (name, hook) in &self.webhooks {
+            push(text, format_args!("[{WEBHOOKS}.{}]", quote(name)));
+            for line in webhooks::show(hook) {
+                write(text, &line, &self.origin(&format!("{WEBHOOKS}.{name}")));
+            }
+        }
+        push(text, format_args!(""));
         comment(text, REGISTRIES_ABOUT);
         for key in &KEYS {
             comment(text, &format!("{}: {} ({}): {}", key.key, key.about, key.values, key.example));
@@ -147,6 +155,10 @@ pub fn reference() -> String {
     let about =
         format_args!("\n## [{WORKSPACES}]\n\n{WORKSPACES_ABOUT} See [workspaces](workspace.md).");
     push(&mut text, about);
+    push(
+        &mut text,
+        format_args!("\n## [{WEBHOOKS}]\n\n{WEBHOOKS_ABOUT} See [events](events.md#webhooks)."),
+    );
     push(&mut text, format_args!("\n## [{REGISTRIES}.\"HOST\"]\n\n{REGISTRIES_ABOUT}\n"));
     push(&mut text, format_args!("| key | meaning | value | as in |\n|---|---|---|---|"));
     for Field { key, values, about, example } in &KEYS {

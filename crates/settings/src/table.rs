@@ -78,6 +78,16 @@ pub const WORKSPACES_ABOUT: &str = "Directories of the host that sandboxes may w
     (`\"http://127.0.0.1:9000\"`; default: AWS in the region), `region`, `prefix`, `path_style`, `ca`, \
     and `access_key`, `secret_key` and `session_token`, each the name of a secret.";
 
+/// The section of webhooks, likewise.
+pub const WEBHOOKS: &str = "webhooks";
+pub const WEBHOOKS_ABOUT: &str = "Programs elsewhere that events of sandboxes are sent to. Only the file can \
+    set them: one table `[webhooks.NAME]` each, with `url = \"https://example.org/events\"`, `secret`, the name \
+    of a secret that each request is signed with, and `namespaces`, a list of those whose events are sent, or \
+    `\"*\"`. Optional keys: `kinds = [\"exited\", \"out_of_memory\"]` (default: all), `attempts` at one event \
+    before it becomes a dead letter (1 to 100, default 10), `allow_private = true` for a host with an address \
+    of a private network or of this host, and `ca`, a file of certificates (PEM) to trust besides those of \
+    the host.";
+
 /// The section of namespaces, likewise.
 pub const NAMESPACES: &str = "namespaces";
 pub const NAMESPACES_ABOUT: &str = "Settings for the sandboxes of one namespace. Only the file can set \
@@ -85,7 +95,7 @@ pub const NAMESPACES_ABOUT: &str = "Settings for the sandboxes of one namespace.
     for sandboxes that are created without one; `[]` allows nothing.";
 
 /// The sections with names chosen by the user instead of options.
-pub const NAMED: [&str; 5] = [SECRETS, WORKSPACES, NAMESPACES, CAPS, REGISTRIES];
+pub const NAMED: [&str; 6] = [SECRETS, WORKSPACES, WEBHOOKS, NAMESPACES, CAPS, REGISTRIES];
 
 const DURATION: &str = "a duration";
 const DURATION_OR_OFF: &str = "a duration, or `\"off\"`";

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::limits::{CPUS_MAX, DURATION_MAX, ENTRIES_MAX};
 use egress::RuleError;
 use host::similar::nearest;
+use sandbox::event::UnknownKind;
 
 /// The word for "none".
 pub const OFF: &str = "off";
@@ -124,6 +125,20 @@ pub enum InvalidValue {
     Endpoint(String),
     #[error("{0:?} is not the name of a region, such as \"eu-west-1\"")]
     Region(String),
+    #[error(
+        "{0:?} is not a name of a webhook: write a letter, then letters, digits, '_', '-' and '.'"
+    )]
+    WebhookName(String),
+    #[error("{key} is missing: every webhook needs it")]
+    WebhookLacks { key: &'static str },
+    #[error("{0:?} is not a URL, such as \"https://example.org/events\"")]
+    WebhookUrl(String),
+    #[error(
+        "there is no [secrets.{0}]: a webhook names the secret that its requests are signed with"
+    )]
+    NoWebhookSecret(String),
+    #[error(transparent)]
+    EventKind(#[from] UnknownKind),
     #[error("a bucket cannot be mounted: remove mount to use a copy")]
     MountBucket,
     #[error("{0:?} is not a path in a workspace, as in \"outputs/\"")]

@@ -7,6 +7,8 @@ mod claims;
 mod crashes;
 mod daemon;
 mod damage;
+mod events;
 mod full_disks;
 mod layers;
 mod metrics;
+mod webhooks;

@@ -43,6 +43,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("--secret", "the secret is the reader's own"),
     ("--follow", "it does not end"),
     ("logs -f", "it does not end"),
+    ("events -f", "it does not end"),
     ("port-forward", "it does not end"),
     ("serve --dev", "it does not end"),
     ("serve --listen", "it does not end"),

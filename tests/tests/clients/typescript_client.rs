@@ -14,6 +14,7 @@ suites! {
     commands
     contexts
     errors
+    events
     files
     package
     streams

@@ -69,6 +69,7 @@ run! {
     the_typescript_clients_readme: "clients/typescript/README.md", Here, "";
     how_to_cap_tenants: "docs/howto/caps.md", Own, "";
     how_to_use_e2bs_sdk: "docs/howto/e2b.md", Own, "";
+    how_to_follow_events: "docs/howto/events.md", Own, "";
     how_to_reach_hosts: "docs/howto/egress.md", Images, "";
     how_to_bring_images: "docs/howto/images.md", Images,
         "mkdir app && echo 'print(1)' >app/main.py && printf 'FROM python:3.12-slim\nRUN pip install six\nCMD [\"python3\", \"-c\", \"import six\"]\n' >Dockerfile";

@@ -36,6 +36,7 @@ from .files import Files
 from .results import (
     CommandResult,
     Display,
+    Event,
     Exited,
     FileInfo,
     Gap,
@@ -63,6 +64,7 @@ __all__ = [
     "ConnectionFailed",
     "Context",
     "Display",
+    "Event",
     "ExecResult",
     "ExecutionError",
     "Exited",

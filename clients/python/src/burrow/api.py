@@ -90,7 +90,7 @@ class Api:
                 if attempt == self.retries or not _may_repeat(error, is_repeatable):
                     raise
                 was_cut |= is_cut
-                await asyncio.sleep(_pause(error, attempt))
+                await asyncio.sleep(retry_pause(error, attempt))
         raise AssertionError("the last attempt has returned or raised")
 
     async def ask(self, request: Request) -> Answer:
@@ -160,8 +160,9 @@ def _may_repeat(error: BurrowError, is_repeatable: bool) -> bool:
     )
 
 
-def _pause(error: BurrowError, attempt: int) -> float:
-    asked = error.details.get("retry_after")
+def retry_pause(error: BurrowError | None, attempt: int) -> float:
+    """How long to wait before another attempt."""
+    asked = error.details.get("retry_after") if error is not None else None
     if isinstance(asked, (int, float)):
         return min(float(asked), RETRY_PAUSE_SECONDS_MAX)
     pause = min(RETRY_PAUSE_SECONDS * 2.0**attempt, RETRY_PAUSE_SECONDS_MAX)

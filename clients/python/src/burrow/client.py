@@ -7,33 +7,47 @@ import asyncio
 import builtins
 import os
 import ssl
+import time
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from .api import Api, path_of
+from .api import Api, path_of, retry_pause
 from .commands import Commands, Input, Stream, argv, draw, milliseconds
 from .contexts import Context, Notebook
-from .errors import BurrowError, InvalidRequest, NotFound, SpawnFailed
+from .errors import (
+    BurrowError,
+    ConnectionFailed,
+    InvalidRequest,
+    NotFound,
+    RateLimited,
+    SandboxUnavailable,
+    SpawnFailed,
+)
 from .files import Files
 from .limits import (
+    CALL_SECONDS,
     CREATE_SECONDS,
+    FOLLOW_SECONDS,
     LOG_SETTLE_PAUSE_SECONDS,
     LOG_SETTLE_SECONDS,
     RETRIES,
     RUN_MARGIN_SECONDS,
     RUN_SECONDS,
+    STEADY_SECONDS,
     SYNC_SECONDS,
     TEARDOWN_SECONDS,
 )
 from .results import (
     CommandResult,
+    Event,
     Metrics,
     SandboxInfo,
     SnapshotInfo,
     Synced,
     content,
+    event,
     metrics,
     sandbox_info,
     snapshot_info,
@@ -519,6 +533,57 @@ class BurrowClient(SandboxClient):
             return await sandbox.shell(script, timeout=timeout)
         finally:
             await torn_down(self, sandbox)
+
+    async def events(
+        self,
+        *,
+        since: int | None = None,
+        since_ms: int | None = None,
+        sandboxes: Sequence[str] = (),
+        kinds: Sequence[str] = (),
+        follow: bool = True,
+    ) -> AsyncGenerator[Event, None]:
+        """Yields what has happened to sandboxes, and with `follow` what happens: from this offset or
+        time on, or from the oldest event that is kept. `sandboxes` are names or ids. After a cut, and
+        over a restart of the server, it goes on after the last event, so that none is missed and
+        none comes twice; it raises when that fails for a minute."""
+        query: dict[str, Any] = {
+            "namespace": self.namespace,
+            "since": since,
+            "since_ms": since_ms,
+            "sandbox": list(sandboxes),
+            "kind": list(kinds),
+            "follow": follow,
+        }
+        attempt = 0
+        failing_since: float | None = None
+        while True:
+            error: BurrowError | None = None
+            begun = time.monotonic()
+            source = self._api.events("GET", path_of("events"), query=query, seconds=CALL_SECONDS)
+            try:
+                async for reply in source:
+                    found = event(reply)
+                    query["since"], query["since_ms"] = found.offset + 1, None
+                    attempt, failing_since = 0, None
+                    yield found
+                if not follow:
+                    return
+                # The server ends, and another one may take its place.
+            except (ConnectionFailed, RateLimited, SandboxUnavailable) as failed:
+                error = failed
+            finally:
+                await source.aclose()
+            now = time.monotonic()
+            if now - begun > STEADY_SECONDS:
+                # It was open, and nothing happened: this is its first cut.
+                attempt, failing_since = 0, None
+            if failing_since is None:
+                failing_since = now
+            if error is not None and now - failing_since > FOLLOW_SECONDS:
+                raise error
+            await asyncio.sleep(retry_pause(error, attempt))
+            attempt += 1
 
     async def snapshots(self) -> builtins.list[SnapshotInfo]:
         page = await self._api.call(

@@ -29,6 +29,11 @@ RETRY_PAUSE_SECONDS = 0.1
 #: The longest pause, and the longest that a server's `Retry-After` is heeded.
 RETRY_PAUSE_SECONDS_MAX = 5.0
 
+#: How long a stream of events tries to go on after a cut before it raises: longer than a restart.
+FOLLOW_SECONDS = 60.0
+#: A stream that was open for this long is cut for the first time when it is cut.
+STEADY_SECONDS = 10.0
+
 #: How long an idle connection is used again. Servers keep theirs for longer.
 IDLE_SECONDS = 15.0
 #: Idle connections that are kept: as many as a busy client has calls under way at once.

@@ -374,6 +374,42 @@ def sandbox_info(reply: Mapping[str, Any]) -> SandboxInfo:
 
 
 @dataclass(frozen=True)
+class Event:
+    """Something that has happened to a sandbox."""
+
+    #: Its number in the namespace; each is greater than the one before.
+    offset: int
+    at_ms: int
+    #: `created`, `ready`, `paused`, `resumed`, `out_of_memory`, `exited`, `lost`, `removed` …; `gap`
+    #: stands for events that are no longer kept, up to its own offset.
+    kind: str
+    namespace: str
+    #: The sandbox; absent if it is about the stream itself.
+    sandbox: str | None = None
+    #: The sandbox's own id: names are used again.
+    id: str | None = None
+    #: Why it happened, as text for people, and of `exited` as a word.
+    cause: str | None = None
+    reason: str | None = None
+    #: The whole event.
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+
+def event(reply: Mapping[str, Any]) -> Event:
+    return Event(
+        offset=int(reply.get("offset", 0)),
+        at_ms=int(reply.get("at_ms", 0)),
+        kind=str(reply.get("kind", "")),
+        namespace=str(reply.get("namespace", "")),
+        sandbox=reply.get("sandbox"),
+        id=reply.get("id"),
+        cause=reply.get("cause"),
+        reason=reply.get("reason"),
+        raw=reply,
+    )
+
+
+@dataclass(frozen=True)
 class Metrics:
     """What a sandbox uses at one moment."""
 

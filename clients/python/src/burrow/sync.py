@@ -38,6 +38,7 @@ from .limits import (
 from .portal import Portal
 from .results import (
     CommandResult,
+    Event,
     FileInfo,
     Metrics,
     RunEvent,
@@ -515,6 +516,20 @@ class SandboxClient:
 
     def run_shell(self, script: str, *, image: str = USUAL_IMAGE, **kwargs: Any) -> ExecResult:
         return self._loop.run(self._inner.run_shell(script, image=image, **kwargs))
+
+    def events(
+        self,
+        *,
+        since: int | None = None,
+        since_ms: int | None = None,
+        sandboxes: Sequence[str] = (),
+        kinds: Sequence[str] = (),
+        follow: bool = True,
+    ) -> Generator[Event, None, None]:
+        found = self._inner.events(
+            since=since, since_ms=since_ms, sandboxes=sandboxes, kinds=kinds, follow=follow
+        )
+        return self._loop.iterate(found)
 
     def snapshots(self) -> builtins.list[SnapshotInfo]:
         return self._loop.run(self._inner.snapshots())

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use super::entry::{Outcome, Record};
-use super::segment::{Segment, digest_of, lines, parse};
+use super::segment::{Segment, digest_of, lines, parse, segments};
 use host::instant;
 
 /// The records that are wanted. An absent field matches all.
@@ -45,7 +45,7 @@ impl Filter {
 
 /// Files without a record that is wanted by its number are not opened.
 fn relevant(directory: &Path, after: Option<u64>) -> io::Result<Vec<Segment>> {
-    let segments = Segment::all(directory)?;
+    let segments = segments(directory)?;
     let next = after.unwrap_or(0) + 1;
     let begin = segments.iter().rposition(|segment| segment.first <= next).unwrap_or(0);
     Ok(segments[begin.min(segments.len())..].to_vec())
@@ -129,7 +129,7 @@ pub enum Fault {
 pub fn verify(directory: &Path) -> io::Result<Verified> {
     let mut seen = Verified::default();
     let mut is_chained = false;
-    for segment in Segment::all(directory)? {
+    for segment in segments(directory)? {
         let bytes = content(&segment)?;
         for (at, text) in lines(&bytes).enumerate() {
             let file = segment.path.file_name().unwrap_or_default().to_string_lossy().into_owned();

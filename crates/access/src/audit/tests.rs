@@ -35,7 +35,7 @@ fn all(place: &Path) -> Vec<Record> {
 }
 
 fn newest_file(place: &Path) -> PathBuf {
-    segment::Segment::all(place).unwrap().pop().unwrap().path
+    segment::segments(place).unwrap().pop().unwrap().path
 }
 
 /// Writes so many records, and ends.
@@ -61,7 +61,7 @@ async fn numbers_have_no_gaps_over_files_and_bridges() {
     assert!(numbers[0] > 1, "the oldest files have given way");
     assert_eq!(records[0].entry.operation, "audit.began");
     assert_eq!(records[0].entry.facts["records_before"], numbers[0] - 1);
-    assert!(segment::Segment::all(&place).unwrap().len() <= OPTIONS.files_max);
+    assert!(segment::segments(&place).unwrap().len() <= OPTIONS.files_max);
     let verified = verify(&place).unwrap();
     assert_eq!((verified.fault, verified.records), (None, numbers.len() as u64));
     assert_eq!(verified.chained, verified.records, "what was before the first is gone");
@@ -97,7 +97,7 @@ async fn several_processes_write_one_log_in_turns_over_files() {
     written.sort_unstable();
     let expected: Vec<_> = (0..3).flat_map(|at| at * 1000..at * 1000 + 200).collect();
     assert_eq!(written, expected, "each once, whoever wrote it");
-    assert!(segment::Segment::all(&place).unwrap().len() > 3, "files were begun meanwhile");
+    assert!(segment::segments(&place).unwrap().len() > 3, "files were begun meanwhile");
     fs::remove_dir_all(place).unwrap();
 }
 
@@ -225,7 +225,7 @@ async fn a_torn_end_is_cut_off_wherever_it_was_torn() {
 async fn what_was_changed_or_taken_away_is_found() {
     let place = place("forged");
     filled(&place, OPTIONS, 30).await;
-    let path = segment::Segment::all(&place).unwrap()[1].path.clone();
+    let path = segment::segments(&place).unwrap()[1].path.clone();
     let text = fs::read_to_string(&path).unwrap();
     let lines: Vec<_> = text.lines().collect();
     let put = |lines: &[&str]| fs::write(&path, lines.join("\n") + "\n").unwrap();

@@ -15,7 +15,7 @@ use std::time::{Instant, SystemTime};
 use super::Options;
 use super::entry::{Entry, Record};
 use super::limits::{LINE_BYTES_MAX, SYNC_PAUSE};
-use super::segment::{Segment, digest_of, lines, parse};
+use super::segment::{digest_of, lines, parse, segment, segments};
 use super::write_lock::{LogState, WriteGuard, WriteLock};
 use host::instant;
 use host::paths::{PRIVATE_FILE, make_private_directory};
@@ -72,7 +72,7 @@ struct End {
 impl End {
     /// Reads the newest file, and cuts off an incomplete line.
     fn find(directory: &Path) -> io::Result<Self> {
-        let mut segments = Segment::all(directory)?;
+        let mut segments = segments(directory)?;
         let mut cut_bytes = 0;
         // A file without a whole line is one whose first line was torn.
         let last = loop {
@@ -93,7 +93,7 @@ impl End {
             })
         });
         let Some((segment, bytes, line)) = last else {
-            let file = append_to(&Segment::new(directory, 1).path)?;
+            let file = append_to(&segment(directory, 1).path)?;
             let position = Position { bytes: 0, next_seq: 1, digest: None };
             return Ok(Self { file, position, was_chained, cut_bytes });
         };
@@ -296,7 +296,7 @@ impl Writer {
         self.flush()?;
         self.file.sync_data()?;
         self.prune()?;
-        let path = Segment::new(&self.directory, self.end.next_seq).path;
+        let path = segment(&self.directory, self.end.next_seq).path;
         let old = std::mem::replace(&mut self.file, append_to(&path)?);
         let before = self.settled.clone();
         self.file.set_len(0)?;
@@ -321,7 +321,7 @@ impl Writer {
 
     /// Removes the oldest files, so that with the next one the limit is kept.
     fn prune(&self) -> io::Result<()> {
-        let segments = Segment::all(&self.directory)?;
+        let segments = segments(&self.directory)?;
         let surplus = (segments.len() + 1).saturating_sub(self.options.files_max);
         // The one that was written last stays whatever is wanted.
         let old = segments.len().saturating_sub(1);

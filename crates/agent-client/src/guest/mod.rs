@@ -13,6 +13,7 @@ mod error;
 mod fit;
 pub mod limits;
 pub mod metrics;
+mod observer;
 mod output;
 mod pending;
 mod records;
@@ -31,6 +32,7 @@ pub use adoption::now_us;
 pub use adoption::{Adoption, Frozen, Thawed};
 pub use contexts::{Events, Queued, Ran, Run, RunCode};
 pub use error::GuestError;
+pub use observer::EndObserver;
 pub use output::{Output, OutputCounter, Piece};
 pub use pending::Pending;
 pub use streams::{Awaited, FileTarget};
@@ -47,6 +49,7 @@ use crate::link::{Batch, Link};
 pub struct Guest {
     link: Link,
     output_counter: OutputCounter,
+    end_observer: EndObserver,
     /// The default user of programs; the agent's own user if absent.
     usual_user: Option<Arc<str>>,
     /// The default working directory; the agent's own if absent.
@@ -73,6 +76,7 @@ impl Guest {
         Self {
             link,
             output_counter: OutputCounter::default(),
+            end_observer: EndObserver::default(),
             usual_user: None,
             usual_directory: None,
         }
@@ -81,6 +85,11 @@ impl Guest {
     /// How much output of its programs and runs this end has received.
     pub fn output_counter(&self) -> &OutputCounter {
         &self.output_counter
+    }
+
+    /// Who learns of the ends of its programs.
+    pub fn end_observer(&self) -> &EndObserver {
+        &self.end_observer
     }
 
     /// The same agent, with this user as the default.

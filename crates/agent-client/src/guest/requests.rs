@@ -59,7 +59,9 @@ impl Guest {
 
     /// The session's exit record, as soon as there is one.
     pub async fn wait(&self, session: &SessionId) -> Result<ExitRecord, GuestError> {
-        self.wait_now(session)?.await
+        let record = self.wait_now(session)?.await?;
+        self.end_observer().tell(session, &record);
+        Ok(record)
     }
 
     pub fn wait_now(&self, session: &SessionId) -> Result<Pending<ExitRecord>, GuestError> {

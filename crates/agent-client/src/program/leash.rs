@@ -58,6 +58,7 @@ impl Leash {
 
     /// The program has ended so.
     pub(super) fn ended_with(&mut self, record: &ExitRecord) {
+        self.guest.end_observer().tell(&self.session, record);
         let is_overrun = matches!(record.cause, Cause::TimedOut { .. });
         self.state = if is_overrun { State::Overran } else { State::Ended };
     }

@@ -242,6 +242,10 @@ impl Drop for Line {
 /// Logs events of sandboxes.
 pub fn events() -> EventSink {
     Arc::new(|event| {
+        // The stream of events has these; the journal has the states.
+        if matches!(event, sandbox::Event::Happened { .. }) {
+            return;
+        }
         let text = output::printable(&event.to_string());
         let which = event.which().map(ToString::to_string);
         if event.is_trouble() {

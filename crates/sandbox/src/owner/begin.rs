@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use super::{LiveMachine, Order, Owner, PoolRequest, Reply};
+use crate::event::{Facts, Kind};
 use crate::limits::STOP_GRACE_DEFAULT;
 use crate::log::{Writer, log_directory};
 use crate::pool::{self, ClaimedMachine};
@@ -47,6 +48,7 @@ impl Owner {
                 let ended = self.waiting.drain(..).chain(self.removing.drain(..));
                 let ended: Vec<_> = ended.collect();
                 let mut record = self.stored.record.clone();
+                self.happened(Kind::Failed, Facts::cause(&error));
                 drop(self);
                 let _ = reply.send(Err(error));
                 record.state = State::Stopped { why: StopReason::Killed, at_ms: now_ms() };
@@ -64,6 +66,7 @@ impl Owner {
         let state = directories.state.clone();
         self.stored.record.id = id;
         self.place.directories = directories;
+        self.happened(Kind::Created, Facts::creation(&self.stored.record));
         self.open_log();
         self.know(&running);
         self.stored.record.warnings.extend(warnings);
@@ -91,6 +94,7 @@ impl Owner {
         mut spec: MachineSpec,
         wanted: Option<RequestedImage>,
     ) -> Result<(), SandboxError> {
+        self.happened(Kind::Created, Facts::creation(&self.stored.record));
         let Directories { runtime, state } = self.place.directories.clone();
         for path in [runtime, state.clone()] {
             let made = make_private_directory(&path);
@@ -216,6 +220,7 @@ impl Owner {
             State::Creating => {
                 let _ = self.erase().await;
                 let why = format!("the creation of {which} was interrupted");
+                self.happened(Kind::Failed, Facts::cause(&why));
                 (self.place.events)(&Event::Cleaned { id: id.to_string(), why });
                 return;
             }
@@ -350,6 +355,9 @@ impl Owner {
             let presence = Arc::clone(&self.place.presence);
             tokio::spawn(Recorder { guest, log, which, events, presence }.run())
         });
+        if let Some(guest) = &guest {
+            self.observe_ends(guest);
+        }
         let exited = running.exited();
         let lost = guest.map(|guest| Box::pin(guest.lost()) as Pin<Box<_>>);
         self.life = Some(LiveMachine {

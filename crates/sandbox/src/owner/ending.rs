@@ -1,16 +1,20 @@
 //! How an owner ends its machine: in order, at once, and when it does not end.
 
-use std::sync::{Arc, OnceLock};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use ::workspace::Mirror;
 use ::workspace::limits::LAST_SYNC_DEADLINE;
+use agent_client::guest::Guest;
 use machine::MachineExit;
 use machine::limits::{KILL_DEADLINE, SET_RIGHT_MAX};
+use protocol::{Cause, SessionId};
 use tokio::time::Instant;
 
 use super::{Grace, Owner};
-use crate::limits::SAVE_DEADLINE;
+use crate::event::{Facts, Kind};
+use crate::limits::{ENDS_TOLD_MAX, SAVE_DEADLINE};
 use crate::{Event, SandboxError, State, StopReason};
 
 impl Owner {
@@ -119,8 +123,43 @@ impl Owner {
             // It was granted its grace and overran it.
             Some(StopReason::Requested) if killed => StopReason::Killed,
             Some(why) => why,
+            None if StopReason::is_for_memory(exit) => {
+                self.happened(Kind::OutOfMemory, self.memory_facts());
+                StopReason::ended(exit, self.stored.record.memory_mib)
+            }
             None => StopReason::ended(exit, self.stored.record.memory_mib),
         }
+    }
+
+    /// Adds to the stream that a program was killed for want of memory, once for all who wait for it.
+    pub(super) fn observe_ends(&self, guest: &Guest) {
+        let (of, events) = (self.stored.record.subject(), Arc::clone(&self.place.events));
+        let usual = self.memory_facts();
+        let recorded: Mutex<VecDeque<(SessionId, u64)>> = Mutex::default();
+        guest.end_observer().set(Box::new(move |session, record| {
+            let Cause::OutOfMemory { limit_bytes } = record.cause else { return };
+            // Nothing in it is ever half-changed.
+            let mut recorded = recorded.lock().unwrap_or_else(PoisonError::into_inner);
+            let end = (session.clone(), record.started_at_ms);
+            if recorded.contains(&end) {
+                return;
+            }
+            if recorded.len() >= ENDS_TOLD_MAX {
+                recorded.pop_front();
+            }
+            recorded.push_back(end);
+            let facts = Facts {
+                session: Some(session.to_string()),
+                limit_bytes: limit_bytes.or(usual.limit_bytes),
+                ..Facts::none()
+            };
+            events(&Event::Happened { of: Arc::clone(&of), kind: Kind::OutOfMemory, facts });
+        }));
+    }
+
+    fn memory_facts(&self) -> Facts {
+        let limit_bytes = self.stored.record.memory_mib.map(|mib| mib * 1024 * 1024);
+        Facts { limit_bytes, ..Facts::none() }
     }
 
     /// Says that a killed machine does not die. Its exit is still awaited.

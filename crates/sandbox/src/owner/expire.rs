@@ -7,6 +7,7 @@ use std::time::Duration;
 use protocol::repl::ContextInfo;
 
 use super::{NextStep, Owner};
+use crate::event::{Facts, Kind};
 use crate::expiry::ExpiryAction;
 use crate::limits::{IDLE_LOOK_DEADLINE, STOP_GRACE_DEFAULT};
 use crate::{ExpiryKind, Record, SandboxError, State, StopReason};
@@ -113,6 +114,8 @@ impl Owner {
         self.place.presence.touch();
         self.expire_as_recorded();
         self.display();
+        let (ttl_ms, idle_ttl_ms) = (self.stored.record.ttl_ms, self.stored.record.idle_ttl_ms);
+        self.happened(Kind::Changed, Facts { ttl_ms, idle_ttl_ms, ..Facts::none() });
         Ok(self.place.presence.show(self.stored.record.clone()))
     }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::{Owner, remove_directory};
+use crate::event::{Facts, Kind};
 use crate::limits::RECORD_RETRY_PAUSE;
 use crate::log::log_directory;
 use crate::record::sync_soon;
@@ -96,6 +97,8 @@ impl Owner {
             }
             return Some(self);
         }
+        // Before the name is free: what another sandbox of that name does follows in the stream.
+        self.happened(Kind::Removed, Facts::none());
         self.release_name().await;
         drop(self);
         events(&Event::Removed { of: record.subject() });

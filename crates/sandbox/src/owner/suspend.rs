@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::{Owner, Reply};
+use crate::event::{Facts, Kind};
 use crate::snapshot::{Draft, Snapshot};
 use crate::{SandboxError, State};
 use host::instant::now_ms;
@@ -149,8 +150,20 @@ impl Owner {
                 }
                 let _ = reply.send(self.outcome(done.map(drop)).await);
             }
-            SuspendOutcome::Written(written, reply) => drop(reply.send(written)),
-            SuspendOutcome::Committed(committed, reply) => drop(reply.send(committed)),
+            SuspendOutcome::Written(written, reply) => {
+                if let Ok(snapshot) = &written {
+                    let snapshot = Some(snapshot.name.to_string());
+                    self.happened(Kind::Snapshotted, Facts { snapshot, ..Facts::none() });
+                }
+                drop(reply.send(written));
+            }
+            SuspendOutcome::Committed(committed, reply) => {
+                if let Ok(image) = &committed {
+                    let image = Some(image.digest.to_string());
+                    self.happened(Kind::Committed, Facts { image, ..Facts::none() });
+                }
+                drop(reply.send(committed));
+            }
         }
     }
 

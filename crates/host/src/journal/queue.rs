@@ -1,4 +1,4 @@
-//! The entries on their way to the thread that writes them.
+//! Entries on their way to the thread that writes them.
 //!
 //! ```text
 //!               push: wakes it in GATHER_PAUSE, once              take
@@ -16,39 +16,51 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use super::entry::Entry;
-use super::limits::{BATCH_MAX, GATHER_PAUSE, QUEUE_MAX};
+/// The bounds of a queue, which its owner names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueLimits {
+    /// Entries that wait.
+    pub entries_max: usize,
+    /// Entries that are taken in one turn.
+    pub batch_max: usize,
+    /// How long entries are gathered behind the answers of those who added them.
+    pub gather_pause: Duration,
+}
 
 /// See the module's description.
-#[derive(Default)]
-pub struct Queue {
-    waiting: Mutex<Waiting>,
+pub struct Queue<T> {
+    limits: QueueLimits,
+    waiting: Mutex<Waiting<T>>,
     woken: Condvar,
 }
 
-#[derive(Default)]
-struct Waiting {
-    entries: Vec<Entry>,
+struct Waiting<T> {
+    entries: Vec<T>,
     /// Whether the thread sleeps until it is woken.
     is_asleep: bool,
     is_ending: bool,
 }
 
-impl Queue {
+impl<T: Send + 'static> Queue<T> {
+    pub fn new(limits: QueueLimits) -> Self {
+        let waiting = Waiting { entries: Vec::new(), is_asleep: false, is_ending: false };
+        Self { limits, waiting: Mutex::new(waiting), woken: Condvar::new() }
+    }
+
     /// Adds an entry; false where there is no room, or the end has been ordered.
-    pub fn push(self: &Arc<Self>, entry: Entry) -> bool {
+    pub fn push(self: &Arc<Self>, entry: T) -> bool {
         let mut waiting = self.waiting();
-        if waiting.is_ending || waiting.entries.len() >= QUEUE_MAX {
+        if waiting.is_ending || waiting.entries.len() >= self.limits.entries_max {
             return false;
         }
         waiting.entries.push(entry);
         let was_asleep = std::mem::take(&mut waiting.is_asleep);
         drop(waiting);
         if was_asleep {
-            let wake = Wake(Arc::clone(self));
+            let (wake, pause) = (Wake(Arc::clone(self)), self.limits.gather_pause);
             match Handle::try_current() {
                 Ok(runtime) => drop(runtime.spawn(async move {
-                    tokio::time::sleep(GATHER_PAUSE).await;
+                    tokio::time::sleep(pause).await;
                     drop(wake);
                 })),
                 Err(_) => drop(wake),
@@ -59,18 +71,19 @@ impl Queue {
 
     /// Moves what waits to `into`, up to a batch or at the end all of it, and sleeps for at most `pause` when there is nothing
     /// to do. Says whether that was the last.
-    pub fn take(&self, into: &mut Vec<Entry>, pause: Duration) -> bool {
+    pub fn take(&self, into: &mut Vec<T>, pause: Duration) -> bool {
         let mut waiting = self.waiting();
         if into.is_empty() {
             waiting.is_asleep = waiting.entries.is_empty() && !waiting.is_ending;
-            let has_none = |it: &mut Waiting| it.entries.is_empty() && !it.is_ending;
+            let has_none = |it: &mut Waiting<T>| it.entries.is_empty() && !it.is_ending;
             let slept = self.woken.wait_timeout_while(waiting, pause, has_none);
             waiting = slept.unwrap_or_else(PoisonError::into_inner).0;
             waiting.is_asleep = false;
         }
         // The end has to know of all, also where they cannot be written.
+        let QueueLimits { entries_max, batch_max, .. } = self.limits;
         let batch =
-            if waiting.is_ending { QUEUE_MAX } else { BATCH_MAX.saturating_sub(into.len()) };
+            if waiting.is_ending { entries_max } else { batch_max.saturating_sub(into.len()) };
         let count = batch.min(waiting.entries.len());
         into.extend(waiting.entries.drain(..count));
         waiting.is_ending
@@ -78,8 +91,10 @@ impl Queue {
 
     /// Waits while entries come, unless there is a batch of them or it is the end.
     pub fn gather(&self) {
-        let is_short = |it: &mut Waiting| it.entries.len() < BATCH_MAX && !it.is_ending;
-        drop(self.woken.wait_timeout_while(self.waiting(), GATHER_PAUSE, is_short));
+        let batch_max = self.limits.batch_max;
+        let is_short = |it: &mut Waiting<T>| it.entries.len() < batch_max && !it.is_ending;
+        let pause = self.limits.gather_pause;
+        drop(self.woken.wait_timeout_while(self.waiting(), pause, is_short));
     }
 
     /// Orders the end. What was added so far is still written.
@@ -88,16 +103,16 @@ impl Queue {
         self.woken.notify_one();
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, Waiting<T>> {
         // Nothing in it is ever half-changed.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Wakes the thread when it is dropped: also with a runtime that ends before its timer.
-struct Wake(Arc<Queue>);
+struct Wake<T>(Arc<Queue<T>>);
 
-impl Drop for Wake {
+impl<T> Drop for Wake<T> {
     fn drop(&mut self) {
         self.0.woken.notify_one();
     }
@@ -107,15 +122,19 @@ impl Drop for Wake {
 mod tests {
     use std::time::Instant;
 
-    use super::super::entry::{Door, Who};
     use super::*;
 
-    fn entry() -> Entry {
-        Entry::new(Who::Local, Door::Rest, "create_sandbox")
+    const BATCH_MAX: usize = 256;
+    const GATHER_PAUSE: Duration = Duration::from_millis(10);
+    const LIMITS: QueueLimits =
+        QueueLimits { entries_max: 8192, batch_max: BATCH_MAX, gather_pause: GATHER_PAUSE };
+
+    fn entry() -> &'static str {
+        "entry"
     }
 
     /// A thread that takes one batch, asleep when this returns.
-    fn asleep(queue: &Arc<Queue>) -> std::thread::JoinHandle<(usize, Instant)> {
+    fn asleep(queue: &Arc<Queue<&'static str>>) -> std::thread::JoinHandle<(usize, Instant)> {
         let taken = Arc::clone(queue);
         let thread = std::thread::spawn(move || {
             let mut entries = Vec::new();
@@ -130,7 +149,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_thread_is_woken_behind_the_answer_and_has_all_that_came_meanwhile() {
-        let queue = Arc::new(Queue::default());
+        let queue = Arc::new(Queue::new(LIMITS));
         let thread = asleep(&queue);
         let begun = Instant::now();
         assert!(queue.push(entry()) && queue.push(entry()));
@@ -145,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_caller_without_a_runtime_wakes_the_thread_at_once() {
-        let queue = Arc::new(Queue::default());
+        let queue = Arc::new(Queue::new(LIMITS));
         let thread = asleep(&queue);
         assert!(queue.push(entry()));
         assert_eq!(thread.join().unwrap().0, 1);
@@ -158,7 +177,7 @@ mod tests {
 
     #[test]
     fn what_was_added_before_the_end_is_taken_and_nothing_after_it() {
-        let queue = Arc::new(Queue::default());
+        let queue = Arc::new(Queue::new(LIMITS));
         let count = BATCH_MAX + 1;
         assert!((0..count).all(|_| queue.push(entry())));
         let mut entries = Vec::new();

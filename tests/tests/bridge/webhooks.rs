@@ -1,0 +1,349 @@
+//! Webhooks: what a receiver gets, in which order, and what becomes of it when it fails, hangs, closes or
+//! leads elsewhere.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use tests::http::Client;
+use tests::server::Server;
+use tests::{Burrow, PATIENCE, eventually, have_or_skip};
+
+const ALL: &str = "/v1/sandboxes";
+const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
+/// What a receiver does with requests.
+#[derive(Clone, Debug)]
+enum Mode {
+    Answer(&'static str),
+    Close,
+    /// It takes the request and says nothing.
+    Hang,
+}
+
+const OK: Mode = Mode::Answer("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+const FAILS: Mode = Mode::Answer("HTTP/1.1 500 Failed\r\ncontent-length: 0\r\n\r\n");
+
+/// A request as it came.
+#[derive(Clone, Debug)]
+struct Request {
+    target: String,
+    headers: Vec<(String, String)>,
+    body: String,
+}
+
+impl Request {
+    fn header(&self, name: &str) -> &str {
+        let found = self.headers.iter().find(|(known, _)| known == name);
+        found.map_or("", |(_, value)| value)
+    }
+
+    fn event(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap()
+    }
+}
+
+/// A server on loopback that remembers what it is sent.
+#[derive(Clone)]
+struct Receiver {
+    port: u16,
+    mode: Arc<Mutex<Mode>>,
+    /// The requests that it has answered with its best.
+    taken: Arc<Mutex<Vec<Request>>>,
+    /// All requests.
+    came: Arc<Mutex<Vec<Request>>>,
+    /// Connections that hang.
+    hanging: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Receiver {
+    fn start(mode: Mode) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let receiver = Self {
+            port: listener.local_addr().unwrap().port(),
+            mode: Arc::new(Mutex::new(mode)),
+            taken: Arc::default(),
+            came: Arc::default(),
+            hanging: Arc::default(),
+        };
+        let serving = receiver.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let receiver = serving.clone();
+                thread::spawn(move || receiver.serve(stream));
+            }
+        });
+        receiver
+    }
+
+    fn serve(&self, stream: TcpStream) {
+        let mut reader = BufReader::new(stream);
+        while let Some(request) = read_request(&mut reader) {
+            self.came.lock().unwrap().push(request.clone());
+            let mode = self.mode.lock().unwrap().clone();
+            match mode {
+                Mode::Answer(answer) => {
+                    if answer.starts_with("HTTP/1.1 200") {
+                        self.taken.lock().unwrap().push(request);
+                    }
+                    if reader.get_mut().write_all(answer.as_bytes()).is_err() {
+                        return;
+                    }
+                }
+                Mode::Close => return,
+                Mode::Hang => {
+                    self.hanging.lock().unwrap().push(reader.into_inner());
+                    return;
+                }
+            }
+        }
+    }
+
+    fn set(&self, mode: Mode) {
+        *self.mode.lock().unwrap() = mode;
+        self.hanging.lock().unwrap().clear();
+    }
+
+    fn taken(&self) -> Vec<Request> {
+        self.taken.lock().unwrap().clone()
+    }
+
+    fn came(&self) -> usize {
+        self.came.lock().unwrap().len()
+    }
+
+    /// The offsets that it has taken, each once.
+    fn offsets(&self) -> Vec<u64> {
+        let mut found: Vec<u64> =
+            self.taken().iter().map(|one| one.event()["offset"].as_u64().unwrap()).collect();
+        found.dedup();
+        found
+    }
+}
+
+fn read_request(reader: &mut BufReader<TcpStream>) -> Option<Request> {
+    let mut line = String::new();
+    reader.read_line(&mut line).ok().filter(|count| *count > 0)?;
+    let target = line.split(' ').nth(1)?.to_owned();
+    let mut headers = Vec::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        let Some((name, value)) = line.trim_end().split_once(": ") else { break };
+        headers.push((name.to_ascii_lowercase(), value.to_owned()));
+    }
+    let mut request = Request { target, headers, body: String::new() };
+    let mut body = vec![0; request.header("content-length").parse().ok()?];
+    reader.read_exact(&mut body).ok()?;
+    request.body = String::from_utf8(body).ok()?;
+    Some(request)
+}
+
+/// A server with these webhooks: a name, a port, and what else their tables have.
+fn serve(hooks: &[(&str, u16, &str)]) -> Server {
+    let burrow = Burrow::new();
+    let (config, secret) = (burrow.scratch().join("burrow.toml"), burrow.scratch().join("secret"));
+    fs::write(&secret, SECRET).unwrap();
+    let mut text =
+        format!("[secrets.hook]\nfile = {:?}\nnamespaces = []\n", secret.display().to_string());
+    for (name, port, more) in hooks {
+        let _ = write!(
+            text,
+            "[webhooks.{name}]\nurl = \"http://127.0.0.1:{port}/in?a=b\"\nsecret = \"hook\"\n\
+             namespaces = \"*\"\n{more}\n"
+        );
+    }
+    fs::write(&config, text).unwrap();
+    Server::start_in(burrow, &["--dev", "--config", config.to_str().unwrap()])
+}
+
+fn live(client: &Client, name: &str) {
+    client.post(ALL, &json!({ "name": name })).expect(201);
+    client.delete(&format!("{ALL}/default/{name}?force=true")).expect(200);
+}
+
+fn dead_letters(server: &Server) -> Vec<Value> {
+    let printed = server.ok(&["events", "--dead-letters", "--json"]);
+    printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The signature as Python's library has it.
+fn computed(request: &Request) -> String {
+    let program = "import sys,hmac,hashlib,base64; key=base64.b64decode(sys.argv[1]); \
+                   print('v1,'+base64.b64encode(hmac.new(key, sys.stdin.buffer.read(), hashlib.sha256).digest()).decode())";
+    let mut python = Command::new("python3")
+        .args(["-c", program, SECRET.trim_start_matches("whsec_")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (id, time) = (request.header("webhook-id"), request.header("webhook-timestamp"));
+    let text = format!("{id}.{time}.{}", request.body);
+    python.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = python.wait_with_output().unwrap();
+    String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+}
+
+#[test]
+fn each_request_is_signed_and_comes_in_order() {
+    if !have_or_skip("python3") {
+        return;
+    }
+    let receiver = Receiver::start(OK);
+    let some = Receiver::start(OK);
+    let server = serve(&[
+        ("all", receiver.port, "allow_private = true"),
+        ("some", some.port, "allow_private = true\nkinds = [\"exited\"]"),
+    ]);
+    let client = Client::new(server.url());
+    for name in ["a", "b", "c"] {
+        live(&client, name);
+    }
+    eventually("all events have come", || receiver.taken().len() >= 12);
+    let events = client.get("/v1/events?limit=1000").expect(200).json()["events"].clone();
+    let taken = receiver.taken();
+    let bodies: Vec<_> = taken.iter().map(Request::event).collect();
+    assert_eq!(Value::from(bodies), events);
+    for (at, request) in taken.iter().enumerate() {
+        assert_eq!(request.target, "/in?a=b");
+        assert_eq!(request.header("content-type"), "application/json");
+        assert_eq!(request.header("webhook-id"), format!("default/{at}"));
+        assert_eq!(request.header("webhook-signature"), computed(request));
+    }
+    eventually("the chosen ones have come", || some.taken().len() == 3);
+    assert!(some.taken().iter().all(|request| request.event()["kind"] == "exited"));
+    assert!(dead_letters(&server).is_empty());
+    let log = fs::read_to_string(server.log()).unwrap();
+    assert!(!log.contains("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"), "{log}");
+}
+
+#[test]
+fn a_receiver_that_fails_gets_it_again_and_then_it_is_a_dead_letter() {
+    let receiver = Receiver::start(FAILS);
+    let server = serve(&[("one", receiver.port, "allow_private = true\nattempts = 2")]);
+    let client = Client::new(server.url());
+    client.post(ALL, &json!({ "name": "work" })).expect(201);
+    eventually("the first is given up", || !dead_letters(&server).is_empty());
+    receiver.set(OK);
+    client.delete(&format!("{ALL}/default/work?force=true")).expect(200);
+    eventually("the last has come", || receiver.offsets().last() == Some(&3));
+    let letters = dead_letters(&server);
+    let first = &letters[0];
+    assert_eq!((&first["hook"], &first["attempts"]), (&json!("one"), &json!(2)), "{first}");
+    assert_eq!(first["error"], "its answer is status 500");
+    assert_eq!(first["event"]["kind"], "created");
+    // Each is there once: delivered or dead.
+    let mut all = receiver.offsets();
+    all.extend(letters.iter().map(|letter| letter["event"]["offset"].as_u64().unwrap()));
+    all.sort_unstable();
+    assert_eq!(all, [0, 1, 2, 3]);
+    let table = server.ok(&["events", "--dead-letters"]);
+    assert!(table.contains("default/0 created work") && table.contains("status 500"), "{table}");
+    let log = fs::read_to_string(server.log()).unwrap();
+    assert!(log.contains("webhook one: its answer is status 500"), "{log}");
+    assert!(log.contains("webhook one: it is delivered to again"), "{log}");
+}
+
+#[test]
+fn a_receiver_that_hangs_delays_nobody_and_gets_everything_later() {
+    let (hangs, closes, good) =
+        (Receiver::start(Mode::Hang), Receiver::start(Mode::Close), Receiver::start(OK));
+    let more = "allow_private = true\nattempts = 100";
+    let server = serve(&[
+        ("hangs", hangs.port, more),
+        ("closes", closes.port, more),
+        ("good", good.port, more),
+    ]);
+    let client = Client::new(server.url());
+    let begun = Instant::now();
+    for number in 0..5 {
+        live(&client, &format!("s{number}"));
+    }
+    let all: Vec<u64> = (0..20).collect();
+    eventually("the good one has all", || good.offsets() == all);
+    assert!(begun.elapsed() < PATIENCE);
+    assert_eq!((hangs.came(), hangs.offsets()), (1, Vec::new()));
+    assert!(closes.came() > 0 && closes.offsets().is_empty());
+    hangs.set(OK);
+    closes.set(OK);
+    eventually("the others have all", || hangs.offsets() == all && closes.offsets() == all);
+    assert!(dead_letters(&server).is_empty());
+}
+
+#[test]
+fn a_killed_bridge_goes_on_behind_the_last_event_that_was_taken() {
+    let receiver = Receiver::start(OK);
+    let mut server = serve(&[("one", receiver.port, "allow_private = true\nattempts = 100")]);
+    for round in 0..3 {
+        let client = Client::new(server.url());
+        for number in 0..4 {
+            live(&client, &format!("s{round}-{number}"));
+        }
+        if round == 1 {
+            // What is not taken before the kill comes after it.
+            receiver.set(Mode::Close);
+        }
+        server.kill_and_serve_again();
+        receiver.set(OK);
+    }
+    let client = Client::new(server.url());
+    let events = client.get("/v1/events?limit=1000").expect(200).json();
+    let expected: Vec<u64> = (0..events["next"].as_u64().unwrap()).collect();
+    eventually("all have come", || receiver.offsets().last() == expected.last());
+    // In order; one that came twice came twice in a row.
+    assert_eq!(receiver.offsets(), expected);
+}
+
+#[test]
+fn a_hook_reaches_no_address_of_the_host_and_follows_no_redirect() {
+    let (inside, elsewhere) = (Receiver::start(OK), Receiver::start(OK));
+    let answer = format!(
+        "HTTP/1.1 307 Go\r\nlocation: http://127.0.0.1:{}/\r\ncontent-length: 0\r\n\r\n",
+        elsewhere.port
+    );
+    let leads = Receiver::start(Mode::Answer(answer.leak()));
+    let server = serve(&[
+        ("inside", inside.port, "attempts = 1"),
+        ("leads", leads.port, "attempts = 1\nallow_private = true"),
+    ]);
+    let client = Client::new(server.url());
+    live(&client, "work");
+    eventually("both have given up", || dead_letters(&server).len() == 8);
+    let letters = dead_letters(&server);
+    let error = |hook: &str| {
+        let of = letters.iter().find(|letter| letter["hook"] == hook).unwrap();
+        of["error"].as_str().unwrap().to_owned()
+    };
+    assert!(error("inside").contains("is not on the public internet"), "{}", error("inside"));
+    assert_eq!(error("leads"), "its answer is status 307, and redirects are not followed");
+    assert_eq!((inside.came(), elsewhere.came(), leads.came()), (0, 0, 4));
+}
+
+#[test]
+fn a_hook_that_cannot_be_right_is_refused_with_the_key() {
+    let burrow = Burrow::new();
+    let config = burrow.scratch().join("burrow.toml");
+    let good = "url = \"https://example.org/a\"\nsecret = \"s\"\nnamespaces = \"*\"\n";
+    for (table, words) in [
+        (good.replace("https://example.org/a", "ftp://example.org"), "is not a URL"),
+        (good.replace("secret = \"s\"", "secret = \"t\""), "there is no [secrets.t]"),
+        (good.replace("secret = \"s\"\n", ""), "secret is missing"),
+        (good.replace("namespaces = \"*\"\n", ""), "namespaces is missing"),
+        (format!("{good}kinds = [\"born\"]\n"), "not a kind of event"),
+        (format!("{good}attempts = 0\n"), "out of range"),
+        (format!("{good}kind = []\n"), "did you mean \"kinds\""),
+    ] {
+        let text = format!("[secrets.s]\nenv = \"S\"\nnamespaces = []\n[webhooks.one]\n{table}");
+        fs::write(&config, text).unwrap();
+        let checked =
+            burrow.run(&["serve", "--check-config", "--config", config.to_str().unwrap()]);
+        let stderr = String::from_utf8_lossy(&checked.stderr);
+        assert!(!checked.status.success() && stderr.contains(words), "{table}: {stderr}");
+    }
+}
