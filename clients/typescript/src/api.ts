@@ -358,7 +358,7 @@ export interface components {
             hostname?: string | null;
             /**
              * Format: uint64
-             * @description How long it may be idle before it ends.
+             * @description How long it may be idle before it ends or is paused.
              */
             idle_ttl_ms?: number | null;
             /**
@@ -384,6 +384,11 @@ export interface components {
             name: string;
             /** @description The namespace; by default the key's, or `default`. */
             namespace?: string | null;
+            /**
+             * @description What happens then: it ends by default, or is paused until the next request. A request that finds
+             *     it paused waits until it runs, and the header `burrow-woke-ms` of the answer says how long.
+             */
+            on_idle?: components["schemas"]["OnIdle"] | null;
             /**
              * @description Packages to install first: on the image, which must be one of this host's store, or over the
              *     host's root, where the sandbox has that and the server asks for no keys. They are kept: the next
@@ -1379,6 +1384,8 @@ export interface components {
         };
         /** @description What happens to a program when its client disconnects. */
         OnDisconnect: "cancel" | "detach";
+        /** @description What happens to a sandbox when it has been idle for its idle time. */
+        OnIdle: "stop" | "pause";
         /** @description A notebook to open. */
         OpenNotebook: {
             /** @description `python` or `node`; a new notebook has `python` by default. */
@@ -1463,7 +1470,7 @@ export interface components {
             cpus?: number | null;
             /**
              * Format: uint64
-             * @description How long it may be idle before it ends; 30 minutes by default.
+             * @description How long it may be idle before it ends or is paused; 30 minutes by default.
              */
             idle_ttl_ms?: number | null;
             image?: string | null;
@@ -1473,6 +1480,8 @@ export interface components {
             machine?: components["schemas"]["Machine"] | null;
             /** Format: uint64 */
             memory_mib?: number | null;
+            /** @description What happens then: it ends by default, or is paused until the next run. */
+            on_idle?: components["schemas"]["OnIdle"] | null;
             workdir?: string | null;
         };
         PackFilesQuery: {
@@ -1968,6 +1977,11 @@ export interface components {
         RungName: "polite" | "firm" | "killed";
         /** @description A sandbox. */
         Sandbox: {
+            /**
+             * @description It is paused because it was idle, and continues at the next request. One that was paused by a
+             *     call continues when it is resumed.
+             */
+            asleep?: boolean;
             /** Format: double */
             cpus?: number;
             /** Format: uint64 */
@@ -1986,7 +2000,7 @@ export interface components {
             id: string;
             /**
              * Format: uint64
-             * @description When it ends if it stays idle.
+             * @description When it ends, or is paused, if it stays idle.
              */
             idle_expires_at_ms?: number;
             /**
@@ -2009,6 +2023,8 @@ export interface components {
             memory_mib?: number;
             name: string;
             namespace: string;
+            /** @description What happens when it has been idle for `idle_ttl_ms`. */
+            on_idle: components["schemas"]["OnIdle"];
             /** @description Why it stopped, or does not answer. */
             reason?: string;
             /** Format: uint64 */

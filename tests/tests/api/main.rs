@@ -10,5 +10,6 @@ mod api_logs;
 mod api_ports;
 mod api_rpc;
 mod api_sessions;
+mod api_sleep;
 mod generators;
 mod refusals;

@@ -36,7 +36,7 @@ async fn health(call: Call, _: Nothing, _: Nothing) -> Result<Done, Refusal> {
 }
 
 async fn port(call: Call, _: Nothing, _: Nothing) -> Result<Done, Refusal> {
-    let which = seat::inside(&call)?.which;
+    let which = seat::inside(&call).await?.which;
     let message = format!(
         "this server passes on no requests to ports of {which}; forward the port: \
          POST /v1/sandboxes/{}/{}/ports",

@@ -44,6 +44,7 @@ impl From<&SandboxError> for Refusal {
                 .because(Reason::Paused)
                 .details(json!({ "state": "paused" }))
                 .hint(Hint::ResumeSandbox),
+            SandboxError::CannotSleep { .. } => with(Code::Unsupported),
             SandboxError::Busy { .. } => {
                 with(Code::Conflict).because(Reason::Busy).retry_after(BUSY_PAUSE)
             }
@@ -73,7 +74,7 @@ impl From<&SandboxError> for Refusal {
                 CommitError::Read(_) | CommitError::Freeze(_) => Code::GuestUnreachable,
             })
             .because(Reason::NotCommitted),
-            SandboxError::Lost { .. } => {
+            SandboxError::Lost { .. } | SandboxError::NotWoken { .. } => {
                 with(Code::GuestUnreachable).because(Reason::Lost).hint(Hint::RemoveLost)
             }
             SandboxError::WillNotDie { .. } => with(Code::Internal).because(Reason::Stuck),
@@ -130,6 +131,7 @@ impl From<&SandboxError> for Refusal {
             | SandboxError::Workdir { .. }
             | SandboxError::User { .. }
             | SandboxError::OutOfRange { .. }
+            | SandboxError::NeverIdle
             | SandboxError::ScratchBeyondMemory { .. }
             | SandboxError::Label(_) => with(Code::Invalid),
         };
