@@ -23,6 +23,8 @@ pub const WRITES_PER_TURN: usize = 4;
 pub const HEARTBEAT_AGENT: Duration =
     protocol::limits::HEARTBEAT_LOCAL.saturating_add(HEARTBEAT_LAG);
 const HEARTBEAT_LAG: Duration = Duration::from_secs(2);
+/// A timer that fires this much too late says that the agent was paused; a busy host delays it by less.
+pub const AWAY_MIN: Duration = Duration::from_secs(1);
 
 /// Links that may be open at once, handshakes included.
 pub const LINKS_MAX: usize = 128;

@@ -95,7 +95,23 @@ test("code runs in contexts", async () => {
 
 test("what this server does not do is refused with the reason", async () => {
   await assert.rejects(sbx.updateNetwork({ allowOut: [] }), /not supported/);
-  await assert.rejects(Base.create({ lifecycle: { onTimeout: "pause" } }), /not supported/);
+});
+
+test("one whose time is over is paused, and a connection resumes it", async () => {
+  const paused = await Base.create({ timeoutMs: 1000, lifecycle: { onTimeout: "pause" } });
+  try {
+    await paused.files.write("kept", "1");
+    const giveUpAt = Date.now() + 60_000;
+    while ((await paused.getInfo()).state !== "paused") {
+      assert.ok(Date.now() < giveUpAt, "it is not paused");
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+    await assert.rejects(paused.commands.run("true"));
+    const again = await Base.connect(paused.sandboxId, { timeoutMs: 60_000 });
+    assert.equal(await again.files.read("kept"), "1");
+  } finally {
+    await paused.kill();
+  }
 });
 
 function deferred() {

@@ -1,6 +1,7 @@
 """Sandboxes: made, listed, looked at, given time, ended; and what is refused."""
 
 import datetime
+import time
 
 import e2b
 from wire import refused, sandbox
@@ -83,7 +84,6 @@ def what_this_server_does_not_do_is_refused_with_the_reason():
             assert "501" in str(error), error
         assert list(e2b.Sandbox.list_snapshots().next_items()) == []
         assert e2b.Template.exists("base") and not e2b.Template.exists("none-of-ours")
-        refused(lambda: e2b.Sandbox.create(lifecycle={"on_timeout": "pause"}), 501)
         assert e2b.Sandbox.delete_snapshot("none-of-ours") is False
         refused(lambda: e2b.Sandbox.create(timeout=0), 400)
         refused(lambda: e2b.Sandbox.create(metadata={"e2b.x": "y"}), 400)
@@ -113,3 +113,49 @@ def a_pause_is_done_or_refused():
         assert sbx.pause() is False
         assert sbx.get_info().state.value == "paused" and not sbx.is_running()
         assert e2b.Sandbox.connect(sbx.sandbox_id).commands.run("echo 1").stdout == "1\n"
+
+
+def one_whose_time_is_over_is_paused_and_a_connection_resumes_it():
+    with sandbox(timeout=2, lifecycle={"on_timeout": "pause"}) as sbx:
+        info = sbx.get_info()
+        assert info.lifecycle.on_timeout == "pause" and not info.lifecycle.auto_resume, info
+        sbx.files.write("kept", "1")
+        sbx.commands.run("sleep 3")
+        # What is at work keeps it awake.
+        assert sbx.is_running()
+        _until_paused(sbx)
+        assert not sbx.is_running()
+        # Nothing else wakes it.
+        refused(lambda: sbx.commands.run("true"), kind=e2b.TimeoutException)
+        refused(lambda: sbx.files.read("kept"), kind=e2b.TimeoutException)
+        assert sbx.get_info().state.value == "paused"
+        query = e2b.SandboxQuery(state=[e2b.SandboxState.PAUSED])
+        ids = [info.sandbox_id for info in e2b.Sandbox.list(query=query).next_items()]
+        assert sbx.sandbox_id in ids, ids
+        again = e2b.Sandbox.connect(sbx.sandbox_id, timeout=60)
+        assert again.files.read("kept") == "1"
+        assert again.get_info().end_at > datetime.datetime.now(datetime.timezone.utc)
+        again.set_timeout(1)
+        _until_paused(again)
+        assert again.kill() is True
+
+
+def one_that_resumes_itself_is_woken_by_any_request():
+    lifecycle = {"on_timeout": "pause", "auto_resume": True}
+    with sandbox(timeout=1, lifecycle=lifecycle) as sbx:
+        assert sbx.get_info().lifecycle.auto_resume
+        handle = sbx.commands.run("echo $$; (while :; do sleep 0.1; done) >/dev/null 2>&1 &")
+        assert handle.exit_code == 0
+        for n in range(3):
+            _until_paused(sbx)
+            assert sbx.commands.run(f"echo {n}").stdout == f"{n}\n"
+        _until_paused(sbx)
+        sbx.files.write("woken", "1")
+        assert sbx.files.read("woken") == "1"
+
+
+def _until_paused(sbx):
+    give_up_at = time.monotonic() + 60
+    while sbx.get_info().state.value != "paused":
+        assert time.monotonic() < give_up_at, "it is not paused"
+        time.sleep(0.1)

@@ -371,7 +371,7 @@ export interface components {
             hostname?: string | null;
             /**
              * Format: uint64
-             * @description How long it may be idle before it ends.
+             * @description How long it may be idle before it ends or is paused.
              */
             idle_ttl_ms?: number | null;
             /**
@@ -397,6 +397,11 @@ export interface components {
             name: string;
             /** @description The namespace; by default the key's, or `default`. */
             namespace?: string | null;
+            /**
+             * @description What happens then: it ends by default, or is paused until the next request. A request that finds
+             *     it paused waits until it runs, and the header `burrow-woke-ms` of the answer says how long.
+             */
+            on_idle?: components["schemas"]["OnIdle"] | null;
             /**
              * @description Packages to install first: on the image, which must be one of this host's store, or over the
              *     host's root, where the sandbox has that and the server asks for no keys. They are kept: the next
@@ -1565,6 +1570,8 @@ export interface components {
         };
         /** @description What happens to a program when its client disconnects. */
         OnDisconnect: "cancel" | "detach";
+        /** @description What happens to a sandbox when it has been idle for its idle time. */
+        OnIdle: "stop" | "pause";
         /** @description A notebook to open. */
         OpenNotebook: {
             /** @description `python` or `node`; a new notebook has `python` by default. */
@@ -1649,7 +1656,7 @@ export interface components {
             cpus?: number | null;
             /**
              * Format: uint64
-             * @description How long it may be idle before it ends; 30 minutes by default.
+             * @description How long it may be idle before it ends or is paused; 30 minutes by default.
              */
             idle_ttl_ms?: number | null;
             image?: string | null;
@@ -1659,6 +1666,8 @@ export interface components {
             machine?: components["schemas"]["Machine"] | null;
             /** Format: uint64 */
             memory_mib?: number | null;
+            /** @description What happens then: it ends by default, or is paused until the next run. */
+            on_idle?: components["schemas"]["OnIdle"] | null;
             workdir?: string | null;
         };
         PackFilesQuery: {
@@ -2169,6 +2178,11 @@ export interface components {
         RungName: "polite" | "firm" | "killed";
         /** @description A sandbox. */
         Sandbox: {
+            /**
+             * @description It is paused because it was idle, and continues at the next request. One that was paused by a
+             *     call continues when it is resumed.
+             */
+            asleep?: boolean;
             /** Format: double */
             cpus?: number;
             /** Format: uint64 */
@@ -2187,7 +2201,7 @@ export interface components {
             id: string;
             /**
              * Format: uint64
-             * @description When it ends if it stays idle.
+             * @description When it ends, or is paused, if it stays idle.
              */
             idle_expires_at_ms?: number;
             /**
@@ -2210,6 +2224,8 @@ export interface components {
             memory_mib?: number;
             name: string;
             namespace: string;
+            /** @description What happens when it has been idle for `idle_ttl_ms`. */
+            on_idle: components["schemas"]["OnIdle"];
             /** @description Why it stopped, or does not answer. */
             reason?: string;
             /** Format: uint64 */

@@ -172,7 +172,7 @@ async fn exec(
 ) -> Result<Reply<Executed>, Refusal> {
     let timeout_ms = request.timeout_ms()?;
     let what = request.what()?;
-    let inside = call.api.inside(which(&call)?)?;
+    let inside = call.enter(which(&call)?).await?;
     Ok(Reply(carry_out(&call, &inside, what, timeout_ms).await?))
 }
 
@@ -196,7 +196,7 @@ async fn run_shell(
     let (script, timeout_ms) = (request.script.clone(), request.timeout_ms()?);
     let fleeting = Fleeting::make(&call, |which| request.spec(which)).await?;
     let what = Program::script(script);
-    let ran = match call.api.inside(fleeting.which().clone()) {
+    let ran = match call.enter(fleeting.which().clone()).await {
         Ok(inside) => carry_out(&call, &inside, what, timeout_ms).await,
         Err(problem) => Err(problem),
     };
@@ -210,7 +210,7 @@ async fn python(
     code: String,
     timeout_ms: Option<u64>,
 ) -> Result<Executed, Refusal> {
-    let inside = call.api.inside(fleeting.which().clone())?;
+    let inside = call.enter(fleeting.which().clone()).await?;
     let [usual, other] = PYTHONS.map(|python| {
         carry_out(call, &inside, Program::argv([python, "-c", code.as_str()]), timeout_ms)
     });

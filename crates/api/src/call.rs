@@ -155,6 +155,8 @@ pub struct Inside {
     pub user: Option<String>,
     pub guest: Guest,
     pub activity: Option<Activity>,
+    /// How long the call waited for it, if it was asleep.
+    pub woke_in: Option<Duration>,
 }
 
 impl Call {
@@ -186,9 +188,16 @@ impl Call {
         }
     }
 
-    /// The running sandbox that the path names.
-    pub fn inside(&self) -> Result<Inside, Refusal> {
-        self.api.inside(self.which()?)
+    /// The running sandbox that the path names. One that is asleep is woken, and the answer says so.
+    pub async fn inside(&self) -> Result<Inside, Refusal> {
+        self.enter(self.which()?).await
+    }
+
+    /// The same, for a sandbox that something else names.
+    pub async fn enter(&self, which: SandboxRef) -> Result<Inside, Refusal> {
+        let inside = self.api.inside(which).await?;
+        self.trail.woke(inside.woke_in);
+        Ok(inside)
     }
 
     pub fn session(&self) -> Result<SessionId, Refusal> {

@@ -46,10 +46,12 @@ use sandbox::refusal::{Code, Reason, Refusal};
 const ONE_SANDBOX: &str = "/v1/sandboxes/{namespace}/{name}";
 /// How many milliseconds the whole call may take.
 pub const DEADLINE: HeaderName = HeaderName::from_static("burrow-deadline-ms");
+/// Of an answer: the sandbox was asleep, and the call waited so many milliseconds for it.
+pub const WOKE: HeaderName = HeaderName::from_static("burrow-woke-ms");
 
 /// What a web page may read of an answer, beside the few headers that every page may.
 const SHOWN_TO_PAGES: &str = "x-request-id, retry-after, idempotency-replayed, allow, etag, \
-    accept-ranges, content-range, burrow-file-bytes, mcp-session-id";
+    accept-ranges, content-range, burrow-file-bytes, burrow-woke-ms, mcp-session-id";
 
 /// Answers a request.
 pub async fn dispatch(
@@ -386,6 +388,9 @@ fn lost(which: &SandboxRef, node: &str, incarnation: &str) -> Refusal {
 /// Records the outcome of a call in the audit log, which waits for the end of the answer.
 fn finish(log: &RequestLog, response: &mut Response) {
     let (status, trail) = (response.status(), &log.trail);
+    if let Some(woke_ms) = trail.woke_ms() {
+        response.headers_mut().insert(WOKE, HeaderValue::from(woke_ms));
+    }
     trail.answered(status, log.problem);
     if response.headers().contains_key(&idempotency::REPLAYED) {
         trail.fact("replayed", true);

@@ -426,10 +426,11 @@ impl Api {
         format!("{:x}-{number:x}", self.0.epoch)
     }
 
-    /// A running sandbox, which does not count as idle while the answer is held.
-    fn inside(&self, which: SandboxRef) -> Result<Inside, Refusal> {
-        let Visit { id, workdir, user, guest, activity } = self.registry().visit(&which)?;
-        Ok(Inside { which, id, workdir, user, guest, activity })
+    /// A running sandbox, which does not count as idle while the answer is held. One that is asleep is woken.
+    async fn inside(&self, which: SandboxRef) -> Result<Inside, Refusal> {
+        let visit = self.registry().visit(&which).await?;
+        let Visit { id, workdir, user, guest, activity, woke_in } = visit;
+        Ok(Inside { which, id, workdir, user, guest, activity, woke_in })
     }
 
     fn pages(&self) -> &Pages {

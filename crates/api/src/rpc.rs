@@ -233,9 +233,9 @@ fn time_limit(call: &Call, params: &mut Params) -> Result<RunLimit, Failure> {
 }
 
 /// The running sandbox that is meant, if the key reaches it.
-fn inside(call: &Call, which: SandboxRef) -> Result<Inside, Failure> {
+async fn inside(call: &Call, which: SandboxRef) -> Result<Inside, Failure> {
     call.reaches(&which.namespace)?;
-    Ok(call.api.inside(which)?)
+    Ok(call.enter(which).await?)
 }
 
 impl Answer {

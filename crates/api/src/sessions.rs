@@ -12,4 +12,4 @@ pub mod turns;
 pub mod typing;
 
 pub use feed::{Feed, FeedEvent, SessionEnd, Start};
-pub use find::{FoundSession, Session, find};
+pub use find::{FoundSession, Session, find, look_at};

@@ -5,7 +5,7 @@
 //! goes on without its client.
 
 use std::iter;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use hyper::StatusCode;
@@ -27,7 +27,12 @@ const STRANGERS_PERIOD: Duration = Duration::from_secs(60);
 
 /// See the module's description. Clones are the same operation.
 #[derive(Clone, Default)]
-pub struct Trail(Option<Arc<Inner>>);
+pub struct Trail {
+    /// Nothing is recorded without it.
+    inner: Option<Arc<Inner>>,
+    /// How long the operation waited for a sandbox that was asleep, which its answer says.
+    woke_in: Arc<OnceLock<Duration>>,
+}
 
 struct Inner {
     audit: Audit,
@@ -47,16 +52,17 @@ struct Noted {
 impl Trail {
     pub fn begin(audit: &Audit, registry: &Registry, entry: Entry, looks: bool) -> Self {
         if audit.directory().is_none() {
-            return Self(None);
+            return Self::default();
         }
         let noted = Mutex::new(Noted { entry, sandbox: None, is_dropped: false });
         let (audit, registry, begun) = (audit.clone(), registry.clone(), Instant::now());
-        Self(Some(Arc::new(Inner { audit, registry, begun, looks, noted })))
+        let inner = Some(Arc::new(Inner { audit, registry, begun, looks, noted }));
+        Self { inner, ..Self::default() }
     }
 
     /// Refuses what must not be done without a record.
     pub fn admit(&self) -> Result<(), Refusal> {
-        let Some(inner) = self.0.as_ref().filter(|inner| !inner.looks || inner.audit.reads())
+        let Some(inner) = self.inner.as_ref().filter(|inner| !inner.looks || inner.audit.reads())
         else {
             return Ok(());
         };
@@ -73,7 +79,7 @@ impl Trail {
 
     /// The sandbox that it is about.
     pub fn sandbox(&self, which: &SandboxRef) {
-        let Some(inner) = &self.0 else { return };
+        let Some(inner) = &self.inner else { return };
         // Behind a removal nothing is known of it any more.
         let found = inner.registry.get(which).ok();
         self.note(|noted| {
@@ -88,7 +94,7 @@ impl Trail {
 
     /// Whether it is known which sandbox it is about.
     pub fn has_sandbox(&self) -> bool {
-        self.0.as_ref().is_some_and(|inner| inner.noted().sandbox.is_some())
+        self.inner.as_ref().is_some_and(|inner| inner.noted().sandbox.is_some())
     }
 
     /// A sandbox to be made.
@@ -126,7 +132,7 @@ impl Trail {
 
     /// A program and its arguments, which are looked at only where they are recorded.
     pub fn command(&self, mut argv: impl Iterator<Item = String>) {
-        let Some(inner) = &self.0 else { return };
+        let Some(inner) = &self.inner else { return };
         let Some(program) = argv.next() else { return };
         let arguments = if inner.audit.arguments() { argv.collect() } else { Vec::new() };
         self.note(|noted| {
@@ -176,15 +182,32 @@ impl Trail {
 
     /// The trail of something that this operation carries, through the same connection.
     pub fn within(&self, door: Door, operation: &str, looks: bool) -> Self {
-        let Some(inner) = &self.0 else { return Self(None) };
+        let woke_in = Arc::clone(&self.woke_in);
+        let Some(inner) = &self.inner else { return Self { inner: None, woke_in } };
         let outer = inner.noted().entry.clone();
         let entry = Entry::new(outer.who, door, operation);
         let entry = Entry { request: outer.request, remote: outer.remote, ..entry };
-        Self::begin(&inner.audit, &inner.registry, entry, looks)
+        Self { woke_in, ..Self::begin(&inner.audit, &inner.registry, entry, looks) }
+    }
+
+    /// It waited so long for a sandbox that was asleep.
+    pub fn woke(&self, woke_in: Option<Duration>) {
+        let Some(woke_in) = woke_in else { return };
+        // Of several sandboxes the first counts.
+        let _ = self.woke_in.set(woke_in);
+        if let Some(woke_ms) = self.woke_ms() {
+            self.fact("woke_ms", woke_ms);
+        }
+    }
+
+    /// Rounded up: one that waited never says that it took no time.
+    pub fn woke_ms(&self) -> Option<u64> {
+        let woke_in = self.woke_in.get()?;
+        Some(u64::try_from(woke_in.as_micros().div_ceil(1000)).unwrap_or(u64::MAX))
     }
 
     fn note(&self, change: impl FnOnce(&mut Noted)) {
-        if let Some(inner) = &self.0 {
+        if let Some(inner) = &self.inner {
             change(&mut inner.noted());
         }
     }

@@ -150,7 +150,7 @@ fn sessions(context: &Context) -> Vec<String> {
         return Vec::new();
     };
     let asking = async {
-        let guest = context.guest(&which, "complete").await?;
+        let guest = context.look(&which, "complete").await?;
         let listed = guest.sessions(0).await?.sessions;
         guest.close().await;
         Ok(listed)

@@ -51,6 +51,12 @@ impl Context {
         self.guest_for(which, Purpose { verb: verb.to_owned(), ..Purpose::default() }).await
     }
 
+    /// The same for those who only look: a sandbox that is asleep is not woken, and refused.
+    pub async fn look(&self, which: &SandboxRef, verb: &str) -> Result<Guest> {
+        let verb = verb.to_owned();
+        self.guest_for(which, Purpose { verb, looks: true, ..Purpose::default() }).await
+    }
+
     /// The same for starting a program. The daemon records it, since it does not see requests to the agent.
     pub async fn guest_for(&self, which: &SandboxRef, purpose: Purpose) -> Result<Guest> {
         let verb = purpose.verb.clone();
@@ -59,6 +65,9 @@ impl Context {
             Ok(dialled) => dialled,
             Err(error) => return Err(self.explain(which, error).await),
         };
+        if let Some(ms) = dialled.woke_ms {
+            output::note(&format!("{which} was asleep and woke in {ms} ms"));
+        }
         *self.entered.lock().unwrap_or_else(PoisonError::into_inner) = Some(which.clone());
         let guest = connect(dialled.address, &verb).await;
         let guest = guest.with_context(|| format!("sandbox {which} does not answer"))?;

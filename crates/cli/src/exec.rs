@@ -70,8 +70,8 @@ impl Exec {
         let mut start = self.process.start(session.clone(), &self.command)?;
         start.limits = self.limits.limits();
         let mut words = self.command.iter().map(|word| word.to_string_lossy().into_owned());
-        let purpose =
-            Purpose { verb: "exec".to_owned(), program: words.next(), arguments: words.collect() };
+        let (program, arguments) = (words.next(), words.collect());
+        let purpose = Purpose { verb: "exec".to_owned(), program, arguments, ..Purpose::default() };
         let guest = context.guest_for(&self.which, purpose).await?;
         let exit = if self.detach {
             start.tied = false;

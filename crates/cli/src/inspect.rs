@@ -70,7 +70,7 @@ impl Inspect {
 
 impl Inspection {
     async fn ask(&mut self, context: &Context, which: &SandboxRef) -> Result<()> {
-        let guest = context.guest(which, "inspect").await?;
+        let guest = context.look(which, "inspect").await?;
         self.agent = Some(guest.refresh_info().await?);
         self.sessions = guest.sessions(0).await?.sessions;
         guest.close().await;
@@ -173,7 +173,8 @@ fn describe_asked(record: &Record) -> Vec<(&'static str, String)> {
             Some(at_ms) => format!("after {}, at {}", after(idle_ms), instant::format(at_ms)),
             None => format!("after {}", after(idle_ms)),
         };
-        facts.push(("expires if idle", idle));
+        let what = if record.on_idle.is_stop() { "expires if idle" } else { "pauses if idle" };
+        facts.push((what, idle));
     }
     if let Some(keep_ms) = record.keep_stopped_ms {
         facts.push(("removed after", after(keep_ms)));

@@ -133,7 +133,7 @@ impl Logs {
         let found = session::find_by(&sessions, wanted, |session| session).cloned();
         let Err(unknown @ CliError::UnknownSession { .. }) = found else { return Ok(found?) };
         // Without a daemon, or after the sandbox's end, there is only the log.
-        let Ok(guest) = context.guest(&self.which, "logs").await else {
+        let Ok(guest) = context.look(&self.which, "logs").await else {
             return Err(unknown.into());
         };
         let living = guest.sessions(0).await.map(|list| list.sessions).unwrap_or_default();

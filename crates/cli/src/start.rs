@@ -16,7 +16,7 @@ use super::usage;
 use super::values::parse_duration;
 use agent_client::link::Address;
 use machine::MachineKind;
-use sandbox::{Name, Spec, label};
+use sandbox::{Name, OnIdle, Spec, label};
 
 /// Start a sandbox that keeps running
 #[derive(Debug, Args)]
@@ -70,9 +70,13 @@ pub struct Start {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     ttl: Option<Duration>,
 
-    /// Stop the sandbox when nothing has run in it for this time (default: never)
+    /// Stop or pause the sandbox when nothing has run in it for this time (default: never)
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     idle: Option<Duration>,
+
+    /// Set what --idle does: stop, or pause until the next request (default: stop)
+    #[arg(long, value_name = "ACTION")]
+    on_idle: Option<OnIdle>,
 
     /// Remove the sandbox this long after it stopped (default: never)
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
@@ -113,6 +117,7 @@ impl Start {
         let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         spec.ttl_ms = self.ttl.map(ms);
         spec.idle_ttl_ms = self.idle.map(ms);
+        spec.on_idle = self.on_idle;
         spec.keep_stopped_ms = if self.rm { Some(0) } else { self.keep.map(ms) };
         Ok(spec)
     }
@@ -149,11 +154,12 @@ mod tests {
 
     #[test]
     fn bounds_labels_and_times_are_taken_as_they_are_written() {
-        let line = "start --memory 2G --cpus 0.5 --label team=a --label ci= --ttl 8h --idle 15m";
+        let line = "start --memory 2G --cpus 0.5 --label team=a --label ci= --ttl 8h --idle 15m --on-idle pause";
         let Line { start } = Line::try_parse_from(line.split(' ')).expect("a good line");
         let spec = start.spec().expect("a good spec");
         assert_eq!((spec.memory_mib, spec.cpu_millis), (Some(2048), Some(500)));
         assert_eq!((spec.ttl_ms, spec.idle_ttl_ms), (Some(28_800_000), Some(900_000)));
+        assert_eq!(spec.on_idle, Some(OnIdle::Pause));
         assert_eq!(spec.labels.len(), 2);
         assert_eq!(spec.keep_stopped_ms, None);
     }

@@ -68,7 +68,7 @@ impl Stats {
 }
 
 async fn sample(context: &Context, which: &SandboxRef) -> Result<Option<Sample>> {
-    let guest = context.guest(which, "stats").await?;
+    let guest = context.look(which, "stats").await?;
     let samples = guest.newest_metrics(true).await?;
     guest.close().await;
     Ok(samples.newest().copied())

@@ -156,6 +156,9 @@ pub enum Request {
 pub struct Purpose {
     /// The verb of the command line.
     pub verb: String,
+    /// It only looks: a sandbox that is asleep is not woken, and refused.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub looks: bool,
     /// The program that is started, and its arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,

@@ -63,6 +63,7 @@ pub fn client_defaults(settings: &Settings) -> Defaults {
         cpu_millis: Some(set.cpu_millis),
         ttl_ms: set.ttl.map(millis),
         idle_ttl_ms: set.idle_ttl.map(millis),
+        on_idle: Some(set.on_idle.parse().expect("the options name what can happen")),
         keep_stopped_ms: set.keep_stopped.map(millis),
     }
 }

@@ -189,7 +189,8 @@ async fn attend(stream: UnixStream, door: &Attendance) {
             }
             Ok(Some(request)) => {
                 if let Request::Work { sandbox } = &request {
-                    at_work = registry.activity(sandbox);
+                    // What is wrong with it, the answer says.
+                    at_work = registry.keep_awake(sandbox).await.ok().flatten();
                 }
                 (carry_out(request, api, &mut reader).await.into(), true)
             }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 
+use super::process::freezer::FreezeError;
 use super::vmm::{ApiError, KitError};
 use super::{Capability, MachineExit, MachineKind, NoDisk, kvm};
 use agent_client::guest::GuestError;
@@ -60,6 +61,8 @@ pub enum MachineError {
     Monitor { reason: String },
     #[error("a {kind} machine cannot {what}: {reason}")]
     CannotSuspend { kind: MachineKind, what: &'static str, reason: &'static str },
+    #[error("the sandbox cannot be paused or resumed: {0}")]
+    Freeze(FreezeError),
     #[error("could not {action}: {source}")]
     Guest { action: &'static str, source: GuestError },
     #[error("the snapshot does not fit this host: its {what} is {snapshot}, and here it is {here}")]
@@ -116,6 +119,7 @@ impl MachineError {
             | Self::UselessAddress { .. } => Blame::Request,
             Self::TooLarge { .. } => Blame::RequestTooLarge,
             Self::CannotSuspend { .. }
+            | Self::Freeze(_)
             | Self::NoMounts { .. }
             | Self::OtherMachine { .. }
             | Self::AgentMissing(_)

@@ -123,6 +123,11 @@ pub trait Running: Send + Sync {
 
 /// Pause and snapshot. Nothing is lost: requests to the agent wait, and continue afterwards.
 pub trait Suspend: Send + Sync {
+    /// Whether this host lets it be paused, as far as that can be known before it is tried.
+    fn may_pause(&self) -> Result<(), MachineError> {
+        Ok(())
+    }
+
     /// Pauses it until it is resumed, even if this bridge is gone meanwhile.
     fn pause(&self) -> BoxFuture<'_, Result<(), MachineError>>;
 

@@ -44,6 +44,11 @@ pub const SNAPSHOT_WATCHDOG: Duration = Duration::from_secs(60);
 pub const SNAPSHOT_CALL_DEADLINE: Duration = Duration::from_secs(20);
 /// How long a resumed agent may leave a seemingly intact link unanswered before the link is made again.
 pub const RESUME_PATIENCE: Duration = Duration::from_secs(3);
+/// How long the kernel may take to freeze every process of a sandbox. One that waits for a disk stops when the
+/// disk has answered.
+pub const FREEZE_DEADLINE: Duration = Duration::from_secs(5);
+/// How often to look whether all have stopped: that takes the kernel about a millisecond.
+pub const FREEZE_LOOK_PAUSE: Duration = Duration::from_millis(1);
 /// How long resuming a machine may take that was left half-way and must be stopped.
 pub const SET_RIGHT_MAX: Duration = Duration::from_secs(30);
 /// How often to check the size of a monitor's own log, which is emptied beyond

@@ -17,7 +17,9 @@ pub mod bounds;
 pub(crate) mod cgroup;
 pub mod confinement;
 pub mod console;
+pub mod freezer;
 pub mod hide;
+mod running;
 pub mod scratch;
 mod sealed;
 
@@ -29,6 +31,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use protocol::boot::{BootConfig, PROCESSES_UNBOUNDED};
@@ -38,12 +41,14 @@ use tokio::io::AsyncWriteExt;
 use self::bounds::Members;
 use self::confinement::Users;
 use self::console::{CONSOLE_FILE, Console};
+use self::freezer::Freezer;
+use self::running::{Process, find_freezer};
 use self::scratch::spares::{Kind, Layers};
 use self::sealed::Sealed;
 use super::supervisor::Supervisor;
 use super::{
-    Adoption, Bind, BoxFuture, Directories, Machine, MachineError, MachineExit, MachineSpec,
-    Running, SandboxId, Trace, boot,
+    Adoption, BoxFuture, Directories, Machine, MachineError, MachineSpec, Running, SandboxId,
+    Trace, boot,
 };
 use crate::limits::{BOOT_DEADLINE, KILL_DEADLINE, SCRATCH_BYTES_MIN};
 use agent_client::guest::Guest;
@@ -155,7 +160,7 @@ impl ProcessMachine {
                 for warning in boot_warnings(&guest) {
                     warnings.extend(bound_processes(&spec, &supervisor, warning).await);
                 }
-                Ok(Arc::new(Process { guest: Some(guest), supervisor, address, warnings }))
+                Ok(Arc::new(Process::new(spec.id, Some(guest), supervisor, address, warnings)))
             }
             Err(error) => {
                 drop(half_made);
@@ -172,21 +177,25 @@ impl Machine for ProcessMachine {
         Box::pin(self.launch(spec))
     }
 
-    fn adopt(&self, _: SandboxId, _: Directories, trace: Trace) -> BoxFuture<'_, Adoption> {
+    fn adopt(&self, id: SandboxId, _: Directories, trace: Trace) -> BoxFuture<'_, Adoption> {
         Box::pin(async move {
             let Some(identity) = trace.process else { return Adoption::Dead };
             // A process that cannot be opened cannot be distinguished from one that is gone, and
             // cannot be stopped either.
             let Ok(Some(supervisor)) = Supervisor::find(&identity) else { return Adoption::Dead };
-            let guest = match trace.address.clone() {
+            let freezer = find_freezer(&id, &supervisor).ok().filter(Freezer::is_frozen);
+            // One that its record does not call paused was left half-way, and goes on.
+            let freezer = freezer.filter(|freezer| trace.paused || freezer.thaw().is_err());
+            let guest = match trace.address.clone().filter(|_| freezer.is_none()) {
                 Some(address) => supervisor.return_to(address, Timing::LOCAL).await,
                 None => None,
             };
             if !identity.is_current() {
                 return Adoption::Dead;
             }
-            let (address, warnings) = (trace.address, Vec::new());
-            Adoption::Alive(Arc::new(Process { guest, supervisor, address, warnings }))
+            let found = Process::new(id, guest, supervisor, trace.address, Vec::new());
+            found.paused.store(freezer.is_some(), Ordering::Relaxed);
+            Adoption::Alive(Arc::new(found))
         })
     }
 
@@ -377,52 +386,6 @@ impl Drop for HalfMade {
         for file in &self.files {
             let _ = fs::remove_file(file);
         }
-    }
-}
-
-/// A sandbox's supervisor and its agent.
-struct Process {
-    guest: Option<Guest>,
-    supervisor: Supervisor,
-    address: Option<Address>,
-    /// Limits that were requested and that this host cannot enforce. Only the bridge that started
-    /// the sandbox knows them.
-    warnings: Vec<String>,
-}
-
-impl Running for Process {
-    fn guest(&self) -> Option<Guest> {
-        self.guest.clone()
-    }
-
-    fn trace(&self) -> Trace {
-        let process = Some(self.supervisor.identity().clone());
-        Trace { process, address: self.address.clone(), paused: false }
-    }
-
-    fn warnings(&self) -> Vec<String> {
-        self.warnings.clone()
-    }
-
-    fn bind<'a>(&'a self, bind: &'a Bind) -> BoxFuture<'a, io::Result<()>> {
-        Box::pin(bind.make(&self.supervisor))
-    }
-
-    fn stop(&self, grace: Duration) -> BoxFuture<'_, ()> {
-        Box::pin(self.supervisor.stop(self.guest.clone(), grace))
-    }
-
-    fn kill(&self) {
-        self.supervisor.kill();
-    }
-
-    fn was_killed(&self) -> bool {
-        self.supervisor.was_killed()
-    }
-
-    fn exited(&self) -> BoxFuture<'static, MachineExit> {
-        let supervisor = self.supervisor.clone();
-        Box::pin(async move { supervisor.exited().await })
     }
 }
 

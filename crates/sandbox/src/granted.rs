@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Record, Spec};
+use super::{OnIdle, Record, Spec};
 use crate::limits::GRANTED_RULES_MAX;
 
 /// A name, and what was granted.
@@ -18,7 +18,7 @@ impl Spec {
         words.extend(self.snapshot.as_ref().map(|name| ("snapshot", json!(name.as_str()))));
         words.extend(self.egress.iter().flat_map(|rules| of_rules(rules)));
         words.extend(of_bounds(self.memory_mib, self.cpu_millis()));
-        words.extend(of_lives(self.ttl_ms, self.idle_ttl_ms));
+        words.extend(of_lives(self.ttl_ms, self.idle_ttl_ms, self.on_idle.unwrap_or_default()));
         words.extend(of_texts(self.user.as_deref(), self.workspace.as_deref(), self.mount));
         words
     }
@@ -31,7 +31,7 @@ impl Record {
         let mut words = vec![machine, ("scratch_bytes", json!(self.scratch_bytes))];
         words.extend(of_rules(&self.egress));
         words.extend(of_bounds(self.memory_mib, self.cpu_millis));
-        words.extend(of_lives(self.ttl_ms, self.idle_ttl_ms));
+        words.extend(of_lives(self.ttl_ms, self.idle_ttl_ms, self.on_idle));
         words.extend(of_texts(self.user.as_deref(), self.workspace.as_deref(), self.mounted));
         words
     }
@@ -51,9 +51,14 @@ fn of_bounds(memory_mib: Option<u64>, cpu_millis: Option<u32>) -> impl Iterator<
     memory.into_iter().chain(cpu_millis.map(|millis| ("cpu_millis", json!(millis))))
 }
 
-fn of_lives(ttl_ms: Option<u64>, idle_ttl_ms: Option<u64>) -> impl Iterator<Item = Granted> {
+fn of_lives(
+    ttl_ms: Option<u64>,
+    idle_ttl_ms: Option<u64>,
+    on_idle: OnIdle,
+) -> impl Iterator<Item = Granted> {
     let ttl = ttl_ms.map(|ms| ("ttl_ms", json!(ms)));
-    ttl.into_iter().chain(idle_ttl_ms.map(|ms| ("idle_ttl_ms", json!(ms))))
+    let on_idle = (!on_idle.is_stop()).then(|| ("on_idle", json!(on_idle.name())));
+    ttl.into_iter().chain(idle_ttl_ms.map(|ms| ("idle_ttl_ms", json!(ms)))).chain(on_idle)
 }
 
 fn of_texts(

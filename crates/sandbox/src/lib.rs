@@ -9,8 +9,8 @@
 //!                        └──────────────────────▶ lost ──────────────────┘
 //! ```
 //!
-//! From running a sandbox goes to paused and back, where its machine can; paused it is stopped and
-//! killed as ever.
+//! From running a sandbox goes to paused and back, where its machine can: by hand, or when it is idle and
+//! until the next request (`owner/sleep`). Paused it is stopped and killed as ever.
 //!
 //! The [`registry::Registry`] maps a name to the one task that owns it; only that task changes the
 //! sandbox's state, writes its record and orders its machine about. `control` and `api` call this;
@@ -26,6 +26,7 @@ mod expiry;
 mod granted;
 pub mod host_files;
 pub mod host_packages;
+mod idle;
 mod image;
 pub mod label;
 pub mod limits;
@@ -60,6 +61,7 @@ use std::path::PathBuf;
 pub use self::image::root_of;
 pub use event::{Event, EventSink, Facts, Kind, Subject, WorkspaceEvent};
 pub use host_files::HostFiles;
+pub use idle::{OnIdle, UnknownOnIdle};
 pub use label::{InvalidLabel, Labels, Selector};
 pub use log::find_log;
 pub use name::{InvalidName, Name, SandboxRef};
@@ -200,6 +202,14 @@ pub enum SandboxError {
     Lost { which: SandboxRef, reason: String },
     #[error("{which} is paused")]
     Paused { which: SandboxRef },
+    #[error("{which} was paused while it was idle, and did not wake: {why}")]
+    NotWoken { which: SandboxRef, why: String },
+    #[error("on_idle (--on-idle) cannot be pause here: {why}")]
+    CannotSleep { why: String },
+    #[error(
+        "on_idle (--on-idle) is pause, and idle_ttl_ms (--idle) does not say after how long: give both"
+    )]
+    NeverIdle,
     #[error("{which} is already being paused, resumed, snapshotted or committed")]
     Busy { which: SandboxRef },
     #[error("there is no snapshot {snapshot}")]

@@ -10,6 +10,7 @@ mod ending;
 mod expire;
 mod order;
 mod record;
+mod sleep;
 mod suspend;
 mod workspace;
 
@@ -49,6 +50,7 @@ use machine::{BoxFuture, Directories, Machine, MachineExit, MachineKind, Machine
 use ::workspace::{ExchangeOutcome, Mirror, Workspaces};
 
 pub(super) use order::{Order, Reply};
+use sleep::WakeReply;
 use suspend::SuspendOutcome;
 
 /// A pooled machine's possible place, and what the claimer wants.
@@ -145,6 +147,8 @@ pub(super) struct Owner {
     waiting: Vec<Reply>,
     /// These wait for the removal of the sandbox, which follows when the machine is gone.
     removing: Vec<Reply>,
+    /// These wait until it is awake. Each is a call that waits, so the calls' own bounds hold for them.
+    waking: Vec<WakeReply>,
     /// When a killed machine counts as hanging.
     overdue: Option<Instant>,
     /// Nothing is left of the machine.
@@ -200,6 +204,7 @@ impl Owner {
             why: None,
             waiting: Vec::new(),
             removing: Vec::new(),
+            waking: Vec::new(),
             overdue: None,
             cleaned: false,
             expiry: Expiry::default(),
@@ -332,8 +337,9 @@ impl Owner {
             Order::Extend { ttl_ms, idle_ttl_ms, reply } => {
                 let _ = reply.send(self.extend(ttl_ms, idle_ttl_ms).await);
             }
-            Order::Pause { reply } => self.pause(reply),
+            Order::Pause { reply } => self.pause(reply).await,
             Order::Resume { reply } => self.resume_paused(reply),
+            Order::Wake { reply } => self.wake(reply),
             Order::Snapshot { draft, reply } => self.write_down(*draft, reply),
             Order::Commit { work, reply } => self.commit(work, reply),
             Order::Spent { kind } => self.end_spent(kind).await,
@@ -374,6 +380,7 @@ impl Owner {
             }
         }
         self.place.presence.leave();
+        self.waking.clear();
         self.overdue = None;
         let closed = self.log.take().map(|log| log.with(|log| log.close(&why.to_string())));
         if let Some(Err(error)) = closed {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::{Record, State};
+use super::{OnIdle, Record, State};
 use crate::limits::EXPIRY_DRIFT_SHOWN;
 use agent_client::guest::Guest;
 use host::instant::now_ms;
@@ -26,13 +26,21 @@ pub(super) struct Presence {
 #[derive(Debug)]
 struct PresenceState {
     guest: Option<Guest>,
-    /// Whether new activity may begin.
-    open: bool,
+    gate: Gate,
     activities: usize,
     idle_since: Instant,
     idle_since_ms: u64,
     /// When the sandbox's absolute time to live is over.
     expires: Option<Instant>,
+}
+
+/// Whether new activity may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gate {
+    Open,
+    /// The sandbox is paused because it was idle, or is about to be: it must be woken first.
+    Asleep,
+    Closed,
 }
 
 /// Held for as long as something is at work in a sandbox. As long as there is one, the sandbox is
@@ -63,7 +71,7 @@ impl Presence {
     pub(super) fn new() -> Arc<Self> {
         let seen = Mutex::new(PresenceState {
             guest: None,
-            open: false,
+            gate: Gate::Closed,
             activities: 0,
             idle_since: Instant::now(),
             idle_since_ms: now_ms(),
@@ -85,19 +93,35 @@ impl Presence {
     /// The sandbox lives: idle time begins.
     pub(super) fn open(&self, guest: Option<Guest>) {
         let mut seen = self.seen();
-        (seen.guest, seen.open) = (guest, true);
+        (seen.guest, seen.gate) = (guest, Gate::Open);
         seen.touch();
     }
 
     /// No new activity begins; current ones may still use the guest.
     pub(super) fn close(&self) {
-        self.seen().open = false;
+        self.seen().gate = Gate::Closed;
+    }
+
+    /// It is asleep: who wants something must wake it first.
+    pub(super) fn sleep(&self) {
+        self.seen().gate = Gate::Asleep;
+    }
+
+    /// It is awake again, with the guest that it has.
+    pub(super) fn stay_open(&self) {
+        let mut seen = self.seen();
+        seen.gate = Gate::Open;
+        seen.touch();
+    }
+
+    pub(super) fn is_asleep(&self) -> bool {
+        self.seen().gate == Gate::Asleep
     }
 
     /// The machine is gone, or was released.
     pub(super) fn leave(&self) {
         let mut seen = self.seen();
-        seen.open = false;
+        seen.gate = Gate::Closed;
         let guest = seen.guest.take();
         // Dropping it wakes others, who may want this lock.
         drop(seen);
@@ -111,7 +135,7 @@ impl Presence {
     /// Says that something is at work; `None` in a sandbox that does not run or is about to end.
     pub(super) fn begin(self: &Arc<Self>) -> Option<Activity> {
         let mut seen = self.seen();
-        if !seen.open {
+        if seen.gate != Gate::Open {
             return None;
         }
         seen.activities += 1;
@@ -135,12 +159,17 @@ impl Presence {
         (seen.activities == 0).then(|| seen.idle_since.elapsed())
     }
 
-    /// Closes the presence when nothing has been at work for so long. In one step, so that nothing
-    /// begins in between.
-    pub(super) fn close_if_idle(&self, idle_ttl: Duration) -> bool {
+    /// Closes the presence, or has it sleep, when nothing has been at work for so long. In one step, so that
+    /// nothing begins in between.
+    pub(super) fn close_if_idle(&self, idle_ttl: Duration, then: OnIdle) -> bool {
         let mut seen = self.seen();
         let over = seen.activities == 0 && seen.idle_since.elapsed() >= idle_ttl;
-        seen.open &= !over;
+        if over {
+            seen.gate = match then {
+                OnIdle::Stop => Gate::Closed,
+                OnIdle::Pause => Gate::Asleep,
+            };
+        }
         over
     }
 
@@ -151,7 +180,7 @@ impl Presence {
     /// Adds momentary facts to a record.
     pub(super) fn show(&self, mut record: Record) -> Record {
         let seen = self.seen();
-        if !seen.open {
+        if seen.gate == Gate::Closed {
             return record;
         }
         if let (Some(expires), Some(recorded)) = (seen.expires, record.expires_at_ms) {
@@ -186,11 +215,11 @@ mod tests {
         tokio::time::advance(Duration::from_secs(60)).await;
         drop(one);
         assert_eq!(presence.idle_for(), None);
-        assert!(!presence.close_if_idle(Duration::ZERO));
+        assert!(!presence.close_if_idle(Duration::ZERO, OnIdle::Stop));
         drop(two);
         tokio::time::advance(Duration::from_secs(2)).await;
         assert_eq!(presence.idle_for(), Some(Duration::from_secs(2)));
-        assert!(!presence.close_if_idle(Duration::from_secs(3)));
+        assert!(!presence.close_if_idle(Duration::from_secs(3), OnIdle::Stop));
         assert!(presence.begin().is_some());
     }
 
@@ -199,7 +228,19 @@ mod tests {
         let presence = Presence::new();
         presence.open(None);
         tokio::time::advance(Duration::from_secs(2)).await;
-        assert!(presence.close_if_idle(Duration::from_secs(2)));
+        assert!(presence.close_if_idle(Duration::from_secs(2), OnIdle::Stop));
         assert!(presence.begin().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_sleeps_lets_nothing_begin_until_it_is_awake_and_then_is_idle_anew() {
+        let presence = Presence::new();
+        presence.open(None);
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert!(presence.close_if_idle(Duration::from_secs(2), OnIdle::Pause));
+        assert!(presence.is_asleep() && presence.begin().is_none());
+        presence.stay_open();
+        assert_eq!(presence.idle_for(), Some(Duration::ZERO));
+        assert!(!presence.is_asleep() && presence.begin().is_some());
     }
 }

@@ -13,7 +13,7 @@ use std::time::UNIX_EPOCH;
 use serde::{Deserialize, Serialize};
 
 use super::label::Labels;
-use super::{Incarnation, Name, SandboxRef, Spec, State};
+use super::{Incarnation, Name, OnIdle, SandboxRef, Spec, State};
 use crate::limits::RECORD_SYNC_PAUSE;
 use agent_client::link::Address;
 use host::paths::{sync_written, write_durably, write_unsynced};
@@ -98,6 +98,9 @@ pub struct Record {
     /// The time to live while nothing is at work in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_ttl_ms: Option<u64>,
+    /// What happens when that time is over.
+    #[serde(default, skip_serializing_if = "OnIdle::is_stop")]
+    pub on_idle: OnIdle,
     /// Since when it is idle, and when it is idle for too long. Absent while it is active, and
     /// without an idle time to live. Never stored on disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -155,6 +158,7 @@ impl Record {
             ttl_ms: spec.ttl_ms,
             expires_at_ms: spec.ttl_ms.map(|ttl_ms| created_at_ms.saturating_add(ttl_ms)),
             idle_ttl_ms: spec.idle_ttl_ms,
+            on_idle: spec.on_idle.unwrap_or_default(),
             idle_since_ms: None,
             idle_expires_at_ms: None,
             keep_stopped_ms: spec.keep_stopped_ms,
@@ -273,7 +277,8 @@ mod tests {
         let states = [
             State::Creating,
             State::Running,
-            State::Paused { since_ms: 9 },
+            State::Paused { since_ms: 9, by_idle: false },
+            State::Paused { since_ms: 9, by_idle: true },
             State::Stopping,
             State::Stopped { why: StopReason::Ended { detail: "so".to_owned() }, at_ms: 9 },
             State::Stopped { why: StopReason::BridgeAway, at_ms: 9 },

@@ -378,7 +378,7 @@ impl Registry {
         let finding = images.clone();
         let base = tokio::task::spawn_blocking(move || finding.find(&digest.to_string()));
         let base = base.await.unwrap_or(Err(ImageError::Busy))?;
-        let (guest, activity) = (self.guest(which)?, self.activity(which));
+        let Visit { guest, activity, .. } = self.visit(which).await?;
         let committed = which.clone();
         let work = Box::pin(async move {
             // Stopping the sandbox drops its errands; the reader sees that by its machine.
@@ -471,6 +471,11 @@ impl Registry {
     /// Resumes a paused sandbox, with its clock corrected.
     pub async fn resume(&self, which: &SandboxRef) -> Result<Record, SandboxError> {
         let record = self.get(which)?;
+        if record.state.is_asleep() {
+            // Others may be waking it already.
+            self.wake(which).await?;
+            return self.get(which);
+        }
         if matches!(record.state, State::Paused { .. }) {
             self.room_to_go_on(&record)?;
         }
@@ -479,11 +484,13 @@ impl Registry {
 
     /// Copies changes in a running sandbox's workspace back, and returns the report.
     pub async fn sync(&self, which: &SandboxRef) -> Result<Report, SandboxError> {
+        let _activity = self.keep_awake(which).await?;
         self.order(which, |reply| Order::Sync { reply }).await
     }
 
     /// Takes a snapshot of a running sandbox, with a name in its namespace. The sandbox continues.
     pub async fn snapshot(&self, which: &SandboxRef, name: Name) -> Result<Snapshot, SandboxError> {
+        let _activity = self.keep_awake(which).await?;
         let record = self.get(which)?;
         if !record.secrets.is_empty() {
             return Err(SandboxError::HoldsSecrets { which: which.clone() });

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::host_files::{HOST_ROOT, HostFiles};
 use super::host_packages;
 use super::label::{self, Labels};
-use super::{Name, SandboxError, SandboxRef};
+use super::{Name, OnIdle, SandboxError, SandboxRef};
 use crate::limits::{
     CPU_MILLIS_MAX, CPU_MILLIS_MIN, LIFETIME_MAX, MEMORY_MIB_MAX, MEMORY_MIB_MIN,
     SCRATCH_BYTES_DEFAULT, SCRATCH_QUARTERS_OF_MEMORY, USER_BYTES_MAX, VIRTUAL_SCRATCH_BYTES_MAX,
@@ -99,9 +99,12 @@ pub struct Spec {
     /// How long it lives from its creation, even if it is active; without limit if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_ms: Option<u64>,
-    /// How long it lives while idle; without limit if absent.
+    /// How long it may be idle; without limit if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_ttl_ms: Option<u64>,
+    /// What happens then; it ends if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_idle: Option<OnIdle>,
     /// How long its record and logs are kept after it has stopped; until they are removed if
     /// absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -157,6 +160,7 @@ impl Spec {
             labels: Labels::new(),
             ttl_ms: None,
             idle_ttl_ms: None,
+            on_idle: None,
             keep_stopped_ms: None,
             egress: None,
             workspace: None,
@@ -175,6 +179,11 @@ impl Spec {
     /// The kind of machine, for a bridge without a default of its own.
     pub fn machine(&self) -> MachineKind {
         self.machine.unwrap_or_default()
+    }
+
+    /// Whether it is paused when it is idle.
+    pub(super) fn sleeps(&self) -> bool {
+        self.on_idle == Some(OnIdle::Pause)
     }
 
     pub fn hostname(&self) -> &str {
@@ -251,6 +260,9 @@ impl Spec {
         check_range("cpu_millis", self.cpu_millis.map(u64::from), 0, CPU_MILLIS_MAX.into())?;
         check_lifetime("ttl_ms", self.ttl_ms)?;
         check_lifetime("idle_ttl_ms", self.idle_ttl_ms)?;
+        if self.sleeps() && self.idle_ttl_ms.is_none() {
+            return Err(SandboxError::NeverIdle);
+        }
         // A record may go in the moment in which its sandbox has stopped.
         check_range("keep_stopped_ms", self.keep_stopped_ms, 0, LIFETIME_MAX.as_millis() as u64)?;
         unsupported::check(self)?;

@@ -16,7 +16,12 @@ pub enum State {
     /// Its agent has answered.
     Running,
     /// Its machine is paused since then, with everything in it.
-    Paused { since_ms: u64 },
+    Paused {
+        since_ms: u64,
+        /// It was idle, and the next request has it continue. Paused by hand, only a resumption does.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        by_idle: bool,
+    },
     /// A stop was asked for, and the grace of its processes runs.
     Stopping,
     /// Its machine is gone. Its record and logs can still be read, and its name is taken until its
@@ -154,6 +159,11 @@ impl State {
         self.phase().name()
     }
 
+    /// Whether the next request has it continue.
+    pub fn is_asleep(&self) -> bool {
+        matches!(self, Self::Paused { by_idle: true, .. })
+    }
+
     /// Whether the machine is gone.
     pub fn is_over(&self) -> bool {
         matches!(self, Self::Stopped { .. })
@@ -163,6 +173,7 @@ impl State {
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Paused { by_idle: true, .. } => f.write_str("paused (idle)"),
             Self::Creating | Self::Running | Self::Paused { .. } | Self::Stopping => {
                 f.write_str(self.name())
             }

@@ -44,7 +44,7 @@ use keeper::Keeper;
 use seat::{SlotResult, Table};
 
 use crate::forwards::Forwards;
-use sandbox::{Registry, SandboxError, SandboxRef};
+use sandbox::{Registry, SandboxError, SandboxRef, Visit};
 
 /// All apps of a bridge. Clones are the same.
 #[derive(Clone, Debug)]
@@ -123,8 +123,8 @@ impl Apps {
 
     async fn begin(&self, registry: &Registry, spec: AppSpec) -> Result<App, AppError> {
         spec.check()?;
+        let Visit { guest, activity: _activity, .. } = registry.visit(&spec.which).await?;
         let record = registry.get(&spec.which)?;
-        let guest = registry.guest(&spec.which)?;
         let seat = loop {
             match self.0.table.sit(&record, spec.name.as_ref(), spec.kind())? {
                 SlotResult::Seat(seat) => break seat,
@@ -174,7 +174,8 @@ impl Apps {
         name: &AppName,
     ) -> Result<(), AppError> {
         let mut found = self.0.table.get(which, name).ok_or_else(|| not_found(which, name))?;
-        if let Err(error @ SandboxError::Paused { .. }) = registry.guest(which) {
+        let visit = registry.visit(which).await;
+        if let Err(error @ SandboxError::Paused { .. }) = visit {
             return Err(error.into());
         }
         found.stop.notify_one();

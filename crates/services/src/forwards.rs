@@ -283,17 +283,18 @@ impl Inside {
     }
 
     /// The way in at this moment, if it is still the same sandbox.
-    fn enter(&self) -> Result<(Guest, Option<Activity>), ConnectError> {
+    async fn enter(&self) -> Result<(Guest, Option<Activity>), ConnectError> {
         let which = self.record.which();
         if self.registry.get(&which)?.id != self.record.id {
             return Err(ConnectError::Another);
         }
-        Ok((self.registry.guest(&which)?, self.registry.activity(&which)))
+        let visit = self.registry.visit(&which).await?;
+        Ok((visit.guest, visit.activity))
     }
 
     async fn carry(&self, stream: TcpStream) -> Result<(), ConnectError> {
         let stream = carry::Connection::new(stream);
-        let (guest, _activity) = self.enter()?;
+        let (guest, _activity) = self.enter().await?;
         let (writer, output) = guest.forward(None, self.port).await?;
         // A forward must not keep a link that everybody else has dropped.
         drop(guest);

@@ -49,7 +49,7 @@ use limits::{BUSY_LOOK, BUSY_PATIENCE, CACHE_KEY_BYTES_MAX, ID_BYTES_MAX, REMOVA
 use limits::{LOCK_PATIENCE, LOCK_PAUSE, ORDERS_WAITING_MAX};
 use machine::SandboxId;
 use owner::{InterpreterRef, Order, Owner};
-use sandbox::{Name, Registry, SandboxRef};
+use sandbox::{Name, Registry, SandboxError, SandboxRef};
 use seal::SealKey;
 use vault::Vault;
 
@@ -268,8 +268,19 @@ impl Notebooks {
         let row = self.0.row(namespace.as_str(), id.as_str()).await?;
         let keeper = Keeper::of(&row.language);
         let (Some(seat), Some(keeper)) = (seat(&row)?, keeper) else { return Ok(Some(0)) };
-        // An interpreter that is gone has none.
-        let Ok(guest) = self.0.registry.guest(&seat.sandbox) else { return Ok(Some(0)) };
+        let registry = &self.0.registry;
+        // A look wakes nobody.
+        let visit = if clear { Some(registry.visit(&seat.sandbox).await) } else { None };
+        let guest = match visit.map(|visit| visit.map(|visit| visit.guest)) {
+            Some(guest) => guest,
+            None => registry.guest(&seat.sandbox),
+        };
+        let guest = match guest {
+            Ok(guest) => guest,
+            Err(SandboxError::Paused { .. }) => return Ok(None),
+            // An interpreter that is gone has none.
+            Err(_) => return Ok(Some(0)),
+        };
         let name = context_name(&row.id);
         let began = Instant::now();
         let info = loop {
@@ -302,7 +313,7 @@ impl Notebooks {
     ) -> Result<Option<u64>, NotebookError> {
         let row = self.0.row(namespace.as_str(), id.as_str()).await?;
         let Some(seat) = seat(&row)? else { return Ok(None) };
-        let guest = self.0.registry.guest(&seat.sandbox)?;
+        let guest = self.0.registry.visit(&seat.sandbox).await?.guest;
         let context = context_name(&row.id);
         let ask = protocol::repl::Interrupt { context, run: None, grace };
         Ok(guest.interrupt(ask).await?)

@@ -79,6 +79,7 @@ impl Default for Settings {
                 cpu_millis: 1000,
                 ttl: None,
                 idle_ttl: None,
+                on_idle: "stop",
                 keep_stopped: None,
                 egress: Vec::new(),
             },

@@ -235,6 +235,8 @@ pub struct Defaults {
     pub cpu_millis: u32,
     pub ttl: Option<Duration>,
     pub idle_ttl: Option<Duration>,
+    /// What happens then, by its name.
+    pub on_idle: &'static str,
     /// Kept until removed if absent.
     pub keep_stopped: Option<Duration>,
     /// The default egress rules.

@@ -26,7 +26,9 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::handshake;
 use crate::agent::Agent;
-use crate::limits::{GOODBYE_FLUSH_MAX, HEARTBEAT_AGENT, TRANSMIT_BYTES, WRITES_PER_TURN};
+use crate::limits::{
+    AWAY_MIN, GOODBYE_FLUSH_MAX, HEARTBEAT_AGENT, TRANSMIT_BYTES, WRITES_PER_TURN,
+};
 use crate::peer::Peer;
 use crate::router;
 use crate::sys::ready;
@@ -205,9 +207,12 @@ impl Link {
                     spoke = Instant::now();
                 }
                 () = sleep_until(received_at + LINK_SILENCE_LOCAL_MAX) => {
-                    // This process or machine may have been paused: bytes that arrived meanwhile count.
+                    // This process or machine may have been paused: bytes that arrived meanwhile count, and
+                    // a host that was silent for as long gets its time again.
+                    let late = (received_at + LINK_SILENCE_LOCAL_MAX).elapsed();
                     match read(&self.socket, &mut self.input) {
                         Progress::Moved | Progress::Drained => received_at = Instant::now(),
+                        Progress::Stuck if late >= AWAY_MIN => received_at = Instant::now(),
                         Progress::Stuck | Progress::Ended => return End::Cut,
                     }
                 }

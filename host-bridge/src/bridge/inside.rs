@@ -99,7 +99,7 @@ impl Inside {
             cwd: self.workdir.clone().map(Text::from),
             ..contexts::open(context, language)
         };
-        let _busy = self.begin();
+        let _busy = self.begin().await;
         self.guest.settle(&mut open).await?;
         let run = self.guest.run_code_now(RunCode::new(open, code))?;
         Ok(run.collect(WHOLE_OUTPUT_BYTES_MAX).await?)
@@ -114,7 +114,7 @@ impl Inside {
 
     /// Runs a program to its end. `input` is for one whose start has an input.
     pub async fn carry_out(&self, start: &Start, input: &[u8]) -> Result<Output, BridgeError> {
-        let _busy = self.begin();
+        let _busy = self.begin().await;
         let mut outputs = Outputs::new(WHOLE_OUTPUT_BYTES_MAX, Unlimited);
         let on_drop = if start.holders.is_empty() { OnDrop::Release } else { OnDrop::Leave };
         let program = Program { on_drop, ..Program::from(start.clone()) };
@@ -124,8 +124,9 @@ impl Inside {
         Ok(Output { stdout, stderr, truncated, record: ended.record })
     }
 
-    fn begin(&self) -> Option<Activity> {
+    /// One that is asleep wakes first. What is wrong with it, the request finds out.
+    async fn begin(&self) -> Option<Activity> {
         let (registry, which) = self.watched.as_ref()?;
-        registry.activity(which)
+        registry.keep_awake(which).await.ok().flatten()
     }
 }

@@ -12,3 +12,4 @@ mod library;
 mod monitors;
 mod pool;
 mod process_machine;
+mod sleep;

@@ -11,5 +11,6 @@ mod api_ports;
 mod api_previews;
 mod api_rpc;
 mod api_sessions;
+mod api_sleep;
 mod generators;
 mod refusals;

@@ -380,13 +380,15 @@ class BurrowClient(SandboxClient):
         packages: Mapping[str, Sequence[str]] | None = None,
         ttl: float | None = None,
         idle_ttl: float | None = None,
+        on_idle: str | None = None,
         keep_stopped: float | None = None,
         idempotency_key: str | None = None,
     ) -> Sandbox:
         """Creates a sandbox and starts it, with packages such as `{"pip": ["pandas"]}` on an image of
         the server's store. An attempt that was cut off is repeated under the same idempotency
         key, so it never creates a second sandbox. When the caller is cancelled, the sandbox is
-        removed. A name alone creates a sandbox with the defaults."""
+        removed. A name alone creates a sandbox with the defaults. With `on_idle="pause"` it is
+        paused instead of ended after `idle_ttl` seconds, until the next call."""
         if isinstance(spec, str):
             spec = drawn_spec(spec, {})
         body: dict[str, Any] = {
@@ -406,7 +408,7 @@ class BurrowClient(SandboxClient):
                 body[what] = list(names)
         if spec.labels:
             body["labels"] = dict(spec.labels)
-        body.update(_more(machine, env, workdir, ttl, idle_ttl, keep_stopped))
+        body.update(_more(machine, env, workdir, ttl, idle_ttl, on_idle, keep_stopped))
         more = {"user": user, "hostname": hostname, "scratch_bytes": scratch_bytes, "pull": pull}
         body.update({name: value for name, value in more.items() if value is not None})
         if packages:
@@ -422,12 +424,13 @@ class BurrowClient(SandboxClient):
         labels: Mapping[str, str] | None = None,
         ttl: float | None = None,
         idle_ttl: float | None = None,
+        on_idle: str | None = None,
     ) -> Sandbox:
         """Creates a sandbox that continues from a snapshot."""
         body: dict[str, Any] = {"name": name, "namespace": self.namespace, "snapshot": snapshot}
         if labels:
             body["labels"] = dict(labels)
-        body.update(_more(None, env, None, ttl, idle_ttl, None))
+        body.update(_more(None, env, None, ttl, idle_ttl, on_idle, None))
         return await self._create(body, draw("create"))
 
     async def _create(self, body: dict[str, Any], key: str) -> Sandbox:
@@ -622,6 +625,7 @@ def _more(
     workdir: str | None,
     ttl: float | None,
     idle_ttl: float | None,
+    on_idle: str | None,
     keep_stopped: float | None,
 ) -> dict[str, Any]:
     """Fields that the server accepts beyond the abstract surface."""
@@ -634,6 +638,8 @@ def _more(
         body["workdir"] = workdir
     times = (("ttl_ms", ttl), ("idle_ttl_ms", idle_ttl))
     body.update({name: milliseconds(s, name) for name, s in times if s is not None})
+    if on_idle is not None:
+        body["on_idle"] = on_idle
     if keep_stopped is not None:
         body["keep_stopped_ms"] = round(keep_stopped * 1000)
     return body

@@ -453,6 +453,7 @@ class SandboxClient:
         packages: Mapping[str, Sequence[str]] | None = None,
         ttl: float | None = None,
         idle_ttl: float | None = None,
+        on_idle: str | None = None,
         keep_stopped: float | None = None,
         idempotency_key: str | None = None,
     ) -> SandboxHandle:
@@ -468,6 +469,7 @@ class SandboxClient:
             packages=packages,
             ttl=ttl,
             idle_ttl=idle_ttl,
+            on_idle=on_idle,
             keep_stopped=keep_stopped,
             idempotency_key=idempotency_key,
         )
@@ -482,9 +484,16 @@ class SandboxClient:
         labels: Mapping[str, str] | None = None,
         ttl: float | None = None,
         idle_ttl: float | None = None,
+        on_idle: str | None = None,
     ) -> SandboxHandle:
         made = self._inner.restore(
-            snapshot, name, env=env, labels=labels, ttl=ttl, idle_ttl=idle_ttl
+            snapshot,
+            name,
+            env=env,
+            labels=labels,
+            ttl=ttl,
+            idle_ttl=idle_ttl,
+            on_idle=on_idle,
         )
         return SandboxHandle(self._loop, self._loop.run(made))
 

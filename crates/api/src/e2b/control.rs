@@ -10,7 +10,8 @@ use super::connect::Message;
 use super::forms::{Create, Pause, Refresh, Timeout, field, fields, lacking, metadata, millis};
 use super::limits::{PAGE_MAX, TIMEOUT_SECONDS_DEFAULT, TIMEOUT_SECONDS_OLD};
 use super::replies::{
-    OWN_LABELS, TEMPLATE, connected, detailed, is_there, is_usual, listed, state, template,
+    AUTO_RESUME, OWN_LABELS, TEMPLATE, connected, detailed, is_there, is_usual, listed, state,
+    template,
 };
 use crate::body::json_response;
 use crate::call::Call;
@@ -20,7 +21,7 @@ use crate::shape::{Done, Nothing, Raw};
 use host::id::RandomId;
 use host::instant::{now_ms, parse};
 use sandbox::refusal::{Code, Refusal};
-use sandbox::{Name, Record, SandboxError, SandboxRef, Spec, State};
+use sandbox::{Name, OnIdle, Record, SandboxError, SandboxRef, Spec, State};
 
 const NEXT: HeaderName = HeaderName::from_static("x-next-token");
 
@@ -99,10 +100,18 @@ async fn make(call: Call, ask: Create, seconds: i64) -> Result<Raw, Refusal> {
     let which = draw(&call)?;
     call.reaches(&which.namespace)?;
     let mut spec = Spec::new(which);
-    spec.ttl_ms = Some(millis(ask.timeout.unwrap_or(seconds))?);
+    let time = Some(millis(ask.timeout.unwrap_or(seconds))?);
+    if ask.pauses() {
+        (spec.idle_ttl_ms, spec.on_idle) = (time, Some(OnIdle::Pause));
+    } else {
+        spec.ttl_ms = time;
+    }
     // E2B keeps nothing of a sandbox that has ended.
     spec.keep_stopped_ms = Some(0);
     spec.egress = ask.egress()?;
+    if ask.resumes() {
+        spec.labels.insert(AUTO_RESUME.to_owned(), String::new());
+    }
     spec.env = ask.env.unwrap_or_default().into_iter().collect();
     spec.env.retain(|(name, _)| !name.starts_with("E2B_SANDBOX"));
     for (key, value) in ask.metadata.unwrap_or_default() {
@@ -183,8 +192,18 @@ async fn set_timeout(
     let seconds = ask.timeout.ok_or_else(|| Refusal::invalid("timeout is missing"))?;
     // No time at all is the shortest that there is: 0 would be no limit.
     let ttl_ms = millis(seconds).unwrap_or(1);
-    call.api.registry().extend(&record.which(), Some(ttl_ms), None).await?;
+    lengthen(&call, &record, ttl_ms).await?;
     Ok(Done)
+}
+
+/// Gives a sandbox so much time from now on: until it ends, or until it is paused if it is idle.
+async fn lengthen(call: &Call, record: &Record, ms: u64) -> Result<(), Refusal> {
+    let (ttl_ms, idle_ttl_ms) = match record.on_idle {
+        OnIdle::Stop => (Some(ms), None),
+        OnIdle::Pause => (None, Some(ms)),
+    };
+    call.api.registry().extend(&record.which(), ttl_ms, idle_ttl_ms).await?;
+    Ok(())
 }
 
 async fn refresh(call: Call, _: Nothing, Message(ask): Message<Refresh>) -> Result<Done, Refusal> {
@@ -197,10 +216,11 @@ async fn refresh(call: Call, _: Nothing, Message(ask): Message<Refresh>) -> Resu
 async fn prolong(call: &Call, record: &Record, seconds: i64) -> Result<(), Refusal> {
     let ttl_ms = millis(seconds)?;
     let ends = now_ms().saturating_add(ttl_ms);
-    if record.expires_at_ms.is_some_and(|at_ms| at_ms < ends) {
-        call.api.registry().extend(&record.which(), Some(ttl_ms), None).await?;
-    }
-    Ok(())
+    let is_later = match record.on_idle {
+        OnIdle::Stop => record.expires_at_ms.is_some_and(|at_ms| at_ms < ends),
+        OnIdle::Pause => record.idle_ttl_ms.is_some_and(|idle_ttl_ms| idle_ttl_ms < ttl_ms),
+    };
+    if is_later { lengthen(call, record, ttl_ms).await } else { Ok(()) }
 }
 
 async fn reconnect(call: Call, _: Nothing, Message(ask): Message<Timeout>) -> Result<Raw, Refusal> {

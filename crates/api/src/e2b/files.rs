@@ -89,9 +89,9 @@ async fn seated(
         // It let the caller in for the signer's sandbox, whichever one the headers name.
         let (which, _) = signed(&call.api, fields, operation, Peer::Local)?;
         call.trail.sandbox(&which);
-        call.api.inside(which)?
+        seat::enter(call, which).await?
     } else {
-        seat::inside(call)?
+        seat::inside(call).await?
     };
     let account = account(&call.api, &inside, field(fields, "username")).await?;
     Ok((inside, account))

@@ -21,11 +21,22 @@ pub struct Create {
     pub env: Option<BTreeMap<String, String>>,
     #[serde(rename = "autoPause")]
     pub auto_pause: Option<bool>,
+    /// Absent means yes.
+    #[serde(rename = "autoPauseMemory")]
+    pub auto_pause_memory: Option<bool>,
+    #[serde(rename = "autoResume")]
+    pub auto_resume: Option<AutoResume>,
     pub allow_internet_access: Option<bool>,
     pub network: Option<Network>,
     pub iam: Option<Value>,
     #[serde(rename = "volumeMounts")]
     pub volume_mounts: Option<Vec<Value>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct AutoResume {
+    pub enabled: bool,
 }
 
 /// What a sandbox may reach.
@@ -102,10 +113,23 @@ impl Create {
         Ok(denies_all.then_some(allowed))
     }
 
+    /// Whether it is paused at the end of its time, instead of ended.
+    pub fn pauses(&self) -> bool {
+        self.auto_pause == Some(true)
+    }
+
+    /// Whether any request wakes it then.
+    pub fn resumes(&self) -> bool {
+        self.auto_resume.as_ref().is_some_and(|asked| asked.enabled)
+    }
+
     /// Refuses what no machine of this server does.
     pub fn check(&self) -> Result<(), Refusal> {
-        if self.auto_pause == Some(true) {
-            return Err(lacking("autoPause"));
+        if self.pauses() && self.auto_pause_memory == Some(false) {
+            return Err(lacking("a pause that keeps only the files"));
+        }
+        if self.resumes() && !self.pauses() {
+            return Err(Refusal::invalid("autoResume has an effect only with autoPause"));
         }
         if self.iam.as_ref().is_some_and(is_asked) {
             return Err(lacking("iam"));

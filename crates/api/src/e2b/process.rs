@@ -156,7 +156,7 @@ async fn start(
     let seat = Seat::of(&call).await?;
     let limit = timeout(&call.headers)?;
     let (session, pid) = begin::begin(&call, &seat, ask, limit).await?;
-    let found = find(&call.api, &seat.inside.which, &session).await?;
+    let found = find(&call, &seat.inside.which, &session).await?;
     // The program ends at its time, and its viewer hears that.
     view::view(&mut call, found, pid, None).await.map(Raw)
 }
@@ -166,7 +166,7 @@ async fn connect(
     _: Nothing,
     Enveloped(ask): Enveloped<About>,
 ) -> Result<Raw, Refusal> {
-    let inside = seat::inside(&call)?;
+    let inside = seat::inside(&call).await?;
     let limit = timeout(&call.headers)?;
     let found = selected(&call, &inside, &ask.process).await?;
     let pid = found.session.run().pid;
@@ -196,7 +196,7 @@ async fn selected(call: &Call, inside: &Inside, which: &Selector) -> Result<Foun
         let last = meant.max_by_key(|found| (found.exit().is_none(), found.run().started_at_ms));
         if let Some(found) = last {
             let id = found.id().clone();
-            return find(&call.api, &inside.which, &id).await;
+            return find(call, &inside.which, &id).await;
         }
     }
     Err(missing(which))
@@ -219,7 +219,7 @@ fn missing(which: &Selector) -> Refusal {
 }
 
 async fn list(call: Call, _: Nothing, _: Message<Value>) -> Result<Raw, Refusal> {
-    let inside = seat::inside(&call)?;
+    let inside = seat::inside(&call).await?;
     let sessions = inside.guest.sessions(0).await?.sessions;
     // The clients know processes by their numbers, which one that is starting may not have.
     let running = sessions.into_iter().filter(|info| info.exit.is_none() && info.pid != 0);
@@ -244,7 +244,7 @@ async fn list(call: Call, _: Nothing, _: Message<Value>) -> Result<Raw, Refusal>
 }
 
 async fn signal(call: Call, _: Nothing, Message(ask): Message<SignalAsk>) -> Result<Raw, Refusal> {
-    let inside = seat::inside(&call)?;
+    let inside = seat::inside(&call).await?;
     let signal = match ask.signal.as_str() {
         "SIGNAL_SIGKILL" => SIGKILL,
         "SIGNAL_SIGTERM" => SIGTERM,
@@ -257,7 +257,7 @@ async fn signal(call: Call, _: Nothing, Message(ask): Message<SignalAsk>) -> Res
 }
 
 async fn update(call: Call, _: Nothing, Message(ask): Message<UpdateAsk>) -> Result<Raw, Refusal> {
-    let inside = seat::inside(&call)?;
+    let inside = seat::inside(&call).await?;
     let info = running(&inside, &call, &ask.process).await?;
     if let Some(pty) = ask.pty {
         let resize = Resize { session: info.session, size: pty.size.into(), redraw: false };

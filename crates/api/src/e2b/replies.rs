@@ -9,12 +9,14 @@ use super::passes;
 use crate::call::Call;
 use access::keys::Access;
 use access::preview::Base;
-use host::instant::format;
+use host::instant::{format, now_ms};
 use sandbox::refusal::Refusal;
-use sandbox::{Record, State};
+use sandbox::{OnIdle, Record, State};
 
 /// The label that holds a sandbox's template. Metadata has no names that begin like it.
 pub const TEMPLATE: &str = "e2b.template";
+/// The label of a sandbox that any request wakes, once it was paused at the end of its time.
+pub const AUTO_RESUME: &str = "e2b.auto-resume";
 /// What the names of this door's own labels begin with.
 pub const OWN_LABELS: &str = "e2b.";
 const TEMPLATE_DEFAULT: &str = "base";
@@ -57,7 +59,7 @@ fn domain(call: &Call) -> Option<String> {
 
 /// An entry of a list.
 pub fn listed(record: &Record) -> Value {
-    let ends = record.expires_at_ms.unwrap_or(record.created_at_ms.saturating_add(ENDLESS_MS));
+    let ends = ends_at_ms(record);
     json!({
         "templateID": template(record),
         "alias": record.name,
@@ -74,6 +76,24 @@ pub fn listed(record: &Record) -> Value {
     })
 }
 
+/// When a sandbox ends, or is paused if nothing is at work in it until then.
+fn ends_at_ms(record: &Record) -> u64 {
+    let paused = match (record.on_idle, &record.state) {
+        (OnIdle::Stop, _) => None,
+        (OnIdle::Pause, State::Paused { since_ms, .. }) => Some(*since_ms),
+        (OnIdle::Pause, _) => {
+            record.idle_expires_at_ms.or(record.idle_ttl_ms.map(|ms| now_ms().saturating_add(ms)))
+        }
+    };
+    let endless = record.created_at_ms.saturating_add(ENDLESS_MS);
+    paused.or(record.expires_at_ms).unwrap_or(endless)
+}
+
+/// Whether any request wakes it; without that only a connection does.
+pub fn wakes_itself(record: &Record) -> bool {
+    record.labels.contains_key(AUTO_RESUME) || !record.labels.contains_key(TEMPLATE)
+}
+
 /// All that is known of one.
 pub fn detailed(call: &Call, record: &Record) -> Result<Value, Refusal> {
     let mut detailed = listed(record);
@@ -83,7 +103,9 @@ pub fn detailed(call: &Call, record: &Record) -> Result<Value, Refusal> {
         more.insert("envdAccessToken".to_owned(), token.into());
     }
     more.insert("domain".to_owned(), json!(domain(call)));
-    more.insert("lifecycle".to_owned(), json!({ "autoResume": false, "onTimeout": "kill" }));
+    let on_timeout = if record.on_idle.is_stop() { "kill" } else { "pause" };
+    let lifecycle = json!({ "autoResume": wakes_itself(record), "onTimeout": on_timeout });
+    more.insert("lifecycle".to_owned(), lifecycle);
     more.insert("allowInternetAccess".to_owned(), (!record.egress.is_empty()).into());
     Ok(detailed)
 }

@@ -6,6 +6,7 @@ use super::account::{Account, account, requested};
 use super::answer::gone;
 use super::passes::{self, is_token};
 use super::place::Place;
+use super::replies::wakes_itself;
 use crate::Api;
 use crate::call::{Call, Inside};
 use crate::caller::Caller;
@@ -60,15 +61,24 @@ pub fn known_at_port(api: &Api, asked: &Asked<'_>) -> Result<Caller, Refusal> {
 }
 
 /// The sandbox of a call, if it runs.
-pub fn inside(call: &Call) -> Result<Inside, Refusal> {
+pub async fn inside(call: &Call) -> Result<Inside, Refusal> {
     let (which, _) = find(&call.api, &call.headers)?;
     call.trail.sandbox(&which);
-    call.api.inside(which)
+    enter(call, which).await
+}
+
+/// A sandbox that a client works in. One that is asleep is woken, if its client has asked for that.
+pub async fn enter(call: &Call, which: SandboxRef) -> Result<Inside, Refusal> {
+    let record = call.api.registry().get(&which)?;
+    if record.state.is_asleep() && !wakes_itself(&record) {
+        return Err(gone(record.id.as_str()));
+    }
+    call.enter(which).await
 }
 
 impl Seat {
     pub async fn of(call: &Call) -> Result<Self, Refusal> {
-        let inside = inside(call)?;
+        let inside = inside(call).await?;
         let account = account(&call.api, &inside, requested(&call.headers).as_deref()).await?;
         Ok(Self { inside, account })
     }

@@ -207,7 +207,7 @@ pub async fn create(
     _: Nothing,
     Message(ask): Message<WatchAsk>,
 ) -> Result<Raw, Refusal> {
-    let sandbox = seat::inside(&call)?.id;
+    let sandbox = seat::inside(&call).await?.id;
     let mut watched = Watched::open(&call, &ask).await?;
     let drawn = RandomId::draw().map_err(|error| Refusal::of(Code::Internal, &error))?;
     let id = format!("w{}", drawn.as_str());
@@ -247,7 +247,7 @@ pub async fn events(
     _: Nothing,
     Message(ask): Message<WatcherAsk>,
 ) -> Result<Raw, Refusal> {
-    let sandbox = seat::inside(&call)?.id;
+    let sandbox = seat::inside(&call).await?.id;
     let mut kept = call.api.e2b().watches.lock();
     let watch = of_sandbox(&mut kept, &sandbox, &ask.watcher_id)?;
     watch.asked_at = Instant::now();
@@ -264,7 +264,7 @@ pub async fn remove(
     _: Nothing,
     Message(ask): Message<WatcherAsk>,
 ) -> Result<Raw, Refusal> {
-    let sandbox = seat::inside(&call)?.id;
+    let sandbox = seat::inside(&call).await?.id;
     let mut kept = call.api.e2b().watches.lock();
     of_sandbox(&mut kept, &sandbox, &ask.watcher_id)?;
     kept.remove(&ask.watcher_id);

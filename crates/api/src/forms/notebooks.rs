@@ -12,7 +12,7 @@ use crate::forms::ranges::{CPUS_MAX, cpu_millis};
 use crate::forms::sandboxes::{LABEL_KEY, LIFETIME_MS_MAX, NAME};
 use sandbox::limits::{LABELS_MAX, MEMORY_MIB_MAX, MEMORY_MIB_MIN, WORKDIR_BYTES_MAX};
 use sandbox::refusal::Refusal;
-use sandbox::{Name, Spec};
+use sandbox::{Name, OnIdle, Spec};
 use services::notebook::limits::ID_BYTES_MAX;
 use services::notebook::{self, Reopened as BroughtBack, manifest};
 use services::store::history::RunRow;
@@ -62,10 +62,13 @@ pub struct OwnSandbox {
     #[serde(default)]
     #[schemars(extend("propertyNames" = { "pattern": LABEL_KEY }, "maxProperties" = LABELS_MAX))]
     pub labels: BTreeMap<String, String>,
-    /// How long it may be idle before it ends; 30 minutes by default.
+    /// How long it may be idle before it ends or is paused; 30 minutes by default.
     #[serde(default)]
     #[schemars(range(min = 1, max = LIFETIME_MS_MAX))]
     pub idle_ttl_ms: Option<u64>,
+    /// What happens then: it ends by default, or is paused until the next run.
+    #[serde(default)]
+    pub on_idle: Option<OnIdle>,
 }
 
 /// A notebook.
@@ -225,6 +228,7 @@ impl OwnSandbox {
         spec.workdir = self.workdir;
         spec.labels = self.labels;
         spec.idle_ttl_ms = self.idle_ttl_ms.or(spec.idle_ttl_ms);
+        spec.on_idle = self.on_idle;
         Ok(())
     }
 }

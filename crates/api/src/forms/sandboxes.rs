@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::forms::machine::Machine;
 use sandbox::limits::{LIFETIME_MAX, PAGE_RECORDS_MAX};
-use sandbox::{Name, Phase, Record, SandboxRef, State};
+use sandbox::{Name, OnIdle, Phase, Record, SandboxRef, State};
 use services::build::packages::{PACKAGE, PACKAGE_BYTES_MAX, PACKAGES_MAX};
 
 /// Packages by the names that their package managers know.
@@ -108,6 +108,12 @@ pub struct Sandbox {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub keep_stopped_ms: Option<u64>,
+    /// What happens when it has been idle for `idle_ttl_ms`.
+    pub on_idle: OnIdle,
+    /// It is paused because it was idle, and continues at the next request. One that was paused by a
+    /// call continues when it is resumed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub asleep: bool,
     /// When it ends, even if it is busy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
@@ -116,7 +122,7 @@ pub struct Sandbox {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub idle_since_ms: Option<u64>,
-    /// When it ends if it stays idle.
+    /// When it ends, or is paused, if it stays idle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub idle_expires_at_ms: Option<u64>,
@@ -280,6 +286,8 @@ impl From<Record> for Sandbox {
             ttl_ms: record.ttl_ms,
             idle_ttl_ms: record.idle_ttl_ms,
             keep_stopped_ms: record.keep_stopped_ms,
+            on_idle: record.on_idle,
+            asleep: record.state.is_asleep(),
             expires_at_ms: record.expires_at_ms,
             idle_since_ms: record.idle_since_ms,
             idle_expires_at_ms: record.idle_expires_at_ms,

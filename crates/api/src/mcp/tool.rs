@@ -31,6 +31,8 @@ use sandbox::refusal::{Code, Refusal};
 
 /// The key of a refusal for programs; people and models read its text.
 pub const PROBLEM_META: &str = "burrow/problem";
+/// How many milliseconds the call waited for a sandbox that was asleep.
+const WOKE_META: &str = "burrow/woke_ms";
 
 type Answering = Pin<Box<dyn Future<Output = Result<CallToolResult, Refusal>> + Send>>;
 type Handler = Arc<dyn Fn(Work, JsonObject) -> Answering + Send + Sync>;
@@ -134,10 +136,15 @@ impl Entry {
         if let Some(own) = session.own().filter(|_| !trail.has_sandbox()) {
             trail.sandbox(&own);
         }
-        answered.unwrap_or_else(|problem| {
+        let mut result = answered.unwrap_or_else(|problem| {
             trail.ended(Some(problem.code));
             refused(&problem)
-        })
+        });
+        if let Some(woke_ms) = trail.woke_ms() {
+            let meta = result.meta.get_or_insert_with(|| MetaObject(JsonObject::new()));
+            meta.0.insert(WOKE_META.to_owned(), woke_ms.into());
+        }
+        result
     }
 
     /// The call's own way into the audit log, with what its arguments say before they are checked.
@@ -242,12 +249,12 @@ impl Work {
             Some(name) => (self.named(name)?, None),
             None => self.session.own_or_make(&self.api, &self.caller).await?,
         };
-        Ok(Entered { inside: self.inside(which)?, note })
+        Ok(Entered { inside: self.inside(which).await?, note })
     }
 
     /// The same for those who only look: they make nothing.
-    pub fn look(&self, sandbox: Option<&str>) -> Result<Inside, Refusal> {
-        self.inside(self.which(sandbox)?)
+    pub async fn look(&self, sandbox: Option<&str>) -> Result<Inside, Refusal> {
+        self.inside(self.which(sandbox)?).await
     }
 
     /// The sandbox of that name, or the session's own, in whatever state it is.
@@ -285,8 +292,11 @@ impl Work {
         Err(Refusal::new(Code::Forbidden, message).hint("use a key for that namespace"))
     }
 
-    fn inside(&self, which: SandboxRef) -> Result<Inside, Refusal> {
-        self.api.inside(which)
+    /// A sandbox that runs. One that is asleep is woken, and the answer says so.
+    pub async fn inside(&self, which: SandboxRef) -> Result<Inside, Refusal> {
+        let inside = self.api.inside(which).await?;
+        self.trail.woke(inside.woke_in);
+        Ok(inside)
     }
 
     /// How long a run may take that asks for so many seconds.

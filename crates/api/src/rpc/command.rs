@@ -35,7 +35,7 @@ pub async fn run(call: &Call, mut params: Params, room: usize) -> Result<Written
         Some(cwd) => Some(cwd),
         None => params.maybe_text("cwd")?,
     };
-    let inside = inside(call, which)?;
+    let inside = inside(call, which).await?;
     let _permit = call.api.admission().admit(&call.caller.label())?;
 
     let cwd = cwd.filter(|cwd| !cwd.is_empty()).or_else(|| inside.workdir.clone());

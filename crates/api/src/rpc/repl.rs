@@ -28,7 +28,7 @@ pub async fn run(call: &Call, mut params: Params, room: usize) -> Result<Written
     let limit = time_limit(call, &mut params)?;
     // The guest counts from the run's start, and the client from here: time in the queue is its too.
     let mut give_up_at = Some(Instant::now() + limit.time);
-    let inside = inside(call, which)?;
+    let inside = inside(call, which).await?;
     let _permit = call.api.admission().admit(&call.caller.label())?;
 
     let mut context = open(context_of(language), language);

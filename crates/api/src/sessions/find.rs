@@ -9,8 +9,8 @@ use protocol::{ExitRecord, SessionId};
 
 use super::turns::{turn, turns};
 use crate::Api;
-use crate::call::Inside;
-use agent_client::guest::GuestError;
+use crate::call::{Call, Inside};
+use agent_client::guest::{Guest, GuestError};
 use sandbox::SandboxRef;
 use sandbox::log::{AllSessions, OneSession, RecordedSession, Run};
 use sandbox::refusal::Refusal;
@@ -31,7 +31,7 @@ pub enum Session {
 pub struct FoundSession {
     pub which: SandboxRef,
     pub session: Session,
-    /// There for one that the agent has.
+    /// There for one that the agent has and that was found for use.
     pub inside: Option<Inside>,
     /// The directory of the sandbox's log.
     pub log: PathBuf,
@@ -72,19 +72,45 @@ impl Session {
     }
 }
 
-/// Looks for a session.
+/// Finds a session for use. A sandbox that is asleep is woken.
 pub async fn find(
+    call: &Call,
+    which: &SandboxRef,
+    session: &SessionId,
+) -> Result<FoundSession, Refusal> {
+    // A sandbox that does not run, or whose agent does not answer, still has its log.
+    let inside = call.enter(which.clone()).await.ok();
+    let guest = inside.as_ref().map(|inside| inside.guest.clone());
+    let found = among(&call.api, which, session, guest).await?;
+    let inside = inside.filter(|_| matches!(found.session, Session::Live(_)));
+    Ok(FoundSession { inside, ..found })
+}
+
+/// Finds a session to look at alone: that wakes nobody.
+pub async fn look_at(
     api: &Api,
     which: &SandboxRef,
     session: &SessionId,
 ) -> Result<FoundSession, Refusal> {
+    among(api, which, session, api.registry().guest(which).ok()).await
+}
+
+/// Finds a session with the agent, or else in the log.
+async fn among(
+    api: &Api,
+    which: &SandboxRef,
+    session: &SessionId,
+    guest: Option<Guest>,
+) -> Result<FoundSession, Refusal> {
     let log = api.registry().log_directory(which)?;
     let which = which.clone();
-    if let Some((inside, sessions)) = ask(api, &which).await?
-        && let Some(info) = sessions.into_iter().find(|info| info.session == *session)
-    {
-        let session = Session::Live(info);
-        return Ok(FoundSession { which, session, inside: Some(inside), log });
+    let live = match guest {
+        Some(guest) => ask(&guest).await?,
+        None => None,
+    };
+    let is_it = |info: &SessionInfo| info.session == *session;
+    if let Some(info) = live.and_then(|sessions| sessions.into_iter().find(is_it)) {
+        return Ok(FoundSession { which, session: Session::Live(info), inside: None, log });
     }
     match recorded(log.clone(), session.clone()).await? {
         Some(recorded) => {
@@ -102,10 +128,14 @@ pub async fn list(
     with_recorded: bool,
 ) -> Result<Vec<Session>, Refusal> {
     let log = api.registry().log_directory(which)?;
-    let found_sessions = ask(api, which).await?;
+    // A list only looks, and wakes nobody.
+    let found_sessions = match api.registry().guest(which) {
+        Ok(guest) => ask(&guest).await?,
+        Err(_) => None,
+    };
     let with_recorded = with_recorded || found_sessions.is_none();
     let mut sessions: Vec<Session> = match found_sessions {
-        Some((_, sessions)) => sessions.into_iter().map(Session::Live).collect(),
+        Some(sessions) => sessions.into_iter().map(Session::Live).collect(),
         None => Vec::new(),
     };
     if with_recorded {
@@ -120,12 +150,10 @@ pub async fn list(
     Ok(sessions)
 }
 
-/// The sessions of the agent; `None` where there is no agent to be asked.
-async fn ask(api: &Api, which: &SandboxRef) -> Result<Option<(Inside, Vec<SessionInfo>)>, Refusal> {
-    // A sandbox that does not run, or whose agent does not answer, still has its log.
-    let Ok(inside) = api.inside(which.clone()) else { return Ok(None) };
-    match inside.guest.sessions(0).await {
-        Ok(list) => Ok(Some((inside, list.sessions))),
+/// The sessions of the agent; `None` where it does not answer.
+async fn ask(guest: &Guest) -> Result<Option<Vec<SessionInfo>>, Refusal> {
+    match guest.sessions(0).await {
+        Ok(list) => Ok(Some(list.sessions)),
         Err(GuestError::Link(_)) => Ok(None),
         Err(error) => Err(error.into()),
     }

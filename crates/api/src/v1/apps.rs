@@ -96,7 +96,7 @@ async fn start(
     Json(request): Json<StartApp>,
 ) -> Result<Created<AppInfo>, Refusal> {
     // Held until it answers: from then on its session is at work there.
-    let inside = call.inside()?;
+    let inside = call.inside().await?;
     let spec = request.spec(inside.which.clone())?;
     check_host_port(&call.api, &call.caller, spec.host_port)?;
     let app = call.api.apps().start(call.api.registry(), spec).await.map_err(refusal)?;

@@ -266,7 +266,7 @@ async fn keep(
     Json(request): Json<KeepArtifact>,
 ) -> Result<Created<KeptArtifact>, Refusal> {
     let path: Text = request.path.into_text()?;
-    let inside = call.inside()?;
+    let inside = call.inside().await?;
     // A missing file has the same refusal as any file.
     inside.guest.stat(path.clone(), false).await.map_err(refused)?;
     let artifacts = call.api.artifacts()?;

@@ -168,7 +168,7 @@ async fn attach(
     Query(query): Query<AttachQuery>,
     _: Nothing,
 ) -> Result<WebSocketResponse, Refusal> {
-    let found = find(&call.api, &call.which()?, &call.session()?).await?;
+    let found = find(&call, &call.which()?, &call.session()?).await?;
     let size = match (query.rows, query.columns) {
         (None, None) => None,
         (rows, columns) => Some(Size {
@@ -192,7 +192,7 @@ async fn shell(
     if !websocket::is_wanted(&call.headers) {
         return Err(Refusal::invalid("this call is a WebSocket: send Upgrade: websocket"));
     }
-    let inside = call.inside()?;
+    let inside = call.inside().await?;
     let size = Size {
         rows: query.rows.unwrap_or(SIZE_DEFAULT.rows),
         columns: query.columns.unwrap_or(SIZE_DEFAULT.columns),
@@ -222,7 +222,7 @@ async fn shell(
     };
     let leash = Leash::new(inside.guest.clone(), session.clone(), on_drop);
     start_recorded(&inside, &start).await?;
-    let found = find(&call.api, &inside.which, &session).await?;
+    let found = find(&call, &inside.which, &session).await?;
     let mut seat = Seat::take(&call, found, Some(0)).await?;
     seat.sit_down(false, None).await?;
     seat.hold(leash);

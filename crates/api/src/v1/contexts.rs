@@ -197,7 +197,7 @@ async fn open(
     _: Nothing,
     Json(request): Json<OpenRequest>,
 ) -> Result<Created<OpenedContext>, Refusal> {
-    let inside = call.inside()?;
+    let inside = call.inside().await?;
     let ContextLimits { memory_bytes, processes, cpu_millis } = request.limits;
     let mut ask = OpenContext {
         context: request.context,
@@ -227,7 +227,7 @@ async fn list(call: Call, _: Nothing, _: Nothing) -> Result<Reply<ContextList>, 
 
 async fn get(call: Call, _: Nothing, _: Nothing) -> Result<Reply<OpenedContext>, Refusal> {
     let name = call.context()?;
-    match find(&call.inside()?, &name).await? {
+    match find(&call.inside().await?, &name).await? {
         Some(info) => Ok(Reply(info.into())),
         None => Err(unknown(&name)),
     }
@@ -235,13 +235,13 @@ async fn get(call: Call, _: Nothing, _: Nothing) -> Result<Reply<OpenedContext>,
 
 async fn close(call: Call, _: Nothing, _: Nothing) -> Result<Done, Refusal> {
     let name = call.context()?;
-    call.inside()?.guest.close_context(&name).await?;
+    call.inside().await?.guest.close_context(&name).await?;
     Ok(Done)
 }
 
 async fn restart(call: Call, _: Nothing, _: Nothing) -> Result<Reply<OpenedContext>, Refusal> {
     let name = call.context()?;
-    let inside = call.inside()?;
+    let inside = call.inside().await?;
     Ok(Reply(inside.guest.restart_context(&name).await?.into()))
 }
 
@@ -251,7 +251,7 @@ async fn complete(
     Json(request): Json<CompleteRequest>,
 ) -> Result<Reply<CompletionsFound>, Refusal> {
     let context = call.context()?;
-    let inside = call.inside()?;
+    let inside = call.inside().await?;
     let code = request.code;
     let cursor = match request.cursor {
         None => code.len(),
@@ -273,7 +273,7 @@ async fn check(
     Json(request): Json<CheckRequest>,
 ) -> Result<Reply<Checked>, Refusal> {
     let context = call.context()?;
-    let checked = call.inside()?.guest.check_code(&context, request.code).await?;
+    let checked = call.inside().await?.guest.check_code(&context, request.code).await?;
     let state = match checked.state {
         repl::CodeState::Complete => CodeStateName::Complete,
         repl::CodeState::Incomplete => CodeStateName::Incomplete,

@@ -224,7 +224,7 @@ async fn shell_script(
 
 async fn run(mut call: Call, request: ProgramRequest) -> Result<Answer, Refusal> {
     call.trail.program(&request.described.program);
-    let inside = call.inside()?;
+    let inside = call.inside().await?;
     let output_bytes_max = collect::output_bytes_max(request.output_bytes_max)?;
     let held = Arc::new((call.permit.clone(), call.memory.clone()));
     let capture = request.capture(&call.api, &inside, call.ends_at()).await?;
@@ -240,6 +240,6 @@ async fn run(mut call: Call, request: ProgramRequest) -> Result<Answer, Refusal>
 }
 
 async fn exec_socket(mut call: Call, _: Nothing, _: Nothing) -> Result<WebSocketResponse, Refusal> {
-    let inside = call.inside()?;
+    let inside = call.inside().await?;
     talk::accept(&mut call, inside)
 }

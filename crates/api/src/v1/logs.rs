@@ -17,7 +17,7 @@ use super::super::route::{Operation, operation};
 use super::super::shape::{Nothing, Query};
 use super::super::stream::{Either, Events, Teller};
 use super::super::websocket;
-use crate::sessions::find;
+use crate::sessions::look_at;
 use sandbox::limits::LOG_FOLLOW_PAUSE;
 use sandbox::log::Mark;
 use sandbox::refusal::Refusal;
@@ -105,7 +105,7 @@ async fn read(
     let which = call.which()?;
     if let Some(session) = &selection.session {
         // An empty log would say that it wrote nothing.
-        find(&call.api, &which, session).await?;
+        look_at(&call.api, &which, session).await?;
     }
     let directory = call.api.registry().log_directory(&which)?;
     let mut reading = Reading::open(directory, selection).await?;

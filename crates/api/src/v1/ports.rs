@@ -84,7 +84,7 @@ async fn open(
     _: Nothing,
     Json(request): Json<ForwardPort>,
 ) -> Result<Created<ForwardedPort>, Refusal> {
-    let inside = call.inside()?;
+    let inside = call.inside().await?;
     check_host_port(&call.api, &call.caller, request.host_port)?;
     let (forwards, registry) = (call.api.forwards(), call.api.registry());
     let (port, host) = (request.port.get(), request.host_address.into());

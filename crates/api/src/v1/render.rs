@@ -170,7 +170,7 @@ async fn render(
         artifacts: true,
         session: None,
     };
-    let inside = call.inside()?;
+    let inside = call.inside().await?;
     let capture = Capture::begin(&call.api, &inside, scene).await?.within(call.ends_at());
     let held = Arc::new((call.permit.clone(), call.memory.clone()));
     let running = begin(&call.api, &inside, request, call.deadline, false, held).await?;

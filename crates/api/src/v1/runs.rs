@@ -119,7 +119,7 @@ async fn carry(
     context: ContextName,
     request: RunRequest,
 ) -> Result<Either<RunResult, RunEvent>, Refusal> {
-    let beginning = beginning(&mut call)?;
+    let beginning = beginning(&mut call).await?;
     carry_on(call, beginning, context, request).await
 }
 
@@ -130,7 +130,7 @@ pub async fn carry_turn(
     mut turn: Turn,
     request: RunRequest,
 ) -> Result<Either<RunResult, RunEvent>, Refusal> {
-    let inside = call.api.inside(turn.which.clone())?;
+    let inside = call.enter(turn.which.clone()).await?;
     let context = turn.context.context.clone();
     let reopened = turn.reopened.take().map(Reopened::from);
     let place = InNotebook { notebook, number: turn.number, reopened };
@@ -172,8 +172,8 @@ async fn carry_on(
     Ok(Either::Whole(result))
 }
 
-fn beginning(call: &mut Call) -> Result<Beginning, Refusal> {
-    let inside = call.inside()?;
+async fn beginning(call: &mut Call) -> Result<Beginning, Refusal> {
+    let inside = call.inside().await?;
     let (permit, memory) = (call.permit.take(), call.memory.clone());
     let api = call.api.clone();
     Ok(Beginning { api, inside, permit, memory, deadline: call.deadline, turn: None })
@@ -181,7 +181,7 @@ fn beginning(call: &mut Call) -> Result<Beginning, Refusal> {
 
 async fn converse(mut call: Call, _: Nothing, _: Nothing) -> Result<RunSocket, Refusal> {
     let context = call.context()?;
-    let beginning = beginning(&mut call)?;
+    let beginning = beginning(&mut call).await?;
     let attend = move |socket| socket::attend(socket, beginning, context);
     Ok(RunSocket(websocket::accept(&mut call, attend)?))
 }
@@ -193,7 +193,7 @@ async fn interrupt(
 ) -> Result<Reply<Interrupted>, Refusal> {
     let context = call.context()?;
     request.grace.check()?;
-    let inside = call.inside()?;
+    let inside = call.inside().await?;
     let run = carried::interrupt(&inside.guest, context, request.run, request.grace.into()).await?;
     Ok(Reply(Interrupted { run }))
 }
@@ -202,7 +202,7 @@ async fn input(call: Call, _: Nothing, Json(answer): Json<InputAnswer>) -> Resul
     let context = call.context()?;
     let InputAnswer { run, request, line } = answer;
     let ask = AnswerInput { context, run, request, line: line.map(Into::into) };
-    call.inside()?.guest.answer_input(ask).await?;
+    call.inside().await?.guest.answer_input(ask).await?;
     Ok(Done)
 }
 

@@ -21,7 +21,7 @@ use super::super::shape::{Done, Json, Nothing, Octets, Query, Reply};
 use super::exec::{SignalName, SignalTarget};
 use crate::forms::exit::Exit;
 use crate::forms::ranges::check_range;
-use crate::sessions::{Session, SessionEnd, feed, find};
+use crate::sessions::{Session, SessionEnd, feed, find, look_at};
 use sandbox::RECORDED_HOLDER;
 use sandbox::refusal::{Code, Refusal};
 
@@ -228,7 +228,7 @@ async fn list(
 }
 
 async fn get(call: Call, _: Nothing, _: Nothing) -> Result<Reply<SessionInfo>, Refusal> {
-    let found = find(&call.api, &call.which()?, &call.session()?).await?;
+    let found = look_at(&call.api, &call.which()?, &call.session()?).await?;
     Ok(Reply(found.session.into()))
 }
 
@@ -238,7 +238,7 @@ async fn wait(
     _: Nothing,
 ) -> Result<Reply<Waited>, Refusal> {
     check_range("timeout_ms", query.timeout_ms, 0, 86_400_000)?;
-    let found = find(&call.api, &call.which()?, &call.session()?).await?;
+    let found = find(&call, &call.which()?, &call.session()?).await?;
     let ending = feed::ending(&call.api, found);
     let ended = match query.timeout_ms.map(Duration::from_millis) {
         None => Some(ending.await),
@@ -254,14 +254,14 @@ async fn wait(
 }
 
 async fn resize(call: Call, _: Nothing, Json(size): Json<Size>) -> Result<Done, Refusal> {
-    let (inside, session) = (call.inside()?, call.session()?);
+    let (inside, session) = (call.inside().await?, call.session()?);
     let size = size.checked()?;
     inside.guest.resize(Resize { session, size, redraw: false }).await?;
     Ok(Done)
 }
 
 async fn signal(call: Call, _: Nothing, Json(request): Json<SendSignal>) -> Result<Done, Refusal> {
-    let (inside, session) = (call.inside()?, call.session()?);
+    let (inside, session) = (call.inside().await?, call.session()?);
     let (signal, target) = (request.signal.number()?, request.target.into());
     inside.guest.signal(Signal { session, signal, target }).await?;
     Ok(Done)
@@ -272,7 +272,7 @@ async fn release(
     Query(query): Query<ReleaseQuery>,
     _: Nothing,
 ) -> Result<Done, Refusal> {
-    let found = find(&call.api, &call.which()?, &call.session()?).await?;
+    let found = find(&call, &call.which()?, &call.session()?).await?;
     let Session::Live(info) = &found.session else { return Ok(Done) };
     let Some(inside) = &found.inside else { return Ok(Done) };
     let (guest, session) = (&inside.guest, &info.session);

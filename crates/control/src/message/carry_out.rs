@@ -54,10 +54,13 @@ impl Request {
             Self::Kill { sandbox } => registry.kill(&sandbox).await?,
             Self::Remove { sandbox, force } => registry.remove(&sandbox, force).await?,
             Self::List(list) => return Ok(Reply::Sandboxes(listed(&list, registry))),
-            Self::Dial { sandbox, .. } => {
+            Self::Dial { sandbox, purpose } => {
+                let looks = purpose.is_some_and(|purpose| purpose.looks);
+                let woke_in = if looks { None } else { registry.wake(&sandbox).await? };
                 let (address, record) = registry.dial(&sandbox)?;
                 let Record { user, workdir, state, .. } = record;
-                return Ok(Reply::Dialled(Dialled { address, user, workdir, state }));
+                let woke_ms = woke_in.map(|woke_in| woke_in.as_millis() as u64);
+                return Ok(Reply::Dialled(Dialled { address, user, workdir, state, woke_ms }));
             }
             Self::Snapshot { sandbox, name } => {
                 return Ok(Reply::Snapshot(Box::new(registry.snapshot(&sandbox, name).await?)));

@@ -168,6 +168,9 @@ pub struct Dialled {
     pub workdir: Option<String>,
     #[serde(flatten)]
     pub state: State,
+    /// How long the bridge waited for it, if it was asleep.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub woke_ms: Option<u64>,
 }
 
 /// Why a request was not carried out.

@@ -21,7 +21,7 @@ pub(super) const PROFILES: &[Profile; 5] = &[
         is_virtual: false,
         root: Root::Host,
         mount: Mount::Running,
-        lacks: &[NO_PAUSE, NO_SNAPSHOT],
+        lacks: &[NO_SNAPSHOT],
         programs: &[],
         hypervisor: Hypervisor::Unused,
         start_deadline: BOOT_DEADLINE,
@@ -158,4 +158,5 @@ const NO_PAUSE_OF_MONITOR: Lack = Lack {
 const NO_SNAPSHOT_OF_MONITOR: Lack =
     Lack { capability: Capability::Snapshot, ..NO_PAUSE_OF_MONITOR };
 
-const QEMU_CAN: &str = "a qemu machine can be paused, and a snapshot taken of it";
+const QEMU_CAN: &str =
+    "process and qemu machines can be paused, and a snapshot can be taken of a qemu machine";

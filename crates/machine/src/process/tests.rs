@@ -3,7 +3,7 @@ use protocol::frame::{HEADER_BYTES, Kind};
 use protocol::limits::FRAME_BYTES_MAX;
 
 use super::*;
-use crate::ProcessIdentity;
+use crate::{MachineExit, ProcessIdentity};
 
 fn spec() -> MachineSpec {
     MachineSpec {

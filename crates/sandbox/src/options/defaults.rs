@@ -1,6 +1,6 @@
 //! Defaults for options that a sandbox's creator has not set.
 
-use crate::Spec;
+use crate::{OnIdle, Spec};
 use machine::{Capability, MachineKind};
 
 /// The defaults of one bridge, for all doors.
@@ -11,6 +11,7 @@ pub struct Defaults {
     pub cpu_millis: Option<u32>,
     pub ttl_ms: Option<u64>,
     pub idle_ttl_ms: Option<u64>,
+    pub on_idle: Option<OnIdle>,
     pub keep_stopped_ms: Option<u64>,
 }
 
@@ -29,14 +30,18 @@ impl Defaults {
         }
         spec.ttl_ms = spec.ttl_ms.or(self.ttl_ms);
         spec.idle_ttl_ms = spec.idle_ttl_ms.or(self.idle_ttl_ms);
+        // A sandbox that is never idle needs none, and a machine that cannot be paused gets none.
+        if spec.idle_ttl_ms.is_some() && spec.machine().can(Capability::Pause) {
+            spec.on_idle = spec.on_idle.or(self.on_idle);
+        }
         spec.keep_stopped_ms = spec.keep_stopped_ms.or(self.keep_stopped_ms);
     }
 
     /// Sets the defaults of a sandbox that ends with its only command: it has no record to keep, and is never
     /// idle.
     pub fn fill_one_shot(&self, spec: &mut Spec) {
-        let lives = (spec.ttl_ms, spec.idle_ttl_ms, spec.keep_stopped_ms);
+        let lives = (spec.ttl_ms, spec.idle_ttl_ms, spec.on_idle, spec.keep_stopped_ms);
         self.fill(spec);
-        (spec.ttl_ms, spec.idle_ttl_ms, spec.keep_stopped_ms) = lives;
+        (spec.ttl_ms, spec.idle_ttl_ms, spec.on_idle, spec.keep_stopped_ms) = lives;
     }
 }

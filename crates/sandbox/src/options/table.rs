@@ -331,7 +331,7 @@ pub const OPTIONS: &[SandboxOption] = &[
     },
     SandboxOption {
         name: "idle_ttl_ms",
-        about: "How long it may be idle before it ends.",
+        about: "How long it may be idle.",
         has: &[
             (Start, "--idle"),
             (Http, "idle_ttl_ms"),
@@ -340,6 +340,24 @@ pub const OPTIONS: &[SandboxOption] = &[
             (Python, "idle_ttl"),
             (Library, "idle_ttl_ms"),
             (Defaults, "idle_ttl"),
+        ],
+        lacks: &[
+            (&[Run, Repl], ENDS_WITH_COMMAND),
+            (&[Mcp], BELONGS_TO_SESSION),
+            (&[Rpc, A2a], PUBLISHED_CALL),
+        ],
+    },
+    SandboxOption {
+        name: "on_idle",
+        about: "What happens when it has been idle for that long: `stop` ends it, `pause` pauses it until the next request.",
+        has: &[
+            (Start, "--on-idle"),
+            (Http, "on_idle"),
+            (Tool, "on_idle"),
+            (Notebook, "on_idle"),
+            (Python, "on_idle"),
+            (Library, "on_idle"),
+            (Defaults, "on_idle"),
         ],
         lacks: &[
             (&[Run, Repl], ENDS_WITH_COMMAND),

@@ -2,7 +2,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::*;
-use crate::{MachineKind, Preset, Spec};
+use crate::{MachineKind, OnIdle, Preset, Spec};
 
 /// The page in the repository, and the variable that makes the test write it instead of comparing
 /// it.
@@ -118,6 +118,7 @@ fn a_default_reaches_what_nobody_has_set_and_nothing_else() {
         cpu_millis: Some(700),
         ttl_ms: Some(1),
         idle_ttl_ms: Some(2),
+        on_idle: Some(OnIdle::Pause),
         keep_stopped_ms: Some(3),
     };
     let filled = |change: fn(&mut Spec)| {

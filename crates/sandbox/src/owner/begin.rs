@@ -70,7 +70,7 @@ impl Owner {
         self.open_log();
         self.know(&running);
         self.stored.record.warnings.extend(warnings);
-        let egress = match self.open_egress(&running).await {
+        let egress = match self.begin_egress(&running).await {
             Ok(egress) => egress,
             Err(error) => {
                 running.kill();
@@ -121,7 +121,7 @@ impl Owner {
         self.know(&running);
         // Its run time counts from here on, not only from when it can be used.
         self.start_run_timer(&running);
-        let egress = match self.open_egress(&running).await {
+        let egress = match self.begin_egress(&running).await {
             Ok(egress) => egress,
             Err(error) => {
                 running.kill();
@@ -257,6 +257,9 @@ impl Owner {
         let stands_still = self.life.as_ref().is_some_and(|life| life.running.trace().paused);
         if stands_still && matches!(before, State::Paused { .. }) {
             self.expiry.pauses();
+            if before.is_asleep() {
+                self.place.presence.sleep();
+            }
             return self.enter(before.clone()).await;
         }
         let answers = self.life.as_ref().is_some_and(|life| life.running.guest().is_some());
@@ -266,6 +269,8 @@ impl Owner {
             self.begin_stop(STOP_GRACE_DEFAULT, StopReason::Requested).await;
         } else {
             self.enter(State::Running).await;
+            // A record that called it paused had stopped its idle time.
+            self.expire_as_recorded();
         }
     }
 
@@ -281,6 +286,15 @@ impl Owner {
         self.stored.trace = running.trace();
         self.stored.record.pid = self.stored.trace.process.as_ref().map(|process| process.pid);
         self.stored.record.address = self.stored.trace.address.clone();
+    }
+
+    /// Opens the egress of a new machine that can do what was asked of it.
+    async fn begin_egress(
+        &mut self,
+        running: &Arc<dyn Running>,
+    ) -> Result<Option<EgressGuard>, SandboxError> {
+        self.check_sleep(running.as_ref())?;
+        self.open_egress(running).await
     }
 
     /// Opens a new machine's egress. Without rules there is none.

@@ -53,6 +53,7 @@ impl Owner {
         self.overdue = Some(Instant::now() + stops_within + KILL_DEADLINE);
         self.expiry.ends();
         self.place.presence.close();
+        self.waking.clear();
         self.enter(State::Stopping).await;
         let (which, events) = (self.stored.record.which(), Arc::clone(&self.place.events));
         let id = self.stored.record.id.clone();
@@ -113,6 +114,7 @@ impl Owner {
         self.overdue = Some(Instant::now() + KILL_DEADLINE);
         self.expiry.ends();
         self.place.presence.close();
+        self.waking.clear();
         self.enter(State::Stopping).await;
     }
 

@@ -73,7 +73,10 @@ impl Owner {
         let presence = Arc::clone(&self.place.presence);
         match contexts {
             Some(contexts) if self.expiry.has_worked(&contexts) => presence.touch(),
-            Some(_) if presence.close_if_idle(idle_ttl) => {
+            Some(_) if presence.close_if_idle(idle_ttl, self.stored.record.on_idle) => {
+                if !self.stored.record.on_idle.is_stop() {
+                    return self.doze_off();
+                }
                 let why = StopReason::Expired { kind: ExpiryKind::Idle };
                 return self.begin_stop(STOP_GRACE_DEFAULT, why).await;
             }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::sleep::WakeReply;
 use super::suspend::{CommitReply, SnapshotReply};
 use super::workspace::SyncReply;
 use crate::snapshot::Draft;
@@ -39,6 +40,10 @@ pub(crate) enum Order {
     },
     Resume {
         reply: Reply,
+    },
+    /// Wait until one that is asleep is awake; see [`crate::Registry::visit`].
+    Wake {
+        reply: WakeReply,
     },
     Snapshot {
         draft: Box<Draft>,
@@ -83,6 +88,9 @@ impl Order {
             | Self::Pause { reply }
             | Self::Resume { reply }
             | Self::Leave { reply } => {
+                let _ = reply.send(Err(SandboxError::NotRunning { which, state }));
+            }
+            Self::Wake { reply } => {
                 let _ = reply.send(Err(SandboxError::NotRunning { which, state }));
             }
             Self::Sync { reply } => {

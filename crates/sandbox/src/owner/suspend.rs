@@ -20,14 +20,17 @@ pub(crate) type CommitReply = oneshot::Sender<Result<Image, SandboxError>>;
 pub(super) enum SuspendOutcome {
     Paused(Result<(), MachineError>, Reply),
     Resumed(Result<Resumed, MachineError>, Reply),
+    DozedOff(Result<(), MachineError>),
+    Woke(Result<Resumed, MachineError>),
     Written(Result<Snapshot, SandboxError>, SnapshotReply),
     Committed(Result<Image, SandboxError>, CommitReply),
 }
 
 impl Owner {
-    pub(super) fn pause(&mut self, reply: Reply) {
+    pub(super) async fn pause(&mut self, reply: Reply) {
         let kind = self.stored.record.machine;
         match self.stored.record.state {
+            State::Paused { by_idle: true, .. } => self.stay_paused(reply).await,
             State::Paused { .. } => drop(reply.send(Ok(self.stored.record.clone()))),
             State::Running => self.send(reply, |running, reply| {
                 Box::pin(async move {
@@ -40,6 +43,18 @@ impl Owner {
             }),
             _ => self.refuse(reply),
         }
+    }
+
+    /// From now on only a resumption has it continue.
+    async fn stay_paused(&mut self, reply: Reply) {
+        if self.life.as_ref().is_some_and(|life| life.errand.is_some()) {
+            // It is being woken, for somebody.
+            let which = self.stored.record.which();
+            return drop(reply.send(Err(SandboxError::Busy { which })));
+        }
+        self.place.presence.stay_open();
+        self.enter_living(State::Paused { since_ms: now_ms(), by_idle: false }).await;
+        let _ = reply.send(self.outcome(Ok(())).await);
     }
 
     pub(super) fn resume_paused(&mut self, reply: Reply) {
@@ -122,7 +137,7 @@ impl Owner {
         }
     }
 
-    fn refuse<T>(&self, reply: oneshot::Sender<Result<T, SandboxError>>) {
+    pub(super) fn refuse<T>(&self, reply: oneshot::Sender<Result<T, SandboxError>>) {
         let (which, state) = (self.stored.record.which(), self.stored.record.state.clone());
         let _ = reply.send(Err(match state {
             State::Paused { .. } => SandboxError::Paused { which },
@@ -139,17 +154,20 @@ impl Owner {
                 // A machine that was lost meanwhile is not.
                 if done.is_ok() && self.stored.record.state == State::Running {
                     self.expiry.pauses();
-                    self.enter_living(State::Paused { since_ms: now_ms() }).await;
+                    self.enter_living(State::Paused { since_ms: now_ms(), by_idle: false }).await;
                 }
                 let _ = reply.send(self.outcome(done).await);
             }
             SuspendOutcome::Resumed(done, reply) => {
-                let goes_on = self.life.as_ref().is_some_and(|life| !life.running.trace().paused);
-                if goes_on && matches!(self.stored.record.state, State::Paused { .. }) {
+                if self.has_gone_on() {
                     self.resumed().await;
                 }
-                let _ = reply.send(self.outcome(done.map(drop)).await);
+                let done = done.map(drop);
+                self.answer_waking(&done);
+                let _ = reply.send(self.outcome(done).await);
             }
+            SuspendOutcome::DozedOff(done) => self.dozed_off(done).await,
+            SuspendOutcome::Woke(done) => self.woke(done).await,
             SuspendOutcome::Written(written, reply) => {
                 if let Ok(snapshot) = &written {
                     let snapshot = Some(snapshot.name.to_string());
@@ -167,23 +185,33 @@ impl Owner {
         }
     }
 
-    async fn resumed(&mut self) {
+    /// Whether a machine that is recorded as paused runs.
+    pub(super) fn has_gone_on(&self) -> bool {
+        let runs = self.life.as_ref().is_some_and(|life| !life.running.trace().paused);
+        runs && matches!(self.stored.record.state, State::Paused { .. })
+    }
+
+    pub(super) async fn resumed(&mut self) {
         let unknown = self.life.as_ref().filter(|life| life.recorder.is_none());
         let unknown = unknown.map(|life| Arc::clone(&life.running));
         if let Some(running) = unknown {
             // The bridge that paused it is gone: this one connects to its agent only now.
+            let was_asleep = self.place.presence.is_asleep();
             let egress = self.reopen_egress(&running);
             let mirror = self.reopen_workspace(&running).await;
             self.enliven(running, egress, mirror);
-        } else {
-            self.place.presence.touch();
-            self.expire_as_recorded();
+            if was_asleep {
+                self.place.presence.sleep();
+            }
         }
         self.enter_living(State::Running).await;
+        // After the state: nothing begins in one that still shows as paused.
+        self.place.presence.stay_open();
+        self.expire_as_recorded();
     }
 
     /// Enters a state of a living machine, and records whether it is paused.
-    async fn enter_living(&mut self, state: State) {
+    pub(super) async fn enter_living(&mut self, state: State) {
         if let Some(life) = &self.life {
             self.stored.trace = life.running.trace();
         }

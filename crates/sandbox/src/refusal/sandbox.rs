@@ -51,6 +51,7 @@ impl From<&SandboxError> for Refusal {
                 .because(Reason::Paused)
                 .details(json!({ "state": "paused" }))
                 .hint(Hint::ResumeSandbox),
+            SandboxError::CannotSleep { .. } => with(Code::Unsupported),
             SandboxError::Busy { .. } => {
                 with(Code::Conflict).because(Reason::Busy).retry_after(BUSY_PAUSE)
             }
@@ -80,7 +81,7 @@ impl From<&SandboxError> for Refusal {
                 CommitError::Read(_) | CommitError::Freeze(_) => Code::GuestUnreachable,
             })
             .because(Reason::NotCommitted),
-            SandboxError::Lost { .. } => {
+            SandboxError::Lost { .. } | SandboxError::NotWoken { .. } => {
                 with(Code::GuestUnreachable).because(Reason::Lost).hint(Hint::RemoveLost)
             }
             SandboxError::WillNotDie { .. } => with(Code::Internal).because(Reason::Stuck),
@@ -137,6 +138,7 @@ impl From<&SandboxError> for Refusal {
             | SandboxError::Workdir { .. }
             | SandboxError::User { .. }
             | SandboxError::OutOfRange { .. }
+            | SandboxError::NeverIdle
             | SandboxError::ScratchBeyondMemory { .. }
             | SandboxError::Label(_) => with(Code::Invalid),
         };

@@ -77,6 +77,7 @@ fn again(record: &Record, env: Vec<(String, String)>) -> Spec {
         labels: record.labels.clone(),
         ttl_ms: record.ttl_ms,
         idle_ttl_ms: record.idle_ttl_ms,
+        on_idle: (!record.on_idle.is_stop()).then_some(record.on_idle),
         keep_stopped_ms: record.keep_stopped_ms,
         egress: Some(record.egress.clone()),
         workspace: record.workspace.clone(),
@@ -91,6 +92,8 @@ fn again(record: &Record, env: Vec<(String, String)>) -> Spec {
 #[cfg(test)]
 mod tests {
     use machine::MachineKind;
+
+    use crate::OnIdle;
 
     use super::*;
 
@@ -107,6 +110,7 @@ mod tests {
         spec.scratch_bytes = Some(64 * 1024 * 1024);
         (spec.memory_mib, spec.cpu_millis) = (Some(512), Some(500));
         (spec.ttl_ms, spec.idle_ttl_ms, spec.keep_stopped_ms) = (Some(1), Some(2), Some(3));
+        spec.on_idle = Some(OnIdle::Pause);
         (spec.workdir, spec.user) = (Some("/srv".to_owned()), Some("web".to_owned()));
         spec.labels.insert("team".to_owned(), "a".to_owned());
         spec.egress = Some(vec!["pypi.org".to_owned()]);

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
+mod sleep;
+
 use super::found::subdirectories;
 use super::*;
 use crate::record::RECORD_FILE;
@@ -13,8 +15,8 @@ use crate::{ExpiryKind, Filter, Name, Phase, State, StopReason};
 use agent_client::guest::Guest;
 use agent_client::link::Address;
 use machine::{
-    Adoption, BoxFuture, Machine, MachineError, MachineExit, MachineSpec, ProcessIdentity, Running,
-    Trace,
+    Adoption, BoxFuture, Machine, MachineError, MachineExit, MachineSpec, ProcessIdentity, Resumed,
+    Running, Suspend, Trace,
 };
 
 /// A machine that starts, lives and dies as the test says, and has no agent.
@@ -28,18 +30,36 @@ struct Fake {
     /// A start waits for this when it is set.
     gate: Mutex<Option<Arc<Notify>>>,
     cleaned: AtomicUsize,
+    naps: Naps,
     last: Mutex<Option<Arc<FakeRunning>>>,
 }
 
+/// How machines are paused, and how often they were.
+#[derive(Clone, Default)]
+struct Naps {
+    /// Pausing fails.
+    restless: Arc<AtomicBool>,
+    /// No machine can be paused.
+    impossible: Arc<AtomicBool>,
+    /// A pause, and a resumption, wait for this when it is set.
+    gate: Arc<Mutex<Option<Arc<Notify>>>>,
+    pauses: Arc<AtomicUsize>,
+    resumes: Arc<AtomicUsize>,
+}
+
 struct FakeRunning {
+    naps: Naps,
+    paused: AtomicBool,
     exit: watch::Sender<Option<MachineExit>>,
     immortal: bool,
     stops_when_asked: bool,
 }
 
 impl FakeRunning {
-    fn new(immortal: bool) -> Arc<Self> {
-        Arc::new(Self { exit: watch::Sender::new(None), immortal, stops_when_asked: true })
+    fn new(immortal: bool, naps: &Naps) -> Arc<Self> {
+        let (exit, naps) = (watch::Sender::new(None), naps.clone());
+        let paused = AtomicBool::new(false);
+        Arc::new(Self { naps, paused, exit, immortal, stops_when_asked: true })
     }
 
     fn end(&self, exit: MachineExit) {
@@ -57,7 +77,7 @@ impl Machine for Fake {
             if self.fails.load(Ordering::Relaxed) {
                 return Err(MachineError::BootFailed { message: "no namespaces".to_owned() });
             }
-            let running = FakeRunning::new(self.immortal.load(Ordering::Relaxed));
+            let running = FakeRunning::new(self.immortal.load(Ordering::Relaxed), &self.naps);
             *self.last.lock().unwrap() = Some(Arc::clone(&running));
             Ok(running as Arc<dyn Running>)
         })
@@ -67,7 +87,7 @@ impl Machine for Fake {
         Box::pin(async move {
             assert!(trace.process.is_some(), "the trace was not kept");
             if self.lives.load(Ordering::Relaxed) {
-                Adoption::Alive(FakeRunning::new(false))
+                Adoption::Alive(FakeRunning::new(false, &self.naps))
             } else {
                 Adoption::Dead
             }
@@ -92,8 +112,12 @@ impl Running for FakeRunning {
         Trace {
             process: Some(ProcessIdentity { pid, started_ticks, boot_id }),
             address,
-            paused: false,
+            paused: self.paused.load(Ordering::Relaxed),
         }
+    }
+
+    fn suspend(&self) -> Option<&dyn Suspend> {
+        (!self.naps.impossible.load(Ordering::Relaxed)).then_some(self as &dyn Suspend)
     }
 
     fn stop(&self, _: Duration) -> BoxFuture<'_, ()> {
@@ -123,6 +147,46 @@ impl Running for FakeRunning {
                 None => std::future::pending().await,
             }
         })
+    }
+}
+
+impl Naps {
+    async fn wait(&self) {
+        let gate = self.gate.lock().unwrap().clone();
+        if let Some(gate) = gate {
+            gate.notified().await;
+        }
+    }
+}
+
+impl Suspend for FakeRunning {
+    fn pause(&self) -> BoxFuture<'_, Result<(), MachineError>> {
+        Box::pin(async {
+            self.naps.wait().await;
+            self.naps.pauses.fetch_add(1, Ordering::Relaxed);
+            if self.naps.restless.load(Ordering::Relaxed) {
+                return Err(MachineError::Monitor { reason: "it is restless".to_owned() });
+            }
+            self.paused.store(true, Ordering::Relaxed);
+            Ok(())
+        })
+    }
+
+    fn resume(&self) -> BoxFuture<'_, Result<Resumed, MachineError>> {
+        Box::pin(async {
+            self.naps.wait().await;
+            self.naps.resumes.fetch_add(1, Ordering::Relaxed);
+            self.paused.store(false, Ordering::Relaxed);
+            Ok(Resumed::default())
+        })
+    }
+
+    fn set_right(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async { self.paused.store(false, Ordering::Relaxed) })
+    }
+
+    fn snapshot<'a>(&'a self, _: &'a Path) -> BoxFuture<'a, Result<(), MachineError>> {
+        Box::pin(async { Err(MachineError::Monitor { reason: "it takes none".to_owned() }) })
     }
 }
 

@@ -1,11 +1,14 @@
 //! Reads the state of sandboxes, and gives access to one, without an order to its owner.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::{NameEntry, Registry};
 use crate::log::log_directory;
+use crate::owner::Order;
 use crate::pool::ShelfStatus;
 use crate::{Activity, Filter, Name, Page, Record, SandboxError, SandboxRef, Snapshot, State};
 use agent_client::guest::Guest;
@@ -34,6 +37,8 @@ pub struct Visit {
     pub guest: Guest,
     /// While it is held, the sandbox does not count as idle. `None` for one that is about to end.
     pub activity: Option<Activity>,
+    /// How long the call waited for a sandbox that was asleep. `None` if it was awake.
+    pub woke_in: Option<Duration>,
 }
 
 impl Registry {
@@ -82,7 +87,7 @@ impl Registry {
         matching.map(NameEntry::record).collect()
     }
 
-    /// Where the agent of a running sandbox is reached.
+    /// Where the agent of a running sandbox is reached. For those who only look: one that is asleep is refused.
     pub fn dial(&self, which: &SandboxRef) -> Result<(Address, Record), SandboxError> {
         let record = self.get(which)?;
         match &record.address {
@@ -94,7 +99,8 @@ impl Registry {
         }
     }
 
-    /// The client of a running sandbox's agent, over the link that there is anyway.
+    /// The client of a running sandbox's agent, over the link that there is anyway. For those who only look:
+    /// one that is asleep is refused.
     pub fn guest(&self, which: &SandboxRef) -> Result<Guest, SandboxError> {
         self.seated(which, |seat| Self::guest_of(which, seat))?
     }
@@ -104,6 +110,10 @@ impl Registry {
         let which = || which.clone();
         match (&record.state, seat.presence.guest()) {
             (State::Paused { .. }, _) => Err(SandboxError::Paused { which: which() }),
+            // It is about to be: what is asked now would be answered after its sleep.
+            (State::Running, _) if seat.presence.is_asleep() => {
+                Err(SandboxError::Paused { which: which() })
+            }
             (State::Lost { reason }, _) => {
                 Err(SandboxError::Lost { which: which(), reason: reason.clone() })
             }
@@ -114,19 +124,58 @@ impl Registry {
         }
     }
 
-    /// Calls into a sandbox that runs: one look for all that a call needs of it.
-    pub fn visit(&self, which: &SandboxRef) -> Result<Visit, SandboxError> {
-        self.seated(which, |seat| {
-            let guest = Self::guest_of(which, seat)?;
+    /// Calls into a sandbox that runs: one look for all that a call needs of it. One that is asleep is woken
+    /// first, and the call waits for that as long as it takes. Every request that is carried out inside a
+    /// sandbox comes through here, whatever its door.
+    pub async fn visit(&self, which: &SandboxRef) -> Result<Visit, SandboxError> {
+        let entered = self.seated(which, |seat| {
             let activity = seat.presence.begin();
-            let record = seat.shown.borrow();
-            let (workdir, user) = (record.workdir.clone(), record.user.clone());
-            Ok(Visit { id: record.id.clone(), workdir, user, guest, activity })
-        })?
+            if activity.is_none() && seat.presence.is_asleep() {
+                return Ok(None);
+            }
+            Self::visit_seat(which, seat, activity).map(Some)
+        })?;
+        if let Some(visit) = entered? {
+            return Ok(visit);
+        }
+        let record = self.get(which)?;
+        self.room_to_go_on(&record)?;
+        let since = Instant::now();
+        let activity = self.order(which, |reply| Order::Wake { reply }).await?;
+        let visit = self.seated(which, |seat| Self::visit_seat(which, seat, activity))?;
+        Ok(Visit { woke_in: Some(since.elapsed()), ..visit? })
+    }
+
+    /// Wakes a sandbox that is asleep, and returns how long that took. `None` for one that is not.
+    pub async fn wake(&self, which: &SandboxRef) -> Result<Option<Duration>, SandboxError> {
+        let is_asleep = self.seated(which, |seat| seat.presence.is_asleep())?;
+        if is_asleep { Ok(self.visit(which).await?.woke_in) } else { Ok(None) }
+    }
+
+    /// Says that something is at work in a sandbox, and wakes it first if it is asleep. `None` in one that
+    /// does not run or is about to end.
+    pub async fn keep_awake(&self, which: &SandboxRef) -> Result<Option<Activity>, SandboxError> {
+        match self.activity(which) {
+            None if self.seated(which, |seat| seat.presence.is_asleep())? => {
+                Ok(self.visit(which).await?.activity)
+            }
+            activity => Ok(activity),
+        }
+    }
+
+    fn visit_seat(
+        which: &SandboxRef,
+        seat: &NameEntry,
+        activity: Option<Activity>,
+    ) -> Result<Visit, SandboxError> {
+        let guest = Self::guest_of(which, seat)?;
+        let record = seat.shown.borrow();
+        let (workdir, user) = (record.workdir.clone(), record.user.clone());
+        Ok(Visit { id: record.id.clone(), workdir, user, guest, activity, woke_in: None })
     }
 
     /// Says that something is at work in a sandbox, which is not idle until the guard is dropped.
-    /// `None` in one that does not run or is about to end.
+    /// `None` in one that does not run, is asleep or is about to end.
     pub fn activity(&self, which: &SandboxRef) -> Option<Activity> {
         let presence = self.seated(which, |seat| seat.presence.clone()).ok()?;
         presence.begin()

@@ -54,6 +54,7 @@ pub(super) fn check(spec: &Spec) -> Result<(), SandboxError> {
         ("memory_mib", Capability::Memory, spec.memory_mib.is_some()),
         ("scratch_bytes", Capability::Scratch, spec.scratch_bytes.is_some()),
         ("cpus", Capability::Cpus, spec.cpu_millis.is_some()),
+        ("on_idle", Capability::Pause, spec.sleeps()),
     ] {
         refuse_lack(spec, option, capability, is_asked)?;
     }
@@ -111,6 +112,8 @@ mod tests {
             (r#""machine":"external","memory_mib":512"#, "memory_mib"),
             (r#""machine":"external","cpu_millis":0"#, "cpus"),
             (r#""machine":"external","scratch_bytes":1048576"#, "scratch_bytes"),
+            (r#""machine":"external","on_idle":"pause","idle_ttl_ms":9"#, "on_idle"),
+            (r#""machine":"firecracker","on_idle":"pause","idle_ttl_ms":9"#, "on_idle"),
         ] {
             let spec: Spec = serde_json::from_str(&format!("{{\"name\":\"a\",{json}}}")).unwrap();
             let error = spec.check().unwrap_err();

@@ -41,7 +41,7 @@ use agent_client::guest::contexts::open;
 use host::id::RandomId;
 use host::instant::now_ms;
 use machine::SandboxId;
-use sandbox::{SandboxError, SandboxRef};
+use sandbox::{SandboxError, SandboxRef, Visit};
 use save::{Saving, joined};
 
 /// How much of a keeper's message is shown.
@@ -483,8 +483,8 @@ impl Owner {
     /// Closes the notebook's context where it is, if that still exists.
     async fn leave_seat(&mut self) -> Result<(), NotebookError> {
         let Some(seat) = &self.seat else { return Ok(()) };
-        match self.inner.registry.guest(&seat.sandbox) {
-            Ok(guest) => {
+        match self.inner.registry.visit(&seat.sandbox).await {
+            Ok(Visit { guest, activity: _activity, .. }) => {
                 transfer::clear(&guest, &seat.directory()).await;
                 close(&guest, &self.context(&seat.sandbox)).await?;
             }

@@ -40,20 +40,20 @@ impl NotebookSandbox {
         registry: &Registry,
     ) -> Result<(SandboxRef, SandboxId, Guest), NotebookError> {
         let which = self.which();
-        match (find(registry, &which), self) {
+        match (find(registry, &which).await, self) {
             (Ok((id, guest)), _) => Ok((which, id, guest)),
             (Err(error), Self::Sandbox(_)) => {
                 Err(NotebookError::SandboxGone { which, why: error.to_string() })
             }
             (Err(SandboxError::NotFound { .. }), Self::Own(spec)) => {
                 registry.create((**spec).clone()).await?;
-                let (id, guest) = find(registry, &which)?;
+                let (id, guest) = find(registry, &which).await?;
                 Ok((which, id, guest))
             }
             (Err(SandboxError::NotRunning { .. } | SandboxError::Lost { .. }), Self::Own(spec)) => {
                 registry.discard(&which).await?;
                 registry.create((**spec).clone()).await?;
-                let (id, guest) = find(registry, &which)?;
+                let (id, guest) = find(registry, &which).await?;
                 Ok((which, id, guest))
             }
             (Err(error), Self::Own(_)) => Err(error.into()),
@@ -70,7 +70,7 @@ impl NotebookSandbox {
     }
 }
 
-fn find(registry: &Registry, which: &SandboxRef) -> Result<(SandboxId, Guest), SandboxError> {
-    let guest = registry.guest(which)?;
-    Ok((registry.get(which)?.id, guest))
+async fn find(registry: &Registry, which: &SandboxRef) -> Result<(SandboxId, Guest), SandboxError> {
+    let visit = registry.visit(which).await?;
+    Ok((visit.id, visit.guest))
 }

@@ -4,7 +4,7 @@ use super::{ConfigOption, DURATION_OR_OFF, SECOND, Section, put};
 use crate::limits::MEMORY_MIB_MAX;
 use crate::namespaces::read_egress;
 use crate::shown::{quote, quote_all, quote_duration, show_cpus};
-use sandbox::MachineKind;
+use sandbox::{MachineKind, OnIdle};
 
 pub const SECTION: Section = Section {
     name: "defaults",
@@ -47,11 +47,22 @@ pub const SECTION: Section = Section {
         ConfigOption {
             key: "idle_ttl",
             values: DURATION_OR_OFF,
-            about: "How long nothing may run in a sandbox before it is stopped.",
+            about: "How long nothing may run in a sandbox before it is idle.",
             set: |settings, given| {
                 put(&mut settings.defaults.idle_ttl, given.duration_or_off(SECOND))
             },
             show: |settings| quote_duration(settings.defaults.idle_ttl),
+        },
+        ConfigOption {
+            // A test compares the values with those that there are.
+            key: "on_idle",
+            values: "`\"stop\"` or `\"pause\"`",
+            about: "What happens to a sandbox that is idle: it is stopped, or paused until the \
+                    next request. A kind of machine that cannot be paused is stopped.",
+            set: |settings, given| {
+                put(&mut settings.defaults.on_idle, given.choice(&OnIdle::NAMES))
+            },
+            show: |settings| quote(settings.defaults.on_idle),
         },
         ConfigOption {
             key: "keep_stopped",

@@ -63,7 +63,7 @@ impl Typed {
 }
 
 pub async fn send(call: Call, _: Nothing, Message(ask): Message<SendAsk>) -> Result<Raw, Refusal> {
-    let inside = seat::inside(&call)?;
+    let inside = seat::inside(&call).await?;
     let info = running(&inside, &call, &ask.process).await?;
     let bytes = ask.input.into_bytes(&info)?;
     write(&inside.guest, &info.session, &bytes, false).await?;
@@ -71,7 +71,7 @@ pub async fn send(call: Call, _: Nothing, Message(ask): Message<SendAsk>) -> Res
 }
 
 pub async fn close(call: Call, _: Nothing, Message(ask): Message<About>) -> Result<Raw, Refusal> {
-    let inside = seat::inside(&call)?;
+    let inside = seat::inside(&call).await?;
     let info = running(&inside, &call, &ask.process).await?;
     if info.terminal {
         let message = "a terminal has no end of input; send the character of ctrl-d";
@@ -87,7 +87,7 @@ pub async fn close(call: Call, _: Nothing, Message(ask): Message<About>) -> Resu
 
 /// Types what comes, as it comes: the client may wait for an answer of the program before it sends more.
 pub async fn stream(mut call: Call, _: Nothing, _: Octets) -> Result<Raw, Refusal> {
-    let inside = seat::inside(&call)?;
+    let inside = seat::inside(&call).await?;
     call.body.be_patient(TYPING_PAUSE_MAX);
     let mut envelopes = Envelopes::default();
     let first = envelopes.next(&mut call.body).await?;

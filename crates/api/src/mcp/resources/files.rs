@@ -40,7 +40,7 @@ async fn read(work: &Work, rest: &str) -> Result<ResourceContent, Refusal> {
             .hint(format!("use the form {TEMPLATE}")));
     };
     let path = absolute(path)?;
-    let inside = work.look(Some(&sandbox))?;
+    let inside = work.look(Some(&sandbox)).await?;
     let (mut output, info, _) =
         inside.guest.read_file(path.as_str(), 0, None).await.map_err(unread)?;
     // What a file says of its size is not always what it has.

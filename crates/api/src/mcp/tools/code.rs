@@ -161,7 +161,7 @@ async fn execute(work: Work, request: Execute) -> Result<Answer<Executed>, Refus
         }
         let turn =
             enter(&work, id, request.sandbox.as_deref(), wanted, &request.code, give_up_at).await?;
-        let inside = work.api.inside(turn.which.clone())?;
+        let inside = work.inside(turn.which.clone()).await?;
         let ask = RunCode::new(turn.context.clone(), request.code);
         (inside, None, ask, Some(turn))
     } else {

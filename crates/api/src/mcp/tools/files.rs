@@ -82,7 +82,7 @@ struct FileRead {
 async fn read_file(work: Work, request: ReadFile) -> Result<Answer<FileRead>, Refusal> {
     let path = absolute(request.path)?;
     let (limit, offset) = (read_limit(request.limit)?, request.offset.unwrap_or(0));
-    let inside = work.look(request.sandbox.as_deref())?;
+    let inside = work.look(request.sandbox.as_deref()).await?;
     let opened = inside.guest.read_file(path.as_str(), offset, None).await.map_err(unread)?;
     let (mut output, info, _) = opened;
     let mut bytes = Vec::new();
@@ -204,7 +204,7 @@ struct FilesListed {
 
 async fn list_files(work: Work, request: ListFiles) -> Result<Answer<FilesListed>, Refusal> {
     let path = absolute(request.path)?;
-    let inside = work.look(request.sandbox.as_deref())?;
+    let inside = work.look(request.sandbox.as_deref()).await?;
     let after = request.after.filter(|after| !after.is_empty()).map(parse_name).transpose()?;
     let listed = inside.guest.list_page(&path.as_str().into(), after.as_ref()).await;
     let page = listed.map_err(refused)?;

@@ -80,7 +80,7 @@ struct ListPorts {
 }
 
 async fn expose_port(work: Work, request: ExposePort) -> Result<Answer<ForwardedPort>, Refusal> {
-    let inside = work.look(request.sandbox.as_deref())?;
+    let inside = work.look(request.sandbox.as_deref()).await?;
     let (forwards, port) = (work.api.forwards(), request.port.get());
     let wanted = request.host_port.map(NonZeroU16::get);
     let is_it = |found: u16| wanted.is_none_or(|wanted| wanted == found);

@@ -14,7 +14,7 @@ use access::keys::Access;
 use image::Pull;
 use sandbox::limits::{MEMORY_MIB_MAX, MEMORY_MIB_MIN, STOP_GRACE_DEFAULT, WORKDIR_BYTES_MAX};
 use sandbox::refusal::Refusal;
-use sandbox::{Name, Record, SandboxError, SandboxRef, Spec};
+use sandbox::{Name, OnIdle, Record, SandboxError, SandboxRef, Spec};
 use services::build::packages::Packages;
 
 pub fn entries() -> Vec<Entry> {
@@ -114,10 +114,13 @@ struct Create {
     #[serde(default)]
     #[schemars(range(min = 1))]
     ttl_seconds: Option<u64>,
-    /// Seconds of idleness after which it ends.
+    /// Seconds of idleness after which it ends or is paused.
     #[serde(default)]
     #[schemars(range(min = 1))]
     idle_ttl_seconds: Option<u64>,
+    /// What happens then: it ends by default, or is paused until it is used again.
+    #[serde(default)]
+    on_idle: Option<OnIdle>,
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -150,6 +153,7 @@ async fn create(work: Work, request: Create) -> Result<Answer<Made>, Refusal> {
         labels: request.labels,
         ttl_ms: millis(request.ttl_seconds),
         idle_ttl_ms: millis(request.idle_ttl_seconds),
+        on_idle: request.on_idle,
         ..Spec::new(which.clone())
     };
     let mut spec = permitted(&work.api, &work.caller, spec)?;

@@ -77,7 +77,7 @@ pub async fn pack(
     _: Nothing,
 ) -> Result<ArchiveResponse, Refusal> {
     let path = query.at.into_text()?;
-    let inside = call.inside()?;
+    let inside = call.inside().await?;
     let output = inside.guest.tar_get(path, query.follow).await.map_err(refused)?;
     let source = Source::Guest { output, activity: inside.activity };
     let body = outflow(&call, source, None)?;
@@ -90,7 +90,7 @@ pub async fn unpack(
     _: Archive,
 ) -> Result<Reply<ArchiveUnpacked>, Refusal> {
     let path = query.at.into_text()?;
-    let inside = call.inside()?;
+    let inside = call.inside().await?;
     let upload = inside.guest.tar_put(path, query.owners, query.parents);
     let mut upload = upload.map_err(refused)?;
     while let Some(bytes) = call.body.chunk().await? {

@@ -52,7 +52,7 @@ pub async fn read(
     _: Nothing,
 ) -> Result<Download, Refusal> {
     let path = query.into_text()?;
-    let inside = call.inside()?;
+    let inside = call.inside().await?;
     let header = |name| call.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     if let Some(range) = header(RANGE).and_then(Range::parse) {
         let found = part(&inside.guest, &path, range, header(IF_RANGE)).await?;

@@ -86,7 +86,7 @@ pub async fn list(
     if !(1..=PAGE_ENTRIES_MAX).contains(&limit) {
         return Err(Refusal::invalid(format!("limit must be from 1 to {PAGE_ENTRIES_MAX}")));
     }
-    let inside = call.inside()?;
+    let inside = call.inside().await?;
     let after = query.after.map(|Cursor(name)| name);
     let page = inside.guest.list_page(&path, after.as_ref()).await.map_err(refused)?;
     let (mut entries, mut more) = (page.entries, page.more);
@@ -103,7 +103,7 @@ pub async fn stat(
     _: Nothing,
 ) -> Result<Reply<FileEntry>, Refusal> {
     let path = query.at.into_text()?;
-    let info = call.inside()?.guest.stat(path, query.follow).await.map_err(refused)?;
+    let info = call.inside().await?.guest.stat(path, query.follow).await.map_err(refused)?;
     Ok(Reply(info.into()))
 }
 
@@ -115,7 +115,7 @@ pub async fn make_directory(
     let path = request.path.into_text()?;
     let permissions = request.permissions.map(|Permissions(bits)| bits);
     let ask = MakeDirectory { path, permissions, parents: request.parents };
-    let inside = call.inside()?;
+    let inside = call.inside().await?;
     inside.guest.make_directory(ask).await.map_err(refused)?;
     Ok(Done)
 }
@@ -126,7 +126,7 @@ pub async fn rename(
     Json(request): Json<MoveFile>,
 ) -> Result<Done, Refusal> {
     let (from, to) = (request.from.into_text()?, request.to.into_text()?);
-    let inside = call.inside()?;
+    let inside = call.inside().await?;
     let ask = Move { from, to, replace: request.replace };
     inside.guest.rename(ask).await.map_err(refused)?;
     Ok(Done)
@@ -138,7 +138,7 @@ pub async fn remove(
     _: Nothing,
 ) -> Result<Done, Refusal> {
     let path = query.at.into_text()?;
-    let inside = call.inside()?;
+    let inside = call.inside().await?;
     let ask = Remove { path, recursive: query.recursive };
     inside.guest.remove(ask).await.map_err(refused)?;
     Ok(Done)

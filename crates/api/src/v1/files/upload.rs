@@ -84,7 +84,7 @@ pub async fn write(
         gid: None,
         parents: query.parents,
     };
-    let inside = call.inside()?;
+    let inside = call.inside().await?;
     match mode {
         WriteMode::At { offset: 0 } => empty(&inside.guest, &target, query.create_only).await?,
         WriteMode::At { offset } => reaches(&inside.guest, &target.path, offset).await?,

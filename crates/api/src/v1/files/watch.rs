@@ -79,7 +79,7 @@ pub async fn watch(
     _: Nothing,
 ) -> Result<Events<FileChange>, Refusal> {
     let path = query.at.into_text()?;
-    let inside = call.inside()?;
+    let inside = call.inside().await?;
     let watcher = inside.guest.watch(path, query.recursive).await.map_err(refused)?;
     let (activity, deadline) = (inside.activity, call.ends_at());
     let (api, which) = (call.api.clone(), inside.which);

@@ -35,7 +35,7 @@ type Close = (u16, String);
 
 pub async fn connect(mut call: Call, _: Nothing, _: Nothing) -> Result<WebSocketResponse, Refusal> {
     let Port(port) = call.parameter("port")?;
-    let Inside { which, id, guest, activity, .. } = call.inside()?;
+    let Inside { which, id, guest, activity, .. } = call.inside().await?;
     if !websocket::is_wanted(&call.headers) {
         // Refuses before any connection is made.
         let refused = websocket::accept(&mut call, |_| async {});

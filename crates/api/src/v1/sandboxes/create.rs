@@ -15,7 +15,7 @@ use image::Pull;
 use machine::limits::SCRATCH_BYTES_MIN;
 use sandbox::limits::{LABELS_MAX, MEMORY_MIB_MAX, MEMORY_MIB_MIN, WORKDIR_BYTES_MAX};
 use sandbox::refusal::Refusal;
-use sandbox::{Name, SandboxRef, Spec};
+use sandbox::{Name, OnIdle, SandboxRef, Spec};
 use services::build::packages::Packages;
 
 /// A sandbox to make. Only its name is required.
@@ -79,10 +79,14 @@ pub struct CreateSandbox {
     #[serde(default)]
     #[schemars(range(min = 1, max = LIFETIME_MS_MAX))]
     pub ttl_ms: Option<u64>,
-    /// How long it may be idle before it ends.
+    /// How long it may be idle before it ends or is paused.
     #[serde(default)]
     #[schemars(range(min = 1, max = LIFETIME_MS_MAX))]
     pub idle_ttl_ms: Option<u64>,
+    /// What happens then: it ends by default, or is paused until the next request. A request that finds
+    /// it paused waits until it runs, and the header `burrow-woke-ms` of the answer says how long.
+    #[serde(default)]
+    pub on_idle: Option<OnIdle>,
     /// How long its record and logs are kept after it has stopped.
     #[serde(default)]
     #[schemars(range(max = LIFETIME_MS_MAX))]
@@ -129,6 +133,7 @@ impl CreateSandbox {
             labels: self.labels,
             ttl_ms: self.ttl_ms,
             idle_ttl_ms: self.idle_ttl_ms,
+            on_idle: self.on_idle,
             keep_stopped_ms: self.keep_stopped_ms,
             egress: self.egress,
             workspace: self.workspace,

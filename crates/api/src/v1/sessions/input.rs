@@ -64,7 +64,7 @@ pub async fn write(
     check_range("timeout_ms", query.timeout_ms, 1, TIMEOUT_MS_MAX)?;
     let limit = query.timeout_ms.map_or(TIMEOUT_DEFAULT, Duration::from_millis);
     let deadline = Instant::now() + limit;
-    let found = find(&call.api, &call.which()?, &call.session()?).await?;
+    let found = find(&call, &call.which()?, &call.session()?).await?;
     let (Session::Live(info), Some(inside)) = (&found.session, &found.inside) else {
         return Err(ended(found.session.id()));
     };

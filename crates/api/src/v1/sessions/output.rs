@@ -105,7 +105,7 @@ pub async fn read(
     Query(query): Query<OutputQuery>,
     _: Nothing,
 ) -> Result<OutputAnswer, Refusal> {
-    let found = find(&call.api, &call.which()?, &call.session()?).await?;
+    let found = find(&call, &call.which()?, &call.session()?).await?;
     let channels = channels(&query, &found.session)?;
     let is_raw = call.prefers("application/octet-stream");
     if is_raw && channels.len() != 1 {

@@ -130,7 +130,7 @@ pub async fn start(
     _: Nothing,
     Json(request): Json<StartSession>,
 ) -> Result<StartedSession, Refusal> {
-    let inside = call.inside()?;
+    let inside = call.inside().await?;
     let is_chosen = request.session.is_some();
     let start = request.start(inside.workdir.as_deref(), &call.trail)?;
     let machine = inside.id.clone();
@@ -139,7 +139,7 @@ pub async fn start(
         Known::Other => return Err(taken(&start.session)),
         // One of which nothing is left any more is started again.
         Known::Same => {
-            if let Ok(found) = find(&call.api, &inside.which, &start.session).await {
+            if let Ok(found) = find(&call, &inside.which, &start.session).await {
                 return Ok(StartedSession::Known(found.session.into()));
             }
         }
@@ -149,7 +149,7 @@ pub async fn start(
     if is_chosen {
         call.api.starts().note(machine, &start);
     }
-    let found = find(&call.api, &inside.which, &start.session).await;
+    let found = find(&call, &inside.which, &start.session).await;
     let mut info: SessionInfo = found?.session.into();
     info.warnings = started.warnings;
     Ok(if started.repeated { StartedSession::Known(info) } else { StartedSession::New(info) })

@@ -11,7 +11,7 @@ use crate::notebook::transfer::{self, FetchedSave};
 use crate::notebook::vault::Stamp;
 use host::id::RandomId;
 use host::instant::now_ms;
-use sandbox::SandboxError;
+use sandbox::{SandboxError, Visit};
 
 /// A save that is under way.
 pub(super) struct Saving {
@@ -44,8 +44,7 @@ impl Owner {
         }
         let since = Instant::now();
         // A sandbox must not end for want of work while this is under way.
-        let activity = registry.activity(&seat.sandbox);
-        let guest = registry.guest(&seat.sandbox)?;
+        let Visit { guest, activity, .. } = registry.visit(&seat.sandbox).await?;
         let context = self.context(&seat.sandbox);
         let directory = seat.directory();
         let orders = self.orders(&guest, &context, &seat.token);
