@@ -80,7 +80,8 @@ pub async fn pass(
         return Ok(entered);
     }
     let way = Way::of(&call, &which, port, form)?;
-    let Inside { id, guest, activity, .. } = call.api.inside(which).await?;
+    let Inside { id, guest, activity, woke_in, .. } = call.api.inside(which).await?;
+    call.trail.woke(woke_in);
     let reached = call.api.forwards().reach(&id, guest, activity, port).await?;
     // What waits on both sides of this server, each way.
     call.memory.grow(2 * STREAM_BYTES)?;

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_sleeps_lets_nothing_begin_until_it_is_awake_and_then_is_idle_anew() {
+    async fn what_sleeps_lets_nothing_begin_until_it_is_awake_and_its_idle_time_starts_again() {
         let presence = Presence::new();
         presence.open(None);
         tokio::time::advance(Duration::from_secs(2)).await;

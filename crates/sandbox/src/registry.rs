@@ -7,6 +7,7 @@
 mod claimed;
 mod found;
 mod means;
+mod orders;
 mod restart;
 mod room;
 mod shared;
@@ -35,13 +36,12 @@ use super::presence::Presence;
 use super::record::StoredRecord;
 use super::saver::Saver;
 use super::secrets;
-use super::snapshot::{Snapshot, Snapshots};
-use super::spec::check_lifetime;
+use super::snapshot::Snapshots;
 use super::stored::{RequestedImage, image_users};
 use super::tallies::Tallies;
 use super::{
-    Event, EventSink, HostFiles, Incarnation, Name, Names, Record, SandboxError, SandboxRef, Spec,
-    State, mounted, trust,
+    Event, EventSink, HostFiles, Incarnation, Names, Record, SandboxError, SandboxRef, Spec, State,
+    mounted, trust,
 };
 use crate::limits::{ORDERS_WAITING_MAX, SANDBOXES_MAX};
 use host::instant::now_ms;
@@ -52,7 +52,7 @@ use image::reference::Reference;
 use image::store::User;
 use image::{Image, ImageError, Images, Policy, Puller};
 use machine::{Directories, Machines, SandboxId};
-use workspace::{Report, TransferCounter, Workspaces};
+use workspace::{TransferCounter, Workspaces};
 
 /// All sandboxes of one bridge. Clones are the same registry.
 #[derive(Clone)]
@@ -437,6 +437,10 @@ impl Registry {
 
     async fn save_inside(&self, which: &SandboxRef) -> Result<(), SandboxError> {
         let Some(saver) = self.0.saver.get() else { return Ok(()) };
+        if self.get(which)?.state.is_asleep() {
+            // One that cannot be woken has nothing left to save.
+            let _ = self.wake(which).await;
+        }
         let record = self.get(which)?;
         if record.state != State::Running {
             return Ok(());
@@ -444,67 +448,6 @@ impl Registry {
         let which = record.which();
         let saved = saver(which.clone(), record.id).await;
         saved.map_err(|what| SandboxError::Unsaved { which, what })
-    }
-
-    /// Changes a living sandbox's times to live, counted from now; what is absent stays, 0 means no
-    /// limit. The call counts as activity.
-    pub async fn extend(
-        &self,
-        which: &SandboxRef,
-        ttl_ms: Option<u64>,
-        idle_ttl_ms: Option<u64>,
-    ) -> Result<Record, SandboxError> {
-        check_lifetime("ttl_ms", ttl_ms.filter(|ms| *ms > 0))?;
-        check_lifetime("idle_ttl_ms", idle_ttl_ms.filter(|ms| *ms > 0))?;
-        if let Some(ttl_ms) = ttl_ms {
-            self.bound_life(&self.get(which)?, ttl_ms, now_ms())?;
-        }
-        self.order(which, |reply| Order::Extend { ttl_ms, idle_ttl_ms, reply }).await
-    }
-
-    /// Pauses a sandbox; does nothing if it is paused. Time in a pause counts for its absolute time
-    /// to live, and not for the idle one.
-    pub async fn pause(&self, which: &SandboxRef) -> Result<Record, SandboxError> {
-        self.order(which, |reply| Order::Pause { reply }).await
-    }
-
-    /// Resumes a paused sandbox, with its clock corrected.
-    pub async fn resume(&self, which: &SandboxRef) -> Result<Record, SandboxError> {
-        let record = self.get(which)?;
-        if record.state.is_asleep() {
-            // Others may be waking it already.
-            self.wake(which).await?;
-            return self.get(which);
-        }
-        if matches!(record.state, State::Paused { .. }) {
-            self.room_to_go_on(&record)?;
-        }
-        self.order(which, |reply| Order::Resume { reply }).await
-    }
-
-    /// Copies changes in a running sandbox's workspace back, and returns the report.
-    pub async fn sync(&self, which: &SandboxRef) -> Result<Report, SandboxError> {
-        let _activity = self.keep_awake(which).await?;
-        self.order(which, |reply| Order::Sync { reply }).await
-    }
-
-    /// Takes a snapshot of a running sandbox, with a name in its namespace. The sandbox continues.
-    pub async fn snapshot(&self, which: &SandboxRef, name: Name) -> Result<Snapshot, SandboxError> {
-        let _activity = self.keep_awake(which).await?;
-        let record = self.get(which)?;
-        if !record.secrets.is_empty() {
-            return Err(SandboxError::HoldsSecrets { which: which.clone() });
-        }
-        let state = self.0.directories(&record.id).state;
-        let draft = Box::new(self.begin_snapshot(&record, &state, name)?);
-        self.order(which, |reply| Order::Snapshot { draft, reply }).await
-    }
-
-    /// Removes a snapshot. Sandboxes that were made from it do not need it.
-    pub async fn remove_snapshot(&self, which: &SandboxRef) -> Result<Snapshot, SandboxError> {
-        let (snapshots, which) = (self.0.snapshots.clone(), which.clone());
-        let removed = tokio::task::spawn_blocking(move || snapshots.remove(&which)).await;
-        removed.unwrap_or(Err(SandboxError::Stopping))
     }
 
     /// Takes no new sandboxes and stops all that run.

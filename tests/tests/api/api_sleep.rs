@@ -47,7 +47,7 @@ fn woke(answer: Answer, status: u16) -> Answer {
 }
 
 #[test]
-fn a_request_through_any_door_wakes_it_and_is_told() {
+fn a_request_through_any_door_wakes_it_and_the_answer_says_so() {
     let Some((server, client)) = sleepy() else { return };
     let run = json!({ "script": "echo on" });
     until_asleep(&client);

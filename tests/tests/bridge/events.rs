@@ -23,7 +23,7 @@ fn client(server: &Server) -> Client {
 }
 
 fn page(client: &Client, path: &str) -> Vec<Value> {
-    client.get(path).expect(200).json()["events"].as_array().unwrap().clone()
+    client.get(path).expect(200).json()["events"].as_array().expect("a list").clone()
 }
 
 fn make(client: &Client, name: &str) -> Value {
@@ -38,7 +38,8 @@ fn remove(client: &Client, name: &str) {
 fn whole(client: &Client) -> Vec<Value> {
     let mut found = Vec::new();
     loop {
-        let next = found.last().map_or(0, |event: &Value| event["offset"].as_u64().unwrap() + 1);
+        let next =
+            found.last().map_or(0, |event: &Value| event["offset"].as_u64().expect("a number") + 1);
         let more = page(client, &format!("{WHOLE}&since={next}"));
         if more.is_empty() {
             return found;
@@ -59,12 +60,13 @@ fn once(client: &Client, kind: &str, sandbox: &str) -> Vec<Value> {
 
 fn kinds<'a>(events: &'a [Value], sandbox: &str) -> Vec<&'a str> {
     let of = events.iter().filter(|event| event["sandbox"] == sandbox);
-    of.map(|event| event["kind"].as_str().unwrap()).collect()
+    of.map(|event| event["kind"].as_str().expect("text")).collect()
 }
 
 fn assert_offsets_grow_by_one(events: &[Value]) {
     for pair in events.windows(2) {
-        let [one, other] = [&pair[0], &pair[1]].map(|event| event["offset"].as_u64().unwrap());
+        let [one, other] =
+            [&pair[0], &pair[1]].map(|event| event["offset"].as_u64().expect("a number"));
         assert_eq!(one + 1, other, "{pair:?}");
     }
 }
@@ -278,6 +280,7 @@ fn a_killed_bridge_forgets_and_renumbers_nothing_that_a_reader_has_seen() {
 
 #[test]
 fn a_reader_that_does_not_read_delays_nobody_and_misses_nothing() {
+    const COUNT: u64 = 1000;
     let server = Server::dev();
     let client = client(&server);
     make(&client, "work");
@@ -287,7 +290,6 @@ fn a_reader_that_does_not_read_delays_nobody_and_misses_nothing() {
         let body = json!({ "ttl_ms": ttl_ms });
         client.send_json("PATCH", &format!("{ALL}/default/work"), &body).expect(200);
     };
-    const COUNT: u64 = 1000;
     let before = resident_bytes(server.daemon_pid()).unwrap();
     let is_done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -327,7 +329,7 @@ fn fill_page(server: &Server, client: &Client) {
     let mut ttl_ms = 3_600_000;
     loop {
         let end = whole(client).len();
-        if PAGE_BYTES - std::fs::metadata(&log).unwrap().len() % PAGE_BYTES < 110 {
+        if PAGE_BYTES - std::fs::metadata(&log).expect("a file").len() % PAGE_BYTES < 110 {
             return;
         }
         ttl_ms += 1;

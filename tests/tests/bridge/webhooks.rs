@@ -45,7 +45,7 @@ impl Request {
     }
 
     fn event(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap()
+        serde_json::from_str(&self.body).expect("JSON")
     }
 }
 
@@ -64,9 +64,9 @@ struct Receiver {
 
 impl Receiver {
     fn start(mode: Mode) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let receiver = Self {
-            port: listener.local_addr().unwrap().port(),
+            port: listener.local_addr().expect("an address").port(),
             mode: Arc::new(Mutex::new(mode)),
             taken: Arc::default(),
             came: Arc::default(),
@@ -85,12 +85,12 @@ impl Receiver {
     fn serve(&self, stream: TcpStream) {
         let mut reader = BufReader::new(stream);
         while let Some(request) = read_request(&mut reader) {
-            self.came.lock().unwrap().push(request.clone());
-            let mode = self.mode.lock().unwrap().clone();
+            self.came.lock().expect("no thread has panicked").push(request.clone());
+            let mode = self.mode.lock().expect("no thread has panicked").clone();
             match mode {
                 Mode::Answer(answer) => {
                     if answer.starts_with("HTTP/1.1 200") {
-                        self.taken.lock().unwrap().push(request);
+                        self.taken.lock().expect("no thread has panicked").push(request);
                     }
                     if reader.get_mut().write_all(answer.as_bytes()).is_err() {
                         return;
@@ -98,7 +98,7 @@ impl Receiver {
                 }
                 Mode::Close => return,
                 Mode::Hang => {
-                    self.hanging.lock().unwrap().push(reader.into_inner());
+                    self.hanging.lock().expect("no thread has panicked").push(reader.into_inner());
                     return;
                 }
             }
@@ -106,22 +106,25 @@ impl Receiver {
     }
 
     fn set(&self, mode: Mode) {
-        *self.mode.lock().unwrap() = mode;
-        self.hanging.lock().unwrap().clear();
+        *self.mode.lock().expect("no thread has panicked") = mode;
+        self.hanging.lock().expect("no thread has panicked").clear();
     }
 
     fn taken(&self) -> Vec<Request> {
-        self.taken.lock().unwrap().clone()
+        self.taken.lock().expect("no thread has panicked").clone()
     }
 
     fn came(&self) -> usize {
-        self.came.lock().unwrap().len()
+        self.came.lock().expect("no thread has panicked").len()
     }
 
     /// The offsets that it has taken, each once.
     fn offsets(&self) -> Vec<u64> {
-        let mut found: Vec<u64> =
-            self.taken().iter().map(|one| one.event()["offset"].as_u64().unwrap()).collect();
+        let mut found: Vec<u64> = self
+            .taken()
+            .iter()
+            .map(|one| one.event()["offset"].as_u64().expect("a number"))
+            .collect();
         found.dedup();
         found
     }
@@ -149,7 +152,7 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> Option<Request> {
 fn serve(hooks: &[(&str, u16, &str)]) -> Server {
     let burrow = Burrow::new();
     let (config, secret) = (burrow.scratch().join("burrow.toml"), burrow.scratch().join("secret"));
-    fs::write(&secret, SECRET).unwrap();
+    fs::write(&secret, SECRET).expect("it can be written");
     let mut text =
         format!("[secrets.hook]\nfile = {:?}\nnamespaces = []\n", secret.display().to_string());
     for (name, port, more) in hooks {
@@ -159,8 +162,8 @@ fn serve(hooks: &[(&str, u16, &str)]) -> Server {
              namespaces = \"*\"\n{more}\n"
         );
     }
-    fs::write(&config, text).unwrap();
-    Server::start_in(burrow, &["--dev", "--config", config.to_str().unwrap()])
+    fs::write(&config, text).expect("it can be written");
+    Server::start_in(burrow, &["--dev", "--config", config.to_str().expect("it is there")])
 }
 
 fn live(client: &Client, name: &str) {
@@ -170,7 +173,7 @@ fn live(client: &Client, name: &str) {
 
 fn dead_letters(server: &Server) -> Vec<Value> {
     let printed = server.ok(&["events", "--dead-letters", "--json"]);
-    printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    printed.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
 /// The signature as Python's library has it.
@@ -182,12 +185,17 @@ fn computed(request: &Request) -> String {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .unwrap();
+        .expect("it is there");
     let (id, time) = (request.header("webhook-id"), request.header("webhook-timestamp"));
     let text = format!("{id}.{time}.{}", request.body);
-    python.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-    let output = python.wait_with_output().unwrap();
-    String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+    python
+        .stdin
+        .take()
+        .expect("it is there")
+        .write_all(text.as_bytes())
+        .expect("it can be written");
+    let output = python.wait_with_output().expect("it ends");
+    String::from_utf8(output.stdout).expect("it is there").trim_end().to_owned()
 }
 
 #[test]
@@ -277,7 +285,7 @@ fn a_receiver_that_hangs_delays_nobody_and_gets_everything_later() {
 }
 
 #[test]
-fn a_killed_bridge_goes_on_behind_the_last_event_that_was_taken() {
+fn a_killed_bridge_goes_on_after_the_last_event_that_was_taken() {
     let receiver = Receiver::start(OK);
     let mut server = serve(&[("one", receiver.port, "allow_private = true\nattempts = 100")]);
     for round in 0..3 {

@@ -61,7 +61,7 @@ pub struct EventInfo {
     /// Of `created`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// Of `exited`: `asked`, `killed`, `ended` (by itself), `expired_idle`, `expired_age`,
+    /// Of `paused`: `asked` or `idle`. Of `exited`: `asked`, `killed`, `ended` (by itself), `expired_idle`, `expired_age`,
     /// `expired_run_time`, `expired_output`, or `bridge_away`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]

@@ -54,7 +54,7 @@ kinds! {
         "Its agent has answered: it runs.";
     Failed, "failed", None, ["cause"],
         "It could not be made, and nothing is left of it.";
-    Paused, "paused", Some(Phase::Paused), [],
+    Paused, "paused", Some(Phase::Paused), ["reason"],
         "Its machine is paused.";
     Resumed, "resumed", Some(Phase::Running), [],
         "Its machine goes on after a pause.";
@@ -195,7 +195,10 @@ pub fn of_change(before: Phase, state: &State) -> Option<(Kind, Facts)> {
         State::Running if before == Phase::Stopping => None,
         State::Running if before == Phase::Paused => Some((Kind::Resumed, Facts::none())),
         State::Running => Some((Kind::Ready, Facts::none())),
-        State::Paused { .. } => Some((Kind::Paused, Facts::none())),
+        State::Paused { by_idle, .. } => {
+            let reason = Some(if *by_idle { "idle" } else { "asked" }.to_owned());
+            Some((Kind::Paused, Facts { reason, ..Facts::none() }))
+        }
         State::Stopped { why, .. } => Some((Kind::Exited, Facts::stop(why))),
         State::Lost { reason } => Some((Kind::Lost, Facts::cause(reason))),
         State::Damaged { reason } => Some((Kind::Damaged, Facts::cause(reason))),

@@ -288,7 +288,9 @@ async fn the_lives_of_a_thousand_sandboxes_are_in_order() {
             scope.spawn(move || {
                 for number in 0..EACH {
                     let of = subject("a/box", thread * EACH + number);
-                    LIFE.iter().for_each(|kind| emit(&events, &of, *kind, Facts::none()));
+                    for kind in LIFE {
+                        emit(&events, &of, kind, Facts::none());
+                    }
                 }
             });
         }

@@ -116,7 +116,7 @@ async fn one_that_was_paused_by_hand_is_woken_by_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_that_wait_for_one_that_ends_are_told() {
+async fn waiters_learn_of_the_end() {
     let place = TestRegistry::new("ends-asleep");
     let registry = place.open().await;
     registry.create(sleepy("web")).await.unwrap();
