@@ -6,7 +6,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::Mode;
-use nix::unistd::{Uid, getresuid, setresuid};
+use nix::unistd::{Gid, getresgid, setresgid};
 use protocol::boot::PROCESSES_UNBOUNDED;
 
 use super::{BootError, Outcome, Stage};
@@ -58,16 +58,17 @@ pub(super) fn raise_limits(_: &mut Stage) -> Result<Outcome, BootError> {
     Ok(Outcome::Done)
 }
 
-/// A saved user of the agent that no program has. Any user of the namespace would do.
-const SAVED_USER: Uid = Uid::from_raw(65534);
+/// A saved group of the agent that is not its own. Any group of the namespace would do.
+const SAVED_GROUP: Gid = Gid::from_raw(65534);
 
 /// Keeps root of the sandbox from setting the agent's limits: the kernel lets a process set those of another
-/// whose users are all its own. Nothing else looks at the saved user.
+/// whose users and groups are all its own. Nothing else looks at the saved group, while a saved user could send
+/// signals.
 pub(super) fn own_limits(_: &mut Stage) -> Result<Outcome, BootError> {
-    let own = getresuid().map_err(BootError::call("reading the agent's users"))?;
-    match setresuid(own.real, own.effective, SAVED_USER) {
-        Err(Errno::EINVAL) => Ok(Outcome::Skipped("the sandbox has one user")),
-        saved => saved.map(|()| Outcome::Done).map_err(BootError::call("saving another user")),
+    let own = getresgid().map_err(BootError::call("reading the agent's groups"))?;
+    match setresgid(own.real, own.effective, SAVED_GROUP) {
+        Err(Errno::EINVAL) => Ok(Outcome::Skipped("the sandbox has one group")),
+        saved => saved.map(|()| Outcome::Done).map_err(BootError::call("saving another group")),
     }
 }
 

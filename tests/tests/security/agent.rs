@@ -103,7 +103,7 @@ for thread in map(int, os.listdir('/proc/1/task')):
     for kind, limit in (resource.RLIMIT_NOFILE, 3), (resource.RLIMIT_CPU, 1), (resource.RLIMIT_FSIZE, 0):
         try: print(thread, kind, 'DONE', resource.prlimit(thread, kind, (limit, limit)))
         except OSError as error: print(thread, kind, error.errno)
-print(os.getresuid(), resource.prlimit(os.getpid(), resource.RLIMIT_NOFILE, (64, 64))[0] > 64)
+print(os.getresgid(), resource.prlimit(os.getpid(), resource.RLIMIT_NOFILE, (64, 64))[0] > 64)
 ";
 
 #[test]
@@ -120,7 +120,7 @@ fn root_of_a_sandbox_does_not_limit_the_agent() {
     assert!(!output.contains("DONE"), "{output}");
     assert!(
         output.ends_with("(0, 0, 0) True\n"),
-        "programs have users and limits of their own: {output}"
+        "programs have groups and limits of their own: {output}"
     );
     burrow.ok(&["exec", "w", "--", "true"]);
 }

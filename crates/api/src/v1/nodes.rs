@@ -112,15 +112,23 @@ impl From<NodeRow> for NodeInfo {
     }
 }
 
-fn fleet(call: &Call) -> Result<&node::Node, Refusal> {
+/// How a bridge comes into a fleet.
+const JOIN: &str = "start it with --fleet, or set fleet.servers in its configuration";
+
+/// The node that this bridge is, for a question about the one of a name.
+fn fleet<'a>(call: &'a Call, name: &str) -> Result<&'a node::Node, Refusal> {
     call.api.node().ok_or_else(|| {
-        Refusal::new(Code::Unsupported, "this bridge is in no fleet")
-            .hint("start it with --fleet, or set fleet.servers in its configuration")
+        let message = format!("there is no node {name:?}: this bridge is in no fleet");
+        Refusal::not_found(message).hint(JOIN)
     })
 }
 
 async fn list(call: Call, _: Nothing, _: Nothing) -> Result<Reply<NodeList>, Refusal> {
-    let rows = fleet(&call)?.rows().await;
+    let node = call
+        .api
+        .node()
+        .ok_or_else(|| Refusal::new(Code::Unsupported, "this bridge is in no fleet").hint(JOIN))?;
+    let rows = node.rows().await;
     Ok(Reply(NodeList { nodes: rows.into_iter().map(NodeInfo::from).collect() }))
 }
 
@@ -135,7 +143,7 @@ async fn mark(
 ) -> Result<Reply<NodeInfo>, Refusal> {
     let name: String = call.parameter("node")?;
     call.trail.fact("node", name.as_str());
-    fleet(&call)?.set_readiness(&name, request.readiness.into()).await?;
+    fleet(&call, &name)?.set_readiness(&name, request.readiness.into()).await?;
     let mut marked = found(&call).await?;
     // How it describes itself arrives a moment later.
     marked.readiness = request.readiness;
@@ -144,7 +152,7 @@ async fn mark(
 
 async fn found(call: &Call) -> Result<NodeInfo, Refusal> {
     let name: String = call.parameter("node")?;
-    let rows = fleet(call)?.rows().await;
+    let rows = fleet(call, &name)?.rows().await;
     let row = rows.into_iter().find(|row| row.name == name);
     let none = || Refusal::not_found(format!("there is no node {name:?} in this fleet"));
     row.map(NodeInfo::from).ok_or_else(|| none().hint("GET /v1/nodes lists them"))
