@@ -569,7 +569,7 @@ export interface components {
              */
             offset: number;
             /**
-             * @description Of `exited`: `asked`, `killed`, `ended` (by itself), `expired_idle`, `expired_age`,
+             * @description Of `paused`: `asked` or `idle`. Of `exited`: `asked`, `killed`, `ended` (by itself), `expired_idle`, `expired_age`,
              *     `expired_run_time`, `expired_output`, or `bridge_away`.
              */
             reason?: string;

@@ -67,7 +67,7 @@ fn a_fleet_for_trying_out_ends_in_order() {
 }
 
 #[test]
-fn a_fleet_for_trying_out_ends_with_whoever_has_started_it() {
+fn a_fleet_for_trying_out_ends_with_its_starter() {
     ends_with_all_that_it_has_started(Signal::SIGKILL);
 }
 
