@@ -152,7 +152,7 @@ fn no_token_of_a_link_is_in_the_journal_the_audit_log_or_on_disk() {
     browser.get(&format!("/?burrow_link={token}x")).expect(401);
     // Records are written some milliseconds behind the answers.
     let audit = || linked.server.ok(&["audit", "--json"]);
-    tests::eventually("the last call is in the audit log", || audit().contains("\"status\":401"));
+    eventually("the last call is in the audit log", || audit().contains("\"status\":401"));
     let audit = audit();
     assert!(audit.contains("create_preview") && !audit.contains(&token), "{audit}");
     let secret = &token[4..];
