@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::Method;
 use hyper::header::{ACCEPT, HeaderMap};
+use hyper::http::uri::PathAndQuery;
 use hyper::upgrade::OnUpgrade;
 use protocol::{ContextName, SessionId};
 use tokio::time::Instant;
@@ -97,13 +98,7 @@ pub struct RequestId(pub Arc<str>);
 pub struct Target {
     pub method: Method,
     /// With the query, as the client has sent it.
-    pub path: Arc<str>,
-}
-
-impl Target {
-    pub fn without_query(&self) -> &str {
-        self.path.split_once('?').map_or(&*self.path, |(path, _)| path)
-    }
+    pub place: PathAndQuery,
 }
 
 /// What another node says of the call that it sends on.

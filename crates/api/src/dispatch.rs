@@ -325,8 +325,9 @@ fn begin_trail(
 }
 
 fn target(head: &Parts) -> Target {
-    let path = head.uri.path_and_query().map_or("/", PathAndQuery::as_str);
-    Target { method: head.method.clone(), path: path.into() }
+    let place = head.uri.path_and_query().cloned();
+    let place = place.unwrap_or_else(|| PathAndQuery::from_static("/"));
+    Target { method: head.method.clone(), place }
 }
 
 /// Who calls through another node, if this call comes from one. A mark that is no node's of the fleet is refused,
@@ -340,7 +341,7 @@ async fn mark(api: &Api, headers: &HeaderMap, target: &Target) -> Result<Option<
     let Some(node) = api.node() else {
         return refuse(format!("{MARK} is for nodes of a fleet, and this bridge is in none"));
     };
-    let called = Called { method: target.method.as_str(), path: &target.path };
+    let called = Called { method: target.method.as_str(), path: target.place.as_str() };
     let text = header.to_str().unwrap_or_default();
     match Box::pin(node.read_mark(text, called)).await {
         Ok(mark) => Ok(Some(mark)),

@@ -22,8 +22,7 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{
     AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderMap, HeaderName,
-    HeaderValue, ORIGIN, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, REFERER, SEC_WEBSOCKET_PROTOCOL,
-    TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    HeaderValue, ORIGIN, REFERER, SEC_WEBSOCKET_PROTOCOL, UPGRADE,
 };
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper::{Method, Request, StatusCode, Uri};
@@ -36,6 +35,7 @@ use super::caller::{API_KEY, Caller};
 use super::limits::{
     FORWARD_BODY_PAUSE_MAX, FORWARD_CONNECT_MAX, FORWARD_IDLE_MAX, FORWARD_LOOK_PAUSE,
 };
+use super::proxy::strip_connection;
 use super::subprotocol::{KEY_PROTOCOL, offered};
 use super::websocket;
 use host::dial::{Dialler, Origin, Scheme};
@@ -48,26 +48,9 @@ pub const MARK: HeaderName = HeaderName::from_static("burrow-mark");
 /// The client's name for its request, and ours when it has none.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// What stays at the gateway: what is about the connection, what the client proves itself with, and what says from
-/// which page it comes, which was looked at here.
-const KEPT: [HeaderName; 16] = [
-    HOST,
-    CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION,
-    TE,
-    TRAILER,
-    TRANSFER_ENCODING,
-    UPGRADE,
-    EXPECT,
-    AUTHORIZATION,
-    API_KEY,
-    COOKIE,
-    ORIGIN,
-    REFERER,
-];
+/// What stays at the gateway, beside what is about the connection: what the client proves itself with, and what says
+/// from which page it comes, which was looked at here.
+const KEPT: [HeaderName; 7] = [HOST, EXPECT, AUTHORIZATION, API_KEY, COOKIE, ORIGIN, REFERER];
 
 /// Connections to the other nodes that wait for the next call.
 #[derive(Default)]
@@ -149,8 +132,8 @@ pub async fn forward(
         None => std::mem::replace(&mut call.body, Received::of(Bytes::new())),
     };
     let mut request = Request::new(Passing::new(received));
-    *request.method_mut() = target.method.clone();
-    *request.uri_mut() = target.path.parse().map_err(|_| Refusal::invalid("the path"))?;
+    *request.method_mut() = target.method;
+    *request.uri_mut() = target.place.into();
     *request.headers_mut() = passed_on(&call, &node, to, wants_upgrade)?;
     let api = call.api.clone();
     let peers = api.peers();
@@ -229,7 +212,7 @@ fn passed_on(
             return Err(Refusal::new(Code::Unauthenticated, "nobody is sent on to another node"));
         }
     };
-    let called = Called { method: call.target.method.as_str(), path: &call.target.path };
+    let called = Called { method: call.target.method.as_str(), path: call.target.place.as_str() };
     let mark = HeaderValue::try_from(node.sign(to, called, caller));
     let mark = mark.map_err(|_| Refusal::new(Code::Internal, "a mark is no header"))?;
     headers.insert(MARK, mark);
@@ -243,16 +226,12 @@ fn passed_on(
 
 /// Without what is about one connection alone, and what its other end proves itself with.
 fn without_kept(headers: &HeaderMap) -> HeaderMap {
-    let named: Vec<HeaderName> = headers
-        .get_all(CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|name| name.trim().parse().ok())
-        .collect();
-    let passes = |name: &HeaderName| !KEPT.contains(name) && !named.contains(name);
-    let passed = headers.iter().filter(|(name, _)| passes(name));
-    passed.map(|(name, value)| (name.clone(), value.clone())).collect()
+    let mut passed = headers.clone();
+    strip_connection(&mut passed);
+    for name in KEPT {
+        passed.remove(name);
+    }
+    passed
 }
 
 /// The answer for the client, whose body is sent as it comes.

@@ -124,7 +124,7 @@ fn gone() -> Refusal {
 }
 
 async fn preview(call: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal> {
-    let place = Place::of(&call.api, &call.headers, call.target.without_query());
+    let place = Place::of(&call.api, &call.headers, call.target.place.path());
     let Some(Place { which: Some(which), port, form }) = place else { return Err(gone()) };
     call.trail.sandbox(&which);
     if let (Form::Path(prefix), true) = (&form, is_navigation(&call.headers))
@@ -146,7 +146,8 @@ fn own_name(call: &Call, which: &SandboxRef, port: u16, prefix: &str) -> Option<
     let origin = call.api.previews().origin(&record, port)?;
     let rest = call
         .target
-        .without_query()
+        .place
+        .path()
         .strip_prefix(prefix)
         .filter(|rest| !rest.is_empty())
         .unwrap_or("/");

@@ -28,6 +28,7 @@ use serde_json::json;
 use tokio::io::copy_bidirectional;
 use tokio::task::JoinHandle;
 
+pub use request::strip_connection;
 pub use visitor::{Visit, admit};
 
 use super::body::{Outgoing, Received, Response, Sink};

@@ -16,7 +16,7 @@ use super::failure::CliError;
 use super::output::{self, Sink};
 use super::values::{Since, ValueError};
 use super::{instant, table};
-use crate::terminal::{Notice, Notices};
+use crate::following::until_ended;
 use sandbox::event::Kind;
 use sandbox::{Name, SandboxRef};
 use services::events::limits::TURN_MAX;
@@ -112,22 +112,7 @@ impl Events {
             merged.add(namespace);
         }
         let printing = self.print(&mut merged);
-        if !self.follow {
-            return printing.await;
-        }
-        let mut notices = Notices::watch()?;
-        tokio::pin!(printing);
-        loop {
-            tokio::select! {
-                printed = &mut printing => return printed,
-                notice = notices.next() => match notice {
-                    // The only way to end a following is no failure of it.
-                    Notice::End(nix::libc::SIGINT) => return Ok(Exit::SUCCESS),
-                    Notice::End(signal) => return Ok(Exit::signalled(signal)),
-                    Notice::Resized | Notice::Continued => {}
-                },
-            }
-        }
+        if self.follow { until_ended(printing).await } else { printing.await }
     }
 
     fn print_dead_letters(&self, directory: &Path) -> Result<Exit> {

@@ -26,6 +26,7 @@ mod exit;
 mod failure;
 mod fleet;
 mod fleet_guardian;
+mod following;
 mod group_limits;
 mod help;
 mod history;

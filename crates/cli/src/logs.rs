@@ -18,7 +18,7 @@ use super::instant;
 use super::output::{self, Sink};
 use super::session;
 use super::values::Since;
-use crate::terminal::{Notice, Notices};
+use crate::following::until_ended;
 use sandbox::log::{AllSessions, Entry, Event, From, ReadBudget, Reader};
 use sandbox::{SandboxError, SandboxRef, find_log};
 
@@ -99,22 +99,7 @@ impl Logs {
             json: self.json,
         };
         let printing = self.print(&mut reader, &printer);
-        if !self.follow {
-            return printing.await;
-        }
-        let mut notices = Notices::watch()?;
-        tokio::pin!(printing);
-        loop {
-            tokio::select! {
-                printed = &mut printing => return printed,
-                notice = notices.next() => match notice {
-                    // The only way to end a following is no failure of it.
-                    Notice::End(nix::libc::SIGINT) => return Ok(Exit::SUCCESS),
-                    Notice::End(signal) => return Ok(Exit::signalled(signal)),
-                    Notice::Resized | Notice::Continued => {}
-                },
-            }
-        }
+        if self.follow { until_ended(printing).await } else { printing.await }
     }
 
     /// The session of this id or prefix, as `attach` and `kill` find it: in the log, and among those that

@@ -18,7 +18,7 @@ use sandbox::SandboxRef;
 use sandbox::refusal::Refusal;
 
 /// What concerns one connection alone, and is never passed on.
-pub const HOP_BY_HOP: [HeaderName; 9] = [
+const HOP_BY_HOP: [HeaderName; 9] = [
     CONNECTION,
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
@@ -74,9 +74,9 @@ impl Way {
     pub fn of(call: &Call, which: &SandboxRef, port: u16, form: Form) -> Result<Self, Refusal> {
         let path = match &form {
             Form::Path(prefix) => {
-                call.target.without_query().strip_prefix(prefix.as_str()).ok_or_else(bad_target)?
+                call.target.place.path().strip_prefix(prefix.as_str()).ok_or_else(bad_target)?
             }
-            Form::Host | Form::Headers => call.target.without_query(),
+            Form::Host | Form::Headers => call.target.place.path(),
         };
         let path = if path.is_empty() { "/" } else { path };
         if !path.starts_with('/') {

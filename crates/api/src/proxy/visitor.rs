@@ -80,11 +80,8 @@ pub fn enter(call: &Call, which: &SandboxRef, port: u16, form: &Form) -> Option<
         format!("{name}={token}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
     let query = without_link(&call.query);
     // A path that begins with two slashes would be another host.
-    let path = if call.target.without_query().starts_with("//") {
-        "/"
-    } else {
-        call.target.without_query()
-    };
+    let path =
+        if call.target.place.path().starts_with("//") { "/" } else { call.target.place.path() };
     let place = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
     let mut response = hyper::Response::new(Outgoing::empty());
     *response.status_mut() = StatusCode::SEE_OTHER;
