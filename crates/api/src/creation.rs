@@ -41,8 +41,9 @@ pub async fn install(
         files.root = None;
     }
     let step = StepSandbox::like(spec, registry.defaults(), files);
-    let means =
-        BuildOptions { paths, images, egress: registry.egress_settings().clone(), step, tell };
+    let decisions = registry.decisions_before(spec)?;
+    let egress = registry.egress_settings().clone();
+    let means = BuildOptions { paths, images, egress, decisions, step, tell };
     let installing = timeout(INSTALL_DEADLINE, packages::install(&packages, base, means)).await;
     let built = match installing {
         Ok(Ok(built)) => built,

@@ -7,7 +7,7 @@ use super::context::Context;
 use super::{image, output};
 use access::audit::Audit;
 use control::{
-    RefusedHosts, egress_defaults, egress_settings, egress_sink, operator_defaults, own_files,
+    RefusedHosts, egress_defaults, egress_recorder, egress_settings, operator_defaults, own_files,
     own_host_files, own_settings,
 };
 use host::secret::{self, Secrets};
@@ -51,7 +51,7 @@ fn known(
         egress: egress_settings(&settings.egress),
         defaults: operator_defaults(settings),
         egress_default: egress_defaults(settings),
-        decisions: Some(egress_sink(refused, audit.clone(), &spec.which())),
+        decisions: Some(refused.before(&egress_recorder(audit.clone(), spec.which()))),
         files: own_host_files(settings),
         secrets,
         workspaces: workspaces.apart_from(own_files(settings)),

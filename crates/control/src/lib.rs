@@ -19,6 +19,7 @@ pub mod apps;
 pub mod audit;
 mod check;
 mod client;
+mod egress_recorder;
 mod images;
 pub mod limits;
 pub mod line;
@@ -26,14 +27,14 @@ pub mod message;
 mod open_audit;
 mod pool;
 mod refusal;
-mod refused_hosts;
 mod setup;
 mod state;
 
 pub use apps::{AppOrder, AppProgram, AppRow, StartApp};
 pub use check::{CheckedSettings, InvalidSettings, check_settings};
 pub use client::{Client, ClientError};
-pub use egress::RefusedHosts;
+pub use egress::{EgressSink, RefusedHosts};
+pub use egress_recorder::egress_recorder;
 pub use images::{AliasError, aliases, missing};
 pub use message::{
     CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, List, PreviewLink, Purpose, Request,
@@ -42,7 +43,6 @@ pub use message::{
 pub use node::{NodeRow, Readiness};
 pub use open_audit::{OpenAuditError, entry, open_audit};
 pub use pool::{PoolError, pool_options};
-pub use refused_hosts::egress_sink;
 pub use setup::{
     client_defaults, egress_defaults, egress_settings, operator_defaults, own_files,
     own_host_files, own_settings, served_files,

@@ -18,10 +18,13 @@ const HOSTS_KNOWN_MAX: usize = 1024;
 pub struct RefusedHosts(Arc<Mutex<BTreeMap<String, String>>>);
 
 impl RefusedHosts {
-    /// Takes the decisions about a sandbox.
-    pub fn sink(&self) -> EgressSink {
-        let hosts = self.clone();
-        Arc::new(move |event| hosts.note(event))
+    /// Takes the decisions about a sandbox, and passes each one on.
+    pub fn before(&self, next: &EgressSink) -> EgressSink {
+        let (hosts, next) = (self.clone(), Arc::clone(next));
+        Arc::new(move |event: EgressEvent| {
+            hosts.note(event.clone());
+            next(event);
+        })
     }
 
     /// Takes one decision.

@@ -21,7 +21,7 @@ use tokio::sync::mpsc::Sender;
 pub use error::{BuildError, StepError};
 pub use plan::{Plan, STDIN};
 
-use egress::Settings;
+use egress::{EgressSink, Settings};
 use host::paths::Paths;
 use image::reference::Reference;
 use image::{Image, Images};
@@ -70,6 +70,8 @@ pub struct BuildOptions {
     pub paths: Paths,
     pub images: Images,
     pub egress: Settings,
+    /// Records the decisions about what the steps reach, as those about any other sandbox.
+    pub decisions: EgressSink,
     pub step: StepSandbox,
     pub tell: Sender<BuildEvent>,
 }
@@ -87,8 +89,7 @@ pub struct StepSandbox {
 impl StepSandbox {
     /// For a build that names the machine, or leaves it to the defaults.
     pub fn new(machine: Option<MachineKind>, defaults: &Defaults, files: HostFiles) -> Self {
-        let name = run::NAME.parse().expect("it is a name");
-        let mut spec = Spec::new(SandboxRef { namespace: Name::default_namespace(), name });
+        let mut spec = Spec::new(which());
         spec.machine = machine;
         Self::like(&spec, defaults, files)
     }
@@ -106,6 +107,12 @@ impl StepSandbox {
         let (memory_mib, cpu_millis) = (spec.memory_mib, spec.cpu_millis);
         Self { machine: spec.machine(), memory_mib, cpu_millis, files }
     }
+}
+
+/// The name under which the sandboxes of steps are recorded.
+pub fn which() -> SandboxRef {
+    let name = run::NAME.parse().expect("it is a name");
+    SandboxRef { namespace: Name::default_namespace(), name }
 }
 
 /// Builds the image of a plan. A failed build keeps its unnamed images for the next one.

@@ -643,4 +643,6 @@ fn a_host_that_a_step_was_refused_to_reach_is_reported() {
     let (stderr, _) = place.built(recipe, &["--egress", "good.example"]);
     let refused = "egress to evil.example:443 was refused: no rule allows it";
     assert!(stderr.contains(refused), "{stderr}");
+    let asked = ["audit", "--operation", "egress.connection", "--outcome", "refused", "--json"];
+    assert!(place.burrow.ok(&asked).contains("evil.example"));
 }

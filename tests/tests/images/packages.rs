@@ -8,12 +8,12 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::process::Output;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tests::http::Client;
 use tests::machines::machines_or_skip;
 use tests::mcp::{Lines, text};
 use tests::server::Server;
-use tests::{Burrow, have, skip};
+use tests::{Burrow, eventually, have, skip};
 
 /// What is called as a package manager is: it notes what it is asked for.
 const MANAGER: &str = "#!/bin/sh
@@ -22,7 +22,11 @@ shift
 for word; do
     case $word in
     -*) ;;
-    broken) echo 'no such package' >&2; exit 9 ;;
+    broken)
+        printf 'CONNECT evil.example:443 HTTP/1.1\\r\\n\\r\\n' | nc 198.18.0.1 3128 >&2
+        echo 'no such package' >&2
+        exit 9
+        ;;
     *) echo \"$word\" >>/packages ;;
     esac
 done
@@ -39,7 +43,7 @@ fn place() -> Option<Burrow> {
     let bin = burrow.scratch().join("base/bin");
     fs::create_dir_all(&bin).unwrap();
     fs::copy(busybox, bin.join("busybox")).unwrap();
-    for tool in ["sh", "cat", "env"] {
+    for tool in ["sh", "cat", "env", "nc"] {
         symlink("busybox", bin.join(tool)).unwrap();
     }
     for manager in ["python3", "npm"] {
@@ -53,6 +57,14 @@ fn place() -> Option<Burrow> {
 
 fn words(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
+}
+
+/// The hosts that the audit log says were refused.
+fn unreached(burrow: &Burrow) -> Vec<String> {
+    let asked = ["audit", "--operation", "egress.connection", "--outcome", "refused", "--json"];
+    let log = burrow.ok(&asked);
+    let records = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    records.map(|record| record["host"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
 fn run(burrow: &Burrow, options: &[&str]) -> Output {
@@ -83,6 +95,7 @@ fn packages_that_cannot_be_installed_are_refused_with_the_reason() {
         assert_eq!(refused.status.code(), Some(125), "{options:?}: {}", words(&refused.stderr));
         assert!(words(&refused.stderr).contains(expected), "{}", words(&refused.stderr));
     }
+    assert_eq!(unreached(&burrow), ["evil.example"]);
 }
 
 #[test]
@@ -98,6 +111,7 @@ fn a_model_asks_for_packages_with_its_sandbox() {
     let broken = json!({ "name": "no", "image": "base", "packages": { "pip": ["broken"] } });
     let refused = lines.call("sandbox_create", &broken);
     assert!(text(&refused).contains("no such package"), "{refused}");
+    eventually("it is recorded", || unreached(&burrow) == ["evil.example"]);
     let other = json!({ "image": "other", "packages": { "pip": ["pandas"] } });
     assert!(
         text(&lines.call("sandbox_create", &other)).contains("other"),

@@ -164,7 +164,8 @@ impl Build {
         let (defaults, files) = (operator_defaults(&settings), own_host_files(&settings));
         let step = StepSandbox::new(self.machine, &defaults, files);
         let egress = egress_settings(&settings.egress);
-        let means = BuildOptions { paths, images, egress, step, tell };
+        let decisions = recorder.egress(build::which());
+        let means = BuildOptions { paths, images, egress, decisions, step, tell };
         let writing = tokio::spawn(write(progress, self.quiet));
         let built = build::build(&plan, &means).await;
         drop(means);

@@ -22,7 +22,8 @@ pub async fn install(context: &Context, spec: &mut Spec, packages: &Packages) ->
     let paths = context.paths.clone();
     let step = StepSandbox::like(spec, &operator_defaults(&settings), own_host_files(&settings));
     let egress = egress_settings(&settings.egress);
-    let means = BuildOptions { paths, images, egress, step, tell };
+    let decisions = recorder.egress(spec.which());
+    let means = BuildOptions { paths, images, egress, decisions, step, tell };
     let act = recorder.begin("build_image");
     let act = act.fact("pip", packages.pip.clone()).fact("npm", packages.npm.clone());
     let writing = tokio::spawn(write(progress, false));

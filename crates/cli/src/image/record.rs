@@ -7,9 +7,11 @@ use anyhow::{Error, Result};
 
 use crate::context::Context;
 use access::audit::{Audit, Entry, Outcome};
+use control::EgressSink;
 use image::digest::Digest;
 use image::save::SaveError;
 use image::{Image, ImageError};
+use sandbox::SandboxRef;
 
 /// The maximum number of digests in one record; the count is always complete.
 const DIGESTS_MAX: usize = 32;
@@ -30,6 +32,11 @@ impl Recorder {
     pub fn begin(&self, operation: &str) -> AuditedAction {
         let entry = control::entry(operation);
         AuditedAction { audit: self.0.clone(), entry, began: Instant::now() }
+    }
+
+    /// Takes the decisions about what a build's commands reach, in sandboxes of this name.
+    pub fn egress(&self, which: SandboxRef) -> EgressSink {
+        control::egress_recorder(self.0.clone(), which)
     }
 
     /// Writes the records so far.

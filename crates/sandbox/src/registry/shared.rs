@@ -1,7 +1,11 @@
 //! What a registry shares with builds of images and with descriptions of a sandbox's egress.
 
+use std::sync::Arc;
+
 use super::Registry;
-use crate::{HostFiles, Name};
+use crate::{Event, HostFiles, Name, Record, SandboxError, SandboxId, Spec};
+use egress::EgressSink;
+use host::instant::now_ms;
 use host::paths::Paths;
 
 impl Registry {
@@ -18,6 +22,13 @@ impl Registry {
     /// What clients' sandboxes see of the host's files.
     pub fn host_files(&self) -> &HostFiles {
         &self.0.files
+    }
+
+    /// Takes the decisions about what is installed for a sandbox before it begins, as those about the sandbox.
+    pub fn decisions_before(&self, spec: &Spec) -> Result<EgressSink, SandboxError> {
+        let id = SandboxId::draw().map_err(SandboxError::Draw)?;
+        let (of, events) = (Record::new(id, spec, now_ms()).subject(), self.0.events.clone());
+        Ok(Arc::new(move |event| events(&Event::Egress { of: Arc::clone(&of), event })))
     }
 
     /// The limits of all connections of sandboxes.

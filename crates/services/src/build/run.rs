@@ -12,7 +12,7 @@ use agent_client::program::{Event, OnDrop, Program, draw_session};
 use egress::RefusedHosts;
 use image::digest::Digest;
 use image::store::Lease;
-use sandbox::{HostFiles, Name, OneShot, OneShotOptions, SandboxRef, Spec, one_shot_with};
+use sandbox::{HostFiles, OneShot, OneShotOptions, Spec, one_shot_with};
 
 /// The sandbox's host name.
 pub(super) const NAME: &str = "build";
@@ -41,8 +41,7 @@ pub(super) async fn run(
     if !machine.is_started() {
         return Err(StepError::NotStarted { machine });
     }
-    let name = NAME.parse().expect("it is a name");
-    let mut spec = Spec::new(SandboxRef { namespace: Name::default_namespace(), name });
+    let mut spec = Spec::new(super::which());
     spec.image = Some(base.image.digest.to_string());
     spec.env.clone_from(&program.env);
     spec.egress = Some(program.egress.clone());
@@ -68,7 +67,7 @@ pub(super) async fn begin(
     let refused = RefusedHosts::default();
     let known = OneShotOptions {
         egress: means.egress.clone(),
-        decisions: Some(refused.sink()),
+        decisions: Some(refused.before(&means.decisions)),
         files,
         ..OneShotOptions::default()
     };
