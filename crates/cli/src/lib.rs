@@ -244,7 +244,9 @@ verbs! { verb, context;
 pub fn main<S: Servers>() -> ExitCode {
     host::helper::offer_this_program();
     completions::answer(definition);
-    let matches = definition().try_get_matches();
+    // Only help and errors need the shape, and that takes longer than all else that a verb has to do first.
+    let matches =
+        Arguments::command().try_get_matches().or_else(|_| definition().try_get_matches());
     let arguments = match matches.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => arguments,
         Err(error) => return usage::report(error).into(),

@@ -125,21 +125,17 @@ impl Sealed {
 
 /// Copies the agent into memory, if it can be executed there.
 fn seal(agent: &Agent) -> io::Result<Source> {
-    let (mut file, mut carried);
-    let source: &mut dyn Read = match agent {
+    let file = match agent {
         Agent::At(path) => {
-            file = File::open(path)?;
+            let mut file = File::open(path)?;
             let mut begin = [0; ELF.len()];
             if file.read_exact(&mut begin).is_err() || begin != ELF {
                 return Ok(Source::Script);
             }
             file.seek(SeekFrom::Start(0))?;
-            &mut file
+            Some(file)
         }
-        Agent::Carried(program) => {
-            carried = *program;
-            &mut carried
-        }
+        Agent::Carried(_) => None,
     };
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let made = match memfd_create(NAME, flags | MemfdFlags::EXEC) {
@@ -151,8 +147,13 @@ fn seal(agent: &Agent) -> io::Result<Source> {
         Err(Errno::ACCESS) => return Ok(Source::File),
         other => File::from(other?),
     };
-    io::copy(source, &mut copy)?;
-    copy.flush()?;
+    match (file, agent) {
+        (Some(mut file), _) => {
+            io::copy(&mut file, &mut copy)?;
+        }
+        (None, Agent::Carried(program)) => copy.write_all(program)?,
+        (None, Agent::At(_)) => unreachable!("its file is open"),
+    }
     fchmod(&copy, Mode::from_raw_mode(MODE))?;
     let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
     match add_seals(&copy, seals | SEAL_EXEC) {
