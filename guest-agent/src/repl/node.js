@@ -898,7 +898,8 @@ function mendImmediates() {
 // off itself, or the inspector would take that for the end of it all. No patterns are matched here:
 // one may be what runs.
 function interrupt(id, blind) {
-  if (critical > 0 || current === null || current.id !== id) return;
+  // What an earlier run has left may be busy before this one has even begun.
+  if (critical > 0 || (current !== null && current.id !== id)) return;
   const { stackTraceLimit, prepareStackTrace } = Error;
   let lines = [];
   attempt(() => {
@@ -912,7 +913,7 @@ function interrupt(id, blind) {
   while (at < lines.length && find(lines[at], 'burrow:driver:') >= 0) at++;
   at++;
   if (!blind && isDelicate(lines, at)) return;
-  if (current.where === '') {
+  if (current !== null && current.where === '') {
     for (; at < lines.length; at++) current.where += `\n${lines[at]}`;
   }
   unwind();

@@ -64,7 +64,7 @@ fn unreached(burrow: &Burrow) -> Vec<String> {
     let asked = ["audit", "--operation", "egress.connection", "--outcome", "refused", "--json"];
     let log = burrow.ok(&asked);
     let records = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    records.map(|record| record["host"].as_str().unwrap_or_default().to_owned()).collect()
+    records.map(|record| record["facts"]["host"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
 fn run(burrow: &Burrow, options: &[&str]) -> Output {

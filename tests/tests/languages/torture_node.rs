@@ -328,6 +328,27 @@ async fn a_busy_leftover_is_interrupted_with_the_next_run() {
     sandbox.end().await;
 }
 
+/// What keeps the next run from beginning is cut off for its sake, and the state is kept.
+#[tokio::test]
+async fn a_leftover_that_was_busy_before_the_next_run_is_interrupted_for_it() {
+    if !tests::have_or_skip("node") {
+        return;
+    }
+    let sandbox = Sandbox::start().await;
+    let guest = &sandbox.guest;
+    let leave = "globalThis.x = 7;
+        setTimeout(() => { require('fs').writeFileSync('/tmp/busy', ''); for (;;); }, 50); 0";
+    run(guest, "node", leave).await;
+    run(guest, "bash", "until [ -e /tmp/busy ]; do sleep 0.02; done").await;
+    let mut ask = RunCode::new(context("node"), "globalThis.x = 8");
+    ask.deadline = Some(Duration::from_millis(400));
+    let held = ran(guest, ask).await;
+    assert_eq!(held.finished.end, RunEnd::TimedOut { limit_ms: 400 });
+    assert!(held.finished.state_kept);
+    assert_eq!(value(&run(guest, "node", "globalThis.x > 6").await).as_deref(), Some("true"));
+    sandbox.end().await;
+}
+
 /// Runs code that asks for input, and answers with these lines; the end of the input follows.
 async fn answered(guest: &Guest, code: &str, lines: &[&str]) -> (Ran, Vec<(String, bool)>) {
     let mut ask = RunCode::new(context("node"), code);
