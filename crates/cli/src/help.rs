@@ -36,7 +36,7 @@ pub fn width() -> usize {
 }
 
 /// Other programs' words for what has another name here.
-const OTHER_WORDS: [(&str, &str); 12] = [
+const OTHER_WORDS: [(&str, &str); 11] = [
     ("build", "image build"),
     ("pull", "image pull"),
     ("images", "image ls"),
@@ -46,7 +46,6 @@ const OTHER_WORDS: [(&str, &str); 12] = [
     ("load", "image import"),
     ("import", "image import"),
     ("create", "start"),
-    ("top", "stats"),
     ("unpause", "resume"),
     ("port", "port-forward"),
 ];

@@ -65,15 +65,24 @@ impl Kill {
     }
 
     async fn send_to(&self, guest: &Guest, session: &SessionId) -> Result<(), GuestError> {
-        let signal = self.signal.unwrap_or(SIGKILL);
-        // A kill must not leave children behind; any other signal is for those that would get it
-        // from a terminal.
-        let target = if signal == SIGKILL { Target::Tree } else { Target::Group };
-        let request = Signal { session: session.clone(), signal, target };
-        match guest.signal(request).await {
-            // It ended by itself in the meantime, as requested.
-            Err(error) if error.fault_code() == Some(FaultCode::Gone) => Ok(()),
-            sent => sent,
-        }
+        signal_session(guest, session, self.signal.unwrap_or(SIGKILL)).await
     }
+}
+
+/// Sends a signal to a session.
+async fn signal_session(guest: &Guest, session: &SessionId, signal: i32) -> Result<(), GuestError> {
+    // A kill must not leave children behind; any other signal is for those that would get it
+    // from a terminal.
+    let target = if signal == SIGKILL { Target::Tree } else { Target::Group };
+    let request = Signal { session: session.clone(), signal, target };
+    match guest.signal(request).await {
+        // It ended by itself in the meantime, as requested.
+        Err(error) if error.fault_code() == Some(FaultCode::Gone) => Ok(()),
+        sent => sent,
+    }
+}
+
+/// Kills a session and all that it has started.
+pub async fn kill_session(guest: &Guest, session: &SessionId) -> Result<(), GuestError> {
+    signal_session(guest, session, SIGKILL).await
 }

@@ -18,6 +18,8 @@ const PARTS: usize = 4;
 const NOT_RUN: &[(&str, &str)] = &[
     (" -it ", "it needs a terminal"),
     ("host-bridge attach", "it needs a terminal"),
+    ("host-bridge top   ", "it needs a terminal"),
+    ("host-bridge top --sort", "it needs a terminal"),
     ("host-bridge repl                 ", "it needs a terminal"),
     ("host-bridge repl work           ", "it needs a terminal"),
     ("| less", "it needs a terminal"),

@@ -10,4 +10,5 @@ mod options;
 mod prompt;
 mod repl_cli;
 mod run;
+mod top;
 mod verbs;
