@@ -6,6 +6,7 @@
 mod draw;
 mod keys;
 mod model;
+mod news;
 mod watch;
 
 use std::env;
@@ -66,7 +67,7 @@ pub struct Top {
 
 impl Top {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
-        // The first question starts the daemon, whose errors are told as everywhere.
+        // The first question starts the daemon, whose errors are shown as everywhere.
         context.daemon().await?;
         let mut watcher = Watcher::new(context, self.namespace.clone());
         let mut model = Model::new(self.sort);

@@ -43,33 +43,33 @@ pub fn existing_below(directory: &Path, names: &[&str]) -> Vec<PathBuf> {
     // Without its state nothing is known of it, and each name is looked at.
     let now = fs::metadata(directory).ok().as_ref().and_then(Stamp::of_settled);
     let remembered = now.and_then(|stamp| recall(directory, stamp));
-    let is_new = remembered.is_none();
-    let mut absent = remembered.unwrap_or_default();
+    let (mut absent, at) = remembered.unwrap_or_else(|| (Vec::new(), Instant::now()));
+    let absent_before = absent.len();
     let mut found = Vec::new();
     for name in names {
         let Some(Component::Normal(first)) = Path::new(name).components().next() else { continue };
-        let is_absent = |absent: &[PathBuf]| absent.iter().any(|known| known == first);
-        if is_absent(&absent) {
+        if absent.iter().any(|known| known == first) {
             continue;
         }
         let path = directory.join(name);
         if path.symlink_metadata().is_ok() {
             found.push(path);
-        } else if is_new && directory.join(first).symlink_metadata().is_err() {
+        } else if directory.join(first).symlink_metadata().is_err() {
             absent.push(first.into());
         }
     }
-    if let Some(stamp) = now.filter(|_| is_new) {
-        remember(directory, Absences { stamp, at: Instant::now(), names: absent });
+    if let Some(stamp) = now.filter(|_| absent.len() > absent_before) {
+        remember(directory, Absences { stamp, at, names: absent });
     }
     found
 }
 
-fn recall(directory: &Path, stamp: Stamp) -> Option<Vec<PathBuf>> {
+/// The names that a directory did not have, and since when that is known.
+fn recall(directory: &Path, stamp: Stamp) -> Option<(Vec<PathBuf>, Instant)> {
     let known = known();
     let absences = known.get(directory)?;
     let is_current = absences.stamp == stamp && absences.at.elapsed() < REMEMBERED;
-    is_current.then(|| absences.names.clone())
+    is_current.then(|| (absences.names.clone(), absences.at))
 }
 
 fn remember(directory: &Path, absences: Absences) {
@@ -127,6 +127,10 @@ mod tests {
             assert!(existing_below(&home, &NAMES).is_empty());
         }
         assert!(known().contains_key(&home), "nothing is remembered");
+        // Another list of names adds to what is known.
+        assert!(existing_below(&home, &[".burrow"]).is_empty());
+        let absent = known()[&home].names.clone();
+        assert!([".ssh", ".burrow"].iter().all(|name| absent.contains(&(*name).into())));
         fs::create_dir(home.join(".config")).unwrap();
         assert!(existing_below(&home, &NAMES).is_empty());
         fs::write(home.join(".netrc"), "").unwrap();

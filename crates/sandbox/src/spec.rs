@@ -22,8 +22,8 @@ use host::paths::Paths;
 use host::places;
 use image::Pull;
 use machine::limits::{
-    SCRATCH_DISK_BYTES_MAX, SCRATCH_DISK_BYTES_MIN, VIRTUAL_MEMORY_BYTES_DEFAULT,
-    VIRTUAL_SCRATCH_PART_OF_MEMORY,
+    SCRATCH_BYTES_MIN, SCRATCH_DISK_BYTES_MAX, SCRATCH_DISK_BYTES_MIN,
+    VIRTUAL_MEMORY_BYTES_DEFAULT, VIRTUAL_SCRATCH_PART_OF_MEMORY,
 };
 use machine::process::hide;
 use machine::{Bounds, Capability, Directories, MachineKind, MachineSpec, SandboxId, ScratchPlace};
@@ -210,7 +210,7 @@ impl Spec {
         if self.is_on_disk {
             return SCRATCH_DISK_BYTES_MAX;
         }
-        self.memory_mib.map_or(u64::MAX, |mib| {
+        self.memory_mib.map_or(SCRATCH_DISK_BYTES_MAX, |mib| {
             mib.saturating_mul(BYTES_PER_MIB / 4 * SCRATCH_QUARTERS_OF_MEMORY)
         })
     }
@@ -222,7 +222,7 @@ impl Spec {
     }
 
     fn check_scratch(&self) -> Result<(), SandboxError> {
-        let min = if self.is_on_disk { SCRATCH_DISK_BYTES_MIN } else { 0 };
+        let min = if self.is_on_disk { SCRATCH_DISK_BYTES_MIN } else { SCRATCH_BYTES_MIN };
         check_range("scratch_bytes", self.scratch_bytes, min, self.scratch_bytes_max())
     }
 
@@ -485,6 +485,11 @@ mod tests {
         assert_eq!(spec.scratch_bytes(), SCRATCH_BYTES_DEFAULT);
         spec.scratch_bytes = Some(3 << 30);
         spec.check().unwrap();
+        spec.memory_mib = None;
+        spec.scratch_bytes = Some(1024);
+        let refused = spec.check().unwrap_err().to_string();
+        let message = "scratch_bytes (--scratch) must be from 1.0 MiB to 64.0 GiB, not 1.0 KiB";
+        assert_eq!(refused, message);
     }
 
     #[test]

@@ -6,8 +6,11 @@ use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use serde_json::{Value, json};
 use tests::completion::offered;
+use tests::http::Client;
 use tests::machines::machines_or_skip;
+use tests::server::Server;
 use tests::{Burrow, eventually};
 
 /// A sandbox that is a machine with its own disk.
@@ -221,7 +224,7 @@ fn nothing_stays_paused_for_a_snapshot_that_nobody_waits_for_any_more() {
         return;
     }
     let mut burrow = Burrow::serving();
-    let record: serde_json::Value = serde_json::from_str(&burrow.ok(&SOURCE)).expect("a record");
+    let record: Value = serde_json::from_str(&burrow.ok(&SOURCE)).expect("a record");
     let id = record["id"].as_str().expect("an id").to_owned();
     exec(&burrow, "source", &format!("({COUNT}) > /dev/null 2>&1 &"));
 
@@ -243,4 +246,31 @@ fn nothing_stays_paused_for_a_snapshot_that_nobody_waits_for_any_more() {
     assert!(inspected.contains("stopped") && !inspected.contains("killed"), "{inspected}");
     assert!(draft(&burrow).is_none());
     burrow.ok(&["rm", "source"]);
+}
+
+/// What the operator allows by default is for sandboxes that say nothing of their own.
+#[test]
+fn a_copy_that_e2bs_clients_ask_for_reaches_no_more_than_its_original() {
+    if !machines_or_skip() {
+        return;
+    }
+    let burrow = Burrow::new().variable("BURROW_DEFAULTS_EGRESS", "open.example");
+    let server = Server::start_in(burrow, &["--dev"]);
+    server.ok(&[&SOURCE[..], &["--egress", "own.example", "--idle", "1h"]].concat());
+    let inspected = |name: &str| -> Value {
+        serde_json::from_str(&server.ok(&["inspect", "--json", name])).expect("JSON")
+    };
+    let source = inspected("source");
+    assert_eq!(source["egress"], json!(["own.example"]));
+    let id = source["id"].as_str().expect("an id");
+    let client = Client::new(server.url());
+    let headers = [("x-api-key", "e2b_00000000"), ("content-type", "application/json")];
+    let forked = client.send("POST", &format!("/sandboxes/{id}/fork"), &headers, b"{}");
+    let copies = forked.expect(201).json();
+    let copy = inspected(copies[0]["sandbox"]["sandboxID"].as_str().expect("an id"));
+    for field in ["egress", "idle_ttl_ms", "user"] {
+        assert_eq!(copy[field], source[field], "{field}: {copy}");
+    }
+    assert_ne!(copy["id"], source["id"]);
+    assert_eq!(server.ok(&["snapshot", "ls", "--json"]).trim(), "[]", "none is left of it");
 }

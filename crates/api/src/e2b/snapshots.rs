@@ -118,6 +118,12 @@ async fn copy(
     let mut spec = Spec::new(SandboxRef { namespace: record.namespace.clone(), name });
     spec.snapshot = Some(snapshot.clone());
     spec.labels = record.labels.clone();
+    // Whatever the operator's defaults have become: a copy reaches what its original does, and no more.
+    spec.egress = Some(record.egress.clone());
+    spec.user = record.user.clone();
+    spec.workdir = record.workdir.clone();
+    spec.idle_ttl_ms = record.idle_ttl_ms;
+    spec.on_idle = Some(record.on_idle);
     spec.ttl_ms = Some(ttl_ms);
     spec.keep_stopped_ms = Some(0);
     let spec = permitted(&call.api, &call.caller, spec)?;

@@ -4,16 +4,17 @@ mod entered;
 mod row;
 #[cfg(test)]
 mod tests;
+
 use std::collections::BTreeMap;
 
 use clap::ValueEnum;
 use protocol::SessionId;
 
 use super::keys::Key;
-use super::watch::News;
+use super::news::{News, Part};
 use sandbox::SandboxRef;
 
-pub use entered::{Entered, Part};
+pub use entered::Entered;
 pub use row::{HEAD, Row};
 
 /// A page of the keys for it.

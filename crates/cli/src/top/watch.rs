@@ -10,11 +10,10 @@ use futures_util::future::{LocalBoxFuture, join_all};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use protocol::Cause;
 use protocol::message::SessionInfo;
-use protocol::metrics::Sample;
 use protocol::repl::{ContextInfo, ContextState};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::model::Part;
+use super::news::{News, Part};
 use crate::context::Context;
 use crate::values::signal_name;
 use crate::{instant, output};
@@ -33,15 +32,6 @@ const INSIDE_MAX: Duration = Duration::from_secs(5);
 const PARTS_MEASURED_MAX: usize = 64;
 /// Answers that are taken before the screen is drawn again.
 const NEWS_AT_ONCE_MAX: usize = 512;
-
-/// Something new.
-#[derive(Debug)]
-pub enum News {
-    Listed(Vec<Record>),
-    Sampled { which: SandboxRef, sample: Sample },
-    Inside { which: SandboxRef, parts: Vec<Part>, at_ms: u64 },
-    Trouble(String),
-}
 
 /// What a future ends with.
 enum Done {

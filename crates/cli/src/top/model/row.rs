@@ -55,7 +55,7 @@ impl Row {
         row
     }
 
-    /// Takes a newer description of the sandbox. Another one of the same name begins anew.
+    /// Takes a newer description of the sandbox. Another one of the same name has no history.
     pub fn describe(&mut self, record: &Record) {
         if self.created_at_ms != record.created_at_ms {
             *self = Self::new(record);

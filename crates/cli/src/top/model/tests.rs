@@ -5,8 +5,8 @@ use sandbox::{Record, SandboxRef};
 use serde_json::json;
 
 use super::super::keys::Key;
-use super::super::watch::News;
-use super::{Action, Model, Part, Sort};
+use super::super::news::{News, Part};
+use super::{Action, Model, Sort};
 
 fn record(name: &str, created_at_ms: u64) -> Record {
     let record = json!({
