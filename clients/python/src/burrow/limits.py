@@ -69,3 +69,5 @@ LOG_SETTLE_PAUSE_SECONDS = 0.02
 TOOL_RUN_SECONDS = 240.0
 #: A text that a framework's tool gives to a model: some eight thousand tokens.
 TOOL_TEXT_CHARS_MAX = 32 * 1024
+#: A longer message of an exception may be cut by the server, which keeps 64 KiB of it.
+RAISED_CHARS_MAX = 60_000
