@@ -71,3 +71,5 @@ TOOL_RUN_SECONDS = 240.0
 TOOL_TEXT_CHARS_MAX = 32 * 1024
 #: A longer message of an exception may be cut by the server, which keeps 64 KiB of it.
 RAISED_CHARS_MAX = 60_000
+#: The most that the server keeps of each output of a command.
+EXEC_OUTPUT_BYTES_MAX = 64 * 1024 * 1024
