@@ -33,7 +33,7 @@ from ..errors import (
     Unsupported,
 )
 from ..limits import EXEC_OUTPUT_BYTES_MAX
-from .options import SandboxOptions, os_error
+from .options import SandboxOptions, os_error, spawn_exit_code
 
 #: Sandboxes of evaluations have it, with the task's name.
 _LABEL = "inspect-task"
@@ -139,8 +139,7 @@ class BurrowSandboxEnvironment(SandboxEnvironment):
         except SpawnFailed as error:
             if error.errno == errno.EACCES:
                 raise PermissionError(str(error)) from error
-            code = 127 if error.stage == "exec" else 126
-            return ExecResult(False, code, "", f"{error}\n")
+            return ExecResult(False, spawn_exit_code(error), "", f"{error}\n")
         except Unsupported as error:
             if error.field != "user":
                 raise

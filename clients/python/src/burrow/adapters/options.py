@@ -10,7 +10,7 @@ import os
 from pydantic import BaseModel
 
 from ..client import BurrowClient, Sandbox, drawn_spec
-from ..errors import BurrowError, PermissionDenied
+from ..errors import BurrowError, PermissionDenied, SpawnFailed
 from ..surface import SandboxSpec
 
 
@@ -46,6 +46,11 @@ class SandboxOptions(BaseModel, frozen=True, extra="forbid"):
         named = {one.name for one in dataclasses.fields(SandboxSpec)}
         spec = drawn_spec(None, {name: given.pop(name) for name in named & given.keys()})
         return await client.create(spec, **given)
+
+
+def spawn_exit_code(error: SpawnFailed) -> int:
+    """The exit code that a shell would report of a program that did not start."""
+    return 127 if (error.stage, error.errno) == ("exec", errno.ENOENT) else 126
 
 
 def errno_of(error: BurrowError) -> int | None:
