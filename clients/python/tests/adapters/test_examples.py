@@ -12,14 +12,15 @@ from conftest import ROOT, Bridge
 import burrow.sync
 
 PAGE = (ROOT / "docs/howto/frameworks.md").read_text()
-#: The examples, each by the module that it shows.
-EXAMPLES = {
-    found[1]: example
-    for example in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    if (found := re.search(r"burrow\.adapters\.(\w+)", example))
-}
 #: What has no framework of its own.
 SHARED = {"__init__", "options"}
+#: The examples, each by the module that it shows.
+EXAMPLES = {
+    module: example
+    for example in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    for module in re.findall(r"burrow\.adapters\.(\w+)", example)
+    if module not in SHARED
+}
 
 
 @pytest.mark.parametrize("module", EXAMPLES)
