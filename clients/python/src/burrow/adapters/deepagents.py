@@ -36,9 +36,6 @@ class BurrowBackend(BaseSandbox):
     """One sandbox, which the caller makes and removes: `create_deep_agent(…, backend=BurrowBackend(
     sandbox))`. It works with `invoke` and with `ainvoke`, whose cancellation ends what runs."""
 
-    # The wrapper for it needs no more than `sh` and coreutils, which every root has.
-    enable_capture_offload = True
-
     def __init__(self, sandbox: SandboxHandle, *, timeout: float = TOOL_RUN_SECONDS) -> None:
         self._sandbox = sandbox
         self._timeout = timeout

@@ -8,6 +8,7 @@ import tempfile
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterable
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Literal, cast
 from urllib.parse import urlsplit
@@ -39,6 +40,9 @@ from ..client import BurrowClient, Sandbox
 from ..errors import BurrowError, NotFound, SpawnFailed
 from ..limits import CHUNK_BYTES, EXEC_OUTPUT_BYTES_MAX
 from .options import SandboxOptions, spawn_exit_code
+
+#: The user of the command that is being run.
+_USER: ContextVar[str | None] = ContextVar("user", default=None)
 
 
 class BurrowSandboxClientOptions(BaseSandboxClientOptions):
@@ -94,24 +98,24 @@ class BurrowSandboxSession(BaseSandboxSession):
         shell: bool | list[str] = True,
         user: str | User | None = None,
     ) -> ExecResult:
-        # The sandbox knows users; it may have no sudo.
-        prepared = self._prepare_exec_command(*command, shell=shell, user=None)
-        name = user.name if isinstance(user, User) else user
-        return await self._run(prepared, timeout, name)
+        # The SDK would use sudo, which the sandbox may not have. The server knows users.
+        token = _USER.set(user.name if isinstance(user, User) else user)
+        try:
+            return await super().exec(*command, timeout=timeout, shell=shell)
+        finally:
+            _USER.reset(token)
 
     async def _exec_internal(
         self, *command: str | Path, timeout: float | None = None
     ) -> ExecResult:
-        return await self._run([str(part) for part in command], timeout, None)
-
-    async def _run(self, command: list[str], timeout: float | None, user: str | None) -> ExecResult:
+        words = [str(word) for word in command]
         try:
             result = await self.sandbox.exec(
-                command[0],
-                command[1:],
+                words[0],
+                words[1:],
                 cwd=self._workspace_root_path().as_posix(),
                 env=await self.state.manifest.environment.resolve(),
-                user=user,
+                user=_USER.get(),
                 timeout=timeout,
                 output_bytes_max=EXEC_OUTPUT_BYTES_MAX,
             )
