@@ -94,7 +94,7 @@ async def test_a_session_keeps_its_state(runtime: BurrowRuntime) -> None:
     await runtime.close()
 
 
-async def test_exit_codes_are_raised_told_or_ignored(runtime: BurrowRuntime) -> None:
+async def test_exit_codes_are_raised_returned_or_ignored(runtime: BurrowRuntime) -> None:
     await runtime.create_session(CreateBashSessionRequest())
     failing = "echo said; (exit 7)"
     with pytest.raises(NonZeroExitCodeError, match=r"(?s)of the caller: .*exit code 7.*said"):

@@ -109,7 +109,7 @@ class BurrowToolkit(BaseToolkit):
 
 
 def run_text(run: RunResult) -> str:
-    """What a model is told of a run."""
+    """What a model reads of a run."""
     parts = [run.stdout, run.stderr]
     if run.result is not None:
         parts.append(run.result)
@@ -123,7 +123,7 @@ def run_text(run: RunResult) -> str:
 
 
 def command_text(result: CommandResult) -> str:
-    """What a model is told of a command."""
+    """What a model reads of a command."""
     parts = [result.stdout, result.stderr]
     if not result.ok:
         parts.append(f"exit code {result.exit_code} ({result.cause})")
