@@ -1,5 +1,6 @@
 //! Clients that others wrote or that users install: MCP's, the published SDKs, our own clients.
 
+mod adapters;
 mod e2b;
 mod environment;
 mod mcp;

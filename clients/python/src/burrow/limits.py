@@ -64,3 +64,12 @@ ARCHIVE_MEMORY_BYTES = 8 * 1024 * 1024
 #: meanwhile.
 LOG_SETTLE_SECONDS = 2.0
 LOG_SETTLE_PAUSE_SECONDS = 0.02
+
+#: How long code of a framework's tool may run by default: longer than a model's caller waits.
+TOOL_RUN_SECONDS = 240.0
+#: A text that a framework's tool gives to a model: some eight thousand tokens.
+TOOL_TEXT_CHARS_MAX = 32 * 1024
+#: A longer message of an exception may be cut by the server, which keeps 64 KiB of it.
+RAISED_CHARS_MAX = 60_000
+#: The most that the server keeps of each output of a command.
+EXEC_OUTPUT_BYTES_MAX = 64 * 1024 * 1024

@@ -62,6 +62,15 @@ class Portal:
                 concurrent.futures.wait([done], 2 * TEARDOWN_SECONDS)
             raise
 
+    async def awaited(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Waits in a coroutine of another loop. When that is cancelled, so is the work."""
+        try:
+            loop = self._started()
+        except BaseException:
+            work.close()
+            raise
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+
     def iterate(self, source: AsyncGenerator[_T, None]) -> Generator[_T, None, None]:
         async def following() -> tuple[bool, _T | None]:
             try:
