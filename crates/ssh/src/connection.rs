@@ -332,6 +332,9 @@ impl Handler for Connection {
 }
 
 fn size(columns: u32, rows: u32) -> TerminalSize {
-    let cells = |count: u32| u16::try_from(count.max(1)).unwrap_or(u16::MAX);
+    /// Of a client that has no window itself.
+    const USUAL: (u32, u32) = (80, 24);
+    let (columns, rows) = if columns == 0 || rows == 0 { USUAL } else { (columns, rows) };
+    let cells = |count| u16::try_from(count).unwrap_or(u16::MAX);
     TerminalSize { rows: cells(rows), columns: cells(columns) }
 }

@@ -16,7 +16,7 @@ use super::tools;
 use crate::limits::{SFTP_NAMES_MAX, SFTP_READ_BYTES_MAX};
 
 /// The permissions that new files do not get, as with most login shells.
-const UMASK: u32 = 0o022;
+pub const UMASK: u32 = 0o022;
 
 /// An open file.
 pub struct File {
@@ -24,6 +24,8 @@ pub struct File {
     flags: OpenFlags,
     reading: Option<Reading>,
     writing: Option<Writing>,
+    /// Why something failed that was not asked for by the handle.
+    failed: Option<Status>,
 }
 
 struct Reading {
@@ -62,17 +64,22 @@ impl File {
             Some(_) if flags.creates() && flags.excludes() => Some(WriteMode::Create {}),
             Some(info) if flags.truncates() && info.bytes > 0 => Some(WriteMode::Replace {}),
             Some(_) => None,
-            None => Some(WriteMode::Create {}),
+            None if flags.excludes() => Some(WriteMode::Create {}),
+            None => Some(WriteMode::At { offset: 0 }),
         };
+        let mut file = Self { path, flags, reading: None, writing: None, failed: None };
         if let Some(mode) = mode {
             // One that is there keeps its own.
             let permissions = attributes.permissions.filter(|_| found.is_none());
             let permissions = permissions.map(|permissions| permissions & !UMASK);
-            let target = FileTarget { mode, permissions, ..FileTarget::replace(path.clone()) };
-            let made = async { guest.write_file(target)?.finish().await };
-            made.await.map_err(|error| refused(&error))?;
+            let target = FileTarget { mode, permissions, ..FileTarget::replace(file.path.clone()) };
+            let upload = guest.write_file(target).map_err(|error| refused(&error))?;
+            file.writing = Some(Writing { upload, at: 0 });
+            if !matches!(mode, WriteMode::At { .. }) || flags.appends() {
+                file.settle().await?;
+            }
         }
-        Ok(Self { path, flags, reading: None, writing: None })
+        Ok(file)
     }
 
     pub async fn read(&mut self, guest: &Guest, at: u64, bytes: u32) -> Result<Vec<u8>, Status> {
@@ -138,12 +145,20 @@ impl File {
 
     /// Waits until all that was written is in the file and on disk.
     pub async fn settle(&mut self) -> Result<(), Status> {
+        if let Some(failed) = self.failed.take() {
+            return Err(failed);
+        }
         match self.writing.take() {
             Some(writing) => {
                 writing.upload.finish().await.map(drop).map_err(|error| refused(&error))
             }
             None => Ok(()),
         }
+    }
+
+    /// The same, before something else that may be about the file. The handle has the error later.
+    pub async fn settle_aside(&mut self) {
+        self.failed = self.settle().await.err();
     }
 
     pub async fn stat(&mut self, guest: &Guest) -> Result<FileInfo, Status> {

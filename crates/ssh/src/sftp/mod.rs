@@ -20,7 +20,7 @@ use sandbox::Visit;
 use crate::connection::Place;
 use crate::flow::Input;
 use crate::limits::{SFTP_HANDLES_MAX, SFTP_PACKET_BYTES_MAX};
-use files::{Directory, File, refused};
+use files::{Directory, File, UMASK, refused};
 use packet::{Handle, Reply, Request, Status};
 
 /// Serves to the end of the channel.
@@ -156,6 +156,11 @@ impl Sftp {
     /// What names a path.
     async fn answer_named(&mut self, request: Request) -> Result<Reply, Status> {
         let guest = self.guest.clone();
+        for open in self.open.values_mut() {
+            if let Open::File(file) = open {
+                file.settle_aside().await;
+            }
+        }
         let made = match request {
             Request::Stat { path, follow } => {
                 let info = guest.stat(self.path(path).await?, follow).await;
@@ -180,7 +185,8 @@ impl Sftp {
                 return ok(tools::make_link(&guest, &target, &path).await);
             }
             Request::MakeDirectory { path, attributes } => {
-                let (path, permissions) = (self.path(path).await?, attributes.permissions);
+                let path = self.path(path).await?;
+                let permissions = attributes.permissions.map(|permissions| permissions & !UMASK);
                 guest.make_directory(MakeDirectory { path, permissions, parents: false }).await
             }
             Request::Remove { path } => self.remove(path, false).await?,
