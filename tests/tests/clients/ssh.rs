@@ -157,7 +157,7 @@ fn a_terminal_follows_its_window() {
     let Some(tmux) = Tmux::of_size(&ssh, 100, 30) else { return };
     tmux.line(&format!("ssh -F {} box@burrow", ssh.config().display()));
     tmux.line("stty size; echo $TERM; tty | grep -c pts");
-    tmux.wait_for("30 100\nxterm-256color\n1");
+    tmux.wait_for("30 100\ntmux-256color\n1");
     tmux.resize(91, 21);
     tmux.line("stty size");
     tmux.wait_for("21 91");

@@ -1,7 +1,7 @@
 //! Files over SSH, with OpenSSH's `sftp` and `scp`, and with `rsync`.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 

@@ -145,7 +145,8 @@ fn what_else_ssh_can_ask_for_is_refused() {
     assert_eq!(ssh.program("ssh", &backwards).status().expect("ssh runs").code(), Some(255));
     let other = ssh.program("ssh", &["-s", "box@burrow", "netconf"]).output().expect("ssh runs");
     assert!(!other.status.success());
-    let elsewhere = ssh.program("ssh", &["-W", "192.0.2.1:80", "box@burrow"]).output();
+    let elsewhere =
+        ssh.program("ssh", &["-o", "LogLevel=INFO", "-W", "192.0.2.1:80", "box@burrow"]).output();
     let elsewhere = elsewhere.expect("ssh runs");
     let words = String::from_utf8_lossy(&elsewhere.stderr);
     assert!(words.contains("administratively prohibited"), "{words}");
