@@ -162,12 +162,18 @@ fn a_terminal_follows_its_window() {
     tmux.line("stty size");
     tmux.wait_for("21 91");
     // A key that a terminal turns into a signal.
-    tmux.line("sleep 1000");
-    tmux.wait_for("sleep 1000");
+    tmux.line("echo begun; sleep 1000");
+    tmux.wait_for("begun\n");
     tmux.keys(&["C-c"]);
+    tmux.wait_until("the shell waits again", |screen| screen.contains("^C") && ends(screen, "#"));
     tmux.line("exit 7");
+    tmux.wait_until("the connection has ended", |screen| ends(screen, "ready>"));
     tmux.line("echo ended $?");
     tmux.wait_for("ended 7");
+}
+
+fn ends(screen: &str, prompt: &str) -> bool {
+    screen.trim_end().ends_with(prompt)
 }
 
 #[test]
