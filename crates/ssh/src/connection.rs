@@ -67,6 +67,22 @@ struct Seat {
     task: Option<AbortHandle>,
 }
 
+impl Seat {
+    /// Whether it is taken: there are few, and they are short.
+    fn set_variable(&mut self, name: &str, value: &str) -> bool {
+        let is_name = !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0');
+        self.variables_bytes = self.variables_bytes.saturating_add(name.len() + value.len());
+        let variables = &mut self.setting.variables;
+        let is_taken = is_name
+            && variables.len() < VARIABLES_MAX
+            && self.variables_bytes <= VARIABLES_BYTES_MAX;
+        if is_taken {
+            variables.push((name.into(), value.into()));
+        }
+        is_taken
+    }
+}
+
 impl Connection {
     pub fn new(
         door: Arc<Options>,
@@ -205,14 +221,9 @@ impl Handler for Connection {
         session: &mut Session,
     ) -> Result<(), Error> {
         let Some(seat) = self.seats.get_mut(&channel) else { return Ok(()) };
-        seat.variables_bytes += name.len() + value.len();
-        let is_name = !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0');
-        let has_room = seat.setting.variables.len() < VARIABLES_MAX
-            && seat.variables_bytes <= VARIABLES_BYTES_MAX;
-        if !is_name || !has_room {
+        if !seat.set_variable(name, value) {
             return session.channel_failure(channel);
         }
-        seat.setting.variables.push((name.into(), value.into()));
         session.channel_success(channel)
     }
 
@@ -228,9 +239,8 @@ impl Handler for Connection {
         session: &mut Session,
     ) -> Result<(), Error> {
         let Some(seat) = self.seats.get_mut(&channel) else { return Ok(()) };
-        if !term.is_empty() && !term.contains('\0') {
-            seat.setting.variables.push(("TERM".into(), term.into()));
-        }
+        // A terminal of a name that is none is one all the same.
+        let _ = seat.set_variable("TERM", term);
         seat.setting.terminal = Some(size(columns, rows));
         session.channel_success(channel)
     }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Connections at once: each is one descriptor and a few tasks.
 pub const CONNECTIONS_MAX: usize = 512;
+/// Connections of one key, so that one tenant does not take the places of all.
+pub const CONNECTIONS_PER_KEY_MAX: usize = 128;
 /// Connections that have not logged in: strangers must not take the places of those who may come in.
 pub const STRANGERS_MAX: usize = 128;
 /// Channels of one connection: an editor opens some ten, and each may be a program.

@@ -25,6 +25,12 @@ impl Login {
         grant.covers(&which.namespace).then_some(Self { ssh_key, grant, which })
     }
 
+    /// The key that it stands for, by what it is called.
+    pub fn key(&self) -> String {
+        let Grant { id, fingerprint, .. } = &self.grant;
+        id.as_ref().map_or_else(|| format!("{fingerprint:?}"), ToString::to_string)
+    }
+
     /// Whether the key still lets it in.
     pub fn is_valid(&self, keyring: &Keyring) -> bool {
         let grant = admitted(keyring, &self.ssh_key);

@@ -1,15 +1,16 @@
 //! The listener, its connections, and what ends them.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::{io, pin::pin};
 
 use russh::keys::PrivateKey;
 use russh::server::Config;
 use russh::{Disconnect, MethodKind, MethodSet, SshId};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep, sleep_until, timeout};
 
@@ -18,9 +19,9 @@ use crate::connection::Connection;
 use crate::flow::{Flow, Paced};
 use crate::host_key::{self, HostKeyError};
 use crate::limits::{
-    ACCEPT_PAUSE, CONNECTIONS_MAX, GOODBYE_MAX, KEEPALIVE_PAUSE, KEEPALIVES_MAX, LOGIN_GRACE,
-    LOGINS_MAX, MESSAGES_MAX, PACKET_BYTES_MAX, READMIT_PAUSE, REFUSAL_PAUSE, STALL_MAX,
-    STRANGERS_MAX, WINDOW_BYTES,
+    ACCEPT_PAUSE, CONNECTIONS_MAX, CONNECTIONS_PER_KEY_MAX, GOODBYE_MAX, KEEPALIVE_PAUSE,
+    KEEPALIVES_MAX, LOGIN_GRACE, LOGINS_MAX, MESSAGES_MAX, PACKET_BYTES_MAX, READMIT_PAUSE,
+    REFUSAL_PAUSE, STALL_MAX, STRANGERS_MAX, WINDOW_BYTES,
 };
 use crate::login::Login;
 use crate::trail::Trail;
@@ -37,6 +38,8 @@ struct Shared {
     config: Arc<Config>,
     places: Arc<Semaphore>,
     strangers: Arc<Semaphore>,
+    /// The places of each key that somebody is here with.
+    keys: Mutex<HashMap<String, Weak<Semaphore>>>,
     /// Of whose refused logins not all are recorded.
     refused: BadKeys,
 }
@@ -60,6 +63,7 @@ impl Server {
             door: Arc::new(options),
             places: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
             strangers: Arc::new(Semaphore::new(STRANGERS_MAX)),
+            keys: Mutex::default(),
             refused: BadKeys::default(),
         };
         Ok(Self { listener: TcpListener::bind(on).await?, shared: Arc::new(shared) })
@@ -139,6 +143,7 @@ impl Shared {
         let handle = session.handle();
         let (mut session, mut grace) = (pin!(session), pin!(grace));
         let mut stranger = Some(stranger);
+        let mut own_place = None;
         let mut looks = interval(READMIT_PAUSE);
         let why = loop {
             tokio::select! {
@@ -151,7 +156,13 @@ impl Shared {
                     }
                     return;
                 }
-                Ok(()) = login.changed(), if stranger.is_some() => stranger = None,
+                Ok(()) = login.changed(), if stranger.is_some() => {
+                    stranger = None;
+                    own_place = login.borrow().as_ref().and_then(|login| self.place_of(login));
+                    if own_place.is_none() {
+                        break "this key has too many connections";
+                    }
+                }
                 () = &mut grace, if stranger.is_some() => {
                     self.note_refusal(peer);
                     break "nobody has logged in for too long";
@@ -174,6 +185,17 @@ impl Shared {
 
     fn is_admitted(&self, login: Option<&Login>) -> bool {
         login.is_none_or(|login| login.is_valid(&self.door.keyring))
+    }
+
+    fn place_of(&self, login: &Login) -> Option<OwnedSemaphorePermit> {
+        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        keys.retain(|_, places| places.strong_count() > 0);
+        let places = keys.get(&login.key()).and_then(Weak::upgrade).unwrap_or_else(|| {
+            let places = Arc::new(Semaphore::new(CONNECTIONS_PER_KEY_MAX));
+            keys.insert(login.key(), Arc::downgrade(&places));
+            places
+        });
+        places.try_acquire_owned().ok()
     }
 
     fn note_refusal(&self, peer: SocketAddr) {

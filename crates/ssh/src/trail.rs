@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use access::audit::{Audit, Door, Entry, Outcome, Who};
-use access::keys::Grant;
 use sandbox::refusal::Refusal;
 use sandbox::{Registry, SandboxRef, Visit};
 
@@ -20,7 +19,7 @@ pub struct Trail {
 
 impl Trail {
     pub fn begin(door: &Options, login: &Login, peer: SocketAddr, operation: &str) -> Self {
-        let who = Who::Key { id: label(&login.grant), name: login.grant.name.clone() };
+        let who = Who::Key { id: login.key(), name: login.grant.name.clone() };
         let entry = Entry {
             remote: Some(peer.to_string()),
             ..about(Entry::new(who, Door::Ssh, operation), &door.registry, &login.which)
@@ -86,10 +85,6 @@ impl Drop for Trail {
             self.audit.record(Entry { duration_us, ..entry });
         }
     }
-}
-
-fn label(grant: &Grant) -> String {
-    grant.id.as_ref().map_or_else(|| format!("{:?}", grant.fingerprint), ToString::to_string)
 }
 
 fn about(mut entry: Entry, registry: &Registry, which: &SandboxRef) -> Entry {
