@@ -24,6 +24,7 @@ pub mod sandbox;
 pub mod served;
 pub mod server;
 pub mod small_disk;
+pub mod ssh;
 pub mod tmux;
 pub mod token;
 pub mod torture;

@@ -23,6 +23,7 @@ mod keyring;
 mod limits;
 mod rate;
 mod secret;
+mod ssh_key;
 mod store;
 mod token;
 
@@ -35,8 +36,10 @@ pub use id::{Fingerprint, InvalidKeyId, KeyId};
 pub use issued::{Issued, Standing};
 pub use keyring::Keyring;
 pub use limits::LABEL_CHARS_MAX;
+use limits::SSH_KEYS_PER_KEY_MAX;
 pub use rate::{Rate, RateLimiter, RetryAfter};
 pub use secret::Key;
+pub use ssh_key::{InvalidSshKey, SshKey};
 pub use store::{KeyRequest, Rotation, Store};
 pub use token::KEY_PREFIX;
 
@@ -169,6 +172,12 @@ pub enum KeysError {
     NoRandomness,
     #[error("the claims are too long for a key")]
     Claims,
+    #[error(
+        "{ssh_key:?} belongs to the key {id} already; `host-bridge keys rm-ssh {id}` removes it"
+    )]
+    SshKeyTaken { ssh_key: String, id: KeyId },
+    #[error("a key has at most {SSH_KEYS_PER_KEY_MAX} SSH keys; issue another key for the others")]
+    TooManySshKeys,
 }
 
 #[cfg(test)]

@@ -379,7 +379,8 @@ impl Api {
         &self.0.remembered
     }
 
-    fn forwards(&self) -> &Forwards {
+    /// Connections to ports of sandboxes.
+    pub fn forwards(&self) -> &Forwards {
         &self.0.forwards
     }
 

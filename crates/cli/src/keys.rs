@@ -1,7 +1,9 @@
 //! `keys`: list, revoke and rotate API keys. Needs no daemon; a running one applies the change
 //! within a second.
 
-use anyhow::Result;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
@@ -9,9 +11,9 @@ use super::context::Context;
 use super::exit::Exit;
 use super::{failure, instant, output, table};
 use access::audit::{Entry, Outcome};
-use access::keys::{self, Issued, KeyId, Rotation, Standing, Store};
+use access::keys::{self, Issued, KeyId, Rotation, SshKey, Standing, Store};
 
-/// List, revoke and rotate API keys
+/// List, revoke and rotate API keys, and give them SSH keys
 #[derive(Debug, Args)]
 #[command(
     subcommand_required = true,
@@ -61,6 +63,29 @@ enum Verb {
         #[arg(required = true, value_name = "ID")]
         ids: Vec<KeyId>,
     },
+    /// Let the holder of an SSH key do the same
+    #[command(after_help = "Examples:
+  host-bridge keys add-ssh 1f0c8a2b77de ~/.ssh/id_ed25519.pub
+
+The file has public keys as OpenSSH writes them, one a line. They log in at the door that
+`host-bridge serve --ssh` opens, with what the key allows, and end with it.")]
+    AddSsh {
+        /// The id, as `host-bridge keys ls` shows it
+        #[arg(value_name = "ID")]
+        id: KeyId,
+
+        /// The file of public keys
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+    /// Remove the SSH keys of a key
+    #[command(after_help = "Examples:
+  host-bridge keys rm-ssh 1f0c8a2b77de")]
+    RmSsh {
+        /// The id, as `host-bridge keys ls` shows it
+        #[arg(value_name = "ID")]
+        id: KeyId,
+    },
     /// Replace the secret that signs keys
     #[command(after_help = "Examples:
   host-bridge keys rotate                  begin: old keys stay valid
@@ -89,6 +114,18 @@ impl Keys {
                 let named: Vec<_> = ids.iter().map(ToString::to_string).collect();
                 let entry = control::entry("revoke_keys").fact("keys", named.join(","));
                 (entry, Box::new(move || revoke(&store, &ids)))
+            }
+            Verb::AddSsh { id, file } => {
+                let entry = control::entry("add_ssh_keys").fact("key", id.to_string());
+                (entry, Box::new(move || add_ssh(&store, &id, &file)))
+            }
+            Verb::RmSsh { id } => {
+                let entry = control::entry("remove_ssh_keys").fact("key", id.to_string());
+                let remove = move || {
+                    output::print_line(store.remove_ssh_keys(&id)?.id.as_str())?;
+                    Ok(Exit::SUCCESS)
+                };
+                (entry, Box::new(remove))
             }
             Verb::Rotate { drop_old, finish } => {
                 let entry =
@@ -162,6 +199,14 @@ fn revoke(store: &Store, ids: &[KeyId]) -> Result<Exit> {
         }
     }
     Ok(exit)
+}
+
+fn add_ssh(store: &Store, id: &KeyId, file: &Path) -> Result<Exit> {
+    let text =
+        std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let ssh_keys = SshKey::parse_file(&text).with_context(|| file.display().to_string())?;
+    output::print_line(store.add_ssh_keys(id, &ssh_keys)?.id.as_str())?;
+    Ok(Exit::SUCCESS)
 }
 
 fn rotate(store: &Store, drop_old: bool, finish: bool) -> Result<Exit> {

@@ -63,6 +63,7 @@ mod servers;
 mod session;
 mod share;
 mod snapshot;
+mod ssh_config;
 mod start;
 mod stats;
 mod stop;
@@ -230,6 +231,7 @@ verbs! { verb, context;
         Mcp(mcp::Mcp) => verb.run::<S>(context()?).await;
         Keygen(keygen::Keygen);
         Keys(keys::Keys);
+        SshConfig(ssh_config::SshConfig) => verb.run(context()?);
         Caps(caps::Caps);
         Audit(audit::Audit);
         Store(store::Store) => verb.run(context()?);
@@ -387,6 +389,10 @@ mod tests {
             "host-bridge keys ls -aq",
             "host-bridge keys revoke 0123456789ab ba9876543210",
             "host-bridge keys rotate --finish",
+            "host-bridge keys add-ssh 0123456789ab id.pub",
+            "host-bridge ssh-config team/work --address [::1]:22",
+            "host-bridge serve --ssh --dev",
+            "host-bridge serve --ssh 0.0.0.0:2222",
             "host-bridge pause a b",
             "host-bridge resume a",
             "host-bridge snapshot work base",
@@ -462,6 +468,8 @@ mod tests {
             "host-bridge keys",
             "host-bridge keys revoke",
             "host-bridge keys revoke msb_x",
+            "host-bridge keys add-ssh 0123456789ab",
+            "host-bridge ssh-config --address here",
             "host-bridge keys rotate --drop-old --finish",
             "host-bridge port-forward box",
             "host-bridge preview work",

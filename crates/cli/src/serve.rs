@@ -11,6 +11,7 @@ use super::context::Context;
 use super::exit::Exit;
 use super::{background, failure, output};
 use crate::servers::{Served, Servers};
+use crate::ssh_config::ADDRESS_DEFAULT;
 use settings::{Overrides, Settings};
 
 /// Run the daemon and the API server
@@ -22,6 +23,7 @@ use settings::{Overrides, Settings};
   host-bridge serve --print-config > burrow.toml
   host-bridge serve --config burrow.toml --check-config
   host-bridge serve --listen off --stop-sandboxes
+  host-bridge serve --ssh                  ssh NAME@127.0.0.1 -p 2222
 
 The API listens on http://127.0.0.1:5555. For another address use TLS: --listen 0.0.0.0:5555 with `server.tls_certificate` and
 `server.tls_key` in the configuration. The other commands use control.sock in the runtime directory,
@@ -42,6 +44,10 @@ pub struct Serve {
     /// Require no keys; allowed on loopback addresses only
     #[arg(long)]
     dev: bool,
+
+    /// Let SSH into sandboxes at this address and port
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = ADDRESS_DEFAULT)]
+    ssh: Option<String>,
 
     /// Join the fleet of this NATS server, as in `nats://10.0.0.1:4222`; repeatable
     #[arg(long, value_name = "ADDRESS")]
@@ -68,7 +74,7 @@ pub struct Serve {
     check_config: bool,
 
     /// Serve only the control socket, and end when nothing needs it: the daemon that a verb starts.
-    #[arg(long, hide = true, conflicts_with_all = ["listen", "dev", "fleet", "stop_sandboxes"])]
+    #[arg(long, hide = true, conflicts_with_all = ["listen", "dev", "ssh", "fleet", "stop_sandboxes"])]
     unattended: bool,
 }
 
@@ -124,6 +130,9 @@ impl Serve {
         }
         overrides.list("--listen", "server.listen", &self.listen);
         overrides.list("--fleet", "fleet.servers", &self.fleet);
+        if let Some(address) = &self.ssh {
+            overrides.text("--ssh", "ssh.listen", address);
+        }
         if self.dev {
             overrides.text("--dev", "server.dev", "true");
         }

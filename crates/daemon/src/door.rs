@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +28,8 @@ use settings::{Listen, Settings};
 pub enum DoorError {
     #[error("cannot listen on {on}: {source}; choose another address with --listen, or `off`")]
     Listen { on: Listen, source: io::Error },
+    #[error("cannot open the door for SSH on {on}: {source}")]
+    Ssh { on: SocketAddr, source: ssh::OpenError },
     #[error(transparent)]
     Keys(#[from] KeysError),
 }
@@ -75,6 +78,12 @@ impl Door {
             addresses.push(bound.url());
             servers.spawn(bound.run(Arc::clone(threads), ended.clone()));
         }
+        if let Some(on) = settings.ssh.listen {
+            let opened = ssh::Server::bind(ssh_options(settings, paths, &api)?, on).await;
+            let opened = opened.map_err(|source| DoorError::Ssh { on, source })?;
+            addresses.push(opened.url());
+            servers.spawn(opened.run(ended));
+        }
         Ok(Self { api, addresses, ending, servers, grace: server.shutdown_grace })
     }
 
@@ -97,6 +106,19 @@ impl Door {
         let _ = tokio::time::timeout(self.grace, served).await;
         self.servers.shutdown().await;
     }
+}
+
+/// SSH always asks for a key, also where the API does not: a client has nothing else to say who it is.
+fn ssh_options(settings: &Settings, paths: &Paths, api: &Api) -> Result<ssh::Options, KeysError> {
+    let own = settings.ssh.host_key.clone();
+    Ok(ssh::Options {
+        registry: api.registry().clone(),
+        keyring: Keyring::open(&keys::directory(paths))?,
+        audit: api.audit().clone(),
+        forwards: api.forwards().clone(),
+        makes_key: own.is_none(),
+        host_key: own.unwrap_or_else(|| paths.ssh_host_key()),
+    })
 }
 
 /// The names of images that clients may send, and their roots.

@@ -237,6 +237,11 @@ impl Paths {
         self.state.join("snapshots")
     }
 
+    /// The private key by which SSH clients know this host.
+    pub fn ssh_host_key(&self) -> PathBuf {
+        self.state.join("ssh/host_key")
+    }
+
     /// The files of the audit log.
     pub fn audit(&self) -> PathBuf {
         self.state.join("audit")

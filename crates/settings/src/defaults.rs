@@ -10,7 +10,7 @@ use super::limits::{
 use super::listen::Listen;
 use super::{
     Audit, BoxesAtEnd, Defaults, Egress, Fleet, Forwards, ImagePolicy, LOCALHOST, Log, LogFormat,
-    LogLevel, Metrics, Origin, Origins, Pool, Previews, Process, Server, Settings,
+    LogLevel, Metrics, Origin, Origins, Pool, Previews, Process, Server, Settings, Ssh,
 };
 
 /// The image names that the published clients send. They mean the root that the operator has set, and
@@ -86,6 +86,7 @@ impl Default for Settings {
             process: Process::default(),
             forwards: Forwards { ports: 1024..=65535 },
             fleet: Fleet::default(),
+            ssh: Ssh::default(),
             previews: Previews { url: Some(LOCALHOST.to_owned()), public: Vec::new() },
             pool: Pool {
                 entries: Vec::new(),

@@ -75,6 +75,7 @@ pub struct Settings {
     pub forwards: Forwards,
     pub fleet: Fleet,
     pub previews: Previews,
+    pub ssh: Ssh,
     pub pool: Pool,
     pub egress: Egress,
     pub image_policy: ImagePolicy,
@@ -268,6 +269,15 @@ pub struct Previews {
     pub url: Option<String>,
     /// Namespaces whose ports are for everybody; [`ALL_NAMESPACES`] for all.
     pub public: Vec<String>,
+}
+
+/// `[ssh]`: the door for SSH.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ssh {
+    /// None for no door.
+    pub listen: Option<SocketAddr>,
+    /// The file of the host's key; none for one in the state directory.
+    pub host_key: Option<PathBuf>,
 }
 
 /// Names that mean this machine, whatever the port of the server.

@@ -37,7 +37,13 @@ impl Settings {
         // The file of a certificate may hold its key too.
         let server = [&self.file, &self.server.tls_certificate, &self.server.tls_key];
         let fleet = [&self.fleet.credentials, &self.fleet.certificate, &self.fleet.key];
-        server.into_iter().chain(fleet).flatten().chain(secrets).cloned()
+        server
+            .into_iter()
+            .chain(fleet)
+            .chain([&self.ssh.host_key])
+            .flatten()
+            .chain(secrets)
+            .cloned()
     }
 }
 
@@ -85,8 +91,8 @@ mod tests {
             assert!(private.iter().any(|path| path == Path::new(GIVEN)), "{name} is in no list");
         }
         assert_eq!(
-            found, 5,
-            "certificates and keys of the server and of the fleet, and credentials"
+            found, 6,
+            "certificates and keys of the server and of the fleet, credentials, and the key of the SSH host"
         );
     }
 

@@ -13,6 +13,7 @@ mod pool;
 mod previews;
 mod process;
 mod server;
+mod ssh;
 
 use std::time::Duration;
 
@@ -111,6 +112,7 @@ pub const SECTIONS: &[Section] = &[
     forwards::SECTION,
     fleet::SECTION,
     previews::SECTION,
+    ssh::SECTION,
     process::SECTION,
     pool::SECTION,
     image_policy::SECTION,

@@ -46,6 +46,8 @@ pub enum InvalidValue {
     Size(String),
     #[error("{0:?} is not an address and port as in \"127.0.0.1:5555\", nor \"unix:/path\"")]
     Listen(String),
+    #[error("{0:?} is not an address and port as in \"127.0.0.1:2222\"")]
+    SshListen(String),
     #[error("{0:?} is not an address and port as in \"127.0.0.1:53\"")]
     Address(String),
     #[error("{0:?} is not a range of ports from 1024 to 65535, as in \"20000-20999\"")]

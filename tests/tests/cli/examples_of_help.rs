@@ -49,6 +49,8 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("port-forward", "it does not end"),
     ("serve --dev", "it does not end"),
     ("serve --listen", "it does not end"),
+    ("serve --ssh", "it does not end"),
+    (">> ~/.ssh/config", "the configuration is the reader's own"),
     ("serve --set", "it does not end"),
     ("study.ipynb", "the notebook is the reader's own"),
     ("store repair", "it needs a store that no bridge has open"),

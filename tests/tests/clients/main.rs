@@ -6,4 +6,7 @@ mod environment;
 mod mcp;
 mod python_client;
 mod sdk;
+mod ssh;
+mod ssh_files;
+mod ssh_refused;
 mod typescript_client;

@@ -55,6 +55,7 @@ pub enum Door {
     Rpc,
     Mcp,
     Cli,
+    Ssh,
     Bridge,
 }
 
@@ -66,6 +67,7 @@ impl Door {
             Self::Rpc => "rpc",
             Self::Mcp => "mcp",
             Self::Cli => "cli",
+            Self::Ssh => "ssh",
             Self::Bridge => "bridge",
         }
     }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::access::{Namespaces, Scopes};
 use super::id::KeyId;
+use super::ssh_key::SshKey;
 
 /// One issued key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +22,9 @@ pub struct Issued {
     pub revoked_at_ms: Option<u64>,
     /// The secret that has signed it: when that is dropped, so is the key.
     pub secret: KeyId,
+    /// Whose holders may do the same over SSH.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ssh_keys: Vec<SshKey>,
 }
 
 /// Whether a key is still valid.

@@ -7,10 +7,12 @@ use std::time::Instant;
 
 use super::access::Scopes;
 use super::claims::Claims;
-use super::id::KeyId;
+use super::id::{Fingerprint, KeyId};
+use super::issued::Issued;
 use super::limits::LOOK_PAUSE;
 use super::secret::Secret;
-use super::store::{KeyFiles, Stamps, Store, now_ms};
+use super::ssh_key::SshKey;
+use super::store::{KeyFiles, Stamps, Store, is_signed, now_ms};
 use super::{Denied, Grant, KeysError, token};
 
 /// The keys that a serving bridge accepts. Shared by all of its connections.
@@ -37,6 +39,8 @@ struct ValidKeys {
     secrets: Vec<Secret>,
     /// Each issued key, with the time of its revocation.
     issued: HashMap<KeyId, Option<u64>>,
+    /// What the holders of SSH keys may do.
+    by_ssh_key: HashMap<SshKey, Grant>,
 }
 
 impl ValidKeys {
@@ -44,7 +48,18 @@ impl ValidKeys {
         Self {
             secrets: files.signers.iter().rev().map(|signer| signer.secret.clone()).collect(),
             issued: files.keys.iter().map(|key| (key.id.clone(), key.revoked_at_ms)).collect(),
+            by_ssh_key: files
+                .keys
+                .iter()
+                .filter(|key| key.revoked_at_ms.is_none() && is_signed(key, &files.signers))
+                .flat_map(|key| key.ssh_keys.iter().map(move |ssh| (ssh.clone(), grant(key, ssh))))
+                .collect(),
         }
+    }
+
+    fn of_ssh_key(&self, ssh_key: &SshKey) -> Option<Grant> {
+        let grant = self.by_ssh_key.get(ssh_key)?;
+        check_expiry(grant.expires_at_ms, now_ms()).ok().map(|()| grant.clone())
     }
 
     /// An id of our form must be in our index: where that was lost, revoked keys stay useless.
@@ -89,6 +104,12 @@ impl Keyring {
             }
             verified => verified,
         }
+    }
+
+    /// What the holder of an SSH key may do now. Whether it is the holder, the caller verifies.
+    pub fn of_ssh_key(&self, ssh_key: &SshKey) -> Option<Grant> {
+        // It may have been added a moment ago.
+        self.known().of_ssh_key(ssh_key).or_else(|| self.newest().of_ssh_key(ssh_key))
     }
 
     /// Whether the key of a grant from earlier would still be let in.
@@ -148,6 +169,17 @@ impl Keyring {
     /// A panic in another thread cannot leave it half-changed.
     fn lock(&self) -> MutexGuard<'_, Watch> {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn grant(key: &Issued, ssh_key: &SshKey) -> Grant {
+    Grant {
+        id: Some(key.id.clone()),
+        name: key.name.clone(),
+        namespace: key.namespace.clone(),
+        scopes: key.scopes,
+        expires_at_ms: key.expires_at_ms,
+        fingerprint: Fingerprint::of(ssh_key.as_str().as_bytes()),
     }
 }
 

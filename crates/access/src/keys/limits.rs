@@ -13,7 +13,12 @@ pub const SECRET_BYTES: usize = 32;
 pub const SECRETS_MAX: usize = 8;
 /// Keys that the index holds: one per person and program of a large team, many times over.
 pub const KEYS_MAX: usize = 10_000;
-/// The index on disk: [`KEYS_MAX`] entries of some 300 bytes with the longest names and labels.
+/// SSH keys that stand for one key: those of a person's machines.
+pub const SSH_KEYS_PER_KEY_MAX: usize = 16;
+/// The longest line of an SSH key: the kinds that are accepted have some 250 characters, besides a comment.
+pub const SSH_KEY_CHARS_MAX: usize = 1024;
+/// The index on disk: [`KEYS_MAX`] entries of some 300 bytes with the longest names and labels, or of some 600
+/// with a few SSH keys.
 pub const INDEX_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// The secrets on disk, which are a few hundred bytes.
 pub const SECRETS_BYTES_MAX: u64 = 64 * 1024;

@@ -18,8 +18,10 @@ use super::id::KeyId;
 use super::issued::{Issued, Standing};
 use super::limits::{
     EXPIRED_KEPT, INDEX_BYTES_MAX, KEYS_MAX, LABEL_CHARS_MAX, SECRETS_BYTES_MAX, SECRETS_MAX,
+    SSH_KEYS_PER_KEY_MAX,
 };
 use super::secret::{Key, Secret};
+use super::ssh_key::SshKey;
 use super::token;
 pub use host::instant::now_ms;
 use host::paths::make_private_directory;
@@ -135,6 +137,7 @@ impl Store {
             expires_at_ms: expires_s.map(|at_s| at_s * 1000),
             revoked_at_ms: None,
             secret: signer.id.clone(),
+            ssh_keys: Vec::new(),
         };
         files.keys.push(issued.clone());
         self.write_index(&Index { keys: files.keys })?;
@@ -166,6 +169,50 @@ impl Store {
         prune(&mut files, now_ms);
         self.write_index(&Index { keys: files.keys })?;
         Ok(revoked)
+    }
+
+    /// Lets the holders of SSH keys do what a key allows. Those that it has already stay.
+    pub fn add_ssh_keys(&self, id: &KeyId, ssh_keys: &[SshKey]) -> Result<Issued, KeysError> {
+        self.change(id, |keys, at| {
+            let taken = keys.iter().filter(|key| key.id != *id && key.revoked_at_ms.is_none());
+            for other in taken {
+                if let Some(ssh_key) = ssh_keys.iter().find(|key| other.ssh_keys.contains(key)) {
+                    let (ssh_key, id) = (ssh_key.to_string(), other.id.clone());
+                    return Err(KeysError::SshKeyTaken { ssh_key, id });
+                }
+            }
+            let own = &mut keys[at].ssh_keys;
+            for ssh_key in ssh_keys {
+                if !own.contains(ssh_key) {
+                    own.push(ssh_key.clone());
+                }
+            }
+            if own.len() > SSH_KEYS_PER_KEY_MAX { Err(KeysError::TooManySshKeys) } else { Ok(()) }
+        })
+    }
+
+    /// Takes all SSH keys from a key.
+    pub fn remove_ssh_keys(&self, id: &KeyId) -> Result<Issued, KeysError> {
+        self.change(id, |keys, at| {
+            keys[at].ssh_keys.clear();
+            Ok(())
+        })
+    }
+
+    /// Changes the index at one key.
+    fn change(
+        &self,
+        id: &KeyId,
+        change: impl FnOnce(&mut [Issued], usize) -> Result<(), KeysError>,
+    ) -> Result<Issued, KeysError> {
+        let _lock = self.lock()?;
+        let mut files = self.read()?;
+        let at = files.keys.iter().position(|key| key.id == *id);
+        let at = at.ok_or_else(|| KeysError::NoSuchKey { id: id.clone() })?;
+        change(&mut files.keys, at)?;
+        let changed = files.keys[at].clone();
+        self.write_index(&Index { keys: files.keys })?;
+        Ok(changed)
     }
 
     /// Changes the secrets; returns how many are in use.
@@ -249,7 +296,7 @@ fn write(path: &Path, content: &impl Serialize) -> Result<(), KeysError> {
     files::replace(path, &bytes)
 }
 
-fn is_signed(key: &Issued, signers: &[Signer]) -> bool {
+pub(super) fn is_signed(key: &Issued, signers: &[Signer]) -> bool {
     signers.iter().any(|signer| signer.id == key.secret)
 }
 

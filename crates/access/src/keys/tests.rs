@@ -1,5 +1,6 @@
 mod forged;
 mod kept;
+mod ssh;
 
 use std::path::PathBuf;
 
