@@ -2,6 +2,7 @@
 
 mod e2b;
 mod environment;
+mod jupyter;
 mod mcp;
 mod python_client;
 mod sdk;
