@@ -19,11 +19,8 @@ use sandbox::refusal::Refusal;
 /// Takes a request. What is for the kernel itself is done now, the rest in its turn.
 pub async fn take(kernel: &Arc<Kernel>, job: Job) -> Result<(), Refusal> {
     match job.request.channel {
-        Channel::Stdin => {
-            if job.request.kind == "input_reply" {
-                kernel.answer(job.request.content.value).await;
-            }
-        }
+        _ if job.request.kind == "input_reply" => kernel.answer(job.request.content.value).await,
+        Channel::Stdin => {}
         Channel::Control => serve(kernel, &job).await,
         Channel::Iopub => {
             return Err(Refusal::invalid("clients send nothing on the channel iopub"));

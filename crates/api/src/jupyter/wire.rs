@@ -26,9 +26,10 @@ pub enum Framing {
     Binary,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Channel {
+    #[default]
     Shell,
     Control,
     Stdin,
@@ -81,6 +82,8 @@ pub struct Content {
 
 #[derive(Deserialize)]
 struct Whole {
+    /// `jupyter_server`'s own client leaves it out.
+    #[serde(default)]
     channel: Channel,
     header: Map<String, Value>,
     content: Content,
