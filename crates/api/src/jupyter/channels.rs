@@ -36,16 +36,15 @@ pub async fn channels(
 
 async fn attend(socket: Socket, kernel: Arc<Kernel>, seat: Arc<Seat>, framing: Framing) {
     let Socket { mut reader, mut writer } = socket;
-    let (code, reason) = match kernel.join(&seat.client) {
-        Err(refusal) => (CLOSE_POLICY, refusal.message),
-        Ok(()) => {
-            let ended = tokio::select! {
-                reason = write(&mut writer, &seat.client, framing) => (CLOSE_NORMAL, reason),
-                reason = read(&mut reader, &kernel, &seat) => (CLOSE_POLICY, reason),
-            };
-            kernel.leave(&seat.client).await;
-            ended
-        }
+    let (code, reason) = if let Err(refusal) = kernel.join(&seat.client) {
+        (CLOSE_POLICY, refusal.message)
+    } else {
+        let ended = tokio::select! {
+            reason = write(&mut writer, &seat.client, framing) => (CLOSE_NORMAL, reason),
+            reason = read(&mut reader, &kernel, &seat) => (CLOSE_POLICY, reason),
+        };
+        kernel.leave(&seat.client).await;
+        ended
     };
     let end = reason.floor_char_boundary(REASON_BYTES_MAX);
     writer.close(code, &reason[..end]).await;

@@ -28,15 +28,12 @@ pub fn known(api: &Api, asked: &Asked<'_>) -> Result<Caller, Refusal> {
 
 /// The token, as the other doors take a key. A header goes before the query.
 fn token(headers: &HeaderMap, query: &str) -> Option<HeaderValue> {
-    let token = match headers.get(AUTHORIZATION) {
-        Some(value) => {
-            let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
-            scheme.eq_ignore_ascii_case("token").then(|| token.trim().to_owned())?
-        }
-        None => {
-            let mut fields = query.split('&').filter_map(|field| field.split_once('='));
-            percent_decode(fields.find(|(name, _)| *name == "token")?.1)?
-        }
+    let token = if let Some(value) = headers.get(AUTHORIZATION) {
+        let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("token").then(|| token.trim().to_owned())?
+    } else {
+        let mut fields = query.split('&').filter_map(|field| field.split_once('='));
+        percent_decode(fields.find(|(name, _)| *name == "token")?.1)?
     };
     HeaderValue::try_from(format!("Bearer {token}")).ok()
 }

@@ -2,8 +2,6 @@
 //!
 //! It goes on when its client is gone, as cells of a notebook do.
 
-use std::collections::BTreeMap;
-
 use protocol::repl::{Display, DisplayRole, Event, Finished, Happening};
 use serde_json::{Value, json};
 
@@ -178,16 +176,9 @@ impl<'a> Cell<'a> {
         let ask = &self.job.request.content;
         let count = self.kernel.count();
         let Some(failure) = self.failure else {
-            let expressions = ask.user_expressions.iter().flatten().map(|(name, _)| {
-                let mut value =
-                    Failure::new("Unsupported", "expressions are not evaluated").content();
-                value["status"] = "error".into();
-                (name, value)
-            });
-            let expressions: BTreeMap<_, _> = expressions.collect();
+            // Expressions of the client's own are not evaluated.
             let reply = json!({
-                "status": "ok", "execution_count": count,
-                "user_expressions": expressions, "payload": [],
+                "status": "ok", "execution_count": count, "user_expressions": {}, "payload": [],
             });
             return Executed { reply, stops: false };
         };

@@ -32,31 +32,18 @@ impl History {
         *self = Self::default();
     }
 
-    /// The answer: the last `n`, those in a range, or those that have what a pattern has between its stars.
+    /// The answer: the last `n`, those in a range, or those that have the words of a pattern.
     pub fn answer(&self, ask: &Content) -> Value {
-        let is_wanted = |number: u64, code: &str| match ask.hist_access_type.as_str() {
-            "range" => {
-                let number = i64::try_from(number).unwrap_or(i64::MAX);
-                ask.start <= number && ask.stop.is_none_or(|stop| number < stop)
-            }
-            "search" => {
-                let mut rest = code;
-                ask.pattern.split('*').all(|part| match rest.find(part) {
-                    Some(at) => {
-                        rest = &rest[at + part.len()..];
-                        true
-                    }
-                    None => false,
-                })
-            }
+        let is_wanted = |number: i64, code: &str| match ask.hist_access_type.as_str() {
+            "range" => ask.start <= number && ask.stop.is_none_or(|stop| number < stop),
+            "search" => ask.pattern.split('*').all(|word| code.contains(word)),
             _ => true,
         };
-        let found: Vec<_> =
-            self.inputs.iter().filter(|(number, code)| is_wanted(*number, code)).collect();
-        let first = found.len().saturating_sub(ask.n.unwrap_or(usize::MAX));
-        // This kernel has one session, which Jupyter's clients call 0.
-        let shown: Vec<_> =
-            found[first..].iter().map(|(number, code)| json!([0, number, code])).collect();
+        let found = self.inputs.iter().filter(|(number, code)| is_wanted(*number as i64, code));
+        // This kernel has one session, which Jupyter's clients call 0. The newest are wanted, the oldest first.
+        let shown = found.rev().take(ask.n.unwrap_or(usize::MAX));
+        let mut shown: Vec<_> = shown.map(|(number, code)| json!([0, number, code])).collect();
+        shown.reverse();
         json!({ "status": "ok", "history": shown })
     }
 }

@@ -25,7 +25,7 @@ use crate::shape::{Done, MaybeJson, Nothing, Raw};
 use agent_client::guest::contexts::open;
 use host::id::random_bytes;
 use sandbox::refusal::{Code, Refusal};
-use sandbox::{Name, Record, SandboxRef, Spec};
+use sandbox::{Name, SandboxRef, Spec};
 
 /// The label of the door's own sandboxes: which kernel is in it.
 const LABEL: &str = "jupyter.kernel";
@@ -54,11 +54,12 @@ impl Kernels {
         if let Some(known) = kernels.get(&kernel.id) {
             return Ok(Arc::clone(known));
         }
-        if kernels.len() >= KERNELS_MAX {
-            kernels.retain(|_, kernel| is_there(api, kernel));
-        }
-        if kernels.len() >= KERNELS_MAX {
-            let message = format!("this server has {KERNELS_MAX} kernels, which is the limit");
+        let namespace = &kernel.which.namespace;
+        kernels.retain(|_, other| other.which.namespace != *namespace || is_there(api, other));
+        let count = kernels.values().filter(|other| other.which.namespace == *namespace).count();
+        if count >= KERNELS_MAX {
+            let message =
+                format!("the namespace {namespace} has {count} kernels, which is the limit");
             return Err(Refusal::new(Code::LimitReached, message).hint("shut some down"));
         }
         let kernel = Arc::new(kernel);
@@ -109,20 +110,17 @@ fn shown(status: StatusCode, kernel: &Kernel) -> Raw {
 /// The kernel that the path names, if the key reaches it and its sandbox is there.
 pub fn find(call: &Call) -> Result<Arc<Kernel>, Refusal> {
     let id: String = call.parameter("kernel")?;
-    let known = call.api.jupyter().kernels.lock().get(&id).map(Arc::clone);
-    let found = match known {
-        Some(kernel) => Some(kernel),
-        None => owned(call)
-            .into_iter()
-            .find(|record| id_of(record) == Some(&id))
-            .and_then(|record| adopted(call, &record).transpose())
-            .transpose()?,
+    let kernels = &call.api.jupyter().kernels;
+    let known = || kernels.lock().get(&id).map(Arc::clone);
+    let found = match known() {
+        None => adopt(call).map(|()| known())?,
+        found => found,
     };
     let missing = || Refusal::not_found(format!("there is no kernel {id:?}"));
-    let kernel = found.filter(|kernel| call.caller.covers(&kernel.which.namespace));
-    let kernel = kernel.ok_or_else(missing)?;
+    let found = found.filter(|kernel| call.caller.covers(&kernel.which.namespace));
+    let kernel = found.ok_or_else(missing)?;
     if !is_there(&call.api, &kernel) {
-        call.api.jupyter().kernels.forget(&id);
+        kernels.forget(&id);
         kernel.close("the sandbox of the kernel has ended");
         return Err(missing());
     }
@@ -134,35 +132,27 @@ fn is_there(api: &Api, kernel: &Kernel) -> bool {
     api.registry().get(&kernel.which).is_ok_and(|record| !record.state.is_over())
 }
 
-/// The door's own sandboxes that the caller reaches.
-fn owned(call: &Call) -> Vec<Record> {
-    let mut records = call.api.registry().list(call.caller.only_namespace());
-    records.retain(|record| {
-        id_of(record).is_some() && call.caller.covers(&record.namespace) && !record.state.is_over()
-    });
-    records
-}
-
-/// The kernel that a sandbox was made for.
-fn id_of(record: &Record) -> Option<&str> {
-    record.labels.get(LABEL)?;
-    record.name.as_str().strip_prefix(PREFIX)
-}
-
-/// The kernel of an own sandbox, which an earlier bridge may have made. `None` for a label that is not ours.
-fn adopted(call: &Call, record: &Record) -> Result<Option<Arc<Kernel>>, Refusal> {
-    let spec = record.labels.get(LABEL).and_then(|name| KernelSpec::named(Some(name)).ok());
-    let (Some(id), Some(spec)) = (id_of(record), spec) else { return Ok(None) };
-    let Ok(context) = record.name.as_str().parse() else { return Ok(None) };
-    let context = open(context, spec.language.name);
-    let kernel = Kernel::new(id.to_owned(), spec, record.which(), context, true);
-    call.api.jupyter().kernels.add(&call.api, kernel).map(Some)
+/// Takes up the kernels of own sandboxes that the caller reaches, which an earlier bridge may have made. A
+/// label that is not ours is passed over.
+fn adopt(call: &Call) -> Result<(), Refusal> {
+    for record in call.api.registry().list(call.caller.only_namespace()) {
+        let name = record.name.as_str();
+        let spec = record.labels.get(LABEL).and_then(|spec| KernelSpec::named(Some(spec)).ok());
+        let (Some(spec), Some(id), Ok(context)) = (spec, name.strip_prefix(PREFIX), name.parse())
+        else {
+            continue;
+        };
+        if call.caller.covers(&record.namespace) && !record.state.is_over() {
+            let context = open(context, spec.language.name);
+            let kernel = Kernel::new(id.to_owned(), spec, record.which(), context, true);
+            call.api.jupyter().kernels.add(&call.api, kernel)?;
+        }
+    }
+    Ok(())
 }
 
 async fn list(call: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal> {
-    for record in owned(&call) {
-        adopted(&call, &record)?;
-    }
+    adopt(&call)?;
     let mut kernels: Vec<_> = call.api.jupyter().kernels.lock().values().map(Arc::clone).collect();
     kernels.retain(|kernel| {
         call.caller.covers(&kernel.which.namespace) && is_there(&call.api, kernel)
@@ -215,44 +205,40 @@ async fn create(
         (None, image) => (make(&call, &name, spec, image).await?, true),
     };
     let kernel = Kernel::new(id, spec, which, context, owns);
-    match begin(&call, &kernel).await {
-        Ok(()) => {}
+    let which = kernel.which.clone();
+    match begin(&call, kernel).await {
+        Ok(kernel) => Ok(shown(StatusCode::CREATED, &kernel)),
         Err(refusal) => {
             if owns {
                 // Why there is no kernel matters more than what is left of it.
-                drop(call.api.registry().remove(&kernel.which, true).await);
+                drop(call.api.registry().remove(&which, true).await);
             }
-            return Err(refusal);
+            Err(refusal)
         }
     }
-    let kernel = call.api.jupyter().kernels.add(&call.api, kernel)?;
-    Ok(shown(StatusCode::CREATED, &kernel))
 }
 
 /// Starts the interpreter.
-async fn begin(call: &Call, kernel: &Kernel) -> Result<(), Refusal> {
+async fn begin(call: &Call, kernel: Kernel) -> Result<Arc<Kernel>, Refusal> {
     call.trail.sandbox(&kernel.which);
     call.trail.fact("kernel", kernel.id.as_str());
     let inside = call.enter(kernel.which.clone()).await?;
     inside.guest.open_context(&kernel.context).await?;
-    Ok(())
+    call.api.jupyter().kernels.add(&call.api, kernel)
 }
 
 /// The sandbox that a variable names: `name`, or `namespace/name`.
 fn named(call: &Call, text: &str) -> Result<SandboxRef, Refusal> {
-    let unreadable =
-        |error: &dyn std::error::Error| Refusal::invalid(format!("{SANDBOX}: {error}"));
+    let parse = |text: &str| -> Result<Name, Refusal> {
+        text.parse().map_err(|error| Refusal::invalid(format!("{SANDBOX}: {error}")))
+    };
     let (namespace, name) = match text.split_once('/') {
-        Some((namespace, name)) => {
-            let namespace: Name = namespace.parse().map_err(|error| unreadable(&error))?;
-            (Some(namespace), name)
-        }
+        Some((namespace, name)) => (Some(parse(namespace)?), name),
         None => (None, text),
     };
-    let namespace = namespace_of(&call.caller, namespace);
-    call.reaches(&namespace)?;
-    let name = name.parse().map_err(|error| unreadable(&error))?;
-    Ok(SandboxRef { namespace, name })
+    let which = SandboxRef { namespace: namespace_of(&call.caller, namespace), name: parse(name)? };
+    call.reaches(&which.namespace)?;
+    Ok(which)
 }
 
 /// Makes a sandbox for a kernel.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Kernels that are in memory. Those whose sandbox is gone make room.
-pub const KERNELS_MAX: usize = 1024;
+/// Kernels of one namespace, which takes no room from others. Those whose sandbox is gone make room.
+pub const KERNELS_MAX: usize = 256;
 /// Sockets of one kernel: each output is kept for each of them.
 pub const CLIENTS_MAX: usize = 64;
 /// Output that waits for one client, beside a single larger message.

@@ -7,9 +7,7 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
 
 use super::limits::HEADER_BYTES_MAX;
 use sandbox::refusal::Refusal;
@@ -66,7 +64,6 @@ pub struct Content {
     pub store_history: Option<bool>,
     pub allow_stdin: bool,
     pub stop_on_error: Option<bool>,
-    pub user_expressions: Option<BTreeMap<String, IgnoredAny>>,
     /// Characters, as Unicode counts them.
     pub cursor_pos: Option<u32>,
     /// The line for a question.

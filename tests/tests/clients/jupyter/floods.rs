@@ -9,7 +9,7 @@ use super::wire::{Cells, reply, start, text};
 
 const MIB: u64 = 1024 * 1024;
 /// What one cell writes: many times what may wait for a client.
-const OUTPUT_BYTES: u64 = 48 * MIB;
+const OUTPUT_BYTES: u64 = 24 * MIB;
 /// What the bridge may grow by meanwhile: what waits for each client, what is on its way through links and
 /// the allocator.
 const GROWTH_BYTES_MAX: u64 = 40 * MIB;
