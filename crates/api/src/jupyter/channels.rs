@@ -29,7 +29,8 @@ pub async fn channels(
     let framing = if is_binary { Framing::Binary } else { Framing::Text };
     let (memory, client) = (call.memory.clone(), Arc::new(Client::new(call.memory.clone())));
     let (api, caller, trail) = (call.api.clone(), call.caller.clone(), call.trail.clone());
-    let seat = Arc::new(Seat { api, caller, trail, memory, client });
+    let peer = call.entrance.peer;
+    let seat = Arc::new(Seat { api, caller, peer, trail, memory, client });
     let attend = move |socket| attend(socket, kernel, seat, framing);
     Ok(WebSocketResponse(accept_as(&mut call, V1, attend)?))
 }

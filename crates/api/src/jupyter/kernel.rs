@@ -17,6 +17,7 @@ use super::wire::{Channel, Outgoing, Request};
 use crate::Api;
 use crate::budget::{Portion, Share};
 use crate::caller::Caller;
+use crate::peer::Peer;
 use crate::trail::Trail;
 use agent_client::guest::Guest;
 use sandbox::SandboxRef;
@@ -61,6 +62,7 @@ struct Question {
 pub struct Seat {
     pub api: Api,
     pub caller: Caller,
+    pub peer: Peer,
     pub trail: Trail,
     pub memory: Share,
     pub client: Arc<Client>,

@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 use super::content::Failure;
 use super::entry::words;
 use super::execute::{Executed, execute};
-use super::kernel::{Job, Kernel};
+use super::kernel::{Job, Kernel, Seat};
 use super::life::{abort, end, interrupt, is_gone, restart};
 use super::wire::Channel;
 use crate::call::Inside;
+use crate::caller::Caller;
 use crate::forms::contexts::{byte_at, characters_before};
 use access::audit::Door;
 use sandbox::refusal::Refusal;
@@ -43,7 +44,7 @@ async fn work(kernel: Arc<Kernel>) {
 async fn serve(kernel: &Arc<Kernel>, job: &Job) {
     let parent = &job.request.parent;
     kernel.state_is("busy", parent);
-    let answered = match job.seat.api.door().charge(&job.seat.caller) {
+    let answered = match readmit(&job.seat) {
         Ok(()) => answer(kernel, job).await,
         Err(refusal) => Err(refusal),
     };
@@ -63,6 +64,14 @@ async fn serve(kernel: &Arc<Kernel>, job: &Job) {
     kernel.state_is("idle", parent);
     if stops && job.request.kind == "execute_request" {
         abort(kernel, kernel.take_waiting_runs());
+    }
+}
+
+/// Sockets are open for days: a key that has been revoked meanwhile is good for nothing more.
+fn readmit(seat: &Seat) -> Result<(), Refusal> {
+    match &seat.caller {
+        Caller::Holder(grant) => seat.api.door().readmit(Some(grant), seat.peer).map(drop),
+        Caller::Anybody | Caller::Local | Caller::Visitor(_) => Ok(()),
     }
 }
 

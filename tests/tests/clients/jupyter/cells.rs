@@ -277,6 +277,20 @@ fn a_kernel_of_another_namespace_is_not_there() {
 }
 
 #[test]
+fn a_revoked_key_runs_nothing_more_over_an_open_socket() {
+    let server = Server::with_keys();
+    let made = server.ok(&["keygen", "--namespace", "a", "--scope", "run", "--json"]);
+    let made: Value = serde_json::from_str(&made).expect("JSON");
+    let client = Client::new(server.url()).key(made["key"].as_str().expect("a key"));
+    let mut cells = Cells::open(&client, &python(&client), false);
+    assert_eq!(reply(&cells.run("1"))["status"], "ok");
+    server.ok(&["keys", "revoke", made["id"].as_str().expect("an id")]);
+    eventually("the key is good for nothing", || {
+        reply(&cells.run("1"))["ename"] == "unauthenticated"
+    });
+}
+
+#[test]
 fn what_is_no_message_closes_the_socket_with_the_reason() {
     let (_server, client) = open();
     let kernel = python(&client);
