@@ -88,6 +88,11 @@ impl Kernel {
         Self { id, spec, which, context, owns, messages, state }
     }
 
+    /// Whether both are the same one.
+    pub fn is(&self, other: &Self) -> bool {
+        self.id == other.id && self.which == other.which
+    }
+
     /// The kernel as Jupyter's clients see it, and where it is.
     pub fn shown(&self) -> Value {
         let state = self.state();

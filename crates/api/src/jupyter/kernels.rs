@@ -3,7 +3,7 @@
 //! A kernel is a context. By default the door makes a sandbox for it, which says so in a label: a bridge
 //! that starts finds the kernels of the one before. `KERNEL_BURROW_SANDBOX` names a sandbox that is there.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hyper::{Method, StatusCode};
@@ -35,35 +35,35 @@ const PREFIX: &str = "jupyter-";
 const SANDBOX: &str = "KERNEL_BURROW_SANDBOX";
 const IMAGE: &str = "KERNEL_BURROW_IMAGE";
 
-/// The kernels that this bridge knows, by their ids.
+/// The kernels that this bridge knows. Two namespaces may have one of the same id.
 #[derive(Default)]
-pub struct Kernels(Mutex<HashMap<String, Arc<Kernel>>>);
+pub struct Kernels(Mutex<Vec<Arc<Kernel>>>);
 
 impl Kernels {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Kernel>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Kernel>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn forget(&self, id: &str) {
-        self.lock().remove(id);
+    pub fn forget(&self, kernel: &Kernel) {
+        self.lock().retain(|known| !known.is(kernel));
     }
 
-    /// The kernel of that id: this one, unless it is known already.
+    /// This kernel, as it is known already or from now on.
     fn add(&self, api: &Api, kernel: Kernel) -> Result<Arc<Kernel>, Refusal> {
         let mut kernels = self.lock();
-        if let Some(known) = kernels.get(&kernel.id) {
+        if let Some(known) = kernels.iter().find(|known| known.is(&kernel)) {
             return Ok(Arc::clone(known));
         }
         let namespace = &kernel.which.namespace;
-        kernels.retain(|_, other| other.which.namespace != *namespace || is_there(api, other));
-        let count = kernels.values().filter(|other| other.which.namespace == *namespace).count();
+        kernels.retain(|other| other.which.namespace != *namespace || is_there(api, other));
+        let count = kernels.iter().filter(|other| other.which.namespace == *namespace).count();
         if count >= KERNELS_MAX {
             let message =
                 format!("the namespace {namespace} has {count} kernels, which is the limit");
             return Err(Refusal::new(Code::LimitReached, message).hint("shut some down"));
         }
         let kernel = Arc::new(kernel);
-        kernels.insert(kernel.id.clone(), Arc::clone(&kernel));
+        kernels.push(Arc::clone(&kernel));
         Ok(kernel)
     }
 }
@@ -111,16 +111,17 @@ fn shown(status: StatusCode, kernel: &Kernel) -> Raw {
 pub fn find(call: &Call) -> Result<Arc<Kernel>, Refusal> {
     let id: String = call.parameter("kernel")?;
     let kernels = &call.api.jupyter().kernels;
-    let known = || kernels.lock().get(&id).map(Arc::clone);
+    let is_meant =
+        |kernel: &&Arc<Kernel>| kernel.id == id && call.caller.covers(&kernel.which.namespace);
+    let known = || kernels.lock().iter().find(is_meant).map(Arc::clone);
     let found = match known() {
         None => adopt(call).map(|()| known())?,
         found => found,
     };
     let missing = || Refusal::not_found(format!("there is no kernel {id:?}"));
-    let found = found.filter(|kernel| call.caller.covers(&kernel.which.namespace));
     let kernel = found.ok_or_else(missing)?;
     if !is_there(&call.api, &kernel) {
-        kernels.forget(&id);
+        kernels.forget(&kernel);
         kernel.close("the sandbox of the kernel has ended");
         return Err(missing());
     }
@@ -153,7 +154,7 @@ fn adopt(call: &Call) -> Result<(), Refusal> {
 
 async fn list(call: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal> {
     adopt(&call)?;
-    let mut kernels: Vec<_> = call.api.jupyter().kernels.lock().values().map(Arc::clone).collect();
+    let mut kernels: Vec<_> = call.api.jupyter().kernels.lock().iter().map(Arc::clone).collect();
     kernels.retain(|kernel| {
         call.caller.covers(&kernel.which.namespace) && is_there(&call.api, kernel)
     });

@@ -22,7 +22,7 @@ pub async fn end(api: &Api, kernel: &Kernel) -> Result<(), Refusal> {
     };
     // What is gone already has ended.
     ended.or_else(|refusal| if is_gone(&refusal) { Ok(()) } else { Err(refusal) })?;
-    api.jupyter().kernels.forget(&kernel.id);
+    api.jupyter().kernels.forget(kernel);
     kernel.close("the kernel was shut down");
     Ok(())
 }

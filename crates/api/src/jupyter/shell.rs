@@ -19,14 +19,16 @@ use sandbox::refusal::Refusal;
 
 /// Takes a request. What is for the kernel itself is done now, the rest in its turn.
 pub async fn take(kernel: &Arc<Kernel>, job: Job) -> Result<(), Refusal> {
-    match job.request.channel {
-        _ if job.request.kind == "input_reply" => kernel.answer(job.request.content.value).await,
-        Channel::Stdin => {}
-        Channel::Control => serve(kernel, &job).await,
-        Channel::Iopub => {
+    match (job.request.channel, job.request.kind.as_str()) {
+        (Channel::Iopub, _) => {
             return Err(Refusal::invalid("clients send nothing on the channel iopub"));
         }
-        Channel::Shell => {
+        (_, "input_reply") => kernel.answer(job.request.content.value).await,
+        (Channel::Stdin, _) => {}
+        // A client that leaves the channel out means them for now, too.
+        (_, "interrupt_request" | "shutdown_request") => serve(kernel, &job).await,
+        (Channel::Control, kind) if kind != "execute_request" => serve(kernel, &job).await,
+        (Channel::Control | Channel::Shell, _) => {
             if kernel.enqueue(job)? {
                 tokio::spawn(work(Arc::clone(kernel)));
             }
