@@ -68,8 +68,8 @@ impl Client {
             return Offered::Done;
         }
         let is_empty = queue.waiting.is_empty();
-        if is_empty {
-            queue.is_behind = false;
+        queue.is_behind &= !is_empty;
+        if !queue.is_behind {
             queue.tell_missed(&self.memory, notice);
         }
         let bytes = message.memory_bytes();
@@ -161,6 +161,7 @@ impl Queue {
         }
         let (message, _) = self.waiting.pop_front()?;
         self.bytes -= message.memory_bytes();
+        self.is_behind &= !self.waiting.is_empty();
         Some(Ok(message))
     }
 }

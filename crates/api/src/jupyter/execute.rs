@@ -17,7 +17,7 @@ use access::audit::Door;
 /// What came of a cell.
 pub struct Executed {
     pub reply: Value,
-    /// Whether the cells that wait behind it are not to run.
+    /// Whether its client's cells that wait are not run.
     pub stops: bool,
 }
 

@@ -216,12 +216,13 @@ impl Kernel {
         job
     }
 
-    /// The runs that wait, which are not carried out any more.
-    pub fn take_waiting_runs(&self) -> Vec<Job> {
+    /// The runs that wait, of one client or of all, which are not carried out any more.
+    pub fn take_waiting_runs(&self, of: Option<&Arc<Client>>) -> Vec<Job> {
         let mut state = self.state();
-        let (runs, others) = std::mem::take(&mut state.requests)
-            .into_iter()
-            .partition(|job| job.request.kind == "execute_request");
+        let (runs, others) = std::mem::take(&mut state.requests).into_iter().partition(|job| {
+            job.request.kind == "execute_request"
+                && of.is_none_or(|client| Arc::ptr_eq(client, &job.seat.client))
+        });
         state.requests = others;
         Vec::from_iter::<VecDeque<Job>>(runs)
     }

@@ -46,7 +46,7 @@ pub async fn interrupt(api: &Api, kernel: &Kernel) -> Result<(), Refusal> {
 
 /// Gives a kernel another interpreter. Runs that wait are not carried out.
 pub async fn restart(api: &Api, kernel: &Arc<Kernel>) -> Result<(), Refusal> {
-    abort(kernel, kernel.take_waiting_runs());
+    abort(kernel, kernel.take_waiting_runs(None));
     let inside = api.inside(kernel.which.clone()).await?;
     match inside.guest.restart_context(&kernel.context.context).await.map_err(Refusal::from) {
         Ok(_) => {}

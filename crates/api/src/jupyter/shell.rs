@@ -65,7 +65,7 @@ async fn serve(kernel: &Arc<Kernel>, job: &Job) {
     }
     kernel.state_is("idle", parent);
     if stops && job.request.kind == "execute_request" {
-        abort(kernel, kernel.take_waiting_runs());
+        abort(kernel, kernel.take_waiting_runs(Some(&job.seat.client)));
     }
 }
 
