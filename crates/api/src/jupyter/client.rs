@@ -1,7 +1,7 @@
 //! What waits for one client. All of it counts in the memory of the client's key, and has a bound.
 //!
 //! Output waits for room for a moment, so that a client that reads misses nothing. One that does not read
-//! misses output until it has read what waits, and is told how much. Replies and states are never left out:
+//! misses output until it has read what waits, and learns how much. Replies and states are never left out:
 //! a client for which too many of them wait is given up.
 
 use std::collections::VecDeque;
@@ -56,7 +56,7 @@ impl Client {
         loop {
             match self.offer(message, notice, Instant::now() >= deadline) {
                 Offered::Done => return self.arrived.notify_one(),
-                // Whoever takes something leaves a permit, so none is overlooked.
+                // Each message that is taken leaves a permit, so none is overlooked.
                 Offered::Full => drop(timeout_at(deadline, self.taken.notified()).await),
             }
         }
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_does_not_read_misses_output_and_is_told() {
+    async fn a_client_that_does_not_read_misses_output_and_learns_how_much() {
         let client = Client::new(Share::within(64 * 1024 * 1024));
         let large = "x".repeat(WAITING_BYTES_MAX / 4);
         for _ in 0..9 {

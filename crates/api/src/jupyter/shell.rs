@@ -116,7 +116,7 @@ async fn answer(kernel: &Arc<Kernel>, job: &Job) -> Result<Answer, Refusal> {
             if ask.restart {
                 recorded(kernel, job, "jupyter_restart", restart(api, kernel)).await?;
             } else {
-                // Behind its end there is nobody to tell.
+                // The kernel's end closes the socket.
                 kernel.reply(job, &reply);
                 recorded(kernel, job, "jupyter_end", end(api, kernel)).await?;
                 return Ok(Answer::Nothing);

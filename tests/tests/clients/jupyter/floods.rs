@@ -15,7 +15,7 @@ const OUTPUT_BYTES: u64 = 24 * MIB;
 const GROWTH_BYTES_MAX: u64 = 40 * MIB;
 
 #[test]
-fn a_client_that_does_not_read_misses_output_is_told_and_holds_nobody_up() {
+fn a_client_that_does_not_read_misses_output_and_learns_that_and_holds_nobody_up() {
     let server = Server::start(&[
         "--set",
         "server.memory_bytes_max=128MiB",
