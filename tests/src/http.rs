@@ -73,6 +73,8 @@ pub struct Lines<'a> {
 /// A WebSocket that is open.
 pub struct Socket {
     pub headers: Headers,
+    /// Why the server has closed it, in words.
+    pub reason: String,
     inner: WebSocket<TcpStream>,
 }
 
@@ -218,7 +220,7 @@ impl Client {
         let part = connection.stream.buffer().to_vec();
         let stream = connection.stream.into_inner();
         let inner = WebSocket::from_partially_read(stream, part, Role::Client, None);
-        Ok(Socket { headers, inner })
+        Ok(Socket { headers, reason: String::new(), inner })
     }
 
     /// A separate connection to the server, for tests that break rules.
@@ -435,6 +437,9 @@ impl Socket {
                 }
                 Ok(Message::Binary(bytes)) => SocketMessage::Binary(bytes.to_vec()),
                 Ok(Message::Close(frame)) => {
+                    if let Some(frame) = &frame {
+                        self.reason = frame.reason.to_string();
+                    }
                     SocketMessage::Closed(frame.map(|frame| frame.code.into()))
                 }
                 Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => continue,

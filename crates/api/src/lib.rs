@@ -5,6 +5,7 @@
 //!   (connections)    ├─▶ a2a   the routes of an outside client of the sandbox surface
 //!                    ├─▶ v1    the native API: one file per resource
 //!                    ├─▶ e2b   both planes of E2B's own clients
+//!                    ├─▶ jupyter  kernels for Jupyter's servers and clients
 //!                    ├─▶ preview  ports of sandboxes, for browsers and programs
 //!                    ├─▶ mcp   tools for agents, also over the control socket
 //!                    └─▶ pages OpenAPI, reference, health, Prometheus
@@ -32,6 +33,7 @@ mod forms;
 mod forward;
 mod idempotency;
 mod images;
+mod jupyter;
 pub mod limits;
 mod listen;
 mod loglines;
@@ -204,6 +206,7 @@ struct Inner {
     apps: Apps,
     mcp: mcp::Sessions,
     e2b: e2b::Memory,
+    jupyter: jupyter::Memory,
     /// What sets this process's request ids apart from others'.
     epoch: u64,
     requests: AtomicU64,
@@ -251,6 +254,7 @@ impl Api {
             framers,
             mcp: mcp::Sessions::default(),
             e2b: e2b::Memory::default(),
+            jupyter: jupyter::Memory::default(),
             counters: Counters::default(),
             epoch: since.as_millis() as u64,
             requests: AtomicU64::new(1),
@@ -413,6 +417,11 @@ impl Api {
         &self.0.e2b
     }
 
+    /// What is remembered between calls of Jupyter's clients.
+    fn jupyter(&self) -> &jupyter::Memory {
+        &self.0.jupyter
+    }
+
     fn counters(&self) -> &Counters {
         &self.0.counters
     }
@@ -470,6 +479,7 @@ fn operations() -> Vec<route::Operation> {
         rpc::operations(),
         a2a::operations(),
         e2b::operations(),
+        jupyter::operations(),
         preview::operations(),
         mcp::operations(),
         v1::operations(),

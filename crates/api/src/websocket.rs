@@ -89,6 +89,19 @@ where
     F: FnOnce(Socket) -> A + Send + 'static,
     A: Future<Output = ()> + Send + 'static,
 {
+    accept_as(call, PROTOCOL, attend)
+}
+
+/// The same for another subprotocol, which is spoken when a client offers it.
+pub fn accept_as<F, A>(
+    call: &mut Call,
+    protocol: &'static str,
+    attend: F,
+) -> Result<Response, Refusal>
+where
+    F: FnOnce(Socket) -> A + Send + 'static,
+    A: Future<Output = ()> + Send + 'static,
+{
     let refuse = |message: &str| Err(Refusal::invalid(message));
     if !is_wanted(&call.headers) {
         let message = "this call is a WebSocket: send Upgrade: websocket";
@@ -125,8 +138,8 @@ where
         (SEC_WEBSOCKET_ACCEPT, accepted),
     ];
     response.headers_mut().extend(fixed);
-    if offered(&call.headers).any(|one| one == PROTOCOL) {
-        let protocol = HeaderValue::from_static(PROTOCOL);
+    if offered(&call.headers).any(|one| one == protocol) {
+        let protocol = HeaderValue::from_static(protocol);
         response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, protocol);
     }
     Ok(response)

@@ -3,6 +3,7 @@
 mod adapters;
 mod e2b;
 mod environment;
+mod jupyter;
 mod mcp;
 mod python_client;
 mod sdk;

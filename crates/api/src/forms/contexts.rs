@@ -104,3 +104,33 @@ impl From<ContextInfo> for OpenedContext {
         }
     }
 }
+
+/// The offset of the byte after so many characters; `None` beyond the last.
+pub fn byte_at(code: &str, characters: u32) -> Option<usize> {
+    let starts = code.char_indices().map(|(at, _)| at).chain([code.len()]);
+    starts.into_iter().nth(characters as usize)
+}
+
+/// How many characters precede a byte.
+pub fn characters_before(code: &str, byte: u64) -> u32 {
+    let before = usize::try_from(byte).ok().and_then(|byte| code.get(..byte));
+    before.map_or(0, |before| before.chars().count() as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_counts_characters_and_not_bytes() {
+        let code = "é€𝄞x";
+        let bytes: Vec<_> = (0..6).map(|cursor| byte_at(code, cursor)).collect();
+        assert_eq!(bytes, [Some(0), Some(2), Some(5), Some(9), Some(10), None]);
+        for cursor in 0..5 {
+            let byte = byte_at(code, cursor).expect("a place") as u64;
+            assert_eq!(characters_before(code, byte), cursor);
+        }
+        assert_eq!(byte_at("", 0), Some(0));
+        assert_eq!(byte_at("", 1), None);
+    }
+}

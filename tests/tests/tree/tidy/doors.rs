@@ -66,6 +66,7 @@ const APART_IN_API: &[(&str, &[&str])] = &[
     ("a2a", &["v1", "mcp", "rpc"]),
     ("rpc", &["v1", "mcp", "a2a"]),
     ("v1", &["mcp", "a2a", "rpc"]),
+    ("jupyter", &["v1", "mcp", "a2a", "rpc", "e2b"]),
     ("forms", &["v1", "mcp", "a2a", "rpc", "problem"]),
     ("creation", &["v1", "mcp", "a2a", "rpc", "problem"]),
     ("images", &["v1", "mcp", "a2a", "rpc", "problem"]),
