@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 from conftest import Bridge
-from langchain_core.messages import ToolMessage
+from langchain.agents import create_agent
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_tests.integration_tests import ToolsIntegrationTests
@@ -62,6 +64,11 @@ class TestIntegration(_OneTool, ToolsIntegrationTests):
     pass
 
 
+class Scripted(GenericFakeChatModel):
+    def bind_tools(self, tools: Any, **_: Any) -> Scripted:
+        return self
+
+
 def _call(tool: BaseTool, **arguments: Any) -> dict[str, Any]:
     return {"name": tool.name, "args": arguments, "id": "1", "type": "tool_call"}
 
@@ -82,6 +89,14 @@ def test_variables_stay_and_results_come_with_the_text(tools: dict[str, BaseTool
     assert message.content == "so\n42"
     assert isinstance(message.artifact, burrow.RunResult)
     assert message.artifact.result == "42"
+
+
+def test_an_agent_uses_them(tools: dict[str, BaseTool]) -> None:
+    call = {"name": "run_python", "args": {"code": "7 * 8"}, "id": "1"}
+    script = [AIMessage("", tool_calls=[call]), AIMessage("done")]
+    agent = create_agent(Scripted(messages=iter(script)), list(tools.values()))
+    messages = agent.invoke({"messages": [HumanMessage("go")]})["messages"]
+    assert [one.text for one in messages] == ["go", "", "56", "done"]
 
 
 def test_failures_of_code_are_texts_for_the_model(tools: dict[str, BaseTool]) -> None:
