@@ -33,7 +33,7 @@ impl Ssh {
             address.is_some()
         });
         server.ok(&["start", "--name", "box"]);
-        let mut ssh = Self { server, address: address.expect("it was said"), key: String::new() };
+        let mut ssh = Self { server, address: address.expect("an address"), key: String::new() };
         ssh.key = ssh.add_key("id", &[]);
         ssh.write_config();
         Some(ssh)

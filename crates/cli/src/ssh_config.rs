@@ -12,7 +12,7 @@ use super::output;
 use sandbox::SandboxRef;
 use settings::{Overrides, Settings};
 
-/// Where the door is unless it is said otherwise.
+/// The usual address of the door.
 pub const ADDRESS_DEFAULT: &str = "127.0.0.1:2222";
 
 /// Print a block for OpenSSH's configuration

@@ -1,5 +1,5 @@
-//! One connection: who it is, and its channels. It answers what the client asks and waits for nothing, because all
-//! of a connection stands still while it does; the work of a channel is a task of its own.
+//! One connection: who it is, and its channels. It answers what the client asks and waits for nothing, because
+//! nothing of a connection moves while it waits; the work of a channel is a task of its own.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use protocol::Text;
 use protocol::requests::{Program, TerminalSize};
 use russh::server::{
-    Auth, ChannelOpenHandle, Handle, Handler, Msg, PublicKeyOffer, Session, VerifiedPublicKey,
+    Auth, ChannelOpenHandle, Handler, Msg, PublicKeyOffer, Session, VerifiedPublicKey,
 };
 use russh::{
     Channel, ChannelId, ChannelOpenFailure, ChannelWriteHalf, Disconnect, Error, Pty, Sig,
@@ -17,30 +17,17 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::Options;
-use crate::flow::{Flow, Input, InputSender};
+use crate::flow::{Flow, InputSender};
 use crate::forward;
 use crate::limits::{CHANNELS_MAX, CONTROLS_MAX, VARIABLES_BYTES_MAX, VARIABLES_MAX};
 use crate::login::Login;
-use crate::program::{self, Control, Setting};
+use crate::place::{Control, Ends, Place, Setting};
+use crate::program;
 use crate::sftp;
 use crate::trail::Trail;
 
 /// The one subsystem.
 const SFTP: &str = "sftp";
-
-/// What a channel's task has of its connection.
-#[derive(Clone)]
-pub struct Place {
-    pub door: Arc<Options>,
-    pub peer: SocketAddr,
-    pub login: Login,
-}
-
-impl Place {
-    pub fn trail(&self, operation: &str) -> Trail {
-        Trail::begin(&self.door, &self.login, self.peer, operation)
-    }
-}
 
 /// See the module's description.
 pub struct Connection {
@@ -138,14 +125,6 @@ impl Connection {
     }
 }
 
-/// The ends of a channel that its task has.
-pub struct Ends {
-    pub writer: ChannelWriteHalf<Msg>,
-    pub handle: Handle,
-    pub input: Input,
-    pub controls: mpsc::Receiver<Control>,
-}
-
 impl Handler for Connection {
     type Error = Error;
 
@@ -239,7 +218,7 @@ impl Handler for Connection {
         session: &mut Session,
     ) -> Result<(), Error> {
         let Some(seat) = self.seats.get_mut(&channel) else { return Ok(()) };
-        // A terminal of a name that is none is one all the same.
+        // Without a good name it is a terminal too.
         let _ = seat.set_variable("TERM", term);
         seat.setting.terminal = Some(size(columns, rows));
         session.channel_success(channel)

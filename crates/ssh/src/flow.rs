@@ -1,8 +1,8 @@
 //! What a client has sent and programs have not taken, and the connection that waits for it.
 //!
-//! The library grants a channel its window anew when bytes arrive, not when a program takes them, and it stops all
+//! The library enlarges the window of a channel when bytes arrive, not when a program takes them, and it stops all
 //! of a connection while a handler waits: a client that fills the input of a program which waits for its own
-//! output to be read would wait for ever. So bytes are queued here without waiting, and the queue is bounded by
+//! output to be read would never end. So bytes are queued here without waiting, and the queue is bounded by
 //! the windows instead:
 //!
 //! ```text

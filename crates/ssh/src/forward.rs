@@ -11,8 +11,8 @@ use sandbox::Visit;
 use sandbox::refusal::Refusal;
 use services::forwards::Reached;
 
-use crate::connection::Place;
 use crate::flow::Input;
+use crate::place::Place;
 
 /// The names of the sandbox itself. Anything else would be another host, whatever its rules of egress say.
 const OWN_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];

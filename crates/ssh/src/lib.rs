@@ -19,6 +19,7 @@ mod forward;
 mod host_key;
 pub mod limits;
 mod login;
+mod place;
 mod program;
 mod server;
 mod sftp;

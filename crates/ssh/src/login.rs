@@ -17,7 +17,7 @@ pub struct Login {
 }
 
 impl Login {
-    /// `None` for whoever may not come in. Unknown keys, and keys that do not reach the sandbox, are the same.
+    /// `None` for a client that may not come in. Unknown keys, and keys that do not reach the sandbox, are the same.
     pub fn of(keyring: &Keyring, user: &str, key: &PublicKey) -> Option<Self> {
         let ssh_key: SshKey = key.to_openssh().ok()?.parse().ok()?;
         let grant = admitted(keyring, &ssh_key)?;

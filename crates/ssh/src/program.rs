@@ -2,10 +2,10 @@
 
 use std::future::pending;
 
+use protocol::SessionId;
 use protocol::exit::Cause;
 use protocol::message::Channel;
-use protocol::requests::{Program as Command, Resize, Signal, Start, Stdio, Target, TerminalSize};
-use protocol::{SessionId, Text};
+use protocol::requests::{Program as Command, Resize, Signal, Start, Stdio, Target};
 use russh::server::{Handle, Msg};
 use russh::{ChannelWriteHalf, Error, Sig};
 use tokio::sync::mpsc;
@@ -18,8 +18,8 @@ use agent_client::program::{
 use sandbox::Visit;
 use sandbox::refusal::Refusal;
 
-use crate::connection::{Ends, Place};
 use crate::flow::Input;
+use crate::place::{Control, Ends, Place, Setting};
 
 /// The number that SSH gives stderr.
 const STDERR: u32 = 1;
@@ -27,21 +27,6 @@ const STDERR: u32 = 1;
 const FAILED: u32 = 255;
 /// What shells report for a program that cannot be run.
 const NOT_RUN: u32 = 127;
-
-/// What a client has set before it starts a program.
-#[derive(Debug, Default)]
-pub struct Setting {
-    pub variables: Vec<(Text, Text)>,
-    /// Absent for pipes.
-    pub terminal: Option<TerminalSize>,
-}
-
-/// What a client says to a program beside its input.
-#[derive(Clone, Copy, Debug)]
-pub enum Control {
-    Resize(TerminalSize),
-    Signal(i32),
-}
 
 /// How a program ended, as SSH says it.
 enum End {

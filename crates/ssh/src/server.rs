@@ -77,12 +77,12 @@ impl Server {
 
     /// Serves until `ending` says so, and then says goodbye to all.
     pub async fn run(self, mut ending: watch::Receiver<bool>) {
-        let (mut connections, told) = (JoinSet::new(), ending.clone());
+        let (mut connections, watched) = (JoinSet::new(), ending.clone());
         loop {
             tokio::select! {
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, peer)) => {
-                        let (shared, ending) = (Arc::clone(&self.shared), told.clone());
+                        let (shared, ending) = (Arc::clone(&self.shared), watched.clone());
                         connections.spawn(async move { shared.attend(stream, peer, ending).await });
                     }
                     Err(_) => sleep(ACCEPT_PAUSE).await,
@@ -143,7 +143,7 @@ impl Shared {
         let handle = session.handle();
         let (mut session, mut grace) = (pin!(session), pin!(grace));
         let mut stranger = Some(stranger);
-        let mut own_place = None;
+        let mut own_place: Option<OwnedSemaphorePermit>;
         let mut looks = interval(READMIT_PAUSE);
         let why = loop {
             tokio::select! {

@@ -28,7 +28,7 @@ fn a_command_has_its_outputs_apart_and_its_exit_code() {
 }
 
 #[test]
-fn a_death_by_a_signal_is_said_as_ssh_says_it() {
+fn a_death_by_a_signal_is_reported_as_ssh_does() {
     let Some(ssh) = Ssh::open() else { return };
     let output = ssh.ssh(&["-v"], "kill -TERM $$").output().expect("ssh runs");
     let words = String::from_utf8_lossy(&output.stderr);
@@ -78,7 +78,7 @@ fn a_client_that_takes_nothing_does_not_grow_the_bridge_and_goes_on_when_it_does
     let Some(ssh) = Ssh::open() else { return };
     ssh.say("true");
     let before = resident_bytes(ssh.daemon_pid()).expect("it runs");
-    // Its stdout is full at once, so the program stands still, and so does what is sent to it.
+    // Its stdout is full at once, so the program stops, and so does what is sent to it.
     let sent = ssh.big_file("sent", 96);
     let stdin = File::open(&sent).expect("it is there");
     let mut child = ssh.ssh(&[], "cat").stdin(stdin).stdout(Stdio::piped()).spawn().expect("ssh");
@@ -87,7 +87,7 @@ fn a_client_that_takes_nothing_does_not_grow_the_bridge_and_goes_on_when_it_does
         info.lines().find_map(|line| line.strip_prefix("pos:")?.trim().parse::<u64>().ok())
     };
     let mut seen = (offset(&child), 0);
-    eventually("it stands still", || {
+    eventually("it stops", || {
         let now = offset(&child);
         // Looks at ten of them, a hundredth of a second apart, find the same.
         seen = if now == seen.0 && now > Some(0) { (now, seen.1 + 1) } else { (now, 0) };

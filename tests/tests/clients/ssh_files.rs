@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use tests::have_or_skip;
 use tests::ssh::{Ssh, digest};
 
-/// Runs the lines of a batch, and returns what was said on both outputs.
+/// Runs the lines of a batch, and returns both outputs.
 fn batch(ssh: &Ssh, lines: &str) -> Output {
     fs::write(ssh.path("batch"), lines).expect("written");
     ssh.program("sftp", &["-b", "batch", "box@burrow"]).output().expect("sftp runs")

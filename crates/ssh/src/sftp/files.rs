@@ -9,9 +9,10 @@ use protocol::Text;
 use protocol::message::{Entries, FileInfo, FileKind};
 use protocol::requests::WriteMode;
 
-use agent_client::guest::{FileTarget, Guest, GuestError, Output, Piece, Upload};
+use agent_client::guest::{FileTarget, Guest, Output, Piece, Upload};
 
 use super::packet::{Attributes, OpenFlags, Status};
+use super::refusal::refused;
 use super::tools;
 use crate::limits::{SFTP_NAMES_MAX, SFTP_READ_BYTES_MAX};
 
@@ -201,19 +202,5 @@ impl Directory {
         self.after = entries.last().filter(|_| more).map(|info| info.name.clone());
         self.page = entries.into_iter();
         Ok(())
-    }
-}
-
-/// How SFTP says that the guest has refused.
-pub fn refused(error: &GuestError) -> Status {
-    const ENOENT: i32 = 2;
-    const DENIED: [i32; 3] = [1, 13, 30];
-    let GuestError::Fault(fault) = error else { return Status::Failure(error.to_string()) };
-    let why = fault.message.clone();
-    match (fault.code, fault.errno) {
-        (protocol::FaultCode::NotFound, _) | (_, Some(ENOENT)) => Status::NoSuchFile(why),
-        (protocol::FaultCode::Denied, _) => Status::Denied(why),
-        (_, Some(errno)) if DENIED.contains(&errno) => Status::Denied(why),
-        _ => Status::Failure(why),
     }
 }

@@ -4,6 +4,7 @@
 mod files;
 mod names;
 mod packet;
+mod refusal;
 mod tools;
 
 use std::collections::HashMap;
@@ -17,11 +18,12 @@ use russh::server::Msg;
 use agent_client::guest::{Guest, GuestError};
 use sandbox::Visit;
 
-use crate::connection::Place;
 use crate::flow::Input;
 use crate::limits::{SFTP_HANDLES_MAX, SFTP_PACKET_BYTES_MAX};
-use files::{Directory, File, UMASK, refused};
+use crate::place::Place;
+use files::{Directory, File, UMASK};
 use packet::{Handle, Reply, Request, Status};
+use refusal::refused;
 
 /// Serves to the end of the channel.
 pub async fn serve(place: Place, writer: ChannelWriteHalf<Msg>, input: Input) {

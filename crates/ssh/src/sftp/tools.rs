@@ -7,8 +7,8 @@ use protocol::requests::Program as Command;
 use agent_client::guest::Guest;
 use agent_client::program::{Outputs, Program, Unlimited, draw_session};
 
-use super::files::refused;
 use super::packet::{Attributes, Status};
+use super::refusal::refused;
 use crate::limits::TOOL_BYTES_MAX;
 
 /// Who owns all files of a sandbox.
