@@ -11,15 +11,23 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from agents import ModelResponse, RunConfig, Runner, Usage
+from agents.editor import ApplyPatchOperation
 from agents.models.interface import Model
 from agents.run_config import SandboxRunConfig
 from agents.sandbox import SandboxAgent
-from agents.sandbox.entries import Dir, File
+from agents.sandbox.entries import (
+    Dir,
+    File,
+    InContainerMountStrategy,
+    RcloneMountPattern,
+    S3Mount,
+)
 from agents.sandbox.errors import (
     ExecTimeoutError,
     ExecTransportError,
     ExposedPortUnavailableError,
     InvalidManifestPathError,
+    MountConfigError,
     WorkspaceArchiveReadError,
     WorkspaceReadNotFoundError,
 )
@@ -132,6 +140,27 @@ async def test_files_are_those_of_the_workspace(client: BurrowSandboxClient) -> 
         await session.exec("umask 077; echo secret >private")
         with pytest.raises(WorkspaceArchiveReadError):
             await session.read(Path("private"), user="nobody")
+
+
+async def test_patches_are_applied_in_the_workspace(client: BurrowSandboxClient) -> None:
+    manifest = Manifest(entries={"f": File(content=b"a\nb\n")})
+    async with await client.create(manifest=manifest) as session:
+        await session.apply_patch(
+            [
+                ApplyPatchOperation("create_file", "new/g", "+x\n"),
+                ApplyPatchOperation("update_file", "f", "@@\n a\n-b\n+c\n"),
+            ]
+        )
+        assert (await session.exec("cat f new/g")).stdout == b"a\nc\nx"
+
+
+async def test_a_bucket_is_refused_before_anything_is_made(client: BurrowSandboxClient) -> None:
+    mount = S3Mount(
+        bucket="b", mount_strategy=InContainerMountStrategy(pattern=RcloneMountPattern())
+    )
+    with pytest.raises(MountConfigError, match="workspace"):
+        await client.create(manifest=Manifest(entries={"data": mount}))
+    assert await _left(client) == []
 
 
 async def test_a_workspace_outlives_its_sandbox_by_a_snapshot(

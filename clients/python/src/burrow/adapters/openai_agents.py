@@ -17,6 +17,7 @@ from agents.sandbox.errors import (
     ExecTimeoutError,
     ExecTransportError,
     ExposedPortUnavailableError,
+    MountConfigError,
     WorkspaceArchiveReadError,
     WorkspaceArchiveWriteError,
     WorkspaceReadNotFoundError,
@@ -261,6 +262,11 @@ class BurrowSandboxClient(BaseSandboxClient[BurrowSandboxClientOptions]):
         options: BurrowSandboxClientOptions | None = None,
     ) -> SandboxSession:
         manifest = self._validate_manifest_for_create(manifest or Manifest())
+        if manifest.mount_targets():
+            raise MountConfigError(
+                message="a sandbox cannot mount buckets, for it has no FUSE: share the bucket as a"
+                " workspace of the server, and give its name in SandboxOptions(workspace=…)"
+            )
         options = options or BurrowSandboxClientOptions()
         session_id = uuid.uuid4()
         sandbox = await self._made(options)
