@@ -73,7 +73,9 @@ impl Client {
             queue.tell_missed(&self.memory, notice);
         }
         let bytes = message.memory_bytes();
-        let has_room = queue.bytes + bytes <= WAITING_BYTES_MAX && queue.has_place();
+        // The other half of the places is for words.
+        let has_room =
+            queue.bytes + bytes <= WAITING_BYTES_MAX && queue.waiting.len() < WAITING_MAX / 2;
         let fits = is_empty || (has_room && !queue.is_behind);
         if fits && queue.push(&self.memory, message) {
             return Offered::Done;
@@ -205,6 +207,20 @@ mod tests {
         assert!(told.contains(&format!("missed {}", 9 - (texts.len() - 2))), "{told}");
         client.output(&message("again"), &notice).await;
         assert!(text(&client).await.contains("again"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn small_output_leaves_room_for_words() {
+        let client = Client::new(Share::within(64 * 1024 * 1024));
+        for _ in 0..WAITING_MAX {
+            client.output(&message("x"), &notice).await;
+        }
+        client.word(&message("idle"), &notice);
+        let mut count = 0;
+        while !text(&client).await.contains("idle") {
+            count += 1;
+        }
+        assert_eq!(count, WAITING_MAX / 2 + 1, "half of it, and what says what is missing");
     }
 
     #[tokio::test(start_paused = true)]

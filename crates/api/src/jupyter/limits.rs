@@ -8,8 +8,8 @@ pub const KERNELS_MAX: usize = 256;
 pub const CLIENTS_MAX: usize = 64;
 /// Output that waits for one client, beside a single larger message.
 pub const WAITING_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Messages that wait for one client: replies and states are never left out, so a client with more is given
-/// up.
+/// Messages that wait for one client, half of them output: replies and states are never left out, so a client
+/// with more is given up.
 pub const WAITING_MAX: usize = 4096;
 /// How long a run waits for a client that does not read, before that client misses output.
 pub const STALL_MAX: Duration = Duration::from_secs(2);

@@ -5,7 +5,7 @@ use tests::anonymous_bytes;
 use tests::http::Client;
 use tests::server::Server;
 
-use super::wire::{Cells, reply, start, text};
+use super::wire::{Cells, kind, reply, start, text};
 
 const MIB: u64 = 1024 * 1024;
 /// What one cell writes: many times what may wait for a client.
@@ -13,6 +13,8 @@ const OUTPUT_BYTES: u64 = 24 * MIB;
 /// What the bridge may grow by meanwhile: what waits for each client, what is on its way through links and
 /// the allocator.
 const GROWTH_BYTES_MAX: u64 = 40 * MIB;
+/// Requests that may wait for a kernel.
+const REQUESTS_WAITING_MAX: usize = 2048;
 
 #[test]
 fn a_client_that_does_not_read_misses_output_and_learns_that_and_holds_nobody_up() {
@@ -70,7 +72,9 @@ fn a_client_that_only_asks_is_closed_with_the_reason() {
     let kernel = start(&client, &json!({}));
     let mut cells = Cells::open(&client, &kernel, false);
     cells.send("shell", "execute_request", &json!({ "code": "import time; time.sleep(30)" }));
-    for _ in 0..2100 {
+    // Its cell has begun, and waits no more.
+    while kind(&cells.hear()) != "execute_input" {}
+    for _ in 0..=REQUESTS_WAITING_MAX {
         cells.send("shell", "history_request", &json!({}));
     }
     let (code, reason) = cells.closed();
