@@ -13,7 +13,7 @@ use super::{failure, instant, output, table};
 use access::audit::{Entry, Outcome};
 use access::keys::{self, Issued, KeyId, Rotation, SshKey, Standing, Store};
 
-/// List, revoke and rotate API keys, and give them SSH keys
+/// List, revoke and rotate API keys
 #[derive(Debug, Args)]
 #[command(
     subcommand_required = true,
