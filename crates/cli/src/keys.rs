@@ -13,7 +13,7 @@ use super::{failure, instant, output, table};
 use access::audit::{Entry, Outcome};
 use access::keys::{self, Issued, KeyId, Rotation, SshKey, Standing, Store};
 
-/// List, revoke and rotate API keys, and give them SSH keys
+/// List, revoke and rotate API keys
 #[derive(Debug, Args)]
 #[command(
     subcommand_required = true,
@@ -63,7 +63,7 @@ enum Verb {
         #[arg(required = true, value_name = "ID")]
         ids: Vec<KeyId>,
     },
-    /// Let the holder of an SSH key do the same
+    /// Let an SSH key do the same
     #[command(after_help = "Examples:
   host-bridge keys add-ssh 1f0c8a2b77de ~/.ssh/id_ed25519.pub
 

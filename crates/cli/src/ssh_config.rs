@@ -59,9 +59,10 @@ fn block(which: Option<&SandboxRef>, address: SocketAddr, public: Option<&str>) 
     }
     block += "    HostKeyAlias burrow\n    HostKeyAlgorithms ssh-ed25519\n";
     let words = public.map(|line| line.split_whitespace().take(2).collect::<Vec<_>>().join(" "));
-    block += &match words {
-        Some(key) => format!("# burrow {key}\n"),
-        None => "# the host's key is made when the door first opens\n".to_owned(),
+    // Infallible as well.
+    let _ = match words {
+        Some(key) => writeln!(block, "# burrow {key}"),
+        None => writeln!(block, "# the host's key is made when the door first opens"),
     };
     block
 }

@@ -292,13 +292,11 @@ impl Handler for Connection {
         let Some(input) = self.seats.get(&channel).and_then(|seat| seat.input.as_ref()) else {
             return Ok(());
         };
-        match input.send(&self.flow, bytes) {
-            Ok(()) => Ok(()),
-            Err(_) => {
-                let why = "more was sent than the windows of the channels allow";
-                session.disconnect(Disconnect::ProtocolError, why, "")
-            }
+        if input.send(&self.flow, bytes).is_err() {
+            let why = "more was sent than the windows of the channels allow";
+            session.disconnect(Disconnect::ProtocolError, why, "")?;
         }
+        Ok(())
     }
 
     fn adjust_window(&mut self, _: ChannelId, _: u32) -> u32 {

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Signals, sizes of windows and grants of the client still arrive while it is full. Who sends beyond
-//! INPUT_BYTES_MAX has ignored its windows, and is cut off.
+//! `INPUT_BYTES_MAX` has ignored its windows, and is cut off.
 
 use std::io;
 use std::pin::Pin;
