@@ -3,9 +3,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
-use crate::environment::{installed, workspace};
+use crate::environment::{assert_succeeded, installed_or_skip, workspace};
 
 use tests::server::Server;
 
@@ -58,7 +58,7 @@ fn javascript() {
         .arg(&suite)
         .output()
         .expect("Node runs");
-    check(&ran, &server);
+    assert_succeeded(&ran, &server);
 }
 
 /// The page says of each method of the clients what becomes of it, and which suite shows that.
@@ -82,7 +82,7 @@ fn python(module: &str, start: fn() -> Server) {
         .arg(module)
         .output()
         .expect("Python runs");
-    check(&ran, &server);
+    assert_succeeded(&ran, &server);
 }
 
 fn in_server(mut command: Command, server: &Server) -> Command {
@@ -97,23 +97,8 @@ fn in_server(mut command: Command, server: &Server) -> Command {
     command
 }
 
-fn check(ran: &Output, server: &Server) {
-    if ran.status.success() {
-        return;
-    }
-    let said = [&ran.stdout[..], &ran.stderr[..]].concat();
-    let log = fs::read_to_string(server.log()).unwrap_or_default();
-    panic!("{}\nthe server said:\n{log}", String::from_utf8_lossy(&said));
-}
-
 fn home() -> Option<PathBuf> {
-    match installed("e2b", &sources().join("install")) {
-        Ok(home) => Some(home),
-        Err(reason) => {
-            tests::skip(&format!("no clients of E2B to test with: {reason}"));
-            None
-        }
-    }
+    installed_or_skip("e2b", &sources().join("install"), "clients of E2B")
 }
 
 fn sources() -> PathBuf {

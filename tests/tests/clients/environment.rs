@@ -3,7 +3,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
+
+use tests::server::Server;
 
 pub fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a member of a workspace")
@@ -18,6 +20,28 @@ pub fn installed(name: &str, install: &Path) -> Result<PathBuf, String> {
     }
     let stderr = String::from_utf8_lossy(&made.stderr).into_owned();
     Err(stderr.lines().last().unwrap_or("the script does not say why").to_owned())
+}
+
+/// The same, with a printed skip where there is none.
+pub fn installed_or_skip(name: &str, install: &Path, what: &str) -> Option<PathBuf> {
+    match installed(name, install) {
+        Ok(home) => Some(home),
+        Err(reason) => {
+            tests::skip(&format!("no {what} to test with: {reason}"));
+            None
+        }
+    }
+}
+
+/// # Panics
+/// When a client has failed, with what it and the server have said.
+pub fn assert_succeeded(ran: &Output, server: &Server) {
+    if ran.status.success() {
+        return;
+    }
+    let said = [&ran.stdout[..], &ran.stderr[..]].concat();
+    let log = fs::read_to_string(server.log()).unwrap_or_default();
+    panic!("{}\nthe server said:\n{log}", String::from_utf8_lossy(&said));
 }
 
 /// The names of the suites that are written in a directory, in order.

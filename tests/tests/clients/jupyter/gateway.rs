@@ -1,11 +1,10 @@
 //! Jupyter's own server with `--gateway-url`, and its own clients: the suites in `tests/jupyter/`. The packages
 //! come from `PyPI` into a directory below `target/`, once.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::environment::{installed, workspace};
+use crate::environment::{assert_succeeded, installed_or_skip, workspace};
 
 use tests::server::Server;
 
@@ -15,7 +14,7 @@ fn a_notebook_runs_through_jupyters_server() {
     let Some(home) = home() else { return };
     let server = Server::with_keys();
     let key = server.ok(&["keygen", "--namespace", "a", "--scope", "run"]);
-    check(&run(&home, &server, "server.py", key.trim()), &server);
+    assert_succeeded(&run(&home, &server, "server.py", key.trim()), &server);
 }
 
 /// `nbclient` with the kernel manager that asks a gateway itself. That sends no key for the socket.
@@ -23,7 +22,7 @@ fn a_notebook_runs_through_jupyters_server() {
 fn a_notebook_runs_by_nbclient() {
     let Some(home) = home() else { return };
     let server = Server::dev();
-    check(&run(&home, &server, "notebook.py", ""), &server);
+    assert_succeeded(&run(&home, &server, "notebook.py", ""), &server);
 }
 
 fn run(home: &Path, server: &Server, script: &str, key: &str) -> Output {
@@ -39,23 +38,8 @@ fn run(home: &Path, server: &Server, script: &str, key: &str) -> Output {
         .expect("Python runs")
 }
 
-fn check(ran: &Output, server: &Server) {
-    if ran.status.success() {
-        return;
-    }
-    let said = [&ran.stdout[..], &ran.stderr[..]].concat();
-    let log = fs::read_to_string(server.log()).unwrap_or_default();
-    panic!("{}\nthe server said:\n{log}", String::from_utf8_lossy(&said));
-}
-
 fn home() -> Option<PathBuf> {
-    match installed("jupyter", &sources().join("install")) {
-        Ok(home) => Some(home),
-        Err(reason) => {
-            tests::skip(&format!("no Jupyter to test with: {reason}"));
-            None
-        }
-    }
+    installed_or_skip("jupyter", &sources().join("install"), "Jupyter")
 }
 
 fn sources() -> PathBuf {
