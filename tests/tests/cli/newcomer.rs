@@ -375,7 +375,7 @@ fn mistyped_commands_get_a_suggestion() {
         (&["run", "--timeout", "soon", "--", "true"], &["is not a duration", "90s"]),
         (&["run", "--timeout", "1m30", "--", "true"], &["is not a duration"]),
         (&["run", "--scratch", "5Q", "--", "true"], &["is not a size", "512M"]),
-        (&["run", "--scratch", "1K", "--", "true"], &["1024 bytes is below the smallest"]),
+        (&["run", "--scratch", "1K", "--", "true"], &["--scratch", "from 1.0 MiB", "not 1.0 KiB"]),
         (&["run", "--machine", "toaster", "--", "true"], &["process", "external"]),
         (&["run", "-e", "=x", "--", "true"], &["is not a variable", "NAME=VALUE"]),
         (&["logs", "--since", "whenever", "work"], &["is not a point in time", "10m"]),
