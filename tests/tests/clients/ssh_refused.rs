@@ -15,11 +15,8 @@ fn with_key(ssh: &Ssh, key: &str, user: &str) -> Output {
     // What is given first counts.
     let options = ["-o", &key, "-o", "PasswordAuthentication=no", user, "echo in"];
     let config = std::fs::read_to_string(ssh.config()).expect("a configuration");
-    let other: String = config
-        .lines()
-        .filter(|line| !line.contains("IdentityFile"))
-        .map(|line| format!("{line}\n"))
-        .collect();
+    let lines = config.split_inclusive('\n');
+    let other: String = lines.filter(|line| !line.contains("IdentityFile")).collect();
     let path = ssh.path("other-config");
     std::fs::write(&path, other).expect("written");
     let mut command = std::process::Command::new("ssh");
@@ -120,9 +117,10 @@ fn bytes_that_are_no_ssh_cost_a_closed_connection() {
     ssh.say("true");
     let before = resident_bytes(ssh.daemon_pid()).expect("it runs");
     let packet = [b"SSH-2.0-x\r\n\0\0\0\x0c\x0a\x14".as_slice(), &[0xff; 64]].concat();
-    let endless = [b"SSH-2.0-x\r\n".as_slice(), &[0xff; 65536]].concat();
+    let endless = [b"SSH-2.0-x\r\n".to_vec(), vec![0xff; 65536]].concat();
+    let letters = vec![b'x'; 65536];
     let cases: [&[u8]; 5] =
-        [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\0", &packet, &endless, &[b'x'; 65536]];
+        [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\0", &packet, &endless, &letters];
     for bytes in cases.iter().cycle().take(50) {
         let mut stream = TcpStream::connect(ssh.address()).expect("it listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");

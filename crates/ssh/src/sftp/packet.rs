@@ -300,7 +300,9 @@ mod tests {
     fn packet(kind: u8, id: u32, fields: &[&[u8]]) -> Vec<u8> {
         let mut packet = vec![kind];
         put_u32(&mut packet, id);
-        fields.iter().for_each(|field| put_bytes(&mut packet, field));
+        for field in fields {
+            put_bytes(&mut packet, field);
+        }
         packet
     }
 
