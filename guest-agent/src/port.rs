@@ -41,8 +41,7 @@ use gates::is_for_later;
 /// full, after the kernel's first retries.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 
-/// How long a client that keeps sending to a server that is gone may take to read the server's last
-/// bytes, before the stream is reset.
+/// How long a client may take to read the last bytes of a server that is gone, before the stream is reset.
 const LINGER: Duration = Duration::from_secs(10);
 
 /// Answers once the connection is made or has arrived, then carries bytes until both directions have
@@ -82,6 +81,8 @@ pub async fn forward(
             // Makes the close a reset. If it cannot be, the connection is gone already.
             connection.set_zero_linger().ok();
             if let CarryError::Connection(error) = broken {
+                // An answer to half of an upload comes right before the reset of a server that read no more.
+                timeout(LINGER, outlet.taken()).await.ok();
                 outlet.fail(&refused(&format!("the connection to {address} broke off"), &error));
             }
         }

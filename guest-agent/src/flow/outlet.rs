@@ -158,6 +158,13 @@ impl Outlet {
         }
     }
 
+    /// Resolves when all of a transfer so far has been acknowledged, or nobody will read the rest.
+    pub async fn taken(&self) {
+        while !self.is_abandoned() && self.start() < self.end() {
+            self.0.room.notified().await;
+        }
+    }
+
     /// The output ends here.
     pub fn close(&self) {
         let mut state = self.0.state.borrow_mut();
@@ -165,7 +172,7 @@ impl Outlet {
         state.wake_readers();
     }
 
-    /// Ends the transfer with a fault instead of an end.
+    /// Ends the transfer with a fault instead of an end. What has not been sent by then is lost.
     pub fn fail(&self, fault: &Fault) {
         let readers = {
             let mut state = self.0.state.borrow_mut();

@@ -172,6 +172,31 @@ fn a_server_that_breaks_off_resets_the_stream() {
 }
 
 #[test]
+fn what_a_server_says_before_it_breaks_off_is_read_before_the_reset() {
+    run(async {
+        let (port, server) = serve(|mut connection| {
+            let mut first = [0];
+            connection.read_exact(&mut first).unwrap();
+            connection.write_all(b"too much").unwrap();
+            // Unread bytes at the close make the kernel send a reset.
+        });
+        let (inlet, mut download) = connect(port).await;
+        inlet.push(&vec![b'x'; 100_000]);
+        joined(server).await;
+        while download.outlet.end() == 0 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        // The reset is known by now, and waits for who reads.
+        let _ = timeout(Duration::from_millis(20), download.outlet.abandoned()).await;
+        assert_eq!(download.client.fault(), None);
+        assert_eq!(download.next().await.unwrap().as_deref(), Some(&b"too much"[..]));
+        if let Some(fault) = download.next().await.err() {
+            assert_eq!(fault.errno, Some(libc::ECONNRESET), "{fault}");
+        }
+    });
+}
+
+#[test]
 fn a_server_that_is_gone_takes_the_rest_of_an_upload_for_nothing() {
     run(async {
         let (port, server) = serve(|mut connection| {

@@ -239,14 +239,14 @@ fn fifty_connections_are_served_at_once() {
 #[test]
 fn a_login_wakes_a_sandbox_that_sleeps() {
     let Some(ssh) = Ssh::open() else { return };
-    let started = Burrow::run(
-        &ssh,
-        &["start", "--name", "lazy", "--idle-ttl", "500ms", "--on-idle", "pause"],
-    );
+    let started =
+        Burrow::run(&ssh, &["start", "--name", "lazy", "--idle", "500ms", "--on-idle", "pause"]);
     if !started.status.success() {
-        return skip(&String::from_utf8_lossy(&started.stderr));
+        let said = String::from_utf8_lossy(&started.stderr);
+        assert!(said.contains("freez"), "{said}");
+        return skip(&said);
     }
-    eventually("it sleeps", || ssh.ok(&["inspect", "lazy"]).contains("\"asleep\": true"));
+    eventually("it sleeps", || ssh.ok(&["ps"]).contains("paused (idle)"));
     assert_eq!(ssh.do_with("ssh", &["lazy@burrow", "echo awake"]), "awake\n");
     let woke = |record: &Value| record["sandbox"] == "lazy" && record["facts"]["woke_ms"].is_u64();
     eventually("it is recorded", || records(&ssh, "ssh_exec").iter().any(woke));

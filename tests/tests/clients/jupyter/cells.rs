@@ -271,8 +271,9 @@ fn a_kernel_of_another_namespace_is_not_there() {
         [&own, &others, &reads].iter().all(|key| !log.contains(&key[..])),
         "a key is in the log"
     );
-    let audit = server.ok(&["audit", "--json"]);
-    assert!(audit.contains("jupyter_create") && !audit.contains(&own), "{audit}");
+    let audit = || server.ok(&["audit", "--json"]);
+    eventually("it is recorded", || audit().contains("jupyter_create"));
+    assert!(!audit().contains(&own), "{}", audit());
     ask("DELETE", &path, &own).expect(204);
 }
 
