@@ -82,7 +82,7 @@ pub async fn forward(
             connection.set_zero_linger().ok();
             if let CarryError::Connection(error) = broken {
                 // An answer to half of an upload comes right before the reset of a server that read no more.
-                timeout(LINGER, outlet.taken()).await.ok();
+                timeout(LINGER, outlet.sent()).await.ok();
                 outlet.fail(&refused(&format!("the connection to {address} broke off"), &error));
             }
         }

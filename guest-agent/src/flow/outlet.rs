@@ -46,6 +46,8 @@ struct State {
     holders: SortedMap<String, u64>,
     kind: Kind,
     closed: bool,
+    /// The offset below which a reader has been sent everything.
+    sent: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -79,7 +81,8 @@ impl Outlet {
     }
 
     fn new(spool: Spool, holders: SortedMap<String, u64>, kind: Kind) -> Self {
-        let state = State { spool, readers: Vec::new(), holders, kind, closed: false };
+        let sent = spool.start();
+        let state = State { spool, readers: Vec::new(), holders, kind, closed: false, sent };
         Self(Rc::new(Inner { state: RefCell::new(state), room: Notify::new() }))
     }
 
@@ -158,9 +161,9 @@ impl Outlet {
         }
     }
 
-    /// Resolves when all of a transfer so far has been acknowledged, or nobody will read the rest.
-    pub async fn taken(&self) {
-        while !self.is_abandoned() && self.start() < self.end() {
+    /// Resolves when all of a transfer so far has been sent, or nobody will read the rest.
+    pub async fn sent(&self) {
+        while !self.is_abandoned() && self.0.state.borrow().sent < self.end() {
             self.0.room.notified().await;
         }
     }
@@ -240,14 +243,21 @@ impl Outlet {
 
     /// The next bytes for a reader at `from`. See [`protocol::mux::Source::fetch`].
     pub fn fetch(&self, from: u64, max: usize, out: &mut Vec<u8>) -> Fetched {
-        let state = self.0.state.borrow();
-        if state.closed && from >= state.spool.end() {
+        let mut state = self.0.state.borrow_mut();
+        let end = state.spool.end();
+        if state.closed && from >= end {
             return Fetched::End;
         }
         match state.spool.read(from, max, out) {
             Err(discarded) => Fetched::Gap { to: discarded.to },
             Ok(0) => Fetched::Nothing,
-            Ok(count) => Fetched::Bytes(count),
+            Ok(count) => {
+                state.sent = state.sent.max(from + count as u64);
+                if state.sent == end {
+                    self.0.room.notify_waiters();
+                }
+                Fetched::Bytes(count)
+            }
         }
     }
 
