@@ -150,9 +150,7 @@ impl AsyncWrite for Reached {
         let me = self.get_mut();
         let wrote = ready!(me.writer.poll_write(bytes, cx));
         me.moved_at = Instant::now();
-        // What a program that is gone does not take is dropped. Who reads gets its last bytes, and behind them why
-        // the connection broke: an error here would come before them.
-        Poll::Ready(Ok(wrote.unwrap_or(bytes.len())))
+        Poll::Ready(wrote.map_err(|error| io::Error::new(io::ErrorKind::BrokenPipe, error)))
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
