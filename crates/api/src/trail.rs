@@ -18,7 +18,7 @@ use super::peer::Peer;
 use crate::problem::status;
 use access::audit::{Audit, AuditUnwritable, Door, Entry, Outcome, Verdict, Who};
 use sandbox::refusal::{Code, Refusal};
-use sandbox::{Record, Registry, SandboxRef, Spec};
+use sandbox::{Registry, SandboxRef, Spec};
 
 /// Records of those without a good key, in [`STRANGERS_PERIOD`]. Anybody can knock, and what they cost
 /// must not push out what others did; beyond this they are counted.
@@ -87,7 +87,7 @@ impl Trail {
             noted.entry.sandbox = Some(which.name.to_string());
             noted.sandbox = Some(which.clone());
             if let Some(record) = found {
-                describe(&mut noted.entry, record);
+                noted.entry.describe(record);
             }
         });
     }
@@ -236,7 +236,7 @@ impl Drop for Inner {
             if entry.outcome == Outcome::Ok {
                 entry = entry.facts(record.granted());
             }
-            describe(&mut entry, record);
+            entry.describe(record);
         }
         entry.duration_us =
             Some(u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX));
@@ -260,14 +260,6 @@ fn who(caller: &Caller) -> Who {
         Caller::Local => Who::Local,
         Caller::Holder(grant) => Who::Key { id: caller.label(), name: grant.name.clone() },
     }
-}
-
-fn describe(entry: &mut Entry, record: Record) {
-    entry.id = Some(record.id.to_string());
-    entry.image = record.image;
-    entry.digest = record.image_digest.map(|digest| digest.to_string());
-    entry.secrets = record.secrets;
-    entry.labels = record.labels;
 }
 
 fn verdict(code: Code) -> Option<Verdict> {

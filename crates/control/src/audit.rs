@@ -26,15 +26,9 @@ pub fn user(uid: u32) -> Who {
 }
 
 /// The entry with the sandbox that a record describes.
-pub fn described(entry: Entry, record: Record) -> Entry {
-    Entry {
-        id: Some(record.id.to_string()),
-        image: record.image,
-        digest: record.image_digest.map(|digest| digest.to_string()),
-        secrets: record.secrets,
-        labels: record.labels,
-        ..entry
-    }
+pub fn described(mut entry: Entry, record: Record) -> Entry {
+    entry.describe(record);
+    entry
 }
 
 /// An egress decision for a sandbox, or the end of an allowed connection.

@@ -91,11 +91,7 @@ fn about(mut entry: Entry, registry: &Registry, which: &SandboxRef) -> Entry {
     entry.namespace = Some(which.namespace.to_string());
     entry.sandbox = Some(which.name.to_string());
     if let Ok(record) = registry.get(which) {
-        entry.id = Some(record.id.to_string());
-        entry.image = record.image;
-        entry.digest = record.image_digest.map(|digest| digest.to_string());
-        entry.secrets = record.secrets;
-        entry.labels = record.labels;
+        entry.describe(record);
     }
     entry
 }

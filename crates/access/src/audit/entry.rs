@@ -203,6 +203,15 @@ impl Entry {
         }
     }
 
+    /// Notes the sandbox that it is about, distinguishable from others of its name.
+    pub fn describe(&mut self, record: sandbox::Record) {
+        self.id = Some(record.id.to_string());
+        self.image = record.image;
+        self.digest = record.image_digest.map(|digest| digest.to_string());
+        self.secrets = record.secrets;
+        self.labels = record.labels;
+    }
+
     /// An entry for something that the bridge did by itself.
     pub fn of_bridge(operation: &str) -> Self {
         Self::new(Who::Bridge, Door::Bridge, operation)
