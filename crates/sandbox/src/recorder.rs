@@ -72,6 +72,7 @@ impl Recorder {
         // Held while any session runs.
         let mut at_work: Option<Activity> = None;
         let mut running = HashSet::new();
+        let mut exited = HashSet::new();
         // Passed when all sessions that had ended at the last listing are in the log.
         let (_, mut earlier) = watch::channel(());
         // One request at a time: each that is dropped would wait at the agent for its answer.
@@ -105,17 +106,19 @@ impl Recorder {
                 Some(activity) => Some(activity),
                 None => self.presence.begin(),
             };
-            let are_running: HashSet<_> = list
-                .sessions
-                .iter()
-                .filter(|info| info.exit.is_none())
-                .map(|info| (info.session.clone(), run_of(info)))
-                .collect();
+            let sessions = list.sessions.iter();
+            let (have_exited, are_running): (Vec<_>, Vec<_>) =
+                sessions.partition(|info| info.exit.is_some());
+            let are_running: HashSet<_> = are_running.into_iter().map(key_of).collect();
+            let have_exited: HashSet<_> = have_exited.into_iter().map(key_of).collect();
             // A new session is no end; any other change may be one, because a session may have come and gone
             // between two listings.
             let has_begun = are_running.is_superset(&running) && are_running.len() > running.len();
             running = are_running;
-            if at_work.is_none() && !first {
+            // The list is also new when a client leaves, who may only have looked.
+            let has_worked = !have_exited.is_subset(&exited);
+            exited = have_exited;
+            if at_work.is_none() && !first && has_worked {
                 self.presence.touch();
             } else if !first && !has_begun {
                 self.presence.tell();
@@ -126,7 +129,6 @@ impl Recorder {
                 let pruned = self.log.with(|log| log.retain(|session| known.contains(session)));
                 self.report(pruned);
             }
-            let key_of = |info: &SessionInfo| (info.session.clone(), run_of(info));
             let listed: HashSet<_> = list.sessions.iter().map(key_of).collect();
             finished.retain(|key| listed.contains(key));
             let mut have_ended = Vec::new();
@@ -359,6 +361,10 @@ fn channels_of(info: &SessionInfo) -> &'static [Channel] {
         _ if info.terminal => &[Channel::Terminal],
         _ => &[Channel::Stdout, Channel::Stderr],
     }
+}
+
+fn key_of(info: &SessionInfo) -> Key {
+    (info.session.clone(), run_of(info))
 }
 
 fn run_of(info: &SessionInfo) -> Run {

@@ -251,3 +251,16 @@ fn words_of_other_programs_are_understood_and_hidden_verbs_are_not_offered() {
     let stderr = text_of(&burrow.run(&["bindd"]).stderr);
     assert!(!stderr.contains("__"), "{stderr}");
 }
+
+/// A regression: each `inspect` began the idle time again, because the agent's list of sessions is new when
+/// a client leaves.
+#[test]
+fn a_sandbox_that_is_only_looked_at_still_becomes_idle() {
+    let burrow = Burrow::serving();
+    burrow.ok(&["start", "--name", "short", "--idle", "2s"]);
+    tests::eventually("it has ended", || {
+        let seen = burrow.ok(&["inspect", "short", "--json"]);
+        let seen: Value = serde_json::from_str(&seen).expect("a record");
+        seen["state"] == "stopped" && seen["why"]["expired"]["kind"] == "idle"
+    });
+}

@@ -18,7 +18,7 @@ const WORD_CHARS_MAX: usize = 80;
 
 const PLAIN: &str = "text/plain";
 
-/// The first line: the interpreter, who shares it, and what of it exists after the prompt.
+/// The first two lines: the interpreter, who shares it, and what of it exists after the prompt.
 pub(super) fn banner(
     language: &Language,
     info: &ContextInfo,
@@ -32,13 +32,13 @@ pub(super) fn banner(
     let version = version.map_or_else(String::new, |version| format!(" {version}"));
     if !is_kept {
         return format!(
-            "{title}{version} in {place}: ctrl-d ends it, with its state and its files; to keep them, \
-             `host-bridge start --name NAME`, then `host-bridge repl NAME`"
+            "{title}{version} in {place}: ctrl-d ends it, with its state and its files\n\
+             to keep them: host-bridge start --name NAME, then host-bridge repl NAME"
         );
     }
     format!(
-        "{title}{version} in context {} of {place}: its state is shared with everyone who uses it, and \
-         lives on after ctrl-d",
+        "{title}{version} in context {} of {place}\n\
+         its state is shared with everyone who uses it, and lives on after ctrl-d",
         info.context
     )
 }

@@ -46,12 +46,13 @@ fn display(forms: &[(&str, &str)]) -> Display {
 #[test]
 fn the_banner_says_what_it_is_and_draws_nothing() {
     let line = banner(&Language::of("python"), &info(), "work", true);
-    assert!(line.starts_with("Python 3.11.7\\u{1b}[2J in context main of work: "), "{line}");
+    assert!(line.starts_with("Python 3.11.7\\u{1b}[2J in context main of work\n"), "{line}");
     assert!(line.contains("shared") && line.contains("ctrl-d"), "{line}");
     let mut other = info();
     (other.language, other.interpreter) = ("ruby".to_owned(), None);
     let line = banner(&Language::of("ruby"), &other, "work", true);
     assert!(line.starts_with("ruby in context main"), "{line}");
+    assert!(line.lines().all(|line| line.len() < 80), "{line}");
 }
 
 #[test]
@@ -59,6 +60,7 @@ fn the_banner_of_a_sandbox_that_ends_with_the_prompt_promises_nothing() {
     let line = banner(&Language::of("python"), &info(), "a new sandbox", false);
     assert!(line.contains("ctrl-d ends it, with its state"), "{line}");
     assert!(!line.contains("shared") && !line.contains("lives on"), "{line}");
+    assert!(line.lines().all(|line| line.len() < 80), "{line}");
 }
 
 #[test]
