@@ -9,7 +9,7 @@
 //! ```text
 //! handlers   read · write · info · list · directory · relocate · remove · archive · unpack · watch
 //!               └──────┴────────────────────┬──────────────────────┴─────────┴────────┘
-//! parts        work  path  refusal  attributes  staged  sparse  names  hard_links  watcher
+//! parts        work  path  refusal  attributes  staged  sparse  names  hard_links  layer  watcher
 //! ```
 
 mod archive;
@@ -17,6 +17,7 @@ mod attributes;
 mod directory;
 mod hard_links;
 mod info;
+mod layer;
 mod limits;
 mod list;
 mod names;
@@ -39,6 +40,7 @@ pub(crate) mod tests;
 pub use archive::tar_get;
 pub use directory::make_directory;
 pub use info::stat;
+pub use layer::{layer_get, layer_put};
 pub use list::list;
 pub use read::read_file;
 pub use relocate::rename;

@@ -27,6 +27,7 @@ mod failure;
 mod fleet;
 mod fleet_guardian;
 mod following;
+mod fork;
 mod group_limits;
 mod help;
 mod history;
@@ -209,6 +210,7 @@ verbs! { verb, context;
         Pause(pause::Pause);
         Resume(resume::Resume);
         Snapshot(snapshot::Snapshot);
+        Fork(fork::Fork);
     }
     "Files, ports and artifacts" {
         Cp(cp::Cp);

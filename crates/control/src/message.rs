@@ -88,6 +88,14 @@ pub enum Request {
         sandbox: SandboxRef,
         name: Name,
     },
+    /// Makes copies of a running sandbox.
+    Fork {
+        sandbox: SandboxRef,
+        /// How many, where there are no names.
+        count: usize,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        names: Vec<Name>,
+    },
     /// Creates an image from a running sandbox.
     Commit {
         sandbox: SandboxRef,

@@ -20,9 +20,11 @@
 
 pub mod caps;
 mod commit;
+mod contents;
 mod directories;
 pub mod event;
 mod expiry;
+pub mod fork;
 mod granted;
 pub mod host_files;
 pub mod host_packages;
@@ -60,6 +62,7 @@ use std::path::PathBuf;
 
 pub use self::image::root_of;
 pub use event::{Event, EventSink, Facts, Kind, Subject, WorkspaceEvent};
+pub use fork::{Ancestor, ForkRequest, Forked};
 pub use host_files::HostFiles;
 pub use idle::{OnIdle, UnknownOnIdle};
 pub use label::{InvalidLabel, Labels, Selector};
@@ -73,6 +76,7 @@ pub use preset::Preset;
 pub use record::Record;
 pub use recorder::HOLDER as RECORDED_HOLDER;
 pub use registry::{Registry, RegistryOptions, Until, Visit};
+pub use saver::CarriedContexts;
 pub use snapshot::Snapshot;
 pub use spec::Spec;
 pub use state::{ExpiryKind, Phase, State, StopReason, UnknownPhase};
@@ -158,6 +162,8 @@ pub enum SandboxError {
         use today"
     )]
     CreationSpent { which: SandboxRef },
+    #[error("{which} could not be forked: {source}")]
+    Fork { which: SandboxRef, source: Box<CommitError> },
     #[error("no image could be made of {which}: {source}")]
     Commit { which: SandboxRef, source: Box<CommitError> },
     #[error(

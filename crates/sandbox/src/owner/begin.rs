@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use super::{LiveMachine, Order, Owner, PoolRequest, Reply};
+use crate::contents::Contents;
 use crate::event::{Facts, Kind};
 use crate::limits::STOP_GRACE_DEFAULT;
 use crate::log::{Writer, log_directory};
@@ -26,6 +27,7 @@ impl Owner {
         spec: MachineSpec,
         wanted: Option<RequestedImage>,
         ahead: Option<PoolRequest>,
+        contents: Option<Contents>,
         reply: Reply,
     ) {
         let claimed = match ahead {
@@ -34,7 +36,7 @@ impl Owner {
         };
         let made = match claimed {
             Some(claimed) => self.take_over(claimed).await,
-            None => self.try_create(spec, wanted).await,
+            None => self.try_create(spec, wanted, contents).await,
         };
         match made {
             Ok(()) => {
@@ -93,6 +95,7 @@ impl Owner {
         &mut self,
         mut spec: MachineSpec,
         wanted: Option<RequestedImage>,
+        contents: Option<Contents>,
     ) -> Result<(), SandboxError> {
         self.happened(Kind::Created, Facts::creation(&self.stored.record));
         let Directories { runtime, state } = self.place.directories.clone();
@@ -138,6 +141,14 @@ impl Owner {
                 return Err(error);
             }
         };
+        if let Some(contents) = contents
+            && let Err(error) = self.put_contents(contents, &running).await
+        {
+            drop(egress);
+            running.kill();
+            running.exited().await;
+            return Err(error);
+        }
         // A sandbox that is reported as running must survive a restart: the next bridge would remove one with
         // an earlier state.
         self.stored.record.state = State::Running;
@@ -152,6 +163,21 @@ impl Owner {
         self.enliven(running, egress, mirror);
         self.show(State::Running);
         Ok(())
+    }
+
+    /// Gives a fork the files of its original, before anything runs in it.
+    async fn put_contents(
+        &mut self,
+        contents: Contents,
+        running: &Arc<dyn Running>,
+    ) -> Result<(), SandboxError> {
+        let which = self.stored.record.which();
+        let Some(guest) = running.guest() else {
+            let reason = "it did not answer after its start".to_owned();
+            return Err(SandboxError::Lost { which, reason });
+        };
+        let put = self.unless_ended(contents.put(&guest), "files were being copied").await?;
+        put.map(drop).map_err(|source| SandboxError::Fork { which, source: Box::new(source) })
     }
 
     /// Gives the machine its image. The record names it before anything runs from it, so that
