@@ -39,7 +39,8 @@ pub struct Fork {
 impl Fork {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
         let (sandbox, names) = (self.which.clone(), self.names.clone());
-        let request = Request::Fork { sandbox, count: self.count.unwrap_or(1), names };
+        let request =
+            Request::Fork { sandbox, count: self.count.unwrap_or(1), names, is_trial: false };
         let forked: Forked = match context.daemon().await?.ask(&request).await {
             Ok(forked) => forked,
             Err(error) => return Err(context.explain(&self.which, error).await),

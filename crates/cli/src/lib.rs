@@ -10,6 +10,7 @@
 mod app;
 mod artifact;
 mod attach;
+mod attempt;
 mod audit;
 mod background;
 mod bind;
@@ -211,6 +212,7 @@ verbs! { verb, context;
         Resume(resume::Resume);
         Snapshot(snapshot::Snapshot);
         Fork(fork::Fork);
+        Try(attempt::Try);
     }
     "Files, ports and artifacts" {
         Cp(cp::Cp);

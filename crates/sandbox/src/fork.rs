@@ -28,6 +28,7 @@ pub struct Ancestor {
 
 /// What is asked of a fork.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent wishes, each read in one place")]
 pub struct ForkRequest {
     /// How many; as many as there are names, where there are some.
     pub count: usize,
@@ -41,6 +42,8 @@ pub struct ForkRequest {
     pub keep_stopped_ms: Option<u64>,
     /// Whether the variables of its notebooks are carried.
     pub carries_notebooks: bool,
+    /// Whether each fork can say later which files have changed in it; see [`crate::Registry::changes`].
+    pub keeps_index: bool,
     /// For the bridge's own user, whose machine this is.
     pub is_operator: bool,
 }

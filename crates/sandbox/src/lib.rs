@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 pub mod caps;
+pub mod changes;
 mod commit;
 mod contents;
 mod directories;
@@ -61,6 +62,7 @@ use std::io;
 use std::path::PathBuf;
 
 pub use self::image::root_of;
+pub use changes::Changes;
 pub use event::{Event, EventSink, Facts, Kind, Subject, WorkspaceEvent};
 pub use fork::{Ancestor, ForkRequest, Forked};
 pub use host_files::HostFiles;

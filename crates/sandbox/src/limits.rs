@@ -78,6 +78,10 @@ pub const SNAPSHOTS_BYTES_MAX: u64 = 64 * 1024 * 1024 * 1024;
 pub const FORKS_MAX: usize = 100;
 /// Forks that start at the same time: each boots a machine, and more would only wait for each other's processors.
 pub const FORK_STARTS_MAX: usize = 8;
+/// Changes that one answer lists; a person reads fewer.
+pub const CHANGES_MAX: usize = 10_000;
+/// The index of a layer: a million paths of usual length.
+pub const INDEX_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Ancestors that a record names, the nearest ones: a chain of forks may be of any length.
 pub const ANCESTORS_MAX: usize = 64;
 /// What the names of a fork's files may take besides the files themselves: a million of them.

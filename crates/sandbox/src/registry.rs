@@ -4,6 +4,7 @@
 //! the owner last published. A name is taken from the moment a creation begins until its owner has
 //! removed everything.
 
+mod changed;
 mod claimed;
 mod create;
 mod fork;

@@ -48,6 +48,7 @@ impl Request {
             Self::Snapshot { sandbox, .. } => About::change("take_snapshot", Some(sandbox)),
             Self::Sync { sandbox } => About::change("sync_workspace", Some(sandbox)),
             Self::Fork { sandbox, .. } => About::change("fork_sandbox", Some(sandbox)),
+            Self::Changes { sandbox } => About::look("list_changes", Some(sandbox)),
             Self::Commit { sandbox, .. } => About::change("commit_sandbox", Some(sandbox)),
             Self::RemoveSnapshot { .. } => About::change("remove_snapshot", None),
             Self::RemoveArtifact { .. } => About::change("remove_artifact", None),

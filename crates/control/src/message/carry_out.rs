@@ -70,15 +70,19 @@ impl Request {
                 let removed = registry.remove_snapshot(&snapshot).await?;
                 return Ok(Reply::Snapshot(Box::new(removed)));
             }
-            Self::Fork { sandbox, count, names } => {
+            Self::Fork { sandbox, count, names, is_trial } => {
                 let request = ForkRequest {
                     count,
                     names,
-                    carries_notebooks: true,
+                    carries_notebooks: !is_trial,
+                    keeps_index: is_trial,
                     is_operator: true,
                     ..ForkRequest::default()
                 };
                 return Ok(Reply::Forked(Box::new(registry.fork(&sandbox, request).await?)));
+            }
+            Self::Changes { sandbox } => {
+                return Ok(Reply::Changes(Box::new(registry.changes(&sandbox).await?)));
             }
             Self::Commit { sandbox, image } => {
                 let name = image.parse().map_err(ImageError::Name);

@@ -12,14 +12,15 @@ use tokio::task::JoinSet;
 use super::Registry;
 use super::create::Prepared;
 use super::restart::again;
+use crate::changes;
 use crate::commit::CommitError;
-use crate::contents::{self, Contents};
+use crate::contents::{self, Contents, Reading};
 use crate::fork::{ForkReport, ForkRequest, Forked, LeftBehind, Origin};
 use crate::limits::{FORK_STARTS_MAX, FORKS_MAX, SANDBOXES_MAX};
 use crate::options::Defaults;
 use crate::owner::Order;
 use crate::{CarriedContexts, Event, Facts, Kind, Name, Record, SandboxError, SandboxRef, Spec};
-use agent_client::guest::Guest;
+use agent_client::guest::{Guest, Output};
 use host::instant::now_ms;
 use machine::{Capability, MachineKind};
 use protocol::limits::NAME_BYTES_MAX;
@@ -55,6 +56,13 @@ impl Registry {
                 what: "a fork of this sandbox",
                 why: "its kind of machine has neither snapshots of memory nor a writable layer of this host",
                 hint: "fork sandboxes of the kinds process and qemu",
+            });
+        }
+        if has_memory && request.keeps_index {
+            return Err(SandboxError::Unsupported {
+                what: "a list of the files that change in a fork of this sandbox",
+                why: "its kind of machine has its files on a disk of its own",
+                hint: "fork it, run the command in the fork and look at the files there",
             });
         }
         // It stays awake until its forks run.
@@ -119,19 +127,12 @@ impl Forking<'_> {
         // Before its programs are frozen.
         let origin = Origin::of(&self.record, now_ms());
         let prepared = self.prepare(&self.spec(self.kept(env)?), &origin).await?;
-        let directory = self.registry.0.paths.snapshots();
-        let bytes_max = self.record.scratch_bytes;
-        let (reader, of) = (guest.clone(), which.clone());
-        let work = Box::pin(async move {
-            let reading = tokio::spawn(async move {
-                contents::read(&reader, output, &directory, bytes_max).await
-            });
-            let read = reading.await.map_err(|_| SandboxError::Stopping)?;
-            read.map_err(|source| SandboxError::Fork { which: of, source: Box::new(source) })
-        });
-        let reading = self.registry.order(&which, |reply| Order::Fork { work, reply }).await?;
+        let reading = read_layer(self.registry, &self.record, guest, output).await?;
         let (entries, bytes) = contents::measure(reading.contents.clone()).await.map_err(failed)?;
         let forks = self.start(prepared, Some(&reading.contents)).await?;
+        if self.request.keeps_index {
+            self.keep_index(&forks, &reading.contents).await?;
+        }
         let CarriedContexts { notebooks, contexts } = self.carry(&forks).await;
         left.contexts.retain(|context| !contexts.contains(context));
         let report = ForkReport {
@@ -143,6 +144,24 @@ impl Forking<'_> {
             left,
         };
         Ok(Forked { forks, report })
+    }
+
+    /// Lets each fork say later what has changed in it. If that cannot be, none is left.
+    async fn keep_index(&self, forks: &[Record], contents: &Contents) -> Result<(), SandboxError> {
+        let reader = contents.reader();
+        let states: Vec<_> =
+            forks.iter().map(|fork| self.registry.0.directories(&fork.id).state).collect();
+        let keeping = tokio::task::spawn_blocking(move || {
+            let index = changes::index(reader)?;
+            states.iter().try_for_each(|state| changes::write_index(state, &index))
+        });
+        let kept = keeping.await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+        let Err(error) = kept else { return Ok(()) };
+        for fork in forks {
+            let _ = self.registry.discard(&fork.which()).await;
+        }
+        let source = Box::new(CommitError::Disk(error));
+        Err(SandboxError::Fork { which: self.record.which(), source })
     }
 
     /// Gives the forks the variables of notebooks.
@@ -272,6 +291,27 @@ impl Forking<'_> {
         forks.sort_by_key(|(place, _)| *place);
         Ok(forks.into_iter().map(|(_, record)| record).collect())
     }
+}
+
+/// Reads the layer that is on its way, with the programs frozen. It is an errand of the sandbox's owner.
+pub(super) async fn read_layer(
+    registry: &Registry,
+    record: &Record,
+    guest: &Guest,
+    output: Output,
+) -> Result<Reading, SandboxError> {
+    let (reader, which) = (guest.clone(), record.which());
+    let directory = registry.0.paths.snapshots();
+    let bytes_max = record.scratch_bytes;
+    let work = Box::pin(async move {
+        let reading =
+            tokio::spawn(
+                async move { contents::read(&reader, output, &directory, bytes_max).await },
+            );
+        let read = reading.await.map_err(|_| SandboxError::Stopping)?;
+        read.map_err(|source| SandboxError::Fork { which, source: Box::new(source) })
+    });
+    registry.order(&record.which(), |reply| Order::Fork { work, reply }).await
 }
 
 /// The name of a fork with this number. A long name is cut for it.
