@@ -42,6 +42,8 @@ pub struct ForkRequest {
     pub keep_stopped_ms: Option<u64>,
     /// Whether the variables of its notebooks are carried.
     pub carries_notebooks: bool,
+    /// Whether it is refused where the memory cannot be carried.
+    pub needs_memory: bool,
     /// Whether each fork can say later which files have changed in it; see [`crate::Registry::changes`].
     pub keeps_index: bool,
     /// For the bridge's own user, whose machine this is.

@@ -74,6 +74,8 @@ pub const SNAPSHOTS_MAX: usize = 64;
 /// The disk space of all snapshots, an unfinished one counted with all its memory and the content
 /// of its disk.
 pub const SNAPSHOTS_BYTES_MAX: u64 = 64 * 1024 * 1024 * 1024;
+/// How long the agent of a sandbox that is found again may take to thaw it. It does so by itself later.
+pub const THAW_DEADLINE: Duration = Duration::from_secs(2);
 /// Forks that one call makes: more would fill a host by a mistake of one digit.
 pub const FORKS_MAX: usize = 100;
 /// Forks that start at the same time: each boots a machine, and more would only wait for each other's processors.

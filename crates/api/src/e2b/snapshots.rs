@@ -97,6 +97,8 @@ async fn fork(call: Call, _: Nothing, Message(ask): Message<Fork>) -> Result<Raw
         key: call.caller.key(),
         ttl_ms: Some(millis(ask.timeout.unwrap_or(TIMEOUT_SECONDS_DEFAULT))?),
         keep_stopped_ms: Some(0),
+        // E2B's forks have what runs in their original.
+        needs_memory: true,
         ..ForkRequest::default()
     };
     let forked = call.api.registry().fork(&record.which(), request).await?;

@@ -4,16 +4,19 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use tokio::time::timeout;
+
 use super::{LiveMachine, Order, Owner, PoolRequest, Reply};
 use crate::contents::Contents;
 use crate::event::{Facts, Kind};
-use crate::limits::STOP_GRACE_DEFAULT;
+use crate::limits::{STOP_GRACE_DEFAULT, THAW_DEADLINE};
 use crate::log::{Writer, log_directory};
 use crate::pool::{self, ClaimedMachine};
 use crate::recorder::{Recorder, SharedLog};
 use crate::secrets::again;
 use crate::stored::{HeldImage, RequestedImage};
 use crate::{Event, SandboxError, State, StopReason, trust};
+use agent_client::guest::Guest;
 use egress::{EgressGuard, EgressPolicy, EgressSink, Rules, copy_names};
 use host::instant::now_ms;
 use host::paths::make_private_directory;
@@ -288,12 +291,15 @@ impl Owner {
             }
             return self.enter(before.clone()).await;
         }
-        let answers = self.life.as_ref().is_some_and(|life| life.running.guest().is_some());
-        if !answers {
-            self.enter(State::Lost { reason: "its agent does not answer".to_owned() }).await;
-        } else if *before == State::Stopping {
+        let guest = self.life.as_ref().and_then(|life| life.running.guest());
+        let Some(guest) = guest else {
+            let reason = "its agent does not answer".to_owned();
+            return self.enter(State::Lost { reason }).await;
+        };
+        if *before == State::Stopping {
             self.begin_stop(STOP_GRACE_DEFAULT, StopReason::Requested).await;
         } else {
+            thaw(guest).await;
             self.enter(State::Running).await;
             // A record that called it paused had stopped its idle time.
             self.expire_as_recorded();
@@ -429,4 +435,10 @@ impl Owner {
             Err(error) => self.trouble(error.to_string()),
         }
     }
+}
+
+/// Thaws programs that a bridge froze to read their files, and left so because it died.
+async fn thaw(guest: Guest) {
+    // One that does not answer thaws by itself.
+    let _ = timeout(THAW_DEADLINE, guest.thaw()).await;
 }

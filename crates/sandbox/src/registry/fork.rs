@@ -22,7 +22,7 @@ use crate::owner::Order;
 use crate::{CarriedContexts, Event, Facts, Kind, Name, Record, SandboxError, SandboxRef, Spec};
 use agent_client::guest::{Guest, Output};
 use host::instant::now_ms;
-use machine::{Capability, MachineKind};
+use machine::{Capability, MachineError, MachineKind};
 use protocol::limits::NAME_BYTES_MAX;
 use workspace::WORKSPACE;
 
@@ -57,6 +57,9 @@ impl Registry {
                 why: "its kind of machine has neither snapshots of memory nor a writable layer of this host",
                 hint: "fork sandboxes of the kinds process and qemu",
             });
+        }
+        if request.needs_memory && !has_memory {
+            return Err(MachineError::lacks(machine, Capability::Snapshot, "be forked").into());
         }
         if has_memory && request.keeps_index {
             return Err(SandboxError::Unsupported {
