@@ -37,14 +37,13 @@ mod write;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use archive::tar_get;
+pub use archive::{layer_get, tar_get};
 pub use directory::make_directory;
 pub use info::stat;
-pub use layer::{layer_get, layer_put};
 pub use list::list;
 pub use read::read_file;
 pub use relocate::rename;
 pub use remove::remove;
-pub use unpack::tar_put;
+pub use unpack::{layer_put, tar_put};
 pub use watch::watch;
 pub use write::write_file;

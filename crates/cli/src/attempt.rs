@@ -14,7 +14,7 @@ use super::session::ProcessArguments;
 use control::Request;
 use sandbox::{Changes, Forked, Record, SandboxRef};
 
-/// Run a command in a fork of a sandbox
+/// Try a command in a fork
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge try work -- sh -c 'echo 1 > /tmp/one'

@@ -101,7 +101,7 @@ pub struct LeftBehind {
     pub workspace: Option<String>,
 }
 
-/// How a fork differs from a sandbox that is made anew.
+/// How a fork differs from one that is made from nothing.
 pub(crate) struct Origin {
     pub ancestors: Vec<Ancestor>,
     /// Names of its environment, which a machine that is restored has in its memory.

@@ -18,15 +18,16 @@ use nix::fcntl::{OFlag, readlinkat};
 use nix::sys::stat::{FileStat, fstat, major, minor};
 use protocol::message::{FileKind, Reply};
 use protocol::requests::TarGet;
-use protocol::{Fault, FaultCode};
+use protocol::{Fault, FaultCode, Text};
 
 use super::hard_links::{FileId, HardLinks};
-use super::layer::{Index, Part, Xattrs, xattrs};
+use super::layer::{Index, Part, Xattrs, parts, xattrs};
 use super::limits::{PIECE_BYTES, TREE_DEPTH_MAX};
 use super::names::Names;
 use super::refusal::{quoted, refused, refused_io, refused_unlinked, unfit};
 use super::work::{Next, Producer, send};
 use super::{info, path};
+use crate::config::Layer;
 use crate::flow::Outlet;
 use crate::lookup::{self, DIRECTORY, DIRECTORY_TO_READ, Refused, Unfit, Way};
 use crate::task::blocking;
@@ -41,7 +42,22 @@ pub async fn tar_get(ask: TarGet, outlet: Outlet) -> Result<Reply, Fault> {
     Ok(Reply::Done {})
 }
 
-pub(super) struct Archiver {
+/// Answers with the sandbox's variables; the archive of its writable layer then flows into `outlet`.
+pub async fn layer_get(
+    layer: Option<Layer>,
+    env: Vec<(Text, Text)>,
+    outlet: Outlet,
+) -> Result<Reply, Fault> {
+    let Some(layer) = layer else {
+        let message = "this sandbox has no writable layer that could be read";
+        return Err(Fault::new(FaultCode::Unsupported, message));
+    };
+    let archiver = blocking(move || Ok(Archiver::of_layer(parts(&layer)?))).await?;
+    send(Box::new(archiver), outlet);
+    Ok(Reply::Layer { env })
+}
+
+struct Archiver {
     /// The path that the root's name in the archive stands for, for faults.
     above: PathBuf,
     /// Headers that are made and not sent, among them those of the root from the beginning.
@@ -116,7 +132,7 @@ impl Archiver {
     }
 
     /// Archives the parts of a writable layer.
-    pub(super) fn of_layer(parts: Vec<Part>) -> Self {
+    fn of_layer(parts: Vec<Part>) -> Self {
         Self {
             above: "/".into(),
             headers: Vec::new(),

@@ -1,5 +1,5 @@
 //! The writable layer of a sandbox as a whole: what its programs have added, changed and removed since the
-//! boot. A fork gets it.
+//! boot. A fork gets it: `archive` sends it, `unpack` repeats it there.
 //!
 //! The directories of the layer are only an index. Content is read through the root, as programs see it, so
 //! nothing here depends on how the kernel keeps it; a name that is in the layer and not in the root was
@@ -12,22 +12,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use nix::errno::Errno;
-use protocol::message::Reply;
-use protocol::{Fault, FaultCode, Text};
+use protocol::Fault;
 
-use super::archive::Archiver;
 use super::info;
 use super::names::Names;
 use super::path::join;
 use super::refusal::{refused, refused_unlinked};
 use super::remove::remove_tree;
-use super::unpack::Unpacker;
-use super::work::{receive, send};
 use crate::config::Layer;
-use crate::flow::{Inlet, Outlet};
 use crate::lookup::{self, DIRECTORY_TO_READ, Refused, Way};
 use crate::sys::xattr;
-use crate::task::blocking;
 
 /// What the boot and the host make for each sandbox: its names, its name servers, whom it trusts.
 const OWN: [&[u8]; 4] =
@@ -64,29 +58,8 @@ pub struct Index {
     has_lower: bool,
 }
 
-/// Answers with the sandbox's variables; the archive of the layer then flows into `outlet`.
-pub async fn layer_get(
-    layer: Option<Layer>,
-    env: Vec<(Text, Text)>,
-    outlet: Outlet,
-) -> Result<Reply, Fault> {
-    let Some(layer) = layer else {
-        let message = "this sandbox has no writable layer that could be read";
-        return Err(Fault::new(FaultCode::Unsupported, message));
-    };
-    let archiver = blocking(move || Ok(Archiver::of_layer(parts(&layer)?))).await?;
-    send(Box::new(archiver), outlet);
-    Ok(Reply::Layer { env })
-}
-
-/// Answers when the layer that arrives is in its place.
-pub async fn layer_put(inlet: Inlet) -> Result<Reply, Fault> {
-    let unpacker = blocking(Unpacker::of_layer).await?;
-    receive(Box::new(unpacker), &inlet).await
-}
-
 /// The parts of the layer, in the reverse order.
-fn parts(layer: &Layer) -> Result<Vec<Part>, Fault> {
+pub fn parts(layer: &Layer) -> Result<Vec<Part>, Fault> {
     let mut parts = Vec::new();
     let mut add = |name: &[u8], path: &[u8], has_lower| -> Result<(), Fault> {
         let refuse = |why: Refused| refused("archive", path, why);

@@ -40,7 +40,13 @@ pub async fn tar_put(ask: TarPut, inlet: Inlet) -> Result<Reply, Fault> {
     receive(Box::new(unpacker), &inlet).await
 }
 
-pub(super) struct Unpacker {
+/// Answers when the layer of another sandbox is in its place here.
+pub async fn layer_put(inlet: Inlet) -> Result<Reply, Fault> {
+    let unpacker = blocking(Unpacker::of_layer).await?;
+    receive(Box::new(unpacker), &inlet).await
+}
+
+struct Unpacker {
     root: OwnedFd,
     /// Whether entries get the owners that the archive names.
     owners: bool,
@@ -79,7 +85,7 @@ impl Unpacker {
     }
 
     /// Repeats another sandbox's layer over the root.
-    pub(super) fn of_layer() -> Result<Self, Fault> {
+    fn of_layer() -> Result<Self, Fault> {
         Ok(Self {
             root: info::open_directory(Path::new("/"))?,
             owners: true,

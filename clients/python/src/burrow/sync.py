@@ -174,12 +174,6 @@ class Notebook(_Interpreter):
     def reset(self) -> None:
         self._loop.run(self._inner.reset())
 
-    def fork(
-        self, count: int = 1, *, names: Sequence[str] = (), ttl: float | None = None
-    ) -> tuple[builtins.list[SandboxHandle], Mapping[str, Any]]:
-        forks, report = self._loop.run(self._inner.fork(count, names=names, ttl=ttl))
-        return [SandboxHandle(self._loop, fork) for fork in forks], report
-
     def remove(self) -> None:
         self._loop.run(self._inner.remove())
 
@@ -396,6 +390,12 @@ class SandboxHandle:
 
     def snapshot(self, name: str) -> SnapshotInfo:
         return self._loop.run(self._inner.snapshot(name))
+
+    def fork(
+        self, count: int = 1, *, names: Sequence[str] = (), ttl: float | None = None
+    ) -> tuple[builtins.list[SandboxHandle], Mapping[str, Any]]:
+        forks, report = self._loop.run(self._inner.fork(count, names=names, ttl=ttl))
+        return [SandboxHandle(self._loop, fork) for fork in forks], report
 
     def remove(self) -> None:
         self._loop.run(self._inner.remove())
