@@ -136,9 +136,8 @@ pub(crate) fn compare(before: &Index, after: &Index) -> Vec<(Vec<u8>, Difference
             Some(old) if old == new => continue,
             Some(old) if old.is_removal && new.is_removal => continue,
             Some(old) if old.is_removal => Difference::Is(ChangeKind::Added),
-            Some(_) if new.is_removal => Difference::Is(ChangeKind::Deleted),
+            _ if new.is_removal => Difference::Is(ChangeKind::Deleted),
             Some(_) => Difference::Is(ChangeKind::Modified),
-            None if new.is_removal => Difference::Is(ChangeKind::Deleted),
             None => Difference::Below(*new),
         };
         found.push((path.clone(), difference));
