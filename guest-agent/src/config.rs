@@ -4,7 +4,9 @@ pub mod line;
 pub mod network;
 
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use protocol::hello::BootStep;
 
@@ -102,6 +104,15 @@ pub fn parse_arguments(
     }
 }
 
+/// The file system that everything writable of a sandbox is on. No path leads there; its directories say what
+/// programs have changed.
+#[derive(Clone, Debug)]
+pub struct Layer {
+    pub directory: Arc<OwnedFd>,
+    /// Whether each directory at the top of the root has a layer of its own.
+    pub is_patchwork: bool,
+}
+
 /// The settings of a running agent.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts, each read in one place")]
@@ -115,6 +126,8 @@ pub struct Config {
     pub env: Vec<(String, String)>,
     /// Whether files that are written at `/` are in memory.
     pub scratch_in_memory: bool,
+    /// The writable layer; none where the boot has made none, and in a machine.
+    pub layer: Option<Layer>,
     /// The steps of the boot.
     pub boot: Vec<BootStep>,
     /// When `main` began, by the monotonic clock.

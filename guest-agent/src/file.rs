@@ -9,7 +9,7 @@
 //! ```text
 //! handlers   read · write · info · list · directory · relocate · remove · archive · unpack · watch
 //!               └──────┴────────────────────┬──────────────────────┴─────────┴────────┘
-//! parts        work  path  refusal  attributes  staged  sparse  names  hard_links  watcher
+//! parts        work  path  refusal  attributes  staged  sparse  names  hard_links  layer  watcher
 //! ```
 
 mod archive;
@@ -17,6 +17,7 @@ mod attributes;
 mod directory;
 mod hard_links;
 mod info;
+mod layer;
 mod limits;
 mod list;
 mod names;
@@ -36,13 +37,13 @@ mod write;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use archive::tar_get;
+pub use archive::{layer_get, tar_get};
 pub use directory::make_directory;
 pub use info::stat;
 pub use list::list;
 pub use read::read_file;
 pub use relocate::rename;
 pub use remove::remove;
-pub use unpack::tar_put;
+pub use unpack::{layer_put, tar_put};
 pub use watch::watch;
 pub use write::write_file;

@@ -87,6 +87,17 @@ pub fn handle(agent: &Rc<Agent>, peer: &Rc<Peer>, id: RequestId, request: Reques
             let work = opened.map(|inlet| boxed(file::tar_put(ask, inlet)));
             transfer(agent, peer, id, stream, work);
         }
+        Request::LayerGet(ask) => {
+            let opened = outlet(agent, peer, id, ask.stream, 0);
+            let (layer, env) =
+                (agent.ground.config.layer.clone(), agent.ground.environment.with(&[]));
+            let work = opened.map(|outlet| boxed(file::layer_get(layer, env, outlet)));
+            transfer(agent, peer, id, ask.stream, work);
+        }
+        Request::LayerPut(ask) => {
+            let work = inlet(peer, id, ask.stream).map(|inlet| boxed(file::layer_put(inlet)));
+            transfer(agent, peer, id, ask.stream, work);
+        }
         Request::Watch(ask) => {
             let stream = ask.stream;
             let opened = outlet(agent, peer, id, stream, 0);

@@ -57,6 +57,8 @@ pub enum Request {
     Remove(ask::Remove),
     TarGet(ask::TarGet),
     TarPut(ask::TarPut),
+    LayerGet(ask::LayerGet),
+    LayerPut(ask::LayerPut),
     Watch(ask::Watch),
     Forward(ask::Forward),
     OpenContext(repl::OpenContext),
@@ -109,10 +111,10 @@ decode_enum! {
     Request or Unknown:
     Info {}, Start(), Sessions { since; lasting }, Wait { session }, Signal(), Resize(), Subscribe(),
     Input(), Release(), ReadFile(), WriteFile(), Stat { path, follow }, List(), MakeDirectory(),
-    Move(), Remove(), TarGet(), TarPut(), Watch(), Forward(), OpenContext(), Contexts {}, Run(),
-    Interrupt(), AnswerInput(), Complete(), CheckCode { context, code }, WatchContext { context,
-    stream }, RestartContext { context }, CloseContext { context }, Metrics(), Usage(), Shutdown(),
-    Freeze { watchdog_ms }, Thaw { ; time_us }, Adopt()
+    Move(), Remove(), TarGet(), TarPut(), LayerGet(), LayerPut(), Watch(), Forward(), OpenContext(),
+    Contexts {}, Run(), Interrupt(), AnswerInput(), Complete(), CheckCode { context, code },
+    WatchContext { context, stream }, RestartContext { context }, CloseContext { context },
+    Metrics(), Usage(), Shutdown(), Freeze { watchdog_ms }, Thaw { ; time_us }, Adopt()
 }
 
 /// The body of a reply frame.
@@ -145,6 +147,10 @@ pub enum Reply {
     Written {
         bytes: u64,
         entries: u64,
+    },
+    /// A layer's stream is open. Its sandbox gives its programs these variables.
+    Layer {
+        env: Vec<(Text, Text)>,
     },
     Stat(FileInfo),
     Entries(Entries),
@@ -183,7 +189,7 @@ pub enum Reply {
 decode_enum! {
     Reply:
     Done {}, Info(), Started(), Sessions(), Exited(), Subscribed(), Input(), Reading { info; bytes
-    }, Written { bytes, entries }, Stat(), Entries(), Context(), Contexts { contexts }, Queued {
+    }, Written { bytes, entries }, Layer { env }, Stat(), Entries(), Context(), Contexts { contexts }, Queued {
     run, ahead }, Interrupting { ; run }, Completions(), Completeness(), Metrics(), Usage(),
     Frozen { groups, took_us }, Thawed { frozen_ms; drift_us }, Adopted()
 }
@@ -394,6 +400,8 @@ impl Request {
             Self::Remove(_) => "remove",
             Self::TarGet(_) => "tar_get",
             Self::TarPut(_) => "tar_put",
+            Self::LayerGet(_) => "layer_get",
+            Self::LayerPut(_) => "layer_put",
             Self::Watch(_) => "watch",
             Self::Forward(_) => "forward",
             Self::OpenContext(_) => "open_context",
@@ -430,6 +438,7 @@ impl Reply {
             Self::Input(_) => "input",
             Self::Reading { .. } => "reading",
             Self::Written { .. } => "written",
+            Self::Layer { .. } => "layer",
             Self::Stat(_) => "stat",
             Self::Entries(_) => "entries",
             Self::Context(_) => "context",

@@ -356,6 +356,24 @@ pub struct TarPut {
 
 decode_struct!(TarPut: path, stream; owners, parents);
 
+/// Opens a stream of a tar archive of the writable layer: what programs have added and changed since the
+/// boot, and in the place of what they have removed a character device with the numbers 0 and 0.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayerGet {
+    pub stream: StreamId,
+}
+
+decode_struct!(LayerGet: stream);
+
+/// Opens a stream of such an archive, which is repeated over the same root in this sandbox. The answer
+/// comes when all of it is there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayerPut {
+    pub stream: StreamId,
+}
+
+decode_struct!(LayerPut: stream);
+
 /// Opens a stream of [`crate::message::WatchEvent`]s, each a MessagePack map with a `u32` length
 /// before it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -325,6 +325,19 @@ def test_a_process_pauses_where_the_host_can_freeze_it(box: Any) -> None:
     assert box.exec("echo", ["on"]).stdout == "on\n"
 
 
+def test_forks_have_the_files_and_part_from_there(box: Any, client: Any) -> None:
+    box.files.write("/tmp/seen", "one")
+    forks, report = box.fork(2)
+    assert report["memory"] is False and report["entries"] > 0
+    assert [fork.name for fork in forks] == [f"{box.name}-1", f"{box.name}-2"]
+    own = [client.get(fork.name) for fork in forks]
+    own[0].files.write("/tmp/seen", "two")
+    seen = [one.exec("cat", ["/tmp/seen"]).stdout for one in [box, *own]]
+    for one in own:
+        one.remove()
+    assert seen == ["one", "two", "one"]
+
+
 def test_a_machine_without_snapshots_says_so(box: Any, client: Any) -> None:
     with pytest.raises(burrow.Unsupported):
         box.snapshot("base")

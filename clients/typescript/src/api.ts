@@ -2,6 +2,17 @@
 
 export interface components {
     schemas: {
+        /** @description A sandbox that another was forked from. */
+        Ancestor: {
+            /**
+             * Format: uint64
+             * @description When it was forked.
+             */
+            at_ms: number;
+            id: string;
+            /** @description Its name at that moment. */
+            name: string;
+        };
         /** @description A web app. */
         AppInfo: {
             app: string;
@@ -162,6 +173,15 @@ export interface components {
             artifacts: components["schemas"]["KeptArtifact"][];
             /** @description What the run left that was not kept. */
             left_out: components["schemas"]["LeftOut"][];
+        };
+        /** @description A notebook in a fork, with the variables of one in the original. */
+        CarriedNotebook: {
+            /** @description The notebook of the original. */
+            from: string;
+            /** @description The notebook of the fork. */
+            notebook: string;
+            /** @description The fork. */
+            sandbox: string;
         };
         CategoryName: ("image" | "video" | "audio" | "document" | "data" | "code" | "archive" | "text" | "other") | "figure";
         /** @description Why a program ended. */
@@ -597,6 +617,7 @@ export interface components {
          *     - `resumed`: Its machine goes on after a pause.
          *     - `snapshotted`: A snapshot of it was taken.
          *     - `committed`: An image was made of its files.
+         *     - `forked`: Copies were made of it, by these names.
          *     - `changed`: Its times to live were changed. An absent one has no limit.
          *     - `out_of_memory`: The kernel killed a session or the machine because its memory was used up.
          *     - `exited`: Its machine is gone. Its record and logs are kept.
@@ -607,7 +628,7 @@ export interface components {
          *     - `gap`: The events from one offset up to another are no longer kept. It is made for the reader who asks for them.
          * @enum {string}
          */
-        EventKind: "created" | "ready" | "failed" | "paused" | "resumed" | "snapshotted" | "committed" | "changed" | "out_of_memory" | "exited" | "lost" | "damaged" | "removed" | "events_lost" | "gap";
+        EventKind: "created" | "ready" | "failed" | "paused" | "resumed" | "snapshotted" | "committed" | "forked" | "changed" | "out_of_memory" | "exited" | "lost" | "damaged" | "removed" | "events_lost" | "gap";
         /** @description A page of events. */
         EventPage: {
             events: components["schemas"]["EventInfo"][];
@@ -866,6 +887,50 @@ export interface components {
         ForgetRequest: {
             names: string[];
         };
+        /** @description What was carried into each fork, and what was not. */
+        ForkReport: {
+            /**
+             * Format: uint64
+             * @description Bytes of these files.
+             */
+            bytes: number;
+            /**
+             * Format: uint64
+             * @description Files and directories that were carried, removals included. 0 where its disk was carried as a whole.
+             */
+            entries: number;
+            /** @description Whether its programs were frozen while their files were read. */
+            frozen: boolean;
+            /** @description What was not carried. */
+            left: components["schemas"]["LeftBehind"];
+            /**
+             * @description Whether its memory was carried, with everything that runs in it. If not, files were, and what is in
+             *     `left` was not.
+             */
+            memory: boolean;
+            /** @description Notebooks whose variables were carried. */
+            notebooks?: components["schemas"]["CarriedNotebook"][];
+        };
+        /** @description Copies to make. */
+        ForkSandbox: {
+            /**
+             * Format: uint64
+             * @description How many; 1 by default. Left out with `names`.
+             */
+            count?: number;
+            /** @description Their names. By default they are those of the sandbox with the first free numbers, as `web-1`. */
+            names?: string[];
+            /**
+             * Format: uint64
+             * @description Their time to live from now on; by default that of the sandbox.
+             */
+            ttl_ms?: number;
+        };
+        /** @description The copies, in the order of their names or numbers. */
+        Forks: {
+            forks: components["schemas"]["Sandbox"][];
+            report: components["schemas"]["ForkReport"];
+        };
         /** @description A port to forward. */
         ForwardPort: {
             /**
@@ -1104,6 +1169,15 @@ export interface components {
              */
             of?: number;
             text?: string;
+        };
+        /** @description What of a sandbox its forks do not have. */
+        LeftBehind: {
+            /** @description Contexts whose interpreters and variables were not carried. */
+            contexts?: string[];
+            /** @description Sessions that went on in the original alone, each with its command. */
+            sessions?: string[];
+            /** @description The workspace whose changes go back from the original alone. */
+            workspace?: string | null;
         };
         /** @description Something that did not become an artifact. */
         LeftOut: {
@@ -2178,6 +2252,8 @@ export interface components {
         RungName: "polite" | "firm" | "killed";
         /** @description A sandbox. */
         Sandbox: {
+            /** @description What it was forked from, the nearest first. */
+            ancestors?: components["schemas"]["Ancestor"][];
             /**
              * @description It is paused because it was idle, and continues at the next request. One that was paused by a
              *     call continues when it is resumed.
@@ -2725,6 +2801,12 @@ export interface Operations {
     path: { namespace: string | number; name: string | number };
     query?: Schemas["WaitForSandboxQuery"];
     answer: Schemas["Sandbox"];
+  };
+  /** Make copies of a running sandbox. */
+  fork_sandbox: {
+    path: { namespace: string | number; name: string | number };
+    body?: Schemas["ForkSandbox"];
+    answer: Schemas["Forks"];
   };
   /** Copy a sandbox's workspace changes back. */
   sync_workspace: {

@@ -12,6 +12,7 @@ export const operations: { readonly [Name in keyof Operations]: readonly [string
   stop_sandbox: ["POST", "/v1/sandboxes/{namespace}/{name}/stop"],
   kill_sandbox: ["POST", "/v1/sandboxes/{namespace}/{name}/kill"],
   wait_for_sandbox: ["GET", "/v1/sandboxes/{namespace}/{name}/wait"],
+  fork_sandbox: ["POST", "/v1/sandboxes/{namespace}/{name}/fork"],
   sync_workspace: ["POST", "/v1/sandboxes/{namespace}/{name}/workspace/sync"],
   get_caps: ["GET", "/v1/caps"],
   exec_socket: ["GET", "/v1/sandboxes/{namespace}/{name}/exec"],

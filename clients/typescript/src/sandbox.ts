@@ -25,6 +25,7 @@ import {
   SYNC_MS,
   TEARDOWN_MS,
 } from "./limits.js";
+import { draw } from "./platform.js";
 import { connect, type PortConnection } from "./ports.js";
 import type { CommandResult } from "./results.js";
 import { pause, regardless } from "./waiting.js";
@@ -226,6 +227,20 @@ export class Sandbox implements AsyncDisposable {
   async snapshot(name: string, options?: CallOptions): Promise<Schemas["Snapshot"]> {
     const long = { timeoutMs: CREATE_MS, ...options };
     return await this.#api.call("take_snapshot", { path: this.#path, body: { name } }, long);
+  }
+
+  /**
+   * Makes copies of it, all or none: one, or as many as `count` or `names` say. The report says what they have
+   * of it: its memory, or its files and the variables of notebooks.
+   */
+  async fork(
+    options: Schemas["ForkSandbox"] & CallOptions = {},
+  ): Promise<{ forks: Sandbox[]; report: Schemas["ForkReport"] }> {
+    const { signal, ...body } = options;
+    const how = { signal, idempotencyKey: draw("fork"), timeoutMs: CREATE_MS };
+    const made = await this.#api.call("fork_sandbox", { path: this.#path, body }, how);
+    const forks = made.forks.map((info) => new Sandbox(this.#api, info));
+    return { forks, report: made.report };
   }
 
   /** Keeps a file of it as an artifact. */

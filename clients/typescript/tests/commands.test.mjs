@@ -172,6 +172,19 @@ test("a Unix socket is a server's address too, and the key is shown nowhere", as
   local.close();
 });
 
+test("forks have the files and part from there", async () => {
+  const work = await client.get("work");
+  await work.exec(["sh", "-c", "echo one > /tmp/seen"]);
+  const { forks, report } = await work.fork({ names: ["left", "right"] });
+  assert.equal(report.memory, false);
+  const seen = [];
+  for (const fork of forks) {
+    seen.push((await fork.exec(["cat", "/tmp/seen", "/etc/hostname"])).stdout);
+    await fork.remove();
+  }
+  assert.deepEqual(seen, ["one\nleft\n", "one\nright\n"]);
+});
+
 test("every operation of the API can be called by its name", async () => {
   const { snapshots } = await client.call("list_snapshots", {});
   assert.deepEqual(snapshots, []);

@@ -9,6 +9,7 @@ mod contexts;
 mod events;
 mod exec;
 mod files;
+mod forks;
 mod images;
 mod logs;
 mod metrics;
@@ -32,6 +33,7 @@ use super::route::Operation;
 pub fn operations() -> Vec<Operation> {
     [
         sandboxes::operations(),
+        forks::operations(),
         images::operations(),
         snapshots::operations(),
         workspace::operations(),

@@ -1,7 +1,7 @@
 //! Extended attributes of entries, for readers who want them.
 //!
 //! A reader that did not ask for them skips these records like those of any unknown key. Without the feature
-//! `xattrs` no reader gets any: the agent, whose size is bounded, does not use them.
+//! `xattrs` no reader gets any.
 
 use super::PAX_BYTES_MAX;
 use super::TarError;

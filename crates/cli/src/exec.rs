@@ -61,6 +61,16 @@ pub struct Exec {
 }
 
 impl Exec {
+    /// One that runs a command in the foreground.
+    pub(super) fn attached(
+        process: ProcessArguments,
+        which: SandboxRef,
+        command: Vec<OsString>,
+    ) -> Self {
+        let limits = GroupLimitArguments::default();
+        Self { process, limits, detach: false, session: None, which, command }
+    }
+
     pub async fn run(&self, context: &Context) -> Result<Exit> {
         usage::check_command("exec", &self.command)?;
         if !self.detach {

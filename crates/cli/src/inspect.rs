@@ -15,9 +15,10 @@ use super::output::printable;
 use super::ps::root_of;
 use super::values::{human_bytes, human_cpus, human_duration, human_labels};
 use super::{instant, output, table};
+use control::{List, Request};
 use machine::MachineKind;
 use sandbox::host_files::HOST_ROOT;
-use sandbox::{RECORDED_HOLDER, Record, SandboxRef, ScratchPlace, State};
+use sandbox::{Name, RECORDED_HOLDER, Record, SandboxRef, ScratchPlace, State};
 
 /// Show a sandbox and its sessions
 #[derive(Debug, Args)]
@@ -43,6 +44,9 @@ struct Inspection {
     #[serde(skip_serializing_if = "Option::is_none")]
     agent: Option<AgentInfo>,
     sessions: Vec<SessionInfo>,
+    /// The sandboxes that were forked from it, and from those, and are still there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    descendants: Vec<Name>,
 }
 
 impl Inspect {
@@ -52,7 +56,12 @@ impl Inspect {
             Ok(record) => record,
             Err(error) => return Err(context.explain(&self.which, error).await),
         };
-        let mut inspection = Inspection { record, agent: None, sessions: Vec::new() };
+        let mut inspection = Inspection {
+            descendants: descendants(context, &record).await?,
+            record,
+            agent: None,
+            sessions: Vec::new(),
+        };
         if matches!(inspection.record.state, State::Running)
             && let Err(error) = inspection.ask(context, &self.which).await
         {
@@ -66,6 +75,14 @@ impl Inspect {
         }
         Ok(Exit::SUCCESS)
     }
+}
+
+async fn descendants(context: &Context, record: &Record) -> Result<Vec<Name>> {
+    let (namespace, labels) = (Some(record.namespace.clone()), Vec::new());
+    let list = Request::List(List { namespace, all: true, labels });
+    let all: Vec<Record> = context.daemon().await?.ask(&list).await?;
+    let is_of = |other: &Record| other.ancestors.iter().any(|one| one.id == record.id);
+    Ok(all.into_iter().filter(is_of).map(|other| other.name).collect())
 }
 
 impl Inspection {
@@ -98,6 +115,14 @@ impl Inspection {
             facts.push(("writable layer", format!("{bytes}{place}")));
         }
         facts.extend(describe_asked(record));
+        if !record.ancestors.is_empty() {
+            let ancestors: Vec<_> = record.ancestors.iter().map(|one| one.name.as_str()).collect();
+            facts.push(("forked from", ancestors.join(", before that ")));
+        }
+        if !self.descendants.is_empty() {
+            let forks: Vec<_> = self.descendants.iter().map(Name::as_str).collect();
+            facts.push(("forks", forks.join(" ")));
+        }
         if !record.env_names.is_empty() {
             facts.push(("environment", record.env_names.join(" ")));
         }

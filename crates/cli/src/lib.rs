@@ -10,6 +10,7 @@
 mod app;
 mod artifact;
 mod attach;
+mod attempt;
 mod audit;
 mod background;
 mod bind;
@@ -27,6 +28,7 @@ mod failure;
 mod fleet;
 mod fleet_guardian;
 mod following;
+mod fork;
 mod group_limits;
 mod help;
 mod history;
@@ -209,6 +211,8 @@ verbs! { verb, context;
         Pause(pause::Pause);
         Resume(resume::Resume);
         Snapshot(snapshot::Snapshot);
+        Fork(fork::Fork);
+        Try(attempt::Try);
     }
     "Files, ports and artifacts" {
         Cp(cp::Cp);
@@ -394,6 +398,9 @@ mod tests {
             "host-bridge serve --ssh --dev",
             "host-bridge serve --ssh 0.0.0.0:2222",
             "host-bridge pause a b",
+            "host-bridge fork work one two --json",
+            "host-bridge fork team/work --count 50",
+            "host-bridge try --keep --json work -- ls -l /",
             "host-bridge resume a",
             "host-bridge snapshot work base",
             "host-bridge snapshot ls --json",
@@ -477,6 +484,10 @@ mod tests {
             "host-bridge preview ls",
             "host-bridge preview rm work",
             "host-bridge pause",
+            "host-bridge fork",
+            "host-bridge fork work one --count 2",
+            "host-bridge fork work a/b",
+            "host-bridge try work",
             "host-bridge snapshot",
             "host-bridge snapshot work",
             "host-bridge snapshot work a/b",

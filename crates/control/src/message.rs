@@ -88,6 +88,21 @@ pub enum Request {
         sandbox: SandboxRef,
         name: Name,
     },
+    /// Makes copies of a running sandbox.
+    Fork {
+        sandbox: SandboxRef,
+        /// How many, where there are no names.
+        count: usize,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        names: Vec<Name>,
+        /// For `try`: with an index of files, and without notebooks.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_trial: bool,
+    },
+    /// Asks which files have changed in a fork that was made for `try`.
+    Changes {
+        sandbox: SandboxRef,
+    },
     /// Creates an image from a running sandbox.
     Commit {
         sandbox: SandboxRef,

@@ -4,6 +4,7 @@
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
+use protocol::FaultCode;
 use protocol::limits::FREEZE_WATCHDOG_MAX;
 
 use super::{SandboxError, SandboxRef};
@@ -21,6 +22,10 @@ pub enum CommitError {
     Read(GuestError),
     #[error("its programs cannot be paused: {0}")]
     Freeze(GuestError),
+    #[error("its files cannot be written: {0}")]
+    Write(GuestError),
+    #[error("its files cannot be kept on the way: {0}")]
+    Disk(io::Error),
     #[error("reading its files took longer than {} s, so its programs were resumed", FREEZE_WATCHDOG_MAX.as_secs())]
     Slow,
 }
@@ -44,25 +49,40 @@ pub(super) async fn files<T: Send + 'static>(
     which: &SandboxRef,
     take: impl FnOnce(Archive) -> T + Send + 'static,
 ) -> Result<T, SandboxError> {
-    // An open reading continues in a frozen sandbox; a new one would be refused.
-    let failed = |source| {
-        let source = Box::new(source);
-        SandboxError::Commit { which: which.clone(), source }
+    let reading = async {
+        let output = guest.tar_get("/", false).await.map_err(CommitError::Read)?;
+        read_frozen(guest, output, true, take).await
     };
-    let output = guest.tar_get("/", false).await;
-    let output = output.map_err(|error| failed(CommitError::Read(error)))?;
-    let frozen = guest.freeze(FREEZE_WATCHDOG_MAX).await;
-    frozen.map_err(|error| failed(CommitError::Freeze(error)))?;
+    let read = reading.await;
+    read.map(|(taken, _)| taken)
+        .map_err(|source| SandboxError::Commit { which: which.clone(), source: Box::new(source) })
+}
+
+/// Passes an archive that is on its way to `take`, with the programs frozen meanwhile, and says whether they
+/// were. Where nothing can be frozen, it fails if they `must` be.
+pub(super) async fn read_frozen<T: Send + 'static>(
+    guest: &Guest,
+    output: Output,
+    must: bool,
+    take: impl FnOnce(Archive) -> T + Send + 'static,
+) -> Result<(T, bool), CommitError> {
+    // An open reading continues in a frozen sandbox; a new one would be refused.
+    let is_frozen = match guest.freeze(FREEZE_WATCHDOG_MAX).await {
+        Ok(_) => true,
+        Err(error) if !must && error.fault_code() == Some(FaultCode::Unsupported) => false,
+        Err(error) => return Err(CommitError::Freeze(error)),
+    };
     let (pieces, taken) = sync_channel(PIECES_WAITING_MAX);
     let writing =
         tokio::task::spawn_blocking(move || take(Archive { taken, piece: Vec::new(), at: 0 }));
     let read = tokio::time::timeout(FREEZE_WATCHDOG_MAX, hand_on(output, pieces)).await;
-    // It may have thawed by itself, or be gone.
-    let _ = tokio::time::timeout(FREEZE_WATCHDOG_MAX, guest.thaw()).await;
-    let written = writing.await.map_err(|_| SandboxError::Stopping)?;
-    let read = read.map_err(|_| failed(CommitError::Slow))?;
-    read.map_err(|error| failed(CommitError::Read(error)))?;
-    Ok(written)
+    if is_frozen {
+        // It may have thawed by itself, or be gone.
+        let _ = tokio::time::timeout(FREEZE_WATCHDOG_MAX, guest.thaw()).await;
+    }
+    let written = writing.await.map_err(|error| CommitError::Disk(io::Error::other(error)))?;
+    read.map_err(|_| CommitError::Slow)?.map_err(CommitError::Read)?;
+    Ok((written, is_frozen))
 }
 
 /// Passes the pieces of an archive to its reader, until the end or until the reader stops.

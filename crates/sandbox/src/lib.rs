@@ -19,10 +19,13 @@
 #![forbid(unsafe_code)]
 
 pub mod caps;
+pub mod changes;
 mod commit;
+mod contents;
 mod directories;
 pub mod event;
 mod expiry;
+pub mod fork;
 mod granted;
 pub mod host_files;
 pub mod host_packages;
@@ -59,7 +62,9 @@ use std::io;
 use std::path::PathBuf;
 
 pub use self::image::root_of;
+pub use changes::Changes;
 pub use event::{Event, EventSink, Facts, Kind, Subject, WorkspaceEvent};
+pub use fork::{Ancestor, ForkRequest, Forked};
 pub use host_files::HostFiles;
 pub use idle::{OnIdle, UnknownOnIdle};
 pub use label::{InvalidLabel, Labels, Selector};
@@ -73,6 +78,7 @@ pub use preset::Preset;
 pub use record::Record;
 pub use recorder::HOLDER as RECORDED_HOLDER;
 pub use registry::{Registry, RegistryOptions, Until, Visit};
+pub use saver::CarriedContexts;
 pub use snapshot::Snapshot;
 pub use spec::Spec;
 pub use state::{ExpiryKind, Phase, State, StopReason, UnknownPhase};
@@ -158,6 +164,8 @@ pub enum SandboxError {
         use today"
     )]
     CreationSpent { which: SandboxRef },
+    #[error("{which} could not be forked: {source}")]
+    Fork { which: SandboxRef, source: Box<CommitError> },
     #[error("no image could be made of {which}: {source}")]
     Commit { which: SandboxRef, source: Box<CommitError> },
     #[error(

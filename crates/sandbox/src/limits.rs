@@ -74,6 +74,24 @@ pub const SNAPSHOTS_MAX: usize = 64;
 /// The disk space of all snapshots, an unfinished one counted with all its memory and the content
 /// of its disk.
 pub const SNAPSHOTS_BYTES_MAX: u64 = 64 * 1024 * 1024 * 1024;
+/// How long the agent of a sandbox that is found again may take to thaw it. It does so by itself later.
+pub const THAW_DEADLINE: Duration = Duration::from_secs(2);
+/// Forks that one call makes: more would fill a host by a mistake of one digit.
+pub const FORKS_MAX: usize = 100;
+/// Forks that start at the same time: each boots a machine, and more would only wait for each other's processors.
+pub const FORK_STARTS_MAX: usize = 8;
+/// Changes that one answer lists; a person reads fewer.
+pub const CHANGES_MAX: usize = 10_000;
+/// The index of a layer: a million paths of usual length.
+pub const INDEX_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// Ancestors that a record names, the nearest ones: a chain of forks may be of any length.
+pub const ANCESTORS_MAX: usize = 64;
+/// What the names of a fork's files may take besides the files themselves: a million of them.
+pub const FORK_MARGIN_BYTES: u64 = 1024 * 1024 * 1024;
+/// Zeros of a fork's files become holes by blocks of this size, four of a usual file system.
+pub const FORK_BLOCK_BYTES: usize = 16 * 1024;
+/// How much of a fork's files is read at once: several frames of a link.
+pub const FORK_PIECE_BYTES: usize = 256 * 1024;
 /// Machines that a pool keeps ready, for all entries together: each is a process tree, a socket and an unused
 /// writable layer, and beyond some hundred the starts themselves are fast enough.
 pub const POOL_MACHINES_MAX: usize = 256;

@@ -342,6 +342,7 @@ impl Owner {
             Order::Wake { reply } => self.wake(reply),
             Order::Snapshot { draft, reply } => self.write_down(*draft, reply),
             Order::Commit { work, reply } => self.commit(work, reply),
+            Order::Fork { work, reply } => self.read_files(work, reply),
             Order::Spent { kind } => self.end_spent(kind).await,
             Order::Sync { reply } => self.sync(reply),
             Order::Leave { reply } => {

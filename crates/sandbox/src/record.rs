@@ -13,7 +13,7 @@ use std::time::UNIX_EPOCH;
 use serde::{Deserialize, Serialize};
 
 use super::label::Labels;
-use super::{Incarnation, Name, OnIdle, SandboxRef, Spec, State};
+use super::{Ancestor, Incarnation, Name, OnIdle, SandboxRef, Spec, State};
 use crate::limits::RECORD_SYNC_PAUSE;
 use agent_client::link::Address;
 use host::paths::{sync_written, write_durably, write_unsynced};
@@ -119,6 +119,9 @@ pub struct Record {
     /// What was requested and is not enforced on this host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+    /// What it was forked from, the nearest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ancestors: Vec<Ancestor>,
 }
 
 impl Record {
@@ -165,6 +168,7 @@ impl Record {
             hide: spec.hide.clone(),
             egress: spec.egress.clone().unwrap_or_default(),
             warnings: Vec::new(),
+            ancestors: Vec::new(),
         }
     }
 

@@ -4,7 +4,10 @@
 //! the owner last published. A name is taken from the moment a creation begins until its owner has
 //! removed everything.
 
+mod changed;
 mod claimed;
+mod create;
+mod fork;
 mod found;
 mod means;
 mod orders;
@@ -13,7 +16,7 @@ mod room;
 mod shared;
 mod views;
 
-use claimed::{Claimed, NameGuard, names_lost};
+use claimed::NameGuard;
 pub use means::RegistryOptions;
 use room::RefusalCounts;
 pub use views::{Until, Visit};
@@ -30,21 +33,16 @@ use super::caps::Caps;
 use super::commit;
 use super::meter::Meter;
 use super::options::Defaults;
-use super::owner::{Order, Owner, OwnerSettings, PoolRequest};
-use super::pool::{Personal, Pool, Shape};
+use super::owner::{Order, Owner, OwnerSettings};
+use super::pool::Pool;
 use super::presence::Presence;
 use super::record::StoredRecord;
-use super::saver::Saver;
-use super::secrets;
+use super::saver::{Carrier, Saver};
 use super::snapshot::Snapshots;
 use super::stored::{RequestedImage, image_users};
 use super::tallies::Tallies;
-use super::{
-    Event, EventSink, HostFiles, Incarnation, Names, Record, SandboxError, SandboxRef, Spec, State,
-    mounted, trust,
-};
+use super::{Event, EventSink, HostFiles, Names, Record, SandboxError, SandboxRef, Spec, State};
 use crate::limits::{ORDERS_WAITING_MAX, SANDBOXES_MAX};
-use host::instant::now_ms;
 use host::paths::Paths;
 use host::secret::Secrets;
 use image::digest::Digest;
@@ -83,6 +81,7 @@ struct Inner {
     refused: RefusalCounts,
     meter: Meter,
     saver: Arc<OnceLock<Saver>>,
+    carrier: OnceLock<Carrier>,
     seats: Mutex<Seats>,
 }
 
@@ -213,6 +212,7 @@ impl Registry {
             refused: RefusalCounts::default(),
             meter,
             saver: Arc::default(),
+            carrier: OnceLock::new(),
             seats,
         };
         let registry = Self(Arc::new(inner));
@@ -241,85 +241,6 @@ impl Registry {
     /// The defaults of clients' sandboxes.
     pub fn defaults(&self) -> &Defaults {
         &self.0.defaults
-    }
-
-    async fn create_over(
-        &self,
-        files: &HostFiles,
-        defaults: &Defaults,
-        spec: Spec,
-    ) -> Result<Record, SandboxError> {
-        self.create_named(files, defaults, spec, None).await
-    }
-
-    async fn create_named(
-        &self,
-        files: &HostFiles,
-        defaults: &Defaults,
-        mut spec: Spec,
-        placed: Option<Incarnation>,
-    ) -> Result<Record, SandboxError> {
-        let placed = self.placed(&spec, placed)?;
-        defaults.fill(&mut spec);
-        if let Some(name) = spec.snapshot.clone() {
-            let which = SandboxRef { namespace: spec.namespace.clone(), name };
-            self.0.snapshots.get(&which)?.fill(&mut spec)?;
-        }
-        files.settle(&mut spec)?;
-        files.settle_scratch(&mut spec, self.store_paths()).await?;
-        spec.settle_workdir();
-        self.bound(&mut spec)?;
-        spec.settle_egress(self.0.egress_default.of(spec.namespace.as_str()))?;
-        spec.check()?;
-        let workspace = mounted::find(&spec, &self.0.workspaces, &self.0.own_directories())?;
-        let id = SandboxId::draw().map_err(SandboxError::Draw)?;
-        let mut record = Record::new(id.clone(), &spec, now_ms());
-        record.mounted = workspace.as_ref().is_some_and(|workspace| workspace.policy.mount);
-        record.env_names.extend(secrets::variables(&self.0.secrets, &spec, &spec.rules()?)?);
-        let which = record.which();
-        let claimed = match placed {
-            Some(claimed) => Some(claimed),
-            None => self.claim(&record).await?,
-        };
-        record.incarnation = claimed.as_ref().map(|claimed| claimed.incarnation.clone());
-        let mut owner =
-            self.seat(StoredRecord { record, trace: machine::Trace::default() }, true)?;
-        // After the name is taken: a provider costs the host something.
-        let given = secrets::resolve(&self.0.secrets, &spec, &self.0.events).await?;
-        let mut secrets = trust::variables(&spec, &given, &self.0.egress);
-        secrets.extend(given.variables);
-        let is_injected = !given.injections.is_empty();
-        owner.inject(given.injections);
-        let directories = self.0.directories(&id);
-        let mut machine_spec = match &self.0.hidden_of_alone {
-            Some(outer) => spec.machine_spec(id, outer, &self.0.files, None),
-            None => spec.machine_spec(id, &self.0.paths, &self.0.files, Some(directories)),
-        };
-        machine_spec.bind = mounted::at_boot(&spec, workspace.as_ref());
-        let wanted = self.wanted_image(&spec);
-        // Pooled machines have directories or files as roots. They also have interpreters, which
-        // run as the agent's user and have already read the trusted certificates.
-        let is_usual = wanted.is_none() && spec.user.is_none() && !is_injected;
-        let shape = is_usual.then(|| Shape::of(&spec, &machine_spec)).flatten();
-        let ahead = shape.map(|shape| {
-            let hostname = machine_spec.hostname.clone();
-            let env = spec.environment();
-            let (secrets, workdir) = (secrets.clone(), spec.workdir);
-            let personal = Personal { hostname, env, secrets, workdir };
-            PoolRequest { pool: Arc::clone(&self.0.pool), shape, personal }
-        });
-        machine_spec.secrets = secrets;
-        let (reply, answer) = oneshot::channel();
-        let held = claimed.map(Claimed::keep);
-        tokio::spawn(owner.create(machine_spec, wanted, ahead, reply));
-        let record = answer.await.unwrap_or(Err(SandboxError::Stopping))?;
-        if let Some((names, incarnation)) = held
-            && !names.holds(&incarnation)
-        {
-            let _ = self.discard(&which).await;
-            return Err(names_lost(which));
-        }
-        Ok(record)
     }
 
     fn wanted_image(&self, spec: &Spec) -> Option<RequestedImage> {
@@ -433,6 +354,11 @@ impl Registry {
     /// saver counts.
     pub fn save_with(&self, saver: Saver) {
         let _ = self.0.saver.set(saver);
+    }
+
+    /// Sets what carries the saved content of sandboxes into their forks. Only the first carrier counts.
+    pub fn carry_with(&self, carrier: Carrier) {
+        let _ = self.0.carrier.set(carrier);
     }
 
     async fn save_inside(&self, which: &SandboxRef) -> Result<(), SandboxError> {

@@ -29,7 +29,7 @@ const DESCRIPTION: &str = "snapshot.json";
 const MACHINE: &str = "machine";
 /// The prefix of incomplete snapshots, which no name has. A random id follows: names of two namespaces could
 /// otherwise collide.
-const DRAFT_PREFIX: &str = ".new-";
+pub(super) const DRAFT_PREFIX: &str = ".new-";
 /// The prefix of a snapshot that is being removed.
 const GONE_PREFIX: &str = ".old-";
 /// The unit in which the kernel counts the disk space of a file, on every file system.
@@ -62,9 +62,16 @@ pub struct Snapshot {
     pub key: Option<String>,
     /// Its size on disk.
     pub bytes: u64,
+    /// It is for forks alone, and goes with them.
+    #[serde(skip)]
+    is_nameless: bool,
 }
 
 impl Snapshot {
+    pub(super) fn is_nameless(&self) -> bool {
+        self.is_nameless
+    }
+
     pub fn which(&self) -> SandboxRef {
         SandboxRef { namespace: self.namespace.clone(), name: self.name.clone() }
     }
@@ -94,6 +101,7 @@ impl Snapshot {
             created_at_ms: now_ms(),
             key: record.key.clone(),
             bytes: 0,
+            is_nameless: false,
         }
     }
 
@@ -143,6 +151,25 @@ pub(super) struct Draft {
     path: PathBuf,
     /// The directory of the sandbox that it is taken of.
     state: PathBuf,
+    /// It never gets a name, and its directory belongs to a [`Nameless`].
+    is_nameless: bool,
+}
+
+/// A snapshot without a name, for the forks that start from it. It is gone with this, or with the next bridge.
+#[derive(Debug)]
+pub(super) struct Nameless(PathBuf);
+
+impl Nameless {
+    /// Where the machine has written its files.
+    pub(super) fn machine(&self) -> PathBuf {
+        self.0.join(MACHINE)
+    }
+}
+
+impl Drop for Nameless {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
 }
 
 impl Snapshots {
@@ -156,7 +183,11 @@ impl Snapshots {
             let name = name.to_string_lossy();
             if name.starts_with(DRAFT_PREFIX) || name.starts_with(GONE_PREFIX) {
                 let path = entry.path();
-                fs::remove_dir_all(&path).map_err(files("remove", &path))?;
+                // The files of a fork that was cut off are no directory.
+                let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+                let removed =
+                    if is_file { fs::remove_file(&path) } else { fs::remove_dir_all(&path) };
+                removed.map_err(files("remove", &path))?;
             }
         }
         Ok(Self(Arc::new(Inner { directory, drafts: Mutex::default() })))
@@ -242,7 +273,7 @@ impl Snapshots {
         drafts.insert(which, reserved);
         drop(drafts);
         let state = state.to_owned();
-        let draft = Draft { all: self.clone(), snapshot, path, state };
+        let draft = Draft { all: self.clone(), snapshot, path, state, is_nameless: false };
         let machine = draft.machine();
         make_private_directory(&machine).map_err(files("make", &machine))?;
         Ok(draft)
@@ -265,6 +296,13 @@ impl Snapshots {
 }
 
 impl Draft {
+    /// Leaves it without a name for as long as what comes back is kept.
+    pub(super) fn nameless(&mut self) -> Nameless {
+        self.is_nameless = true;
+        self.snapshot.is_nameless = true;
+        Nameless(self.path.clone())
+    }
+
     /// Where the machine writes its files.
     pub(super) fn machine(&self) -> PathBuf {
         self.path.join(MACHINE)
@@ -277,6 +315,9 @@ impl Draft {
         // After the memory: names that were given meanwhile do no harm, and missing ones would.
         copy_names(&self.state, &path).map_err(files("write", &path))?;
         self.snapshot.bytes = bytes_of(&self.machine());
+        if self.is_nameless {
+            return Ok(self.snapshot.clone());
+        }
         let which = self.snapshot.which();
         let kept_bytes = sum(self.all.list(None).iter().map(|snapshot| snapshot.bytes));
         if kept_bytes.saturating_add(self.snapshot.bytes) > SNAPSHOTS_BYTES_MAX {
@@ -299,8 +340,10 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        // A finished one is called otherwise by now.
-        let _ = fs::remove_dir_all(&self.path);
+        if !self.is_nameless {
+            // A finished one is called otherwise by now.
+            let _ = fs::remove_dir_all(&self.path);
+        }
         self.all.drafts().remove(&self.snapshot.which());
     }
 }

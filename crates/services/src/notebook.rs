@@ -12,6 +12,7 @@
 //! cannot be kept is listed by name, with the reason. `api` decides who may use which notebook, and what is
 //! shown of a run.
 
+mod carry;
 pub mod error;
 mod figures;
 mod keeper;
@@ -49,7 +50,7 @@ use limits::{BUSY_LOOK, BUSY_PATIENCE, CACHE_KEY_BYTES_MAX, ID_BYTES_MAX, REMOVA
 use limits::{LOCK_PATIENCE, LOCK_PAUSE, ORDERS_WAITING_MAX};
 use machine::SandboxId;
 use owner::{InterpreterRef, Order, Owner};
-use sandbox::{Name, Registry, SandboxError, SandboxRef};
+use sandbox::{CarriedContexts, Name, Registry, SandboxError, SandboxRef};
 use seal::SealKey;
 use vault::Vault;
 
@@ -118,6 +119,16 @@ impl Notebooks {
                 match saving {
                     Some(notebooks) => notebooks.save_in(&which, &id).await,
                     None => Ok(()),
+                }
+            })
+        }));
+        let carrying = Arc::downgrade(&notebooks.0);
+        notebooks.0.registry.carry_with(Box::new(move |source, forks| {
+            let carrying = carrying.upgrade().map(Self);
+            Box::pin(async move {
+                match carrying {
+                    Some(notebooks) => notebooks.carry(&source, &forks).await,
+                    None => CarriedContexts::default(),
                 }
             })
         }));

@@ -12,6 +12,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::{Mode, umask};
@@ -23,6 +24,7 @@ use super::root::below_host;
 use super::supervisor::{self, SandboxGroup, die_with_supervisor};
 use super::{LaunchError, Outcome, Stage, StepReport, run, steps};
 use crate::cgroup::{Directory, OlderMemory};
+use crate::config::Layer;
 use crate::sys::namespace::{Side, fork};
 use crate::sys::{clock, prctl};
 
@@ -41,6 +43,7 @@ pub struct Booted {
     /// For `CgroupSupport::discover`.
     pub cgroup_root: Option<Directory>,
     pub older_memory: Option<OlderMemory>,
+    pub layer: Option<Layer>,
 }
 
 /// Becomes the sandbox that `config` describes. An error is returned on whichever side it happens,
@@ -143,7 +146,9 @@ fn become_init(
     stage.group_path = group.map(|group| below_host(&group.into_path()));
     let mut report = vec![namespaces];
     run(steps::STEPS, &mut stage, &mut report)?;
-    Ok(Booted { config: stage.config, report, cgroup_root: stage.group, older_memory })
+    let is_patchwork = stage.is_patchwork;
+    let layer = stage.scratch.map(|scratch| Layer { directory: Arc::new(scratch), is_patchwork });
+    Ok(Booted { config: stage.config, report, cgroup_root: stage.group, older_memory, layer })
 }
 
 fn enter_inner_namespaces(ids: Option<&Namespaces>) -> io::Result<()> {

@@ -90,7 +90,8 @@ pub fn enter() -> Result<Machine, Failure> {
         stage.machine.take().expect("it was put there");
     match booted {
         Ok(()) => {
-            let booted = Booted { config: stage.config, report, cgroup_root, older_memory: None };
+            let config = stage.config;
+            let booted = Booted { config, report, cgroup_root, older_memory: None, layer: None };
             Ok(Machine { booted, line, link, serial, written })
         }
         Err(error) => {

@@ -77,6 +77,8 @@ struct Stage {
     mapped: Option<OwnedFd>,
     /// Where that is now.
     lower_path: PathBuf,
+    /// The scratch file system of a sandbox, which no path leads to after the boot.
+    scratch: Option<OwnedFd>,
     /// Whether the root is a patchwork of several mounts.
     is_patchwork: bool,
     /// The sandbox's control group, by its path while the host's tree is still there.
@@ -101,6 +103,7 @@ impl Stage {
             lower: None,
             mapped: None,
             lower_path: "/".into(),
+            scratch: None,
             is_patchwork: false,
             group_path: None,
             group: None,

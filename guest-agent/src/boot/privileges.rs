@@ -125,12 +125,14 @@ pub(super) fn filter_calls(_: &mut Stage) -> Result<Outcome, BootError> {
 }
 
 /// Forbids to open anything outside of the sandbox, through whatever descriptor. The agent's own mount of its
-/// control group is detached and so not below the root: it gets a rule of its own.
+/// control group is detached and so not below the root: it gets a rule of its own. Of the writable layer it may
+/// list the directories.
 pub(super) fn confine_files(stage: &mut Stage) -> Result<Outcome, BootError> {
     let root = open("/", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())
         .map_err(BootError::path("opening", "/"))?;
     let group = stage.group.as_ref().map(AsFd::as_fd);
-    match landlock::confine(root.as_fd(), group) {
+    let scratch = stage.scratch.as_ref().map(AsFd::as_fd);
+    match landlock::confine(root.as_fd(), group, scratch) {
         Ok(true) => Ok(Outcome::Done),
         Ok(false) => Ok(Outcome::Skipped("this kernel has no Landlock, or its first version")),
         Err(error) => Err(BootError::call("confining files by Landlock")(error)),

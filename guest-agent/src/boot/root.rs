@@ -127,7 +127,10 @@ pub(super) fn mount_scratch(stage: &mut Stage) -> Result<Outcome, BootError> {
         .fold(attempt(first), |mounted, other| mounted.or_else(|_| attempt(other)))
         .map_err(BootError::call("mounting the scratch file system"))?;
     chdir(point).map_err(BootError::path("entering", point))?;
-    enter_scratch(stage)
+    let outcome = enter_scratch(stage)?;
+    // Without it the sandbox cannot be forked, and works.
+    stage.scratch = open_directory(Path::new("/")).ok();
+    Ok(outcome)
 }
 
 /// Makes the directories of the scratch file system, which is the current directory, and makes it the

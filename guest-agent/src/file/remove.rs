@@ -54,7 +54,7 @@ struct Level {
     passes: usize,
 }
 
-fn remove_tree(parent: &OwnedFd, name: &[u8], path: &Path) -> Result<(), Fault> {
+pub(super) fn remove_tree(parent: &OwnedFd, name: &[u8], path: &Path) -> Result<(), Fault> {
     let mut levels: Vec<Level> = Vec::new();
     if let Some(level) = remove_or_enter(parent.as_fd(), name, Hint::Unknown)
         .map_err(|errno| refused_here(path, errno))?

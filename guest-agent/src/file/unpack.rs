@@ -13,7 +13,8 @@ mod place;
 mod refused;
 
 use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 
 use archive::{Decoder, Entry, Event, Kind, TarError, safe_relative};
 use nix::sys::stat::{SFlag, fstat};
@@ -25,6 +26,7 @@ use self::deferred::Deferred;
 use self::place::Place;
 use super::attributes::Attributes;
 use super::directory::make_all;
+use super::layer::{Xattrs, clear, set_xattrs};
 use super::refusal::{refused, refused_io, unfit};
 use super::sparse::{finish_sparse, write_sparse};
 use super::work::{Consumer, receive};
@@ -38,6 +40,12 @@ pub async fn tar_put(ask: TarPut, inlet: Inlet) -> Result<Reply, Fault> {
     receive(Box::new(unpacker), &inlet).await
 }
 
+/// Answers when the layer of another sandbox is in its place here.
+pub async fn layer_put(inlet: Inlet) -> Result<Reply, Fault> {
+    let unpacker = blocking(Unpacker::of_layer).await?;
+    receive(Box::new(unpacker), &inlet).await
+}
+
 struct Unpacker {
     root: OwnedFd,
     /// Whether entries get the owners that the archive names.
@@ -46,6 +54,8 @@ struct Unpacker {
     /// The file whose content is arriving.
     open: Option<OpenFile>,
     deferred: Deferred,
+    /// Whether it is the writable layer of another sandbox.
+    is_layer: bool,
     /// Bytes of content and entries that are in their places.
     bytes: u64,
     entries: u64,
@@ -55,6 +65,7 @@ struct OpenFile {
     file: File,
     place: Place,
     entry: Entry,
+    xattrs: Xattrs,
 }
 
 impl Unpacker {
@@ -67,6 +78,21 @@ impl Unpacker {
             decoder: Decoder::new(),
             open: None,
             deferred: Deferred::default(),
+            is_layer: false,
+            bytes: 0,
+            entries: 0,
+        })
+    }
+
+    /// Repeats another sandbox's layer over the root.
+    fn of_layer() -> Result<Self, Fault> {
+        Ok(Self {
+            root: info::open_directory(Path::new("/"))?,
+            owners: true,
+            decoder: Decoder::with_xattrs(),
+            open: None,
+            deferred: Deferred::default(),
+            is_layer: true,
             bytes: 0,
             entries: 0,
         })
@@ -74,6 +100,10 @@ impl Unpacker {
 
     fn on_entry(&mut self, entry: Entry) -> Result<(), Fault> {
         let components = safe_relative(&entry.path).map_err(|error| self.unsafe_path(&error))?;
+        let xattrs = self.decoder.take_xattrs();
+        if self.is_layer && entry.kind == (Kind::CharDevice { major: 0, minor: 0 }) {
+            return clear(&self.root, &components.join(&b'/'));
+        }
         let Some(place) = Place::of(&self.root, &components)? else {
             // The target directory itself is not changed.
             if entry.kind == Kind::Directory {
@@ -83,14 +113,18 @@ impl Unpacker {
             return Err(unfit(FaultCode::Invalid, entry.path.as_slice(), why));
         };
         let attributes = self.attributes(&entry);
+        if self.is_layer && place.has_other(entry.kind == Kind::Directory) {
+            clear(&self.root, place.path())?;
+        }
         match &entry.kind {
             Kind::Directory => {
                 place.make_directory(entry.mode)?;
+                place.set_xattrs(xattrs)?;
                 self.deferred.add(&self.root, place.path(), &entry, attributes)?;
             }
             Kind::File { .. } => {
                 let file = place.make_file()?;
-                self.open = Some(OpenFile { file, place, entry });
+                self.open = Some(OpenFile { file, place, entry, xattrs });
             }
             Kind::Symlink { target } => {
                 place.make_symlink(target)?;
@@ -125,11 +159,14 @@ impl Unpacker {
     }
 
     fn on_end_of_entry(&mut self) -> Result<(), Fault> {
-        if let Some(open) = self.open.take() {
+        if let Some(mut open) = self.open.take() {
             let attributes = self.attributes(&open.entry);
+            let xattrs = std::mem::take(&mut open.xattrs);
             let complete = finish_sparse(&open.file)
                 .and_then(|()| fstat(&open.file))
                 .and_then(|status| attributes.apply(&open.file, &status))
+                // After the owner, whose change takes some away.
+                .and_then(|()| set_xattrs(open.file.as_fd(), xattrs))
                 .and_then(|()| place::set_time(&open.file, &open.entry));
             if let Err(errno) = complete {
                 let fault = refused("unpack", open.entry.path.as_slice(), errno);

@@ -25,9 +25,16 @@ struct Beneath {
     directory: i32,
 }
 
-/// Allows beneath these directories all that the usual permissions allow, and nothing elsewhere. `false` if the
-/// kernel has no Landlock, or only its first version.
-pub fn confine(one: BorrowedFd<'_>, other: Option<BorrowedFd<'_>>) -> io::Result<bool> {
+/// The right to list a directory.
+const READ_DIRECTORY: u64 = 1 << 3;
+
+/// Allows beneath two directories all that the usual permissions allow, beneath `listed` to list directories,
+/// and nothing elsewhere. `false` if the kernel has no Landlock, or only its first version.
+pub fn confine(
+    one: BorrowedFd<'_>,
+    other: Option<BorrowedFd<'_>>,
+    listed: Option<BorrowedFd<'_>>,
+) -> io::Result<bool> {
     const VERSION: libc::c_uint = 1;
     const RULE_PATH_BENEATH: libc::c_int = 1;
     // SAFETY: the question for the version takes no ruleset.
@@ -51,8 +58,10 @@ pub fn confine(one: BorrowedFd<'_>, other: Option<BorrowedFd<'_>>) -> io::Result
     })?;
     // SAFETY: the kernel has just made the descriptor and nobody else knows it.
     let ruleset = unsafe { OwnedFd::from_raw_fd(ruleset as i32) };
-    for directory in [Some(one), other].into_iter().flatten() {
-        let rule = Beneath { allowed: files, directory: directory.as_raw_fd() };
+    let rules = [(Some(one), files), (other, files), (listed, READ_DIRECTORY)];
+    for (directory, allowed) in rules {
+        let Some(directory) = directory else { continue };
+        let rule = Beneath { allowed, directory: directory.as_raw_fd() };
         // SAFETY: takes a descriptor of a ruleset, and reads one rule of that kind.
         check(unsafe {
             libc::syscall(
@@ -112,7 +121,7 @@ mod tests {
         let confined = std::thread::spawn(move || {
             nix::sys::prctl::set_no_new_privs().unwrap();
             // On a kernel without it there is nothing to test.
-            if confine(allowed.as_fd(), None).unwrap() {
+            if confine(allowed.as_fd(), None, None).unwrap() {
                 assert_eq!(look(&leaked), Err(nix::errno::Errno::EACCES));
                 assert_eq!(look(&allowed), Ok(()));
                 rename(inside.join("deep/file"), inside.join("moved")).unwrap();

@@ -39,3 +39,4 @@ mod stdio;
 pub mod uevent;
 pub mod vsock;
 pub mod wait;
+pub mod xattr;

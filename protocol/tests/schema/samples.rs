@@ -311,6 +311,8 @@ pub fn requests() -> Vec<Request> {
             owners: true,
             parents: true,
         }),
+        Request::LayerGet(_) => Request::LayerGet(ask::LayerGet { stream: stream() }),
+        Request::LayerPut(_) => Request::LayerPut(ask::LayerPut { stream: stream() }),
         Request::Watch(_) => Request::Watch(ask::Watch {
             path: raw(),
             stream: stream(),
@@ -402,6 +404,7 @@ pub fn replies() -> Vec<Reply> {
         Reply::Input(_) => Reply::Input(InputOpened { at: u64::MAX }),
         Reply::Reading { .. } => Reply::Reading { bytes: Some(u64::MAX), info: file_info() },
         Reply::Written { .. } => Reply::Written { bytes: u64::MAX, entries: u64::MAX },
+        Reply::Layer { .. } => Reply::Layer { env: vec![(raw(), raw())] },
         Reply::Stat(_) => Reply::Stat(file_info()),
         Reply::Entries(_) => Reply::Entries(Entries { entries: vec![file_info()], more: true }),
         Reply::Context(_) => Reply::Context(repl::context_info()),

@@ -400,6 +400,68 @@ fn a_removal_of_a_sandbox_that_dies_is_finished_or_can_be_asked_for_again() {
     die_in_daemon("remove", &prepare, &["rm", "--force", "web"], "gone");
 }
 
+#[test]
+fn a_fork_that_dies_leaves_forks_that_are_whole() {
+    let prepare = |burrow: &Burrow| {
+        burrow.ok(&["start", "--name", "origin", "--image", "small:1"]);
+    };
+    die_in_fork(&prepare);
+}
+
+/// Lets the daemon die at the steps of a fork.
+fn die_in_fork(prepare: &dyn Fn(&Burrow)) {
+    let Some(busybox) = busybox() else { return };
+    nix::sys::prctl::set_child_subreaper(true).unwrap();
+    let place = tempfile::TempDir::new().unwrap();
+    let root = write_root(place.path(), &busybox, "one");
+    let operation = ["fork", "origin", "--count", "2"];
+    let begin = || {
+        let mut burrow = Burrow::new();
+        burrow.ok(&["image", "import", &root, "--name", "small:1"]);
+        burrow.serve();
+        prepare(&burrow);
+        burrow
+    };
+    let steps = {
+        let mut burrow = begin();
+        let watched = Watched::begin_pid(burrow.daemon_pid(), burrow.scratch(), u64::MAX);
+        burrow.ok(&operation);
+        let steps = watched.steps();
+        burrow.kill_daemon();
+        watched.end();
+        steps
+    };
+    assert!(steps > 1, "{steps} steps were seen");
+    for step in seeds(steps) {
+        let mut burrow = begin();
+        let when = format!("fork, dead at step {step} of about {steps}");
+        let watched = Watched::begin_pid(burrow.daemon_pid(), burrow.scratch(), step);
+        let answered = burrow.run(&operation).status.success();
+        burrow.kill_daemon();
+        watched.end();
+        let seen = boxes(&burrow);
+        burrow.serve();
+        let records = look_at_boxes(&burrow, &seen, &when);
+        look_at_store(&burrow, &when);
+        let forks: Vec<_> = records
+            .values()
+            .map(|record| record["name"].as_str().unwrap().to_owned())
+            .filter(|name| name != "origin")
+            .collect();
+        assert!(!answered || forks.len() == 2, "{when}: {forks:?}");
+        assert!(file_names(&burrow.state().join("snapshots")).is_empty(), "{when}");
+        for name in forks.iter().map(String::as_str).chain(["origin"]) {
+            assert_eq!(burrow.ok(&["exec", name, "--", "cat", "/etc/motd"]), "one", "{when}");
+        }
+        // The original can be forked again: nobody has frozen it for good.
+        burrow.ok(&["fork", "origin", "again"]);
+        for name in forks.iter().map(String::as_str).chain(["origin", "again"]) {
+            burrow.ok(&["rm", "--force", name]);
+        }
+        assert!(look_at_boxes(&burrow, &seen, &when).is_empty(), "{when}");
+    }
+}
+
 /// What is at a workspace: files with their contents, links with what they say.
 fn tree(project: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();

@@ -8,6 +8,7 @@ mod crashes;
 mod daemon;
 mod damage;
 mod events;
+mod forks;
 mod full_disks;
 mod layers;
 mod metrics;

@@ -69,6 +69,8 @@ fn a_name_that_nothing_has_is_refused_by_every_verb_that_takes_one() {
         "restart nope",
         "rm nope",
         "pause nope",
+        "fork nope",
+        "try nope -- true",
         "resume nope",
         "sync nope",
         "snapshot nope name",

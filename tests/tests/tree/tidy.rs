@@ -28,7 +28,7 @@ const AGENT: &[Imports] = &[
     ("ground", &["sys", "config", "cgroup", "pid1"]),
     ("hotplug", &["sys", "task", "ground"]),
     ("freeze", &["sys", "limits", "task", "cgroup", "ground"]),
-    ("file", &["sys", "task", "flow", "lookup"]),
+    ("file", &["sys", "config", "task", "flow", "lookup"]),
     ("port", &["sys", "task", "flow"]),
     ("metrics", &["sys", "cgroup", "process", "ground"]),
     ("repl", &["sys", "task", "cgroup", "flow", "lookup", "process", "pid1", "ground", "metrics"]),

@@ -304,6 +304,24 @@ class Sandbox(SandboxHandle):
         taken = await self._api.call("POST", path, body={"name": name}, seconds=CREATE_SECONDS)
         return snapshot_info(taken)
 
+    async def fork(
+        self, count: int = 1, *, names: Sequence[str] = (), ttl: float | None = None
+    ) -> tuple[builtins.list[Sandbox], Mapping[str, Any]]:
+        """Makes copies of the sandbox, all or none: `count`, or one for each name. Returns them, and the
+        report of what they have of it: its memory, or its files and the variables of notebooks."""
+        body: dict[str, Any] = {"names": list(names)} if names else {"count": count}
+        if ttl is not None:
+            body["ttl_ms"] = milliseconds(ttl)
+        made = await self._api.call(
+            "POST",
+            self._commands.path("fork"),
+            body=body,
+            idempotency_key=draw("fork"),
+            seconds=CREATE_SECONDS,
+        )
+        forks = [Sandbox(self._client, sandbox_info(fork)) for fork in made["forks"]]
+        return forks, made["report"]
+
     async def preview_url(self, port: int, *, ttl: float | None = None) -> str:
         """A link to a port of the sandbox: who has it reaches the port without a key, for an hour or for
         `ttl` seconds. Where the server has host names for ports, browsers can open it too."""

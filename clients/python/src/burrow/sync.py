@@ -391,6 +391,12 @@ class SandboxHandle:
     def snapshot(self, name: str) -> SnapshotInfo:
         return self._loop.run(self._inner.snapshot(name))
 
+    def fork(
+        self, count: int = 1, *, names: Sequence[str] = (), ttl: float | None = None
+    ) -> tuple[builtins.list[SandboxHandle], Mapping[str, Any]]:
+        forks, report = self._loop.run(self._inner.fork(count, names=names, ttl=ttl))
+        return [SandboxHandle(self._loop, fork) for fork in forks], report
+
     def remove(self) -> None:
         self._loop.run(self._inner.remove())
 

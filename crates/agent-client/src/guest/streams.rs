@@ -6,8 +6,8 @@ use protocol::limits::TEXT_BYTES_MAX;
 use protocol::message::{Channel, FileInfo, InputOpened, Reply, Request, Subscribed};
 use protocol::mux::Direction;
 use protocol::requests::{
-    Arrival, Forward, Input, Origin, ReadFile, Role, Subscribe, TarGet, TarPut, Watch, WriteFile,
-    WriteMode,
+    Arrival, Forward, Input, LayerGet, LayerPut, Origin, ReadFile, Role, Subscribe, TarGet, TarPut,
+    Watch, WriteFile, WriteMode,
 };
 use protocol::{SessionId, StreamId, Text};
 
@@ -156,6 +156,22 @@ impl Guest {
         let path = path.into();
         check_path(&path)?;
         self.upload(|stream| Request::TarPut(TarPut { path, stream, owners, parents }))
+    }
+
+    /// Opens a stream of the writable layer, and gives the variables of the sandbox's programs that are text.
+    pub async fn layer_get(&self) -> Result<(Output, Vec<(String, String)>), GuestError> {
+        let make = |stream| Request::LayerGet(LayerGet { stream });
+        let pick = pick!(Reply::Layer { env } => env);
+        let (stream, pending) = self.open(Direction::In, Begins::At(0), make, "layer", pick)?;
+        let output = self.output(stream);
+        let text = |text: Text| String::from_utf8(text.into_bytes()).ok();
+        let env = pending.await?.into_iter();
+        Ok((output, env.filter_map(|(name, value)| text(name).zip(text(value))).collect()))
+    }
+
+    /// Opens a stream of another sandbox's layer, which is repeated here.
+    pub fn layer_put(&self) -> Result<Upload, GuestError> {
+        self.upload(|stream| Request::LayerPut(LayerPut { stream }))
     }
 
     /// Watches a path, and with `recursive` all that is below it.

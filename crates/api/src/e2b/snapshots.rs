@@ -11,13 +11,12 @@ use super::limits::{FORKS_MAX, TIMEOUT_SECONDS_DEFAULT};
 use super::replies::connected;
 use crate::body::json_response;
 use crate::call::Call;
-use crate::creation::{namespace_of, permitted};
-use crate::problem::status;
+use crate::creation::namespace_of;
 use crate::route::{Operation, operation};
 use crate::shape::{Done, Nothing, Raw};
 use sandbox::refusal::Refusal;
 use sandbox::snapshot::Snapshot;
-use sandbox::{Name, Record, SandboxRef, Spec};
+use sandbox::{ForkRequest, Name, Record, SandboxRef};
 
 pub fn operations() -> Vec<Operation> {
     let one = "/sandboxes/{sandbox}/snapshots";
@@ -85,48 +84,25 @@ async fn remove(call: Call, _: Nothing, _: Nothing) -> Result<Done, Refusal> {
     Ok(Done)
 }
 
-/// Copies are made of a snapshot that is removed again: sandboxes do not need the one that they come of.
 async fn fork(call: Call, _: Nothing, Message(ask): Message<Fork>) -> Result<Raw, Refusal> {
     let record = seat(&call)?;
     let count = ask.count.unwrap_or(1);
     if !(1..=FORKS_MAX).contains(&count) {
         return Err(Refusal::invalid(format!("count must be from 1 to {FORKS_MAX}")));
     }
-    let ttl_ms = millis(ask.timeout.unwrap_or(TIMEOUT_SECONDS_DEFAULT))?;
-    let snapshot = call.api.registry().snapshot(&record.which(), draw(&call)?.name).await?;
-    let mut copies = Vec::with_capacity(count as usize);
-    for _ in 0..count {
-        copies.push(match copy(&call, &record, &snapshot.name, ttl_ms).await {
-            Ok(copy) => json!({ "sandbox": copy }),
-            Err(refusal) => {
-                let code = status(refusal.code).as_u16();
-                json!({ "error": { "code": code, "message": refusal.message } })
-            }
-        });
-    }
-    call.api.registry().remove_snapshot(&snapshot.which()).await?;
-    Ok(Raw(json_response(StatusCode::CREATED, &copies)))
-}
-
-async fn copy(
-    call: &Call,
-    record: &Record,
-    snapshot: &Name,
-    ttl_ms: u64,
-) -> Result<Value, Refusal> {
-    let name = draw(call)?.name;
-    let mut spec = Spec::new(SandboxRef { namespace: record.namespace.clone(), name });
-    spec.snapshot = Some(snapshot.clone());
-    spec.labels = record.labels.clone();
-    // Whatever the operator's defaults have become: a copy reaches what its original does, and no more.
-    spec.egress = Some(record.egress.clone());
-    spec.user = record.user.clone();
-    spec.workdir = record.workdir.clone();
-    spec.idle_ttl_ms = record.idle_ttl_ms;
-    spec.on_idle = Some(record.on_idle);
-    spec.ttl_ms = Some(ttl_ms);
-    spec.keep_stopped_ms = Some(0);
-    let spec = permitted(&call.api, &call.caller, spec)?;
-    let copy = call.api.registry().create(spec).await?;
-    connected(call, &copy)
+    let names: Result<Vec<Name>, Refusal> =
+        (0..count).map(|_| draw(&call).map(|drawn| drawn.name)).collect();
+    let request = ForkRequest {
+        names: names?,
+        key: call.caller.key(),
+        ttl_ms: Some(millis(ask.timeout.unwrap_or(TIMEOUT_SECONDS_DEFAULT))?),
+        keep_stopped_ms: Some(0),
+        // E2B's forks have what runs in their original.
+        needs_memory: true,
+        ..ForkRequest::default()
+    };
+    let forked = call.api.registry().fork(&record.which(), request).await?;
+    let shown = |fork: &Record| Ok(json!({ "sandbox": connected(&call, fork)? }));
+    let copies: Result<Vec<Value>, Refusal> = forked.forks.iter().map(shown).collect();
+    Ok(Raw(json_response(StatusCode::CREATED, &copies?)))
 }

@@ -128,6 +128,20 @@ pub struct Sandbox {
     pub idle_expires_at_ms: Option<u64>,
     /// Requested options that this host could not provide.
     pub warnings: Vec<String>,
+    /// What it was forked from, the nearest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ancestors: Vec<Ancestor>,
+}
+
+/// A sandbox that another was forked from.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Ancestor {
+    pub id: String,
+    /// Its name at that moment.
+    pub name: String,
+    /// When it was forked.
+    pub at_ms: u64,
 }
 
 /// The state of a sandbox.
@@ -251,6 +265,12 @@ impl From<Phase> for StateName {
     }
 }
 
+impl From<sandbox::Ancestor> for Ancestor {
+    fn from(one: sandbox::Ancestor) -> Self {
+        Self { id: one.id.to_string(), name: one.name.to_string(), at_ms: one.at_ms }
+    }
+}
+
 impl From<Record> for Sandbox {
     fn from(record: Record) -> Self {
         let (reason, stopped_at_ms) = match &record.state {
@@ -291,6 +311,7 @@ impl From<Record> for Sandbox {
             expires_at_ms: record.expires_at_ms,
             idle_since_ms: record.idle_since_ms,
             idle_expires_at_ms: record.idle_expires_at_ms,
+            ancestors: record.ancestors.into_iter().map(Ancestor::from).collect(),
             warnings: record.warnings,
         }
     }

@@ -19,7 +19,7 @@ use agent_client::guest::contexts::language;
 const NOTEBOOK: &str = "ipynb";
 
 /// What to run, and how.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct ProcessArguments {
     /// Connect stdin to the program (default: no input)
     #[arg(short, long)]

@@ -47,6 +47,8 @@ impl Request {
             Self::Resume { sandbox } => About::change("resume_sandbox", Some(sandbox)),
             Self::Snapshot { sandbox, .. } => About::change("take_snapshot", Some(sandbox)),
             Self::Sync { sandbox } => About::change("sync_workspace", Some(sandbox)),
+            Self::Fork { sandbox, .. } => About::change("fork_sandbox", Some(sandbox)),
+            Self::Changes { sandbox } => About::look("list_changes", Some(sandbox)),
             Self::Commit { sandbox, .. } => About::change("commit_sandbox", Some(sandbox)),
             Self::RemoveSnapshot { .. } => About::change("remove_snapshot", None),
             Self::RemoveArtifact { .. } => About::change("remove_artifact", None),

@@ -15,7 +15,7 @@ use machine::limits::STOP_GRACE_MAX;
 use node::Node;
 use sandbox::caps::{CapUse, Caps};
 use sandbox::limits::STOP_GRACE_DEFAULT;
-use sandbox::{Name, Record, Registry, SandboxError, Until};
+use sandbox::{ForkRequest, Name, Record, Registry, SandboxError, Until};
 use services::app::Apps;
 use services::artifact::{ArtifactId, Artifacts, InvalidArtifactId};
 use services::store::artifacts::ArtifactFilter;
@@ -69,6 +69,20 @@ impl Request {
             Self::RemoveSnapshot { snapshot } => {
                 let removed = registry.remove_snapshot(&snapshot).await?;
                 return Ok(Reply::Snapshot(Box::new(removed)));
+            }
+            Self::Fork { sandbox, count, names, is_trial } => {
+                let request = ForkRequest {
+                    count,
+                    names,
+                    carries_notebooks: !is_trial,
+                    keeps_index: is_trial,
+                    is_operator: true,
+                    ..ForkRequest::default()
+                };
+                return Ok(Reply::Forked(Box::new(registry.fork(&sandbox, request).await?)));
+            }
+            Self::Changes { sandbox } => {
+                return Ok(Reply::Changes(Box::new(registry.changes(&sandbox).await?)));
             }
             Self::Commit { sandbox, image } => {
                 let name = image.parse().map_err(ImageError::Name);

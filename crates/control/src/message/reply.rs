@@ -11,7 +11,7 @@ use image::digest::Digest;
 use node::NodeRow;
 use sandbox::caps::Scope;
 use sandbox::pool::ShelfStatus;
-use sandbox::{Record, Snapshot, State};
+use sandbox::{Changes, Forked, Record, Snapshot, State};
 use services::store::artifacts::ArtifactRow;
 use workspace::Report;
 
@@ -87,6 +87,8 @@ replies! {
     boxed {
         Sandbox(Record);
         Snapshot(Snapshot);
+        Forked(Forked);
+        Changes(Changes);
         Artifact(ArtifactRow);
         App(AppRow);
         Preview(Link);

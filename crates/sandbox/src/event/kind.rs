@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::label::Labels;
-use crate::{ExpiryKind, Phase, Record, State, StopReason};
+use crate::{ExpiryKind, Name, Phase, Record, State, StopReason};
 use machine::MachineKind;
 
 /// Defines [`Kind`] from its rows: the variant, its word, the state that a sandbox is in after it, the
@@ -62,6 +62,8 @@ kinds! {
         "A snapshot of it was taken.";
     Committed, "committed", None, ["image"],
         "An image was made of its files.";
+    Forked, "forked", None, ["forks"],
+        "Copies were made of it, by these names.";
     Changed, "changed", None, ["ttl_ms", "idle_ttl_ms"],
         "Its times to live were changed. An absent one has no limit.";
     OutOfMemory, "out_of_memory", None, ["session", "limit_bytes"],
@@ -134,6 +136,8 @@ pub struct Facts {
     pub cause: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub forks: Vec<Name>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -229,6 +233,7 @@ mod tests {
             reason: text(),
             cause: text(),
             snapshot: text(),
+            forks: vec!["fork".parse().unwrap()],
             session: text(),
             limit_bytes: Some(1),
             ttl_ms: Some(1),

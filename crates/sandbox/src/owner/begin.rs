@@ -4,15 +4,19 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use tokio::time::timeout;
+
 use super::{LiveMachine, Order, Owner, PoolRequest, Reply};
+use crate::contents::Contents;
 use crate::event::{Facts, Kind};
-use crate::limits::STOP_GRACE_DEFAULT;
+use crate::limits::{STOP_GRACE_DEFAULT, THAW_DEADLINE};
 use crate::log::{Writer, log_directory};
 use crate::pool::{self, ClaimedMachine};
 use crate::recorder::{Recorder, SharedLog};
 use crate::secrets::again;
 use crate::stored::{HeldImage, RequestedImage};
 use crate::{Event, SandboxError, State, StopReason, trust};
+use agent_client::guest::Guest;
 use egress::{EgressGuard, EgressPolicy, EgressSink, Rules, copy_names};
 use host::instant::now_ms;
 use host::paths::make_private_directory;
@@ -26,6 +30,7 @@ impl Owner {
         spec: MachineSpec,
         wanted: Option<RequestedImage>,
         ahead: Option<PoolRequest>,
+        contents: Option<Contents>,
         reply: Reply,
     ) {
         let claimed = match ahead {
@@ -34,7 +39,7 @@ impl Owner {
         };
         let made = match claimed {
             Some(claimed) => self.take_over(claimed).await,
-            None => self.try_create(spec, wanted).await,
+            None => self.try_create(spec, wanted, contents).await,
         };
         match made {
             Ok(()) => {
@@ -93,6 +98,7 @@ impl Owner {
         &mut self,
         mut spec: MachineSpec,
         wanted: Option<RequestedImage>,
+        contents: Option<Contents>,
     ) -> Result<(), SandboxError> {
         self.happened(Kind::Created, Facts::creation(&self.stored.record));
         let Directories { runtime, state } = self.place.directories.clone();
@@ -138,6 +144,14 @@ impl Owner {
                 return Err(error);
             }
         };
+        if let Some(contents) = contents
+            && let Err(error) = self.put_contents(contents, &running).await
+        {
+            drop(egress);
+            running.kill();
+            running.exited().await;
+            return Err(error);
+        }
         // A sandbox that is reported as running must survive a restart: the next bridge would remove one with
         // an earlier state.
         self.stored.record.state = State::Running;
@@ -152,6 +166,21 @@ impl Owner {
         self.enliven(running, egress, mirror);
         self.show(State::Running);
         Ok(())
+    }
+
+    /// Gives a fork the files of its original, before anything runs in it.
+    async fn put_contents(
+        &mut self,
+        contents: Contents,
+        running: &Arc<dyn Running>,
+    ) -> Result<(), SandboxError> {
+        let which = self.stored.record.which();
+        let Some(guest) = running.guest() else {
+            let reason = "it did not answer after its start".to_owned();
+            return Err(SandboxError::Lost { which, reason });
+        };
+        let put = self.unless_ended(contents.put(&guest), "files were being copied").await?;
+        put.map(drop).map_err(|source| SandboxError::Fork { which, source: Box::new(source) })
     }
 
     /// Gives the machine its image. The record names it before anything runs from it, so that
@@ -262,12 +291,15 @@ impl Owner {
             }
             return self.enter(before.clone()).await;
         }
-        let answers = self.life.as_ref().is_some_and(|life| life.running.guest().is_some());
-        if !answers {
-            self.enter(State::Lost { reason: "its agent does not answer".to_owned() }).await;
-        } else if *before == State::Stopping {
+        let guest = self.life.as_ref().and_then(|life| life.running.guest());
+        let Some(guest) = guest else {
+            let reason = "its agent does not answer".to_owned();
+            return self.enter(State::Lost { reason }).await;
+        };
+        if *before == State::Stopping {
             self.begin_stop(STOP_GRACE_DEFAULT, StopReason::Requested).await;
         } else {
+            thaw(guest).await;
             self.enter(State::Running).await;
             // A record that called it paused had stopped its idle time.
             self.expire_as_recorded();
@@ -403,4 +435,10 @@ impl Owner {
             Err(error) => self.trouble(error.to_string()),
         }
     }
+}
+
+/// Thaws programs that a bridge froze to read their files, and left so because it died.
+async fn thaw(guest: Guest) {
+    // One that does not answer thaws by itself.
+    let _ = timeout(THAW_DEADLINE, guest.thaw()).await;
 }

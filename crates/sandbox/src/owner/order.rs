@@ -5,8 +5,9 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::sleep::WakeReply;
-use super::suspend::{CommitReply, SnapshotReply};
+use super::suspend::{CommitReply, ForkReply, SnapshotReply};
 use super::workspace::SyncReply;
+use crate::contents::Reading;
 use crate::snapshot::Draft;
 use crate::{ExpiryKind, Record, SandboxError, SandboxRef, State};
 use image::Image;
@@ -54,6 +55,11 @@ pub(crate) enum Order {
         work: BoxFuture<'static, Result<Image, SandboxError>>,
         reply: CommitReply,
     },
+    /// Read its files for a fork. Programs are frozen meanwhile, as for an image.
+    Fork {
+        work: BoxFuture<'static, Result<Reading, SandboxError>>,
+        reply: ForkReply,
+    },
     /// End it: its namespace or key has reached a daily limit.
     Spent {
         kind: ExpiryKind,
@@ -77,6 +83,9 @@ impl Order {
                 let _ = reply.send(Err(SandboxError::StillRunning { which, state }));
             }
             Self::Snapshot { reply, .. } => {
+                let _ = reply.send(Err(SandboxError::NotRunning { which, state }));
+            }
+            Self::Fork { reply, .. } => {
                 let _ = reply.send(Err(SandboxError::NotRunning { which, state }));
             }
             Self::Commit { reply, .. } => {

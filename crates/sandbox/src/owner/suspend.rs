@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::{Owner, Reply};
+use crate::contents::Reading;
 use crate::event::{Facts, Kind};
 use crate::snapshot::{Draft, Snapshot};
 use crate::{SandboxError, State};
@@ -14,6 +15,7 @@ use image::Image;
 use machine::{BoxFuture, Capability, MachineError, Resumed, Running};
 
 pub(crate) type SnapshotReply = oneshot::Sender<Result<Snapshot, SandboxError>>;
+pub(crate) type ForkReply = oneshot::Sender<Result<Reading, SandboxError>>;
 pub(crate) type CommitReply = oneshot::Sender<Result<Image, SandboxError>>;
 
 /// The outcome of an errand, and who waits for it.
@@ -24,6 +26,7 @@ pub(super) enum SuspendOutcome {
     Woke(Result<Resumed, MachineError>),
     Written(Result<Snapshot, SandboxError>, SnapshotReply),
     Committed(Result<Image, SandboxError>, CommitReply),
+    Read(Result<Reading, SandboxError>, ForkReply),
 }
 
 impl Owner {
@@ -118,6 +121,20 @@ impl Owner {
         }
     }
 
+    /// The same for the files of a fork.
+    pub(super) fn read_files(
+        &mut self,
+        work: BoxFuture<'static, Result<Reading, SandboxError>>,
+        reply: ForkReply,
+    ) {
+        match self.stored.record.state {
+            State::Running => self.send(reply, |_, reply| {
+                Box::pin(async move { SuspendOutcome::Read(work.await, reply) })
+            }),
+            _ => self.refuse(reply),
+        }
+    }
+
     /// Begins an errand, if there is none.
     fn send<T>(
         &mut self,
@@ -169,12 +186,15 @@ impl Owner {
             SuspendOutcome::DozedOff(done) => self.dozed_off(done).await,
             SuspendOutcome::Woke(done) => self.woke(done).await,
             SuspendOutcome::Written(written, reply) => {
-                if let Ok(snapshot) = &written {
+                if let Ok(snapshot) = written.as_ref()
+                    && !snapshot.is_nameless()
+                {
                     let snapshot = Some(snapshot.name.to_string());
                     self.happened(Kind::Snapshotted, Facts { snapshot, ..Facts::none() });
                 }
                 drop(reply.send(written));
             }
+            SuspendOutcome::Read(read, reply) => drop(reply.send(read)),
             SuspendOutcome::Committed(committed, reply) => {
                 if let Ok(image) = &committed {
                     let image = Some(image.digest.to_string());

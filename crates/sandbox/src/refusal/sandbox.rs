@@ -76,9 +76,12 @@ impl From<&SandboxError> for Refusal {
                     }))
                     .hint(Hint::UseLess)
             }
-            SandboxError::Commit { source, .. } => with(match **source {
+            SandboxError::Commit { source, .. } | SandboxError::Fork { source, .. } => with(match **source {
                 CommitError::Slow => Code::TooLarge,
-                CommitError::Read(_) | CommitError::Freeze(_) => Code::GuestUnreachable,
+                CommitError::Disk(_) => Code::Internal,
+                CommitError::Read(_) | CommitError::Freeze(_) | CommitError::Write(_) => {
+                    Code::GuestUnreachable
+                }
             })
             .because(Reason::NotCommitted),
             SandboxError::Lost { .. } | SandboxError::NotWoken { .. } => {

@@ -56,7 +56,7 @@ impl Registry {
 }
 
 /// The specification, as far as the record has it: everything but the values of the environment.
-fn again(record: &Record, env: Vec<(String, String)>) -> Spec {
+pub(super) fn again(record: &Record, env: Vec<(String, String)>) -> Spec {
     // The address of a machine that is started here is chosen at each start.
     let is_elsewhere = !record.machine.is_started();
     let is_path = record.workspace.as_ref().is_some_and(|workspace| workspace.starts_with('/'));

@@ -349,6 +349,7 @@ impl Owner {
         let second = RandomId::draw().map_err(SandboxError::Draw)?;
         let token = format!("{token}{second}");
         let seat = InterpreterRef { sandbox: which.clone(), id, token };
+        let mut is_restored = false;
         let reopened = match self.read_saved().await? {
             None => {
                 // After a reset, if there was one: earlier changes were deleted.
@@ -364,12 +365,13 @@ impl Owner {
                     transfer::clear(guest, &directory).await;
                 }
                 let restored = put_back?;
+                is_restored = true;
                 let unsaved_runs = self.changes_behind(stamp.run).await?;
                 Some(Reopened { as_of_run: stamp.run, unsaved_runs, ..restored })
             }
         };
         let orders = self.orders(guest, context, &seat.token);
-        if reopened.as_ref().is_none_or(|back| back.as_of_run == 0) && self.keeper.comes_first() {
+        if !is_restored && self.keeper.comes_first() {
             orders.install().await?;
         }
         orders.claim().await?;

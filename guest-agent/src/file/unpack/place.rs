@@ -18,9 +18,10 @@ use protocol::{Fault, FaultCode};
 use super::super::attributes::{Attributes, mode};
 use super::super::directory::PERMISSIONS_NEW;
 use super::super::info;
+use super::super::layer::{Xattrs, set_xattrs};
 use super::super::refusal::{quoted, unfit};
 use super::refused::refused_entry;
-use crate::lookup::{self, DIRECTORY, Refused, Way};
+use crate::lookup::{self, DIRECTORY, DIRECTORY_TO_READ, Refused, Way};
 
 /// A name in a directory that certainly lies beneath the root.
 pub struct Place {
@@ -41,6 +42,23 @@ impl Place {
 
     pub fn path(&self) -> &[u8] {
         &self.path
+    }
+
+    /// Whether a directory is here and another kind of entry is wanted, or the other way round.
+    pub fn has_other(&self, wants_directory: bool) -> bool {
+        let found = info::status(&self.directory, self.name.as_slice(), false);
+        found.is_ok_and(|found| (info::kind(&found) == FileKind::Directory) != wants_directory)
+    }
+
+    /// Gives a directory that is here these attributes.
+    pub fn set_xattrs(&self, xattrs: Xattrs) -> Result<(), Fault> {
+        if xattrs.is_empty() {
+            return Ok(());
+        }
+        let name = self.name.as_slice();
+        let opened = lookup::open_at(&self.directory, name, DIRECTORY_TO_READ, Way::Beneath);
+        let directory = opened.map_err(|why| refused_entry(&self.path, why))?;
+        set_xattrs(directory.as_fd(), xattrs).map_err(|errno| self.refused(errno))
     }
 
     /// Creates a directory, or finds it. Until the archive has ended the agent must be able to

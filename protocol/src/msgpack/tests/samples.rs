@@ -24,8 +24,8 @@ use crate::text::Text;
 
 pub struct Draw<'a>(pub &'a [u64]);
 
-pub const REQUESTS: u64 = 36;
-pub const REPLIES: u64 = 22;
+pub const REQUESTS: u64 = 38;
+pub const REPLIES: u64 = 23;
 
 /// Numbers with every width of integer, plain ones most often.
 pub fn numbers() -> impl Strategy<Value = Vec<u64>> {
@@ -430,6 +430,8 @@ impl Draw<'_> {
             32 => Request::Shutdown(ask::Shutdown { grace_ms: self.maybe(Self::number) }),
             33 => Request::Freeze { watchdog_ms: self.number() },
             34 => Request::Thaw { time_us: self.maybe(Self::number) },
+            35 => Request::LayerGet(ask::LayerGet { stream: self.stream() }),
+            36 => Request::LayerPut(ask::LayerPut { stream: self.stream() }),
             _ => Request::Adopt(ask::Adopt {
                 time_us: self.number(),
                 entropy: self.text(),
@@ -486,7 +488,8 @@ impl Draw<'_> {
                 frozen_ms: self.number(),
                 warnings: self.some(Self::string),
             }),
-            _ => self.context_reply_number(number - 16),
+            16 => Reply::Layer { env: self.some(|draw| (draw.text(), draw.text())) },
+            _ => self.context_reply_number(number - 17),
         }
     }
 
