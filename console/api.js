@@ -134,6 +134,12 @@ export function socket(path, query) {
   return opened;
 }
 
+/** Ends a WebSocket, also one that is not open yet: browsers take an end before that for a fault. */
+export function hangUp(opened) {
+  if (opened.readyState === WebSocket.CONNECTING) opened.addEventListener("open", () => opened.close());
+  else opened.close();
+}
+
 /**
  * Follows a stream of JSON over a WebSocket until `signal` ends, again after each cut. `query` is asked for the
  * place where it is to go on; `each` returns true at the stream's end.
@@ -144,10 +150,11 @@ export function follow(path, query, each, signal, state = () => {}) {
     if (signal.aborted) return;
     const stream = socket(path, query());
     let isOver = false;
-    const close = () => stream.close();
+    const close = () => hangUp(stream);
     signal.addEventListener("abort", close, { once: true });
     stream.onopen = () => state("live");
     stream.onmessage = (message) => {
+      if (signal.aborted) return;
       pause = 250;
       if (each(JSON.parse(message.data)) === true) isOver = true;
     };

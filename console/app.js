@@ -50,8 +50,9 @@ async function show() {
   leaving = new AbortController();
   const [name = "sandboxes", ...rest] = location.hash.replace(/^#\/?/, "").split("/").filter(Boolean);
   const parameters = rest.map(decoded);
-  const chosen = VIEWS[name] ?? VIEWS.sandboxes;
-  const under = chosen.under ?? (VIEWS[name] ? name : "sandboxes");
+  const at = Object.hasOwn(VIEWS, name) ? name : "sandboxes";
+  const chosen = VIEWS[at];
+  const under = chosen.under ?? at;
   for (const link of nav.querySelectorAll("a[data-view]")) {
     if (link.dataset.view === under) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");

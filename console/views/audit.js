@@ -29,8 +29,8 @@ export async function auditView(place, { signal }) {
     label: "Audit records",
     id: (one) => String(one.seq),
     columns: [
-      { name: "Time", cell: (one) => h("time", String(one.time).replace("T", " ").slice(0, 19)) },
-      { name: "Who", cell: (one) => who(one.who) },
+      { name: "Time", cell: (one) => h("time", h("span.aside", String(one.time).slice(0, 10), " "), String(one.time).slice(11, 19)) },
+      { name: "Who", kind: "aside", cell: (one) => who(one.who) },
       { name: "Operation", kind: "wide", cell: (one) => h("code", one.operation) },
       { name: "Outcome", cell: (one) => badge(String(one.outcome)) },
       { name: "Sandbox", kind: "aside", cell: (one) => sandbox(one.sandbox) },

@@ -31,7 +31,7 @@ export async function capsView(place, { signal }) {
 }
 
 function meter(cap) {
-  const [name, format] = SHOWN[cap.cap] ?? [cap.cap, count];
+  const [name, format] = Object.hasOwn(SHOWN, cap.cap) ? SHOWN[cap.cap] : [cap.cap, count];
   const isOfEach = cap.cap === "ttl_ms";
   const limit = cap.allowed === undefined ? "no limit" : format(cap.allowed);
   const used = cap.allowed === undefined ? format(cap.used) : `${format(cap.used)} of ${limit}`;

@@ -99,7 +99,7 @@ async function directory({ head, body, files, which, path, signal }) {
     },
     columns: [
       { name: "Name", kind: "wide", sort: (one) => (one.kind === "directory" ? ` ${one.name}` : one.name), cell: entryName },
-      { name: "Size", kind: "num", sort: (one) => one.bytes, cell: (one) => (one.kind === "file" ? bytes(one.bytes) : "–") },
+      { name: "Size", kind: "num.aside", sort: (one) => one.bytes, cell: (one) => (one.kind === "file" ? bytes(one.bytes) : "–") },
       { name: "Mode", kind: "aside", cell: (one) => h("code", one.permissions) },
       { name: "Owner", kind: "aside", cell: (one) => h("code", `${one.uid}:${one.gid}`) },
       { name: "Changed", kind: "aside", sort: (one) => -one.modified_ms, cell: (one) => ago(one.modified_ms) },

@@ -65,8 +65,8 @@ export async function sandboxView(place, { parameters, signal }) {
 
   draw();
   every(signal, LOOK_MS, reload);
-  const chosen = TABS[tab] ?? TABS.overview;
-  await chosen[1](body, { which, sandbox, rest, signal, reload, watch: (work) => watchers.push(work) });
+  const [, view] = TABS[Object.hasOwn(TABS, tab) ? tab : "overview"];
+  await view(body, { which, sandbox, rest, signal, reload, watch: (work) => watchers.push(work) });
 }
 
 function actions(sandbox, reload) {

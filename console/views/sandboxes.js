@@ -40,11 +40,10 @@ export async function sandboxesView(place, { signal }) {
       { name: "State", sort: (one) => one.state, cell: (one) => badge(one.asleep ? "asleep" : one.state) },
       { name: "CPU", kind: "use", sort: (one) => -usage.of(one).cpu, cell: (one) => usage.of(one).cpuElement },
       { name: "Memory", kind: "use", sort: (one) => -usage.of(one).memory, cell: (one) => usage.of(one).memoryElement },
-      { name: "Image", kind: "aside", sort: (one) => one.image, cell: (one) => h("code.cut", { title: one.image }, one.image ?? "–") },
-      { name: "Machine", kind: "aside", sort: (one) => one.machine, cell: (one) => one.machine },
+      { name: "Image", kind: "aside", sort: (one) => one.image, cell: (one) => [h("code.cut", { title: one.image }, one.image ?? "–"), h("span.dim", ` ${one.machine}`)] },
       { name: "Made", kind: "aside", sort: (one) => -one.created_at_ms, cell: (one) => ago(one.created_at_ms) },
       { name: "Ends", kind: "aside", sort: (one) => endOf(one) ?? Infinity, cell: (one) => (endOf(one) ? until(endOf(one)) : h("span.dim", "–")) },
-      { name: "Actions", kind: "acts", cell: (one) => actions(one, reload) },
+      { name: "Actions", kind: "acts.aside", cell: (one) => actions(one, reload) },
     ],
   });
 

@@ -1,6 +1,6 @@
 /** Sessions of a sandbox, and terminals attached to them. */
 
-import { call, get, post, remove, sandboxPath, socket } from "../api.js";
+import { call, get, hangUp, post, remove, sandboxPath, socket } from "../api.js";
 import { h, replace, setText } from "../dom.js";
 import { ago, bytes, contentBytes, exit } from "../format.js";
 import { attempt, badge, button, card, empty, table } from "../parts.js";
@@ -23,7 +23,7 @@ export async function terminalsTab(place, { which, rest, signal }) {
     open: (one) => (location.hash = hrefOf(which, "terminals", one.session)),
     columns: [
       { name: "Session", sort: (one) => one.session, cell: (one) => h("a", { href: hrefOf(which, "terminals", one.session) }, one.session) },
-      { name: "Command", kind: "wide", sort: (one) => one.command, cell: (one) => h("code.cut", { title: one.command }, one.command) },
+      { name: "Command", kind: "wide.aside", sort: (one) => one.command, cell: (one) => h("code.cut", { title: one.command }, one.command) },
       { name: "State", sort: (one) => state(one), cell: (one) => badge(state(one)) },
       { name: "End", kind: "aside", cell: (one) => h("span.dim", exit(one.exit)) },
       { name: "Terminal", kind: "aside", cell: (one) => (one.terminal ? "yes" : "pipes") },
@@ -138,6 +138,7 @@ class Link {
     if (!this.isReadOnly) Object.assign(query, { rows: screen.rows, columns: screen.columns });
     this.socket = socket(sandboxPath(this.which, "sessions", this.session, "attach"), query);
     this.socket.onmessage = ({ data }) => {
+      if (this.signal.aborted) return;
       this.pause = PAUSE_MS;
       if (typeof data === "string") this.hear(JSON.parse(data));
       else this.take(new Uint8Array(data));
@@ -227,7 +228,7 @@ class Link {
 
   close() {
     clearTimeout(this.resizing);
-    this.socket?.close();
+    if (this.socket) hangUp(this.socket);
   }
 }
 
