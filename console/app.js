@@ -36,7 +36,7 @@ const KEYS = [
   ["`", "the last calls as curl"],
   ["t", "dark or light"],
   ["?", "this help"],
-  ["Escape", "close, or leave a field"],
+  ["Escape", "close, or leave a field; Shift+Escape leaves a terminal"],
 ];
 
 const main = document.querySelector("main");
@@ -154,13 +154,13 @@ function setTheme(theme) {
   else delete document.documentElement.dataset.theme;
 }
 
+/** To the other theme; where that is the system's own, the page follows the system again. */
 function turnTheme() {
-  const isDark = document.documentElement.dataset.theme
-    ? document.documentElement.dataset.theme === "dark"
-    : matchMedia("(prefers-color-scheme: dark)").matches;
-  const theme = isDark ? "light" : "dark";
-  localStorage.setItem(THEME, theme);
-  setTheme(theme);
+  const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  const theme = (document.documentElement.dataset.theme ?? system) === "dark" ? "light" : "dark";
+  if (theme === system) localStorage.removeItem(THEME);
+  else localStorage.setItem(THEME, theme);
+  setTheme(theme === system ? undefined : theme);
 }
 
 // The calls that were made.

@@ -4,7 +4,7 @@ import { h, replace, setText, svg } from "./dom.js";
 import { clock } from "./format.js";
 
 const SPARK = { width: 88, height: 20 };
-const CHART = { width: 600, height: 150, left: 62, right: 10, top: 10, bottom: 22 };
+const CHART = { width: 600, narrowest: 240, height: 150, left: 62, right: 10, top: 10, bottom: 22 };
 const GAP_MS = 15000;
 
 /** A small line of the newest values. */
@@ -44,7 +44,7 @@ export function chart({ title, series, format, ceiling = () => 0 }) {
   const now = h("span.chart-now");
   const legend = h("span.legend", series.length > 1 && series.map((one, at) => h(`span.key-${at}`, one.name)));
   const element = h("figure.chart.card", h("figcaption", h("h3", title), legend, now), drawing);
-  let drawn = { samples: [], from: 0, to: 1 };
+  let drawn = { samples: [], from: 0, to: 1, width: CHART.width };
   const cursor = svg("line.chart-cursor", { y1: CHART.top, y2: CHART.height - CHART.bottom });
 
   const values = (samples) =>
@@ -54,13 +54,13 @@ export function chart({ title, series, format, ceiling = () => 0 }) {
     setText(now, (when ? `${clock(when)}  ` : "") + parts.join(" · "));
   };
   const x = (at) =>
-    CHART.left + ((at - drawn.from) / (drawn.to - drawn.from)) * (CHART.width - CHART.left - CHART.right);
+    CHART.left + ((at - drawn.from) / (drawn.to - drawn.from)) * (drawn.width - CHART.left - CHART.right);
 
   drawing.addEventListener("pointermove", (event) => {
     const { samples, points } = drawn;
     if (samples.length === 0) return;
     const box = drawing.getBoundingClientRect();
-    const wanted = ((event.clientX - box.left) / box.width) * CHART.width;
+    const wanted = ((event.clientX - box.left) / box.width) * drawn.width;
     let nearest = 0;
     samples.forEach((sample, at) => {
       if (Math.abs(x(sample.at_ms) - wanted) < Math.abs(x(samples[nearest].at_ms) - wanted)) nearest = at;
@@ -84,7 +84,10 @@ export function chart({ title, series, format, ceiling = () => 0 }) {
       const from = to - windowMs;
       const samples = all.filter((sample) => sample.at_ms >= from);
       const points = values(samples);
-      drawn = { samples, points, from, to };
+      // One unit is one pixel, so that letters are of one size everywhere.
+      const width = Math.max(CHART.narrowest, drawing.clientWidth || CHART.width);
+      drawing.setAttribute("viewBox", `0 0 ${width} ${CHART.height}`);
+      drawn = { samples, points, from, to, width };
       // A machine may not know some figures at all.
       element.hidden = samples.length > 1 && points.flat().every((value) => value === undefined);
       const largest = Math.max(ceiling(last), 1e-9, ...points.flat().filter((value) => value !== undefined));
@@ -94,7 +97,7 @@ export function chart({ title, series, format, ceiling = () => 0 }) {
       const parts = [];
       for (const share of [0, 0.5, 1]) {
         const level = y(top * share);
-        parts.push(svg("line.chart-grid", { x1: CHART.left, x2: CHART.width - CHART.right, y1: level, y2: level }));
+        parts.push(svg("line.chart-grid", { x1: CHART.left, x2: width - CHART.right, y1: level, y2: level }));
         parts.push(svg("text.chart-label.end", { x: CHART.left - 8, y: level + 4 }, format(top * share)));
       }
       for (const share of [0, 0.5, 1]) {

@@ -39,6 +39,8 @@ export function card(title, actions, ...children) {
   return h("section.card", h("header.card-head", h("h2", title), h("div.actions", actions)), ...children);
 }
 
+const AGES_MS = 30000;
+
 /**
  * A table. `columns` are `{ name, cell(row), kind, sort(row) }`; a kind is classes: `num`, `wide`, and `aside` for what
  * a narrow screen leaves out. Rows are kept by `id`, so that what a person has chosen stays.
@@ -80,7 +82,8 @@ export function table({ label, columns, id, open, sorted }) {
   }
 
   function drawn(row) {
-    const text = JSON.stringify(row);
+    // Ages are written again after a while.
+    const text = `${JSON.stringify(row)} ${Math.floor(Date.now() / AGES_MS)}`;
     const name = id(row);
     let one = known.get(name);
     if (one === undefined) {
@@ -170,7 +173,7 @@ export function confirm(title, text, action, submit) {
   return dialog({ title, children: [h("p", text)], action, kind: "danger", submit });
 }
 
-const MESSAGE_MS = 7000;
+const MESSAGE_MS = 5000;
 
 /** Says something for some seconds. */
 export function tell(text, kind = "done") {

@@ -8,8 +8,11 @@ import { PLAIN } from "./style.js";
 const encoder = new TextEncoder();
 
 export class Terminal {
-  /** `type(bytes)` gets what is typed, `resize(columns, rows)` how many cells there is room for. */
-  constructor({ label, type, resize, isReadOnly = false }) {
+  /**
+   * `type(bytes)` gets what is typed, `resize(columns, rows)` how many cells there is room for, and `leave()` is where
+   * the keyboard goes after Shift+Escape: all other keys are the program's.
+   */
+  constructor({ label, type, resize, leave, isReadOnly = false }) {
     this.screen = new Screen();
     this.type = type;
     this.resize = resize;
@@ -31,12 +34,12 @@ export class Terminal {
     const page = h("div.term-page", this.above, h("div.term-screen", this.rows, this.cursor));
     this.scroller = h("div.term", { tabindex: 0, role: "group", "aria-label": label }, page, this.input, this.probe);
     this.element = this.scroller;
-    this.listen(isReadOnly);
+    this.listen(isReadOnly, leave);
     this.observer = new ResizeObserver(() => this.fit());
     this.observer.observe(this.scroller);
   }
 
-  listen(isReadOnly) {
+  listen(isReadOnly, leave) {
     this.scroller.addEventListener("scroll", () => {
       const left = this.scroller.scrollHeight - this.scroller.scrollTop - this.scroller.clientHeight;
       this.isFollowing = left < 4;
@@ -48,6 +51,10 @@ export class Terminal {
     if (isReadOnly) return;
     this.input.addEventListener("keydown", (event) => {
       if (event.isComposing) return;
+      if (event.key === "Escape" && event.shiftKey) {
+        leave?.();
+        return;
+      }
       const text = typed(event, this.screen.hasApplicationKeys);
       if (text === undefined) return;
       event.preventDefault();

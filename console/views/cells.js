@@ -53,7 +53,7 @@ class Cell {
   constructor({ path, signal, ran, next, gone }) {
     Object.assign(this, { path, signal, ran });
     this.displays = new Map();
-    this.code = h("textarea.code", { rows: 1, spellcheck: "false", "aria-label": "Code", placeholder: "Code. Shift+Enter runs it and goes to the next cell." });
+    this.code = h("textarea.code", { rows: 1, wrap: "off", spellcheck: "false", "aria-label": "Code", placeholder: "Code. Shift+Enter runs it and goes to the next cell." });
     this.count = h("span.cell-count", "[ ]");
     this.said = h("span.dim", { role: "status" });
     this.go = button("Run", () => this.run(), "quiet");

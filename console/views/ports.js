@@ -12,7 +12,7 @@ export async function portsTab(place, { which, signal }) {
     label: "Forwards",
     id: (one) => `${one.host_port}`,
     columns: [
-      { name: "Port inside", kind: "num", cell: (one) => one.port },
+      { name: "Port inside", cell: (one) => one.port },
       { name: "On this host", kind: "wide", cell: (one) => webLink(one.url) },
       { name: "Connections", kind: "num.aside", cell: (one) => one.connections },
       { name: "Actions", kind: "acts", cell: (one) => button("End", () => undo(path("ports", `${one.host_port}`)), "quiet") },
@@ -22,7 +22,7 @@ export async function portsTab(place, { which, signal }) {
     label: "Preview links",
     id: (one) => one.id,
     columns: [
-      { name: "Port inside", kind: "num", cell: (one) => one.port },
+      { name: "Port inside", cell: (one) => one.port },
       { name: "Link", kind: "wide", cell: (one) => h("code", one.id) },
       { name: "Ends", cell: (one) => until(Date.parse(one.expires_at)) },
       { name: "Actions", kind: "acts", cell: (one) => button("Take back", () => undo(path("previews", one.id)), "quiet") },

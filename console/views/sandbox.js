@@ -58,7 +58,12 @@ export async function sandboxView(place, { parameters, signal }) {
   }
 
   async function reload() {
-    sandbox = await get(sandboxPath(which), {}, signal);
+    try {
+      sandbox = await get(sandboxPath(which), {}, signal);
+    } catch (error) {
+      if (error.status !== 404) throw error;
+      sandbox = { ...sandbox, state: "removed", asleep: false };
+    }
     draw();
     for (const watch of watchers) watch(sandbox);
   }
@@ -82,7 +87,7 @@ function actions(sandbox, reload) {
     sandbox.state === "paused" && button("Resume", act("resume", "It runs again.")),
     isRunning && button("Snapshot", () => snapshot(sandbox)),
     isRunning && button("Stop", act("stop", "Stopped.")),
-    button("Remove", () => removeSandbox(sandbox, leave), "danger-quiet"),
+    sandbox.state !== "removed" && button("Remove", () => removeSandbox(sandbox, leave), "danger-quiet"),
   ];
 }
 

@@ -85,9 +85,11 @@ function attached(place, which, session, isReadOnly, signal) {
   const size = h("span.dim");
   const keyboard = button("Take the keyboard", () => link.send({ type: "take" }), "quiet");
   keyboard.hidden = true;
+  const back = h("a.button.quiet", { href: hrefOf(which, "terminals") }, "‹ Sessions");
   const terminal = new Terminal({
     label: `Terminal of ${session}`,
     isReadOnly,
+    leave: () => back.focus(),
     type: (typed) => link.type(typed),
     resize: (columns, rows) => {
       setText(size, `${columns} × ${rows}`);
@@ -104,7 +106,7 @@ function attached(place, which, session, isReadOnly, signal) {
       "section.terminal",
       h(
         "header.terminal-head",
-        h("a.button.quiet", { href: hrefOf(which, "terminals") }, "‹ Sessions"),
+        back,
         h("strong", session),
         isReadOnly && h("span.label", "read-only"),
         said,

@@ -34,6 +34,7 @@ function attack(name, work) {
 }
 
 attack("labels, directories and hosts of a sandbox are text", async () => {
+  view.allow();
   await page.goto(url);
   await page.getByLabel("Key").fill(process.env.BURROW_KEY);
   await page.getByRole("button", { name: "Log in" }).click();
@@ -118,6 +119,7 @@ attack("HTML, drawings and errors of code run nothing, load nothing and lead now
   await codes.first().press("Shift+Enter");
   const frame = page.frameLocator("iframe");
   await frame.locator("#seen").waitFor();
+  assert.equal(await page.locator("iframe").first().getAttribute("sandbox"), "");
   await frame.getByText("away").click();
   await frame.getByText("go", { exact: true }).click();
   await codes.nth(1).fill("S()");

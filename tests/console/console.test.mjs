@@ -130,6 +130,8 @@ flow("a terminal types, knows its size, and loses nothing when it is cut off", a
   await eventually("a list", async () => (await terminalText(page)).includes("root"));
   await shot(page, "terminal-light");
   const address = page.url();
+  await page.keyboard.press("Shift+Escape");
+  assert.match(await page.evaluate(() => document.activeElement.textContent), /Sessions/);
   await named("link", "Read-only").click();
   await page.getByText("read-only", { exact: true }).waitFor();
   await page.getByText("connected", { exact: true }).waitFor();
@@ -317,7 +319,6 @@ flow("the keyboard goes everywhere and the theme is turned", async () => {
   assert.notEqual(await ground(), before);
   await page.keyboard.press("t");
   assert.equal(await ground(), before);
-  await page.evaluate(() => localStorage.clear());
 });
 
 /** Every page that has something to show by now. */
@@ -328,6 +329,8 @@ flow("axe finds no serious fault on any page, dark or light", async () => {
   const found = [];
   for (const colorScheme of ["light", "dark"]) {
     await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
+    const ground = await page.evaluate(() => getComputedStyle(document.body).backgroundColor.match(/\d+/)[0]);
+    assert.equal(ground < 128, colorScheme === "dark", `the ground is ${ground}`);
     for (const about of PAGES) {
       await go(about);
       await page.locator("main h1").waitFor();
