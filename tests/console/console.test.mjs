@@ -150,13 +150,13 @@ flow("a script is run and stopped, and its output is found in the log", async ()
   await script.fill("echo out; echo err >&2; exit 3");
   await page.keyboard.press("Control+Enter");
   const result = page.locator(".result").first();
-  await result.getByText("exit 3").waitFor();
+  await result.locator(".dim", { hasText: "exit 3" }).waitFor();
   assert.equal(await result.locator(".is-stderr").innerText(), "err\n");
   await shot(page, "run-light");
   await script.fill("sleep 600");
   await page.keyboard.press("Control+Enter");
   await page.locator(".result").first().getByRole("button", { name: "Stop" }).click();
-  await page.getByText("stopped").waitFor();
+  await page.locator(".result .dim", { hasText: "stopped" }).waitFor();
   await api("POST", "/v1/sandboxes/default/work/sessions", { script: "echo needle; echo hay", session: "logged" });
   await go("sandbox/default/work/logs");
   await page.locator(".log-line", { hasText: "needle" }).last().waitFor();
