@@ -203,7 +203,12 @@ function help() {
   if (open) return open.close();
   const list = KEYS.map(([keys, what]) => h("div", h("dt", h("kbd", keys)), h("dd", what)));
   const box = h("dialog.help", { "aria-label": "Keys" }, h("h2", "Keys"), h("dl.facts", list));
-  box.append(h("footer", button("Close", () => box.close(), "primary")));
+  box.append(
+    h(
+      "footer",
+      button("Close", () => box.close(), "primary"),
+    ),
+  );
   box.addEventListener("close", () => box.remove());
   document.body.append(box);
   box.showModal();
@@ -220,7 +225,8 @@ function onKey(event) {
     else if (!drawer.hidden && !target.closest(".term")) toggleCalls();
     return;
   }
-  if (isTyping || event.ctrlKey || event.metaKey || event.altKey || document.body.classList.contains("is-locked")) return;
+  if (isTyping || event.ctrlKey || event.metaKey || event.altKey || document.body.classList.contains("is-locked"))
+    return;
   if (document.querySelector("dialog[open]") && pressed !== "?") return;
   if (isGoing) {
     isGoing = false;

@@ -47,8 +47,7 @@ export function chart({ title, series, format, ceiling = () => 0 }) {
   let drawn = { samples: [], from: 0, to: 1, width: CHART.width };
   const cursor = svg("line.chart-cursor", { y1: CHART.top, y2: CHART.height - CHART.bottom });
 
-  const values = (samples) =>
-    series.map((one) => samples.map((sample, at) => one.value(sample, samples[at - 1])));
+  const values = (samples) => series.map((one) => samples.map((sample, at) => one.value(sample, samples[at - 1])));
   const say = (points, at, when) => {
     const parts = points.map((line) => format(line[at]));
     setText(now, (when ? `${clock(when)}  ` : "") + parts.join(" · "));

@@ -32,7 +32,10 @@ export function search(label, oninput) {
 /** Names with their values. */
 export function facts(pairs) {
   const shown = pairs.filter(([, value]) => value !== undefined && value !== null && value !== "");
-  return h("dl.facts", shown.map(([name, value]) => h("div", h("dt", name), h("dd", value))));
+  return h(
+    "dl.facts",
+    shown.map(([name, value]) => h("div", h("dt", name), h("dd", value))),
+  );
 }
 
 export function card(title, actions, ...children) {
@@ -146,7 +149,11 @@ export function dialog({ title, children, action, kind = "primary", submit }) {
     h("h2", title),
     children,
     message,
-    h("footer", button("Cancel", () => box.close(), "quiet"), go),
+    h(
+      "footer",
+      button("Cancel", () => box.close(), "quiet"),
+      go,
+    ),
   );
   const box = h("dialog", { "aria-label": title }, form);
   form.addEventListener("submit", async (event) => {
@@ -203,7 +210,10 @@ export function refusal(error) {
 /** What a text has, word by word, whatever the case. */
 export function matches(text, wanted) {
   const low = text.toLowerCase();
-  return wanted.toLowerCase().split(/\s+/).every((word) => low.includes(word));
+  return wanted
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => low.includes(word));
 }
 
 /** Copies a text, and says so. */

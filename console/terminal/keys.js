@@ -1,7 +1,20 @@
 /** What a pressed key types in a terminal. Pure. */
 
 const ARROWS = { ArrowUp: "A", ArrowDown: "B", ArrowRight: "C", ArrowLeft: "D", Home: "H", End: "F" };
-const TILDES = { Insert: 2, Delete: 3, PageUp: 5, PageDown: 6, F5: 15, F6: 17, F7: 18, F8: 19, F9: 20, F10: 21, F11: 23, F12: 24 };
+const TILDES = {
+  Insert: 2,
+  Delete: 3,
+  PageUp: 5,
+  PageDown: 6,
+  F5: 15,
+  F6: 17,
+  F7: 18,
+  F8: 19,
+  F9: 20,
+  F10: 21,
+  F11: 23,
+  F12: 24,
+};
 const FUNCTIONS = { F1: "P", F2: "Q", F3: "R", F4: "S" };
 const PLAIN = { Enter: "\r", Escape: "\x1b", Tab: "\t", Backspace: "\x7f" };
 

@@ -13,7 +13,14 @@ const SET = {
   9: "strike",
   21: "underline",
 };
-const UNSET = { 22: ["bold", "dim"], 23: ["italic"], 24: ["underline"], 27: ["inverse"], 28: ["hidden"], 29: ["strike"] };
+const UNSET = {
+  22: ["bold", "dim"],
+  23: ["italic"],
+  24: ["underline"],
+  27: ["inverse"],
+  28: ["hidden"],
+  29: ["strike"],
+};
 
 const known = new Map();
 const KNOWN_MAX = 4096;

@@ -17,8 +17,19 @@ const SINCE = [
 const PAGES_MAX = 25;
 
 export async function auditView(place, { signal }) {
-  const fields = FILTERS.map((name) => h("input", { name, "aria-label": name, placeholder: name, size: 14, "data-search": name === "operation" }));
-  const outcome = choice("outcome", [["", "any outcome"], ["ok", "ok"], ["refused", "refused"], ["failed", "failed"]], "");
+  const fields = FILTERS.map((name) =>
+    h("input", { name, "aria-label": name, placeholder: name, size: 14, "data-search": name === "operation" }),
+  );
+  const outcome = choice(
+    "outcome",
+    [
+      ["", "any outcome"],
+      ["ok", "ok"],
+      ["refused", "refused"],
+      ["failed", "failed"],
+    ],
+    "",
+  );
   outcome.setAttribute("aria-label", "Outcome");
   const since = choice("since", SINCE, SINCE[0][0]);
   since.setAttribute("aria-label", "Since");
@@ -29,7 +40,10 @@ export async function auditView(place, { signal }) {
     label: "Audit records",
     id: (one) => String(one.seq),
     columns: [
-      { name: "Time", cell: (one) => h("time", h("span.aside", String(one.time).slice(0, 10), " "), String(one.time).slice(11, 19)) },
+      {
+        name: "Time",
+        cell: (one) => h("time", h("span.aside", String(one.time).slice(0, 10), " "), String(one.time).slice(11, 19)),
+      },
       { name: "Who", kind: "aside", cell: (one) => who(one.who) },
       { name: "Operation", kind: "wide", cell: (one) => h("code", one.operation) },
       { name: "Outcome", cell: (one) => badge(String(one.outcome)) },

@@ -23,8 +23,13 @@ export async function capsView(place, { signal }) {
   replace(place, heading("Caps"), body);
   const reload = async () => {
     const { scopes } = await get("/v1/caps", {}, signal);
-    if (scopes.length === 0) replace(body, empty("No caps", "Nothing bounds what the sandboxes of this key take together."));
-    else replace(body, scopes.map((one) => card(`${one.scope} ${one.name}`, [], h("div.meters", one.caps.map(meter)))));
+    if (scopes.length === 0)
+      replace(body, empty("No caps", "Nothing bounds what the sandboxes of this key take together."));
+    else
+      replace(
+        body,
+        scopes.map((one) => card(`${one.scope} ${one.name}`, [], h("div.meters", one.caps.map(meter)))),
+      );
   };
   await reload();
   every(signal, LOOK_MS, reload);
@@ -36,6 +41,12 @@ function meter(cap) {
   const limit = cap.allowed === undefined ? "no limit" : format(cap.allowed);
   const used = cap.allowed === undefined ? format(cap.used) : `${format(cap.used)} of ${limit}`;
   const text = isOfEach ? limit : used;
-  const bar = h("meter", { min: 0, max: cap.allowed ?? 1, value: cap.allowed ? cap.used : 0, high: (cap.allowed ?? 1) * 0.9, "aria-label": `${name}: ${text}` });
+  const bar = h("meter", {
+    min: 0,
+    max: cap.allowed ?? 1,
+    value: cap.allowed ? cap.used : 0,
+    high: (cap.allowed ?? 1) * 0.9,
+    "aria-label": `${name}: ${text}`,
+  });
   return h("div.meter", h("span", name), h("span.dim", text), cap.allowed !== undefined && !isOfEach && bar);
 }

@@ -42,7 +42,11 @@ export function cells({ path, name, signal, ran = () => {} }) {
   const element = h(
     "section",
     list,
-    h("div.actions.cell-bar", button("Add a cell", () => add().code.focus()), button("Run all", runAll, "quiet")),
+    h(
+      "div.actions.cell-bar",
+      button("Add a cell", () => add().code.focus()),
+      button("Run all", runAll, "quiet"),
+    ),
   );
   const kept = JSON.parse(sessionStorage.getItem(place) ?? "[]");
   for (const code of kept.length > 0 ? kept : [""]) add(code);
@@ -53,7 +57,13 @@ class Cell {
   constructor({ path, signal, ran, next, gone }) {
     Object.assign(this, { path, signal, ran });
     this.displays = new Map();
-    this.code = h("textarea.code", { rows: 1, wrap: "off", spellcheck: "false", "aria-label": "Code", placeholder: "Code. Shift+Enter runs it and goes to the next cell." });
+    this.code = h("textarea.code", {
+      rows: 1,
+      wrap: "off",
+      spellcheck: "false",
+      "aria-label": "Code",
+      placeholder: "Code. Shift+Enter runs it and goes to the next cell.",
+    });
     this.count = h("span.cell-count", "[ ]");
     this.said = h("span.dim", { role: "status" });
     this.go = button("Run", () => this.run(), "quiet");
@@ -105,7 +115,11 @@ class Cell {
     setText(this.count, "[*]");
     setText(this.said, "running");
     try {
-      await lines("POST", [...this.path, "run"], { json: { code }, signal: this.signal, each: (event) => this.take(event) });
+      await lines("POST", [...this.path, "run"], {
+        json: { code },
+        signal: this.signal,
+        each: (event) => this.take(event),
+      });
     } catch (error) {
       if (error.name !== "AbortError") this.fail(error.message, error.hint);
     }
@@ -208,7 +222,8 @@ export function shown(data) {
 
 function image(type, content, text) {
   // A drawing in an image runs no script and loads nothing.
-  const bytes = content.base64 !== undefined && type !== "image/svg+xml" ? fromBase64(content.base64.trim()) : undefined;
+  const bytes =
+    content.base64 !== undefined && type !== "image/svg+xml" ? fromBase64(content.base64.trim()) : undefined;
   const parts = bytes ?? (isBase64(type) ? fromBase64(contentText(content).trim()) : contentText(content));
   const url = URL.createObjectURL(new Blob([parts], { type }));
   const element = h("img.display", { src: url, alt: text ? contentText(text) : "A picture that the code displays" });

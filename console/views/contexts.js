@@ -90,10 +90,22 @@ export async function contextsTab(place, { which, rest, signal }) {
       const made = await attempt(() => post(path(), { language: "python", context: "python" }));
       if (made) location.hash = hrefOf(which, "contexts", made.context);
     };
-    replace(body, empty("No contexts", "A context is an interpreter that keeps its variables between runs.", button("Open Python", python, "primary")));
+    replace(
+      body,
+      empty(
+        "No contexts",
+        "A context is an interpreter that keeps its variables between runs.",
+        button("Open Python", python, "primary"),
+      ),
+    );
     return;
   }
-  const sheet = cells({ path: path(chosen), name: `${which.namespace}/${which.name}/${chosen}`, signal, ran: () => attempt(reload) });
+  const sheet = cells({
+    path: path(chosen),
+    name: `${which.namespace}/${which.name}/${chosen}`,
+    signal,
+    ran: () => attempt(reload),
+  });
   replace(body, sheet.element);
   sheet.focus();
 }

@@ -27,7 +27,11 @@ export async function eventsView(place, { signal }) {
     columns: [
       { name: "Time", cell: (one) => h("time", date(one.at_ms)) },
       { name: "Event", cell: (one) => badge(one.kind) },
-      { name: "Sandbox", kind: "wide", cell: (one) => one.sandbox && link(hrefOf({ namespace: one.namespace, name: one.sandbox }), one.sandbox) },
+      {
+        name: "Sandbox",
+        kind: "wide",
+        cell: (one) => one.sandbox && link(hrefOf({ namespace: one.namespace, name: one.sandbox }), one.sandbox),
+      },
       { name: "What", kind: "wide.aside", cell: (one) => h("span.dim", about(one)) },
     ],
   });
@@ -35,7 +39,10 @@ export async function eventsView(place, { signal }) {
   function draw() {
     const found = events.filter((one) => matches(words(one), wanted));
     if (found.length === 0) {
-      const text = events.length > 0 ? "The search looks at what is loaded." : "Creations, ends, pauses and losses of sandboxes appear here.";
+      const text =
+        events.length > 0
+          ? "The search looks at what is loaded."
+          : "Creations, ends, pauses and losses of sandboxes appear here.";
       replace(body, empty(events.length > 0 ? "No event matches" : "No events in the last day", text));
       return;
     }
@@ -51,7 +58,11 @@ export async function eventsView(place, { signal }) {
     events = [];
     draw();
     let next;
-    const query = () => ({ follow: true, namespace: namespace.value, ...(next === undefined ? { since_ms: Date.now() - PAST_MS } : { since: next }) });
+    const query = () => ({
+      follow: true,
+      namespace: namespace.value,
+      ...(next === undefined ? { since_ms: Date.now() - PAST_MS } : { since: next }),
+    });
     let frame;
     const take = (event) => {
       if (event.kind === undefined) return;
@@ -63,7 +74,9 @@ export async function eventsView(place, { signal }) {
         draw();
       });
     };
-    follow("/v1/events", query, take, following.signal, (now) => setText(state, { live: "following", cut: "disconnected, trying again", over: "over" }[now]));
+    follow("/v1/events", query, take, following.signal, (now) =>
+      setText(state, { live: "following", cut: "disconnected, trying again", over: "over" }[now]),
+    );
   }
 
   namespace.addEventListener("change", begin);

@@ -7,7 +7,14 @@ import { attempt, button, confirm, dialog, empty, field, link, refusal, tell, ta
 import { hrefOf } from "./sandboxes.js";
 
 const VIEWED_BYTES_MAX = 1024 * 1024;
-const PICTURES = { png: "image/png", jpg: "image/jpeg", jpeg: "image/jpeg", gif: "image/gif", webp: "image/webp", svg: "image/svg+xml" };
+const PICTURES = {
+  png: "image/png",
+  jpg: "image/jpeg",
+  jpeg: "image/jpeg",
+  gif: "image/gif",
+  webp: "image/webp",
+  svg: "image/svg+xml",
+};
 
 export async function filesTab(place, { which, sandbox, rest, signal }) {
   const path = `/${rest.join("/")}`;
@@ -38,7 +45,10 @@ function join(path, name) {
 
 function crumbs(which, path) {
   const parts = split(path);
-  const links = parts.map((part, at) => [h("span.dim", "/"), link(hrefOf(which, "files", ...parts.slice(0, at + 1)), part)]);
+  const links = parts.map((part, at) => [
+    h("span.dim", "/"),
+    link(hrefOf(which, "files", ...parts.slice(0, at + 1)), part),
+  ]);
   return h("nav.crumbs", { "aria-label": "Path" }, link(hrefOf(which, "files", ""), "root"), links);
 }
 
@@ -87,7 +97,9 @@ async function directory({ head, body, files, which, path, signal }) {
       "div.actions",
       button("Upload", () => pick.click()),
       button("New file", () => name("New file", (given) => files.write(join(path, given), "", { create_only: true }))),
-      button("New directory", () => name("New directory", (given) => post(files.path("directories"), { path: join(path, given) }))),
+      button("New directory", () =>
+        name("New directory", (given) => post(files.path("directories"), { path: join(path, given) })),
+      ),
     ),
     pick,
   );
@@ -98,8 +110,18 @@ async function directory({ head, body, files, which, path, signal }) {
       if (one.name_base64 === undefined) location.hash = hrefOf(which, "files", ...split(path), one.name);
     },
     columns: [
-      { name: "Name", kind: "wide", sort: (one) => (one.kind === "directory" ? ` ${one.name}` : one.name), cell: entryName },
-      { name: "Size", kind: "num.aside", sort: (one) => one.bytes, cell: (one) => (one.kind === "file" ? bytes(one.bytes) : "–") },
+      {
+        name: "Name",
+        kind: "wide",
+        sort: (one) => (one.kind === "directory" ? ` ${one.name}` : one.name),
+        cell: entryName,
+      },
+      {
+        name: "Size",
+        kind: "num.aside",
+        sort: (one) => one.bytes,
+        cell: (one) => (one.kind === "file" ? bytes(one.bytes) : "–"),
+      },
       { name: "Mode", kind: "aside", cell: (one) => h("code", one.permissions) },
       { name: "Owner", kind: "aside", cell: (one) => h("code", `${one.uid}:${one.gid}`) },
       { name: "Changed", kind: "aside", sort: (one) => -one.modified_ms, cell: (one) => ago(one.modified_ms) },
@@ -119,12 +141,26 @@ async function directory({ head, body, files, which, path, signal }) {
     const isDirectory = one.kind === "directory";
     const label = (made, text) => (made.setAttribute("aria-label", `${text} ${one.name}`), made);
     return [
-      one.kind === "file" && label(button("Download", () => attempt(() => download(files, queryOf(path, one), one.name)), "quiet"), "Download"),
+      one.kind === "file" &&
+        label(
+          button("Download", () => attempt(() => download(files, queryOf(path, one), one.name)), "quiet"),
+          "Download",
+        ),
       label(
-        button("Remove", () => confirm(`Remove ${one.name}?`, isDirectory ? "Everything in it is removed too." : "The file is gone then.", "Remove", async () => {
-          await files.remove(queryOf(path, one), isDirectory);
-          await reload();
-        }), "quiet"),
+        button(
+          "Remove",
+          () =>
+            confirm(
+              `Remove ${one.name}?`,
+              isDirectory ? "Everything in it is removed too." : "The file is gone then.",
+              "Remove",
+              async () => {
+                await files.remove(queryOf(path, one), isDirectory);
+                await reload();
+              },
+            ),
+          "quiet",
+        ),
         "Remove",
       ),
     ];
@@ -180,17 +216,26 @@ async function download(files, query, name) {
 async function file({ head, body, files, which, path, found, signal }) {
   const name = split(path).at(-1);
   const up = () => (location.hash = hrefOf(which, "files", ...split(parentOf(path))));
-  const acts = h("div.actions", h("span.dim", bytes(found.bytes)), button("Download", () => attempt(() => download(files, { path }, name))));
+  const acts = h(
+    "div.actions",
+    h("span.dim", bytes(found.bytes)),
+    button("Download", () => attempt(() => download(files, { path }, name))),
+  );
   head.append(acts);
   if (found.kind !== "file") {
     replace(body, empty(`A ${found.kind.replace("_", " ")}`, "There is nothing to show of it."));
     return;
   }
   acts.append(
-    button("Remove", () => confirm(`Remove ${name}?`, "The file is gone then.", "Remove", async () => {
-      await files.remove({ path }, false);
-      up();
-    }), "danger-quiet"),
+    button(
+      "Remove",
+      () =>
+        confirm(`Remove ${name}?`, "The file is gone then.", "Remove", async () => {
+          await files.remove({ path }, false);
+          up();
+        }),
+      "danger-quiet",
+    ),
   );
   const kind = PICTURES[name.split(".").at(-1).toLowerCase()];
   if (kind !== undefined && found.bytes <= VIEWED_BYTES_MAX * 16) {
@@ -199,7 +244,8 @@ async function file({ head, body, files, which, path, found, signal }) {
     replace(body, h("div.picture", h("img", { src: url, alt: name })));
     return;
   }
-  const content = found.bytes === 0 ? new Uint8Array() : await files.read({ path }, signal, VIEWED_BYTES_MAX).catch((error) => error);
+  const content =
+    found.bytes === 0 ? new Uint8Array() : await files.read({ path }, signal, VIEWED_BYTES_MAX).catch((error) => error);
   if (content instanceof Error) {
     replace(body, refusal(content));
     return;
@@ -225,7 +271,12 @@ function textOf(content) {
 }
 
 function editor({ acts, body, text, isWhole, save }) {
-  const area = h("textarea.code.editor", { "aria-label": "Text of the file", spellcheck: "false", value: text, readonly: !isWhole });
+  const area = h("textarea.code.editor", {
+    "aria-label": "Text of the file",
+    spellcheck: "false",
+    value: text,
+    readonly: !isWhole,
+  });
   const write = async () => {
     await attempt(() => save(area.value), "Saved.");
     keep.disabled = true;

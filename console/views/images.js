@@ -23,7 +23,12 @@ export async function imagesView(place, { signal }) {
     id: (one) => one.digest,
     sorted: 0,
     columns: [
-      { name: "Names", kind: "wide", sort: (one) => one.names[0] ?? "", cell: (one) => (one.names.length > 0 ? one.names.map((name) => h("div", name)) : h("span.dim", "no name")) },
+      {
+        name: "Names",
+        kind: "wide",
+        sort: (one) => one.names[0] ?? "",
+        cell: (one) => (one.names.length > 0 ? one.names.map((name) => h("div", name)) : h("span.dim", "no name")),
+      },
       { name: "Digest", kind: "aside", cell: (one) => h("code", { title: one.digest }, one.digest.slice(0, 19)) },
       { name: "Size", kind: "num", sort: (one) => one.size_bytes, cell: (one) => bytes(one.size_bytes) },
       { name: "Layers", kind: "num.aside", sort: (one) => one.layers, cell: (one) => one.layers },
@@ -36,7 +41,14 @@ export async function imagesView(place, { signal }) {
   function draw() {
     const found = images.filter((one) => matches([one.digest, ...one.names].join(" "), wanted));
     if (images.length === 0) {
-      replace(body, empty("No images", "Sandboxes of the process machine can do without; others start from an image.", button("Pull an image", pull, "primary")));
+      replace(
+        body,
+        empty(
+          "No images",
+          "Sandboxes of the process machine can do without; others start from an image.",
+          button("Pull an image", pull, "primary"),
+        ),
+      );
     } else if (found.length === 0) replace(body, empty("No image matches", ""));
     else {
       list.draw(found);
@@ -62,7 +74,19 @@ export async function imagesView(place, { signal }) {
     const box = dialog({
       title: "Pull an image",
       action: "Pull",
-      children: [field("Image", h("input", { name: "image", required: true, autofocus: true, autocomplete: "off", placeholder: "docker.io/library/python:3.13-slim" }), "The answer comes when it is here; the dialog may stay open.")],
+      children: [
+        field(
+          "Image",
+          h("input", {
+            name: "image",
+            required: true,
+            autofocus: true,
+            autocomplete: "off",
+            placeholder: "docker.io/library/python:3.13-slim",
+          }),
+          "The answer comes when it is here; the dialog may stay open.",
+        ),
+      ],
       submit: async ({ image }) => {
         await post("/v1/images/pull", { image }, signal);
         await reload();

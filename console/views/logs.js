@@ -22,19 +22,32 @@ export function logsTab(place, { which, signal }) {
     wanted = event.target.value;
     drawAll();
   });
-  const streams = choice("stream", [["", "all outputs"], ["stdout", "stdout"], ["stderr", "stderr"], ["terminal", "terminal"]], "");
+  const streams = choice(
+    "stream",
+    [
+      ["", "all outputs"],
+      ["stdout", "stdout"],
+      ["stderr", "stderr"],
+      ["terminal", "terminal"],
+    ],
+    "",
+  );
   streams.setAttribute("aria-label", "Output");
   streams.addEventListener("change", () => {
     stream = streams.value;
     drawAll();
   });
-  replace(place, h("section.card.fill", h("header.card-head", h("h2", "Log"), state, h("div.actions", streams, find)), list));
+  replace(
+    place,
+    h("section.card.fill", h("header.card-head", h("h2", "Log"), state, h("div.actions", streams, find)), list),
+  );
   list.addEventListener("scroll", () => {
     isFollowing = list.scrollHeight - list.scrollTop - list.clientHeight < 20;
   });
 
   const isWanted = (one) =>
-    (stream === "" || one.stream === undefined || one.stream === stream) && (wanted === "" || matches(`${one.session} ${one.text}`, wanted));
+    (stream === "" || one.stream === undefined || one.stream === stream) &&
+    (wanted === "" || matches(`${one.session} ${one.text}`, wanted));
 
   function drawAll() {
     const shown = entries.filter(isWanted);
@@ -90,7 +103,9 @@ export function logsTab(place, { which, signal }) {
 
   drawAll();
   const query = () => (position === undefined ? { follow: true, tail: TAIL } : { follow: true, after: position });
-  follow(sandboxPath(which, "logs"), query, take, signal, (now) => setText(state, { live: "following", cut: "disconnected, trying again", over: "the sandbox has ended" }[now]));
+  follow(sandboxPath(which, "logs"), query, take, signal, (now) =>
+    setText(state, { live: "following", cut: "disconnected, trying again", over: "the sandbox has ended" }[now]),
+  );
 }
 
 /** An entry as lines of text. */
@@ -114,7 +129,15 @@ function linesOf(entry) {
       const pieces = contentText(entry).split("\n");
       const last = pieces.length - 1;
       if (pieces[last] === "") pieces.pop();
-      return pieces.map((raw, number) => ({ at, session, stream, raw, text: plain(raw), isWhole: number < last, kind: stream }));
+      return pieces.map((raw, number) => ({
+        at,
+        session,
+        stream,
+        raw,
+        text: plain(raw),
+        isWhole: number < last,
+        kind: stream,
+      }));
     }
     default:
       return [];
@@ -122,6 +145,11 @@ function linesOf(entry) {
 }
 
 function line(one) {
-  one.element = h(`div.log-line.is-${one.kind}`, h("time", one.at ? clock(one.at) : ""), h("span.log-session", one.session), h("span.log-text", one.text));
+  one.element = h(
+    `div.log-line.is-${one.kind}`,
+    h("time", one.at ? clock(one.at) : ""),
+    h("span.log-session", one.session),
+    h("span.log-text", one.text),
+  );
   return one.element;
 }

@@ -23,7 +23,12 @@ export function metricsTab(place, { which, sandbox, signal }) {
   };
   const memoryMax = (last) => last?.memory_bytes_max ?? (sandbox.memory_mib ?? 0) * 1024 * 1024;
   const charts = [
-    chart({ title: "CPU", series: [{ name: "CPU", value: (one) => one.cpu_percent }], format: percent, ceiling: () => 10 }),
+    chart({
+      title: "CPU",
+      series: [{ name: "CPU", value: (one) => one.cpu_percent }],
+      format: percent,
+      ceiling: () => 10,
+    }),
     chart({
       title: "Memory",
       series: [{ name: "Memory", value: (one) => one.memory_bytes }],
@@ -31,8 +36,18 @@ export function metricsTab(place, { which, sandbox, signal }) {
       // The limit is the top where it is near.
       ceiling: (last) => (last && last.memory_bytes * 4 > memoryMax(last) ? memoryMax(last) : 1024 * 1024),
     }),
-    chart({ title: "Processes", series: [{ name: "Processes", value: (one) => one.processes }], format: (value) => count(Math.round(value * 10) / 10), ceiling: () => 4 }),
-    chart({ title: "Writable layer", series: [{ name: "Disk", value: (one) => one.disk_bytes }], format: bytes, ceiling: () => 1024 * 1024 }),
+    chart({
+      title: "Processes",
+      series: [{ name: "Processes", value: (one) => one.processes }],
+      format: (value) => count(Math.round(value * 10) / 10),
+      ceiling: () => 4,
+    }),
+    chart({
+      title: "Writable layer",
+      series: [{ name: "Disk", value: (one) => one.disk_bytes }],
+      format: bytes,
+      ceiling: () => 1024 * 1024,
+    }),
     chart({
       title: "Block devices, per second",
       series: [
@@ -58,7 +73,14 @@ export function metricsTab(place, { which, sandbox, signal }) {
     one.dataset.ms = ms;
     return one;
   });
-  replace(place, h("div.chart-bar", state, h("div.segments", { role: "group", "aria-label": "Time" }, choices)), h("div.charts", charts.map((one) => one.element)));
+  replace(
+    place,
+    h("div.chart-bar", state, h("div.segments", { role: "group", "aria-label": "Time" }, choices)),
+    h(
+      "div.charts",
+      charts.map((one) => one.element),
+    ),
+  );
 
   function choose(ms) {
     windowMs = ms;

@@ -3,7 +3,21 @@
 import { call, get, post, remove } from "../api.js";
 import { h, replace } from "../dom.js";
 import { ago, bytes, clock, duration } from "../format.js";
-import { attempt, badge, button, card, choice, confirm, dialog, empty, facts, field, heading, link, table } from "../parts.js";
+import {
+  attempt,
+  badge,
+  button,
+  card,
+  choice,
+  confirm,
+  dialog,
+  empty,
+  facts,
+  field,
+  heading,
+  link,
+  table,
+} from "../parts.js";
 import { cells } from "./cells.js";
 import { hrefOf } from "./sandboxes.js";
 
@@ -22,17 +36,38 @@ export async function notebooksView(place, { signal }) {
     open: (one) => (location.hash = hrefOfNotebook(one)),
     sorted: 0,
     columns: [
-      { name: "Name", kind: "wide", sort: (one) => one.name, cell: (one) => link(hrefOfNotebook(one), one.namespace !== "default" && h("span.dim", `${one.namespace}/`), one.name) },
+      {
+        name: "Name",
+        kind: "wide",
+        sort: (one) => one.name,
+        cell: (one) =>
+          link(hrefOfNotebook(one), one.namespace !== "default" && h("span.dim", `${one.namespace}/`), one.name),
+      },
       { name: "Language", sort: (one) => one.language, cell: (one) => one.language },
       { name: "Runs", kind: "num", sort: (one) => one.runs, cell: (one) => one.runs },
-      { name: "Sandbox", kind: "aside", cell: (one) => link(hrefOf({ namespace: one.namespace, name: one.sandbox }), one.sandbox) },
-      { name: "Saved", kind: "aside", cell: (one) => (one.saved ? `${bytes(one.saved.bytes)}, ${ago(one.saved.saved_at_ms)}` : "–") },
+      {
+        name: "Sandbox",
+        kind: "aside",
+        cell: (one) => link(hrefOf({ namespace: one.namespace, name: one.sandbox }), one.sandbox),
+      },
+      {
+        name: "Saved",
+        kind: "aside",
+        cell: (one) => (one.saved ? `${bytes(one.saved.bytes)}, ${ago(one.saved.saved_at_ms)}` : "–"),
+      },
       { name: "Used", kind: "aside", sort: (one) => -one.used_at_ms, cell: (one) => ago(one.used_at_ms) },
     ],
   });
   const { notebooks } = await get("/v1/notebooks", {}, signal);
   if (notebooks.length === 0) {
-    replace(body, empty("No notebooks yet", "A notebook keeps its variables when its sandbox ends.", button("New notebook", create, "primary")));
+    replace(
+      body,
+      empty(
+        "No notebooks yet",
+        "A notebook keeps its variables when its sandbox ends.",
+        button("New notebook", create, "primary"),
+      ),
+    );
     return;
   }
   replace(body, list.element);
@@ -45,7 +80,18 @@ function create() {
     action: "Open",
     children: [
       field("Name", h("input", { name: "name", required: true, autofocus: true, autocomplete: "off" })),
-      field("Language", choice("language", [["python", "Python"], ["node", "JavaScript (Node)"], ["bash", "Bash"]], "python")),
+      field(
+        "Language",
+        choice(
+          "language",
+          [
+            ["python", "Python"],
+            ["node", "JavaScript (Node)"],
+            ["bash", "Bash"],
+          ],
+          "python",
+        ),
+      ),
       field("Sandbox", h("input", { name: "sandbox", autocomplete: "off", placeholder: "one of its own" })),
     ],
     submit: async ({ name, language, sandbox }) => {
@@ -76,7 +122,12 @@ export async function notebookView(place, { parameters, signal }) {
     h(
       "header.head",
       h("h1", link("#/notebooks", h("span.dim", `${namespace} / `)), name),
-      h("div.actions", button("Save", act("save", "Saved.")), button("Reset", act("reset", "All variables are gone.")), button("Remove", gone, "danger-quiet")),
+      h(
+        "div.actions",
+        button("Save", act("save", "Saved.")),
+        button("Reset", act("reset", "All variables are gone.")),
+        button("Remove", gone, "danger-quiet"),
+      ),
     ),
     sheet.element,
     h("div.grid", card("Notebook", [], about), card("History", [], past)),
@@ -101,7 +152,10 @@ export async function notebookView(place, { parameters, signal }) {
   }
 
   async function reload() {
-    const [found, history] = await Promise.all([get(path(), {}, signal), get(path("history"), { limit: HISTORY_SHOWN }, signal)]);
+    const [found, history] = await Promise.all([
+      get(path(), {}, signal),
+      get(path("history"), { limit: HISTORY_SHOWN }, signal),
+    ]);
     notebook = found;
     draw(history.runs);
   }
@@ -112,7 +166,11 @@ export async function notebookView(place, { parameters, signal }) {
 function run(one) {
   return h(
     "li",
-    h("header", h("span.dim", `${one.number} · ${clock(one.started_at_ms)} · ${duration(one.duration_us / 1000)} · ${one.by}`), badge(one.status)),
+    h(
+      "header",
+      h("span.dim", `${one.number} · ${clock(one.started_at_ms)} · ${duration(one.duration_us / 1000)} · ${one.by}`),
+      badge(one.status),
+    ),
     h("pre.output", one.code),
     one.stdout && h("pre.output.is-stdout", one.stdout),
     one.error && h("pre.output.is-error", one.error),

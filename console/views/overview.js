@@ -64,7 +64,10 @@ function network(one) {
   const body =
     rules.length === 0
       ? h("p.dim", "Nothing: the sandbox has no way out.")
-      : h("ul.rules", rules.map((rule) => h("li", h("code", rule))));
+      : h(
+          "ul.rules",
+          rules.map((rule) => h("li", h("code", rule))),
+        );
   const secrets = one.secrets ?? [];
   const used = secrets.length > 0 && facts([["Secrets", secrets.join(", ")]]);
   return card("Egress", [], body, used);

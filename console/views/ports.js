@@ -8,26 +8,44 @@ import { attempt, badge, button, card, copy, dialog, empty, field, table } from 
 export async function portsTab(place, { which, signal }) {
   const path = (...rest) => sandboxPath(which, ...rest);
   const fresh = h("div");
-  const forwards = section("Forwards", "No port of this host leads into the sandbox.", button("Forward a port", forward), {
-    label: "Forwards",
-    id: (one) => `${one.host_port}`,
-    columns: [
-      { name: "Port inside", cell: (one) => one.port },
-      { name: "On this host", kind: "wide", cell: (one) => webLink(one.url) },
-      { name: "Connections", kind: "num.aside", cell: (one) => one.connections },
-      { name: "Actions", kind: "acts", cell: (one) => button("End", () => undo(path("ports", `${one.host_port}`)), "quiet") },
-    ],
-  });
-  const previews = section("Preview links", "A link shows a port to whoever has it, without a key.", button("Make a link", preview), {
-    label: "Preview links",
-    id: (one) => one.id,
-    columns: [
-      { name: "Port inside", cell: (one) => one.port },
-      { name: "Link", kind: "wide", cell: (one) => h("code", one.id) },
-      { name: "Ends", cell: (one) => until(Date.parse(one.expires_at)) },
-      { name: "Actions", kind: "acts", cell: (one) => button("Take back", () => undo(path("previews", one.id)), "quiet") },
-    ],
-  });
+  const forwards = section(
+    "Forwards",
+    "No port of this host leads into the sandbox.",
+    button("Forward a port", forward),
+    {
+      label: "Forwards",
+      id: (one) => `${one.host_port}`,
+      columns: [
+        { name: "Port inside", cell: (one) => one.port },
+        { name: "On this host", kind: "wide", cell: (one) => webLink(one.url) },
+        { name: "Connections", kind: "num.aside", cell: (one) => one.connections },
+        {
+          name: "Actions",
+          kind: "acts",
+          cell: (one) => button("End", () => undo(path("ports", `${one.host_port}`)), "quiet"),
+        },
+      ],
+    },
+  );
+  const previews = section(
+    "Preview links",
+    "A link shows a port to whoever has it, without a key.",
+    button("Make a link", preview),
+    {
+      label: "Preview links",
+      id: (one) => one.id,
+      columns: [
+        { name: "Port inside", cell: (one) => one.port },
+        { name: "Link", kind: "wide", cell: (one) => h("code", one.id) },
+        { name: "Ends", cell: (one) => until(Date.parse(one.expires_at)) },
+        {
+          name: "Actions",
+          kind: "acts",
+          cell: (one) => button("Take back", () => undo(path("previews", one.id)), "quiet"),
+        },
+      ],
+    },
+  );
   const apps = section("Apps", "An app is a program that answers HTTP, with its port and its log.", undefined, {
     label: "Apps",
     id: (one) => one.app,
@@ -43,7 +61,11 @@ export async function portsTab(place, { which, signal }) {
   replace(place, fresh, forwards.element, previews.element, apps.element);
 
   async function reload() {
-    const [ports, links, running] = await Promise.all([get(path("ports"), {}, signal), get(path("previews"), {}, signal), get(path("apps"), {}, signal)]);
+    const [ports, links, running] = await Promise.all([
+      get(path("ports"), {}, signal),
+      get(path("previews"), {}, signal),
+      get(path("apps"), {}, signal),
+    ]);
     forwards.draw(ports.ports);
     previews.draw(links.previews);
     apps.draw(running.apps);
@@ -55,8 +77,21 @@ export async function portsTab(place, { which, signal }) {
   }
 
   function ask(title, action, text, submit) {
-    const port = h("input", { name: "port", type: "number", min: 1, max: 65535, required: true, autofocus: true, placeholder: "8000" });
-    dialog({ title, action, children: [field("Port in the sandbox", port, text)], submit: (values) => submit(Number(values.port)) });
+    const port = h("input", {
+      name: "port",
+      type: "number",
+      min: 1,
+      max: 65535,
+      required: true,
+      autofocus: true,
+      placeholder: "8000",
+    });
+    dialog({
+      title,
+      action,
+      children: [field("Port in the sandbox", port, text)],
+      submit: (values) => submit(Number(values.port)),
+    });
   }
 
   function forward() {
@@ -71,7 +106,12 @@ export async function portsTab(place, { which, signal }) {
       const made = await post(path("previews"), { port });
       replace(
         fresh,
-        h("div.card.notice", h("p", `The link to port ${made.port}, which is shown only now:`), h("p", webLink(made.url)), button("Copy", () => copy(made.url), "quiet")),
+        h(
+          "div.card.notice",
+          h("p", `The link to port ${made.port}, which is shown only now:`),
+          h("p", webLink(made.url)),
+          button("Copy", () => copy(made.url), "quiet"),
+        ),
       );
       await reload();
     });

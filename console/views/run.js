@@ -16,7 +16,10 @@ export function runTab(place, { which, signal }) {
     placeholder: "A script for the shell. Ctrl+Enter runs it.",
     "data-search": true,
   });
-  const results = h("div.results", empty("Nothing was run here yet", "What you run is a session, and its output is kept in the log."));
+  const results = h(
+    "div.results",
+    empty("Nothing was run here yet", "What you run is a session, and its output is kept in the log."),
+  );
   const run = () => {
     const script = input.value;
     if (script.trim() === "") return;
@@ -40,7 +43,11 @@ function started(which, script, signal) {
   const said = h("span.dim", "running");
   const output = h("pre.output", { tabindex: 0, "aria-label": "Output" });
   const stop = button("Stop", leave, "quiet");
-  const element = h("section.card.result", h("header.card-head", h("code.script", script), h("div.actions", said, stop)), output);
+  const element = h(
+    "section.card.result",
+    h("header.card-head", h("code.script", script), h("div.actions", said, stop)),
+    output,
+  );
   const write = (text, kind) => {
     if (output.textContent.length > OUTPUT_SHOWN_MAX) return setText(said, "more output is in the log");
     output.append(h(`span.is-${kind}`, plain(text)));

@@ -4,7 +4,21 @@ import { all, call, get, post, sandboxPath } from "../api.js";
 import { sparkline } from "../charts.js";
 import { h, replace, setText } from "../dom.js";
 import { ago, bytes, percent, until } from "../format.js";
-import { attempt, badge, button, choice, confirm, dialog, empty, field, heading, link, matches, search, table } from "../parts.js";
+import {
+  attempt,
+  badge,
+  button,
+  choice,
+  confirm,
+  dialog,
+  empty,
+  field,
+  heading,
+  link,
+  matches,
+  search,
+  table,
+} from "../parts.js";
 import { eachOf, every } from "../poll.js";
 
 const LIST_MS = 3000;
@@ -40,9 +54,19 @@ export async function sandboxesView(place, { signal }) {
       { name: "State", sort: (one) => one.state, cell: (one) => badge(one.asleep ? "asleep" : one.state) },
       { name: "CPU", kind: "use", sort: (one) => -usage.of(one).cpu, cell: (one) => usage.of(one).cpuElement },
       { name: "Memory", kind: "use", sort: (one) => -usage.of(one).memory, cell: (one) => usage.of(one).memoryElement },
-      { name: "Image", kind: "aside", sort: (one) => one.image, cell: (one) => [h("code.cut", { title: one.image }, one.image ?? "–"), h("span.dim", ` ${one.machine}`)] },
+      {
+        name: "Image",
+        kind: "aside",
+        sort: (one) => one.image,
+        cell: (one) => [h("code.cut", { title: one.image }, one.image ?? "–"), h("span.dim", ` ${one.machine}`)],
+      },
       { name: "Made", kind: "aside", sort: (one) => -one.created_at_ms, cell: (one) => ago(one.created_at_ms) },
-      { name: "Ends", kind: "aside", sort: (one) => endOf(one) ?? Infinity, cell: (one) => (endOf(one) ? until(endOf(one)) : h("span.dim", "–")) },
+      {
+        name: "Ends",
+        kind: "aside",
+        sort: (one) => endOf(one) ?? Infinity,
+        cell: (one) => (endOf(one) ? until(endOf(one)) : h("span.dim", "–")),
+      },
       { name: "Actions", kind: "acts.aside", cell: (one) => actions(one, reload) },
     ],
   });
@@ -84,7 +108,11 @@ function name(one) {
   const labels = Object.entries(one.labels);
   return [
     link(hrefOf(one), one.namespace !== "default" && h("span.dim", `${one.namespace}/`), one.name),
-    labels.length > 0 && h("span.labels", labels.map(([key, value]) => h("span.label", `${key}=${value}`))),
+    labels.length > 0 &&
+      h(
+        "span.labels",
+        labels.map(([key, value]) => h("span.label", `${key}=${value}`)),
+      ),
   ];
 }
 
@@ -126,7 +154,11 @@ async function create() {
     (found) => found.images.flatMap((image) => image.names),
     () => [],
   );
-  const known = h("datalist", { id: "images" }, images.map((one) => h("option", { value: one })));
+  const known = h(
+    "datalist",
+    { id: "images" },
+    images.map((one) => h("option", { value: one })),
+  );
   const input = (name, more) => h("input", { name, autocomplete: "off", ...more });
   dialog({
     title: "New sandbox",
@@ -141,9 +173,23 @@ async function create() {
         field("Memory, MiB", input("memory_mib", { type: "number", min: 16, placeholder: "512" })),
         field("CPUs", input("cpus", { type: "number", min: 0.1, step: 0.1, placeholder: "1" })),
         field("When idle for, minutes", input("idle", { type: "number", min: 1, placeholder: "never" })),
-        field("Then", choice("on_idle", [["stop", "stop"], ["pause", "pause"]], "stop")),
+        field(
+          "Then",
+          choice(
+            "on_idle",
+            [
+              ["stop", "stop"],
+              ["pause", "pause"],
+            ],
+            "stop",
+          ),
+        ),
       ),
-      field("Egress", input("egress", { placeholder: "pypi.org, *.example.com:443" }), "Hosts that it may reach; none by default."),
+      field(
+        "Egress",
+        input("egress", { placeholder: "pypi.org, *.example.com:443" }),
+        "Hosts that it may reach; none by default.",
+      ),
       field("Labels", input("labels", { placeholder: "team=a, env=dev" })),
       known,
     ],
@@ -163,7 +209,11 @@ const MACHINES = [
 ];
 
 function bodyOf(values) {
-  const parts = (text) => text.split(",").map((part) => part.trim()).filter(Boolean);
+  const parts = (text) =>
+    text
+      .split(",")
+      .map((part) => part.trim())
+      .filter(Boolean);
   const body = { name: values.name };
   for (const name of ["namespace", "image", "machine"]) if (values[name]) body[name] = values[name];
   if (values.memory_mib) body.memory_mib = Number(values.memory_mib);
@@ -171,7 +221,9 @@ function bodyOf(values) {
   if (values.idle) Object.assign(body, { idle_ttl_ms: Number(values.idle) * 60000, on_idle: values.on_idle });
   if (values.egress) body.egress = parts(values.egress);
   if (values.labels) {
-    body.labels = Object.fromEntries(parts(values.labels).map((pair) => [pair.split("=")[0], pair.split("=").slice(1).join("=")]));
+    body.labels = Object.fromEntries(
+      parts(values.labels).map((pair) => [pair.split("=")[0], pair.split("=").slice(1).join("=")]),
+    );
   }
   return body;
 }
@@ -219,7 +271,9 @@ class Use {
     this.samples = [];
     this.lines = [sparkline(`CPU of ${name}`), sparkline(`Memory of ${name}`)];
     this.figures = [h("span.figure", "–"), h("span.figure", "–")];
-    [this.cpuElement, this.memoryElement] = this.lines.map((line, at) => h("div.spark-box", line.element, this.figures[at]));
+    [this.cpuElement, this.memoryElement] = this.lines.map((line, at) =>
+      h("div.spark-box", line.element, this.figures[at]),
+    );
   }
 
   take(page, one) {
@@ -232,8 +286,14 @@ class Use {
     this.memory = last.memory_bytes;
     const cpus = (one.cpus ?? page.cpus) * 100;
     const most = last.memory_bytes_max ?? (one.memory_mib ?? 0) * 1024 * 1024;
-    this.lines[0].draw(this.samples.map((sample) => sample.cpu_percent ?? 0), Math.max(cpus, 10));
-    this.lines[1].draw(this.samples.map((sample) => sample.memory_bytes), most);
+    this.lines[0].draw(
+      this.samples.map((sample) => sample.cpu_percent ?? 0),
+      Math.max(cpus, 10),
+    );
+    this.lines[1].draw(
+      this.samples.map((sample) => sample.memory_bytes),
+      most,
+    );
     setText(this.figures[0], percent(last.cpu_percent));
     setText(this.figures[1], bytes(last.memory_bytes));
   }

@@ -14,19 +14,34 @@ export async function snapshotsView(place, { signal }) {
     id: (one) => one.id,
     sorted: 0,
     columns: [
-      { name: "Name", kind: "wide", sort: (one) => one.name, cell: (one) => [one.namespace !== "default" && h("span.dim", `${one.namespace}/`), one.name] },
+      {
+        name: "Name",
+        kind: "wide",
+        sort: (one) => one.name,
+        cell: (one) => [one.namespace !== "default" && h("span.dim", `${one.namespace}/`), one.name],
+      },
       { name: "Of", cell: (one) => one.sandbox },
       { name: "Machine", kind: "aside", cell: (one) => one.machine },
       { name: "Size", kind: "num", sort: (one) => one.bytes, cell: (one) => bytes(one.bytes) },
       { name: "Taken", kind: "aside", sort: (one) => -one.created_at_ms, cell: (one) => ago(one.created_at_ms) },
-      { name: "Actions", kind: "acts", cell: (one) => [button("Continue", () => start(one), "quiet"), button("Remove", () => gone(one), "quiet")] },
+      {
+        name: "Actions",
+        kind: "acts",
+        cell: (one) => [button("Continue", () => start(one), "quiet"), button("Remove", () => gone(one), "quiet")],
+      },
     ],
   });
 
   async function reload() {
     const { snapshots } = await get("/v1/snapshots", {}, signal);
     if (snapshots.length === 0) {
-      replace(body, empty("No snapshots", "A snapshot holds everything of a virtual machine: programs, variables, files. It is taken on the page of a sandbox."));
+      replace(
+        body,
+        empty(
+          "No snapshots",
+          "A snapshot holds everything of a virtual machine: programs, variables, files. It is taken on the page of a sandbox.",
+        ),
+      );
       return;
     }
     list.draw(snapshots);
@@ -44,7 +59,12 @@ export async function snapshotsView(place, { signal }) {
     dialog({
       title: `Continue from ${one.name}`,
       action: "Create",
-      children: [field("Name of the sandbox", h("input", { name: "name", required: true, autofocus: true, autocomplete: "off" }))],
+      children: [
+        field(
+          "Name of the sandbox",
+          h("input", { name: "name", required: true, autofocus: true, autocomplete: "off" }),
+        ),
+      ],
       submit: async ({ name }) => {
         const made = await post("/v1/sandboxes", { name, namespace: one.namespace, snapshot: one.name });
         location.hash = hrefOf(made);

@@ -22,8 +22,17 @@ export async function terminalsTab(place, { which, rest, signal }) {
     id: (one) => one.session,
     open: (one) => (location.hash = hrefOf(which, "terminals", one.session)),
     columns: [
-      { name: "Session", sort: (one) => one.session, cell: (one) => h("a", { href: hrefOf(which, "terminals", one.session) }, one.session) },
-      { name: "Command", kind: "wide.aside", sort: (one) => one.command, cell: (one) => h("code.cut", { title: one.command }, one.command) },
+      {
+        name: "Session",
+        sort: (one) => one.session,
+        cell: (one) => h("a", { href: hrefOf(which, "terminals", one.session) }, one.session),
+      },
+      {
+        name: "Command",
+        kind: "wide.aside",
+        sort: (one) => one.command,
+        cell: (one) => h("code.cut", { title: one.command }, one.command),
+      },
       { name: "State", sort: (one) => state(one), cell: (one) => badge(state(one)) },
       { name: "End", kind: "aside", cell: (one) => h("span.dim", exit(one.exit)) },
       { name: "Terminal", kind: "aside", cell: (one) => (one.terminal ? "yes" : "pipes") },
@@ -67,7 +76,12 @@ function actions(which, one, reload) {
     reload();
   };
   return [
-    one.running && h("a.button.quiet", { href: hrefOf(which, "terminals", one.session, "view"), "aria-label": `View ${one.session}` }, "View"),
+    one.running &&
+      h(
+        "a.button.quiet",
+        { href: hrefOf(which, "terminals", one.session, "view"), "aria-label": `View ${one.session}` },
+        "View",
+      ),
     one.running && button("Kill", end, "quiet"),
     !one.running && one.live && button("Release", release, "quiet"),
   ];

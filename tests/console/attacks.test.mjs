@@ -26,7 +26,12 @@ function attack(name, work) {
       const owned = await frame.evaluate(() => globalThis.owned).catch(() => undefined);
       assert.equal(owned, undefined, `${frame.url()} ran it`);
     }
-    const strange = await page.evaluate(() => document.querySelectorAll("body script, main [onerror], main [onload], main base, main meta, main link, main form[action]").length);
+    const strange = await page.evaluate(
+      () =>
+        document.querySelectorAll(
+          "body script, main [onerror], main [onload], main base, main meta, main link, main form[action]",
+        ).length,
+    );
     assert.equal(strange, 0, "markup came into the page");
     assert.equal(new URL(page.url()).origin, url);
     view.assertFaultless();
@@ -82,7 +87,9 @@ attack("names of files are text, whatever bytes they are", async () => {
     await eventually(name, async () => (await page.getByLabel("Text of the file").inputValue()) === "inside");
   }
   await go("sandbox/default/attacker/files/tmp/f/page.html");
-  await eventually("the text", async () => (await page.getByLabel("Text of the file").inputValue()).includes("<script>"));
+  await eventually("the text", async () =>
+    (await page.getByLabel("Text of the file").inputValue()).includes("<script>"),
+  );
   await go("sandbox/default/attacker/files/tmp/f/evil.svg");
   await page.locator(".picture img").waitFor();
   await go("sandbox/default/attacker/files/tmp/f");
@@ -101,7 +108,7 @@ attack("HTML, drawings and errors of code run nothing, load nothing and lead now
     `<iframe src="${OUTSIDE}/frame"></iframe><object data="${OUTSIDE}/o"></object><embed src="${OUTSIDE}/e"><video src="${OUTSIDE}/v"></video>`,
     `<form action="${OUTSIDE}/form"><input autofocus onfocus="window.owned=11"><button>go</button></form>`,
     `<a id=away target=_top href="${OUTSIDE}/top">away</a><a href="javascript:parent.owned=12">run</a>`,
-    '</iframe></div><p id=seen>seen</p>',
+    "</iframe></div><p id=seen>seen</p>",
   ].join("");
   const code = [
     `class H:\n    def _repr_html_(self): return ${JSON.stringify(html)}`,
@@ -112,7 +119,13 @@ attack("HTML, drawings and errors of code run nothing, load nothing and lead now
     "H()",
   ];
   // What a browser says of what it has kept from running; each other word is a fault still.
-  view.allow(/about:srcdoc/, /Content Security Policy/, /Blocked (script|form|opening)/, /Unsafe attempt to initiate navigation/, /sandboxed/);
+  view.allow(
+    /about:srcdoc/,
+    /Content Security Policy/,
+    /Blocked (script|form|opening)/,
+    /Unsafe attempt to initiate navigation/,
+    /sandboxed/,
+  );
   await go("sandbox/default/attacker/contexts/python");
   const codes = page.getByLabel("Code", { exact: true });
   await codes.first().fill(code.join("\n"));
@@ -143,7 +156,9 @@ attack("a terminal runs no markup, answers no query and sets nothing of the brow
   await go("sandbox/default/attacker/terminals");
   await page.getByRole("button", { name: "New shell" }).click();
   await page.getByText("connected", { exact: true }).waitFor();
-  await page.keyboard.type(`printf '${bytes.join("")}'; if read -rsn1 -t 1 answer; then echo "got $answer"; else echo got-$((6*7)); fi\n`);
+  await page.keyboard.type(
+    `printf '${bytes.join("")}'; if read -rsn1 -t 1 answer; then echo "got $answer"; else echo got-$((6*7)); fi\n`,
+  );
   await eventually("the end", async () => /got-42|got [^$]/.test(await terminalText(page)));
   const text = await terminalText(page);
   assert.ok(text.includes("got-42"), text);
@@ -154,7 +169,16 @@ attack("a terminal runs no markup, answers no query and sets nothing of the brow
 
 attack("addresses that name anything show a page", async () => {
   view.allow();
-  const names = ["constructor", "__proto__", "sandbox/default/attacker/__proto__", `sandbox/default/${encodeURIComponent(MARKUP)}`, "sandbox/../../docs", "%ff", "javascript:window.owned=16", "notebook//"];
+  const names = [
+    "constructor",
+    "__proto__",
+    "sandbox/default/attacker/__proto__",
+    `sandbox/default/${encodeURIComponent(MARKUP)}`,
+    "sandbox/../../docs",
+    "%ff",
+    "javascript:window.owned=16",
+    "notebook//",
+  ];
   for (const name of names) {
     await go(name);
     await page.locator("main :is(h1, .empty)").first().waitFor();
@@ -164,7 +188,14 @@ attack("addresses that name anything show a page", async () => {
 test("what the bridge says of the page lets a browser load and frame nothing else", async () => {
   const answer = await fetch(url, { headers: { accept: "text/html" } });
   const policy = answer.headers.get("content-security-policy");
-  for (const rule of ["default-src 'none'", "script-src 'self'", "connect-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'"]) {
+  for (const rule of [
+    "default-src 'none'",
+    "script-src 'self'",
+    "connect-src 'self'",
+    "frame-ancestors 'none'",
+    "base-uri 'none'",
+    "form-action 'none'",
+  ]) {
     assert.ok(policy.split("; ").includes(rule), policy);
   }
   assert.ok(!/unsafe|\*/.test(policy), policy);

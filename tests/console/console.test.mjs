@@ -116,13 +116,18 @@ flow("a terminal types, knows its size, and loses nothing when it is cut off", a
   await eventually("a red word", () => page.locator(".term .fg-1", { hasText: "red" }).count());
   const size = (await page.locator(".terminal-head").innerText()).match(/(\d+) × (\d+)/);
   assert.ok((await terminalText(page)).includes(`${size[2]} ${size[1]}`), await terminalText(page));
-  await page.keyboard.type("clear; i=0; while [ $i -lt 400 ]; do i=$((i+1)); echo line $i; sleep 0.005; done; echo all-$((40+2))\n");
+  await page.keyboard.type(
+    "clear; i=0; while [ $i -lt 400 ]; do i=$((i+1)); echo line $i; sleep 0.005; done; echo all-$((40+2))\n",
+  );
   await eventually("output", async () => (await terminalText(page)).includes("line 60\n"));
   cut();
   await eventually("the end", async () => (await terminalText(page)).includes("all-42"));
   assert.ok(isCut);
   const shown = (await terminalText(page)).split("\n").filter((line) => /^line \d+$/.test(line));
-  assert.deepEqual(shown, Array.from({ length: 400 }, (_, at) => `line ${at + 1}`));
+  assert.deepEqual(
+    shown,
+    Array.from({ length: 400 }, (_, at) => `line ${at + 1}`),
+  );
   await page.setViewportSize({ width: 900, height: 600 });
   await eventually("another size", async () => !(await page.locator(".terminal-head").innerText()).includes(size[0]));
   await page.setViewportSize({ width: 1280, height: 800 });
@@ -162,7 +167,9 @@ flow("a script is run and stopped, and its output is found in the log", async ()
   await page.locator(".log-line", { hasText: "needle" }).last().waitFor();
   await page.keyboard.press("/");
   await page.keyboard.type("needle");
-  await eventually("lines with it only", async () => (await page.locator(".log-text").allInnerTexts()).every((text) => text.includes("needle")));
+  await eventually("lines with it only", async () =>
+    (await page.locator(".log-text").allInnerTexts()).every((text) => text.includes("needle")),
+  );
   await shot(page, "logs-light");
 });
 
@@ -177,7 +184,9 @@ flow("files are made, written, uploaded, downloaded and removed", async () => {
   await page.getByText("Saved.").waitFor();
   await shot(page, "file-light");
   await named("link", "tree").click();
-  await page.locator("input[type=file]").setInputFiles({ name: "up.bin", mimeType: "application/octet-stream", buffer: Buffer.from([0, 1, 2, 255]) });
+  await page
+    .locator("input[type=file]")
+    .setInputFiles({ name: "up.bin", mimeType: "application/octet-stream", buffer: Buffer.from([0, 1, 2, 255]) });
   await named("link", "up.bin").waitFor();
   const [download] = await Promise.all([page.waitForEvent("download"), named("button", "Download up.bin").click()]);
   assert.deepEqual([...readFileSync(await download.path())], [0, 1, 2, 255]);
@@ -215,8 +224,16 @@ flow("cells run code, show pictures, tables and errors, and are interrupted", as
   await run(0, "x = 6\nprint('said')\nx * 7");
   await cells.nth(0).getByText("42").waitFor();
   await run(1, `import base64\nclass P:\n    def _repr_png_(self): return base64.b64decode("${PNG}")\nP()`);
-  await eventually("a picture", () => cells.nth(1).locator("img").evaluate((img) => img.complete && img.naturalWidth === 1));
-  await run(2, "class T:\n    def _repr_html_(self): return '<table><tr><th>name</th></tr><tr><td>cell</td></tr></table>'\nT()");
+  await eventually("a picture", () =>
+    cells
+      .nth(1)
+      .locator("img")
+      .evaluate((img) => img.complete && img.naturalWidth === 1),
+  );
+  await run(
+    2,
+    "class T:\n    def _repr_html_(self): return '<table><tr><th>name</th></tr><tr><td>cell</td></tr></table>'\nT()",
+  );
   await cells.nth(2).frameLocator("iframe").getByText("cell").waitFor();
   await run(3, "1 / 0");
   await cells.nth(3).getByText("ZeroDivisionError: division by zero").waitFor();
@@ -256,7 +273,10 @@ flow("ports are forwarded and have links", async () => {
   await page.getByRole("dialog").getByRole("button", { name: "Make it" }).click();
   await page.getByText("which is shown only now").waitFor();
   await shot(page, "ports-light");
-  for (const [button, text] of [["Take back", "No preview links"], ["End", "No forwards"]]) {
+  for (const [button, text] of [
+    ["Take back", "No preview links"],
+    ["End", "No forwards"],
+  ]) {
     await named("button", button, true).click();
     await page.getByText(text).waitFor();
   }
@@ -322,7 +342,18 @@ flow("the keyboard goes everywhere and the theme is turned", async () => {
 });
 
 /** Every page that has something to show by now. */
-const PAGES = ["sandboxes", "notebooks", "images", "events", "audit", "caps", ...["overview", "terminals", "run", "contexts/python", "files/srv/tree", "logs", "metrics", "ports"].map((tab) => `sandbox/default/work/${tab}`), "notebook/default/study"];
+const PAGES = [
+  "sandboxes",
+  "notebooks",
+  "images",
+  "events",
+  "audit",
+  "caps",
+  ...["overview", "terminals", "run", "contexts/python", "files/srv/tree", "logs", "metrics", "ports"].map(
+    (tab) => `sandbox/default/work/${tab}`,
+  ),
+  "notebook/default/study",
+];
 
 flow("axe finds no serious fault on any page, dark or light", async () => {
   const axe = readFileSync(join(process.cwd(), "node_modules/axe-core/axe.min.js"), "utf8");
@@ -338,7 +369,12 @@ flow("axe finds no serious fault on any page, dark or light", async () => {
       await page.evaluate(axe);
       const { violations } = await page.evaluate(() => globalThis.axe.run(document, { iframes: false }));
       for (const one of violations.filter(({ impact }) => ["serious", "critical"].includes(impact))) {
-        found.push(`${colorScheme} ${about}: ${one.id} ${one.nodes.slice(0, 3).map((node) => `${node.html} ${node.failureSummary}`).join(" | ")}`);
+        found.push(
+          `${colorScheme} ${about}: ${one.id} ${one.nodes
+            .slice(0, 3)
+            .map((node) => `${node.html} ${node.failureSummary}`)
+            .join(" | ")}`,
+        );
       }
     }
   }
@@ -346,7 +382,10 @@ flow("axe finds no serious fault on any page, dark or light", async () => {
 });
 
 flow("each page fits a phone and a desk, dark and light", async () => {
-  for (const [width, height] of [[1280, 800], [390, 844]]) {
+  for (const [width, height] of [
+    [1280, 800],
+    [390, 844],
+  ]) {
     await page.setViewportSize({ width, height });
     for (const colorScheme of ["light", "dark"]) {
       await page.emulateMedia({ colorScheme });
@@ -381,4 +420,3 @@ test("the page is small and soon there", async () => {
   assert.ok(await open.page.getByRole("button", { name: "Log out" }).isHidden());
   open.assertFaultless();
 });
-

@@ -29,7 +29,11 @@ export async function launch() {
 
 /** A page whose faults are collected. */
 export async function watched(browser, origin, options = {}) {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, acceptDownloads: true, ...options });
+  const context = await browser.newContext({
+    viewport: { width: 1280, height: 800 },
+    acceptDownloads: true,
+    ...options,
+  });
   const page = await context.newPage();
   page.setDefaultTimeout(MS_MAX);
   const faults = [];
@@ -76,7 +80,11 @@ export async function api(method, path, body, headers = {}) {
   const isBytes = typeof body === "string" || body instanceof Uint8Array;
   const answer = await fetch(url + path, {
     method,
-    headers: { authorization: `Bearer ${key}`, ...(body && !isBytes ? { "content-type": "application/json" } : {}), ...headers },
+    headers: {
+      authorization: `Bearer ${key}`,
+      ...(body && !isBytes ? { "content-type": "application/json" } : {}),
+      ...headers,
+    },
     body: body === undefined || isBytes ? body : JSON.stringify(body),
   });
   const text = await answer.text();
@@ -97,5 +105,7 @@ export async function eventually(what, look) {
 
 /** The text of the terminal that is shown. */
 export function terminalText(page) {
-  return page.locator(".term").evaluate((term) => [...term.querySelectorAll(".term-row")].map((row) => row.textContent.trimEnd()).join("\n"));
+  return page
+    .locator(".term")
+    .evaluate((term) => [...term.querySelectorAll(".term-row")].map((row) => row.textContent.trimEnd()).join("\n"));
 }

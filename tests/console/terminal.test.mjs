@@ -55,7 +55,10 @@ test("cells and lines are inserted and removed", () => {
 
 test("what scrolls off is kept, and only so much of it", () => {
   const made = screen("1\r\n2\r\n3\r\n4", 10, 2);
-  assert.deepEqual(made.history.map((line) => line.text()), ["1", "2"]);
+  assert.deepEqual(
+    made.history.map((line) => line.text()),
+    ["1", "2"],
+  );
   made.write(encoder.encode("x\r\n".repeat(HISTORY_MAX * 3)));
   assert.ok(made.history.length <= HISTORY_MAX + 500, String(made.history.length));
 });
@@ -76,7 +79,9 @@ test("the alternate screen leaves the first one as it was", () => {
 });
 
 test("colours and weights are of the cells that follow", () => {
-  const made = screen("\x1b[1;31mr\x1b[0mp\x1b[38;5;196mi\x1b[48;2;1;2;3mt\x1b[38:2::4:5:6mc\x1b[39;49md\x1b[97;104mh\x1b[7mv");
+  const made = screen(
+    "\x1b[1;31mr\x1b[0mp\x1b[38;5;196mi\x1b[48;2;1;2;3mt\x1b[38:2::4:5:6mc\x1b[39;49md\x1b[97;104mh\x1b[7mv",
+  );
   const { styles } = made.lines[0];
   assert.deepEqual({ ...styles[0] }, { bold: true, fg: 1 });
   assert.equal(styles[1], PLAIN);
@@ -108,7 +113,14 @@ test("a character that is cut anywhere is one", () => {
 });
 
 test("titles, links and other strings are not shown", () => {
-  const strings = ["\x1b]0;title\x07", "\x1b]8;;http://evil\x1b\\", "\x1bPq#0\x1b\\", "\x1b_app\x1b\\", "\x1b^pm\x1b\\", "\x1bXsos\x1b\\"];
+  const strings = [
+    "\x1b]0;title\x07",
+    "\x1b]8;;http://evil\x1b\\",
+    "\x1bPq#0\x1b\\",
+    "\x1b_app\x1b\\",
+    "\x1b^pm\x1b\\",
+    "\x1bXsos\x1b\\",
+  ];
   for (const text of strings) assert.deepEqual(lines(screen(`a${text}b`, 10, 1)), ["ab"], JSON.stringify(text));
 });
 
@@ -137,15 +149,26 @@ test("a saved cursor comes back with its style", () => {
 test("another size keeps the text and the cursor on the screen", () => {
   const made = screen("1\r\n2\r\n3\r\n4", 10, 4);
   made.resize(6, 2);
-  assert.deepEqual([lines(made), at(made)], [["3", "4"], [1, 1]]);
-  assert.deepEqual(made.history.map((line) => line.text()), ["1", "2"]);
+  assert.deepEqual(
+    [lines(made), at(made)],
+    [
+      ["3", "4"],
+      [1, 1],
+    ],
+  );
+  assert.deepEqual(
+    made.history.map((line) => line.text()),
+    ["1", "2"],
+  );
   made.resize(12, 5);
   assert.deepEqual(lines(made), ["3", "4", "", "", ""]);
   assert.ok(made.lines.every((line) => line.characters.length === 12 && line.styles.length === 12));
 });
 
 test("a program cannot make the terminal large or slow", () => {
-  const made = screen(`\x1b[999999999b\x1b[99999999S\x1b[99999999L\x1b[99999999@\x1b[99999999I${"\x1b[".repeat(5000)}${";1".repeat(5000)}m`);
+  const made = screen(
+    `\x1b[999999999b\x1b[99999999S\x1b[99999999L\x1b[99999999@\x1b[99999999I${"\x1b[".repeat(5000)}${";1".repeat(5000)}m`,
+  );
   made.write(encoder.encode(`e${"\u0301".repeat(10000)}`));
   made.write(encoder.encode(`\x1b]${"x".repeat(1000000)}`));
   assert.ok(made.text().length < 100000);
@@ -161,14 +184,50 @@ test("any bytes leave a screen of its size", () => {
     seed ^= (seed << 17n) & 0xffffffffffffffffn;
     return Number(seed & 0xffffn);
   };
-  const pieces = ["\x1b[", "\x1b", "?", ";", "1049", "h", "l", "r", "H", "J", "K", "L", "M", "P", "@", "漢", "é", "a", "\n", "\r", "\t", "\b", "9", "2", "\x1b]", "\x07", "\x9b", "\x1b7", "\x1b8", "\x1bM"];
+  const pieces = [
+    "\x1b[",
+    "\x1b",
+    "?",
+    ";",
+    "1049",
+    "h",
+    "l",
+    "r",
+    "H",
+    "J",
+    "K",
+    "L",
+    "M",
+    "P",
+    "@",
+    "漢",
+    "é",
+    "a",
+    "\n",
+    "\r",
+    "\t",
+    "\b",
+    "9",
+    "2",
+    "\x1b]",
+    "\x07",
+    "\x9b",
+    "\x1b7",
+    "\x1b8",
+    "\x1bM",
+  ];
   for (let round = 0; round < 200; round += 1) {
     const made = new Screen(3 + (random() % 20), 1 + (random() % 8));
     for (let piece = 0; piece < 300; piece += 1) made.write(encoder.encode(pieces[random() % pieces.length]));
     if (round % 3 === 0) made.resize(2 + (random() % 30), 1 + (random() % 9));
     assert.equal(made.lines.length, made.rows);
     for (const line of made.lines) assert.equal(line.characters.length, made.columns);
-    assert.ok(made.cursor.row >= 0 && made.cursor.row < made.rows && made.cursor.column >= 0 && made.cursor.column < made.columns);
+    assert.ok(
+      made.cursor.row >= 0 &&
+        made.cursor.row < made.rows &&
+        made.cursor.column >= 0 &&
+        made.cursor.column < made.columns,
+    );
   }
 });
 

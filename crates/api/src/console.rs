@@ -54,6 +54,7 @@ const FILES: &[File] = files! {
     "icon.svg" PICTURE
     "style.css" STYLE
     "parts.css" STYLE
+    "views.css" STYLE
     "terminal.css" STYLE
     "frame.css" STYLE
     "app.js" SCRIPT
