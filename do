@@ -68,7 +68,7 @@ install_store() {
 case $recipe in
 ci | test | test-vm | test-v2 | soak | soak-fleet | soak-repl | soak-server | soak-races | soak-crashes | soak-vm)
     install_cargo_tool cargo-nextest cargo-nextest
-    install_debian tmux vim less zsh fish python3 ssh=openssh-client rsync busybox=busybox-static umoci docker-registry skopeo htpasswd=apache2-utils openssl ip=iproute2 curl git strace
+    install_debian tmux vim less zsh fish python3 ssh=openssh-client rsync busybox=busybox-static umoci docker-registry skopeo htpasswd=apache2-utils openssl ip=iproute2 curl git strace chromium
     install_store
     ;;&
 ci | test | test-vm | test-v2 | soak-vm | bench) install_machines ;;&

@@ -8,6 +8,7 @@
 //!                    ├─▶ jupyter  kernels for Jupyter's servers and clients
 //!                    ├─▶ preview  ports of sandboxes, for browsers and programs
 //!                    ├─▶ mcp   tools for agents, also over the control socket
+//!                    ├─▶ console the page for people
 //!                    └─▶ pages OpenAPI, reference, health, Prometheus
 //! ```
 //!
@@ -23,6 +24,7 @@ mod budget;
 mod call;
 mod caller;
 mod capture;
+mod console;
 mod counters;
 mod creation;
 mod dispatch;
@@ -139,6 +141,8 @@ pub struct Options {
     pub fleet_ca: Vec<PathBuf>,
     /// Who may look at ports of sandboxes, and under which names.
     pub previews: Previews,
+    /// Whether browsers find the console at `/`.
+    pub console: bool,
 }
 
 impl Options {
@@ -160,6 +164,7 @@ impl Options {
             node: None,
             fleet_ca: Vec::new(),
             previews: Previews::default(),
+            console: true,
         }
     }
 }
@@ -203,6 +208,7 @@ struct Inner {
     previews: Previews,
     /// Which pages may show those of a port in a frame.
     framers: Option<HeaderValue>,
+    console: bool,
     apps: Apps,
     mcp: mcp::Sessions,
     e2b: e2b::Memory,
@@ -252,6 +258,7 @@ impl Api {
             forwards,
             previews: options.previews,
             framers,
+            console: options.console,
             mcp: mcp::Sessions::default(),
             e2b: e2b::Memory::default(),
             jupyter: jupyter::Memory::default(),
@@ -397,6 +404,11 @@ impl Api {
         self.0.framers.as_ref()
     }
 
+    /// Whether browsers find the console here.
+    fn has_console(&self) -> bool {
+        self.0.console
+    }
+
     /// Web apps in sandboxes.
     pub fn apps(&self) -> &Apps {
         &self.0.apps
@@ -475,6 +487,7 @@ fn host_memory_bytes() -> Option<u64> {
 fn operations() -> Vec<route::Operation> {
     [
         pages::operations(),
+        console::operations(),
         prometheus::operations(),
         rpc::operations(),
         a2a::operations(),

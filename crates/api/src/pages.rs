@@ -1,14 +1,11 @@
 //! The pages of the server itself, without a key: whether it lives, its metrics, its version.
 
-use hyper::header::{HeaderValue, LOCATION};
-use hyper::{Method, StatusCode};
+use hyper::Method;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
-use super::body::{Outgoing, Response};
 use super::call::Call;
-use super::route::{Document, Operation, Output, operation};
+use super::route::{Operation, operation};
 use super::shape::{Nothing, Page, Reply};
 use sandbox::limits::BUSY_PAUSE;
 use sandbox::refusal::{Code, Refusal};
@@ -42,7 +39,6 @@ pub fn operations() -> Vec<Operation> {
         ),
         operation(Method::GET, "/openapi.json", "openapi", "This document.", openapi),
         operation(Method::GET, "/docs", "docs", "This document as an HTML page.", reference),
-        operation(Method::GET, "/", "home", "Go to the HTML page.", home).undocumented(),
     ]
     .map(|operation| operation.access(None).tag("server"))
     .to_vec()
@@ -71,26 +67,6 @@ async fn ready(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Health>, Refu
 
 async fn openapi(call: Call, _: Nothing, _: Nothing) -> Result<Page, Refusal> {
     Ok(Page { kind: "application/json", text: call.api.pages().document.clone() })
-}
-
-/// The page at the server's address says what it is.
-struct ToReference;
-
-impl Output for ToReference {
-    fn describe(document: &mut Document<'_>) {
-        document.response("303", json!({ "description": "The page is at `/docs`." }));
-    }
-
-    fn into_response(self) -> Response {
-        let mut response = hyper::Response::new(Outgoing::empty());
-        *response.status_mut() = StatusCode::SEE_OTHER;
-        response.headers_mut().insert(LOCATION, HeaderValue::from_static("/docs"));
-        response
-    }
-}
-
-async fn home(_: Call, _: Nothing, _: Nothing) -> Result<ToReference, Refusal> {
-    Ok(ToReference)
 }
 
 async fn reference(call: Call, _: Nothing, _: Nothing) -> Result<Page, Refusal> {

@@ -158,6 +158,7 @@ fn options(settings: &Settings, keyring: Option<Keyring>) -> Options {
         images: images(settings),
         metric_labels,
         forwarded_ports: settings.forwards.ports.clone(),
+        console: settings.server.console,
         previews: Previews::new(settings.previews.url.as_deref(), settings.previews.public.clone()),
         ..Options::local()
     }

@@ -46,6 +46,7 @@ impl Default for Settings {
             tls_key: None,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
+            console: true,
             body_bytes_max: BODY_BYTES_DEFAULT,
             connections_max: 4096,
             connection_idle: CONNECTION_IDLE_DEFAULT,

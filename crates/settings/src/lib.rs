@@ -121,6 +121,8 @@ pub struct Server {
     pub tls_key: Option<PathBuf>,
     pub allowed_hosts: Vec<String>,
     pub allowed_origins: Vec<String>,
+    /// Whether browsers find the console at `/`.
+    pub console: bool,
     pub body_bytes_max: u64,
     pub connections_max: usize,
     pub connection_idle: Duration,

@@ -1,6 +1,7 @@
-//! Clients that others wrote or that users install: MCP's, the published SDKs, our own clients.
+//! Clients that others wrote or that users install: MCP's, the published SDKs, our own clients, the console.
 
 mod adapters;
+mod console;
 mod e2b;
 mod environment;
 mod jupyter;

@@ -70,6 +70,7 @@ run! {
     how_to_cap_tenants: "docs/howto/caps.md", Own, "";
     how_to_let_sandboxes_sleep: "docs/howto/sleep.md", Here, "";
     how_to_fork_a_sandbox: "docs/howto/fork.md", Here, "";
+    how_to_look_in_a_browser: "docs/howto/console.md", Own, "";
     how_to_use_e2bs_sdk: "docs/howto/e2b.md", Own, "";
     how_to_follow_events: "docs/howto/events.md", Own, "";
     how_to_reach_hosts: "docs/howto/egress.md", Images, "";

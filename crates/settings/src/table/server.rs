@@ -77,6 +77,13 @@ pub const SECTION: Section = Section {
             show: |settings| quote_all(&settings.server.allowed_origins),
         },
         ConfigOption {
+            key: "console",
+            values: "`true` or `false`",
+            about: "Serve the console, a page for browsers, at `/`. Without it `/` leads to `/docs`.",
+            set: |settings, given| put(&mut settings.server.console, given.truth()),
+            show: |settings| settings.server.console.to_string(),
+        },
+        ConfigOption {
             key: "body_bytes_max",
             values: "a size, 1KiB to 1GiB",
             about: "The largest body of a JSON request; larger ones are answered with 413. File \
