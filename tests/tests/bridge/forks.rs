@@ -349,8 +349,16 @@ fn a_key_of_another_namespace_cannot_fork_and_a_repeated_call_forks_once() {
     let path = "/v1/sandboxes/team/work/fork";
     client(&["--namespace", "other"]).post(path, &json!({})).expect(403);
     client(&["--namespace", "team", "--scope", "read"]).post(path, &json!({})).expect(403);
-    let first = own.post(path, &json!({})).expect(201).json();
-    assert_eq!(first["forks"][0]["namespace"], "team");
+    let fork = || {
+        let headers = [("content-type", "application/json"), ("idempotency-key", "once")];
+        own.send("POST", path, &headers, b"{}").expect(201)
+    };
+    let first = fork();
+    assert_eq!(first.json()["forks"][0]["namespace"], "team");
+    let again = fork();
+    assert_eq!(again.header("idempotency-replayed"), Some("true"));
+    assert_eq!(again.body, first.body);
+    assert_eq!(server.ok(&["ps", "--all", "--quiet"]).lines().count(), 2);
     let log = server.ok(&["audit", "--json", "-n", "1000"]);
     assert!(
         log.lines().any(|line| line.contains("fork_sandbox") && line.contains("team")),
