@@ -128,6 +128,10 @@ pub struct Sandbox {
     pub idle_expires_at_ms: Option<u64>,
     /// Requested options that this host could not provide.
     pub warnings: Vec<String>,
+    /// The node of the fleet that has it; only in lists of all nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub node: Option<String>,
 }
 
 /// The state of a sandbox.
@@ -158,6 +162,17 @@ pub struct SandboxPage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub next: Option<String>,
+    /// Nodes of the fleet that did not answer: what they have is missing here. Absent if all did.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unanswered: Vec<UnansweredNode>,
+}
+
+/// A node that did not answer.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UnansweredNode {
+    pub node: String,
+    pub why: String,
 }
 
 /// Which sandboxes to list.
@@ -183,6 +198,9 @@ pub struct ListQuery {
     #[serde(default)]
     #[schemars(with = "String", extend("pattern" = "^([A-Za-z0-9][A-Za-z0-9_-]{0,62}/)?[A-Za-z0-9][A-Za-z0-9_-]{0,62}$"))]
     pub after: Option<SandboxRef>,
+    /// Those of all nodes of the fleet, instead of the one that is asked.
+    #[serde(default)]
+    pub all_nodes: bool,
 }
 
 /// How to stop a sandbox.
@@ -292,6 +310,7 @@ impl From<Record> for Sandbox {
             idle_since_ms: record.idle_since_ms,
             idle_expires_at_ms: record.idle_expires_at_ms,
             warnings: record.warnings,
+            node: None,
         }
     }
 }
