@@ -1276,6 +1276,8 @@ export interface components {
         ListSandboxesQuery: {
             /** @description `next` of the previous page. */
             after?: string;
+            /** @description Those of all nodes of the fleet, instead of the one that is asked. */
+            all_nodes?: boolean;
             /** @description `key` or `key=value`; all must match. */
             label?: string[];
             /**
@@ -2300,6 +2302,8 @@ export interface components {
             memory_mib?: number;
             name: string;
             namespace: string;
+            /** @description The node of the fleet that has it; only in lists of all nodes. */
+            node?: string;
             /** @description What happens when it has been idle for `idle_ttl_ms`. */
             on_idle: components["schemas"]["OnIdle"];
             /** @description Why it stopped, or does not answer. */
@@ -2328,6 +2332,8 @@ export interface components {
             /** @description The value for `after`; absent on the last page. */
             next?: string;
             sandboxes: components["schemas"]["Sandbox"][];
+            /** @description Nodes of the fleet that did not answer: what they have is missing here. Absent if all did. */
+            unanswered?: components["schemas"]["UnansweredNode"][];
         };
         /** @description The saved variables of a notebook, name by name. */
         SavedState: {
@@ -2649,6 +2655,11 @@ export interface components {
             read_bytes?: number;
             /** Format: uint64 */
             written_bytes?: number;
+        };
+        /** @description A node that did not answer. */
+        UnansweredNode: {
+            node: string;
+            why: string;
         };
         Unavailable: {
             name: string;

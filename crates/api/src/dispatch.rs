@@ -24,7 +24,7 @@ use super::call::{Call, CallDeadline, RequestId, SentFor, Target, prefers};
 use super::caller::Caller;
 use super::e2b;
 use super::entrance::Entrance;
-use super::forward::{MARK, REQUEST_ID, forward};
+use super::forward::{self, MARK, REQUEST_ID, forward};
 use super::idempotency;
 use super::limits::{
     DEADLINE_MAX, REFUSED_BODY_BYTES_MAX, REQUEST_ID_BYTES_MAX, STRANGERS_BODY_BYTES_MAX,
@@ -37,10 +37,9 @@ use super::route::{Asked, Operation, Parameters, Refusals};
 use super::trail::{self, Trail};
 use access::audit::Door;
 use access::keys::Access;
-use node::{Called, Mark, Placement, Route, Through};
+use node::{Called, Mark, Placement, Through};
 use sandbox::SandboxRef;
-use sandbox::limits::BUSY_PAUSE;
-use sandbox::refusal::{Code, Reason, Refusal};
+use sandbox::refusal::{Code, Refusal};
 
 /// What the paths of operations of one sandbox begin with.
 const ONE_SANDBOX: &str = "/v1/sandboxes/{namespace}/{name}";
@@ -349,41 +348,13 @@ async fn mark(api: &Api, headers: &HeaderMap, target: &Target) -> Result<Option<
     }
 }
 
-/// The node that has the sandbox of a call, if it is not this one. Only calls whose key reaches the sandbox's namespace
-/// are asked about: others learn here what they would of a bridge of its own.
+/// The node that has the sandbox that a path names, if it is not this one.
 async fn elsewhere(operation: &Operation, call: &Call) -> Result<Option<Placement>, Refusal> {
-    let (Some(node), true) = (call.api.node(), operation.path.starts_with(ONE_SANDBOX)) else {
+    if call.api.node().is_none() || !operation.path.starts_with(ONE_SANDBOX) {
         return Ok(None);
-    };
+    }
     let Ok(which) = call.which() else { return Ok(None) };
-    if let Some(sent_for) = &call.sent_for {
-        call.trail.fact("gateway", sent_for.gateway.as_str());
-        let is_here = sent_for.incarnation.as_deref().is_none_or(|life| node.has(life));
-        return if is_here { Ok(None) } else { Err(moved(&which)) };
-    }
-    // Boxed: few calls wait for it, and each connection has room for one.
-    match Box::pin(node.route(&which)).await {
-        Route::Here => Ok(None),
-        Route::There(placement) => Ok(Some(placement)),
-        Route::Lost { node, incarnation } => Err(lost(&which, &node, &incarnation)),
-        Route::Unknown { why } => {
-            let message = format!("where {which} is cannot be found out now: {why}");
-            Err(Refusal::new(Code::Unavailable, message).retry_after(BUSY_PAUSE))
-        }
-    }
-}
-
-fn moved(which: &SandboxRef) -> Refusal {
-    let message = format!("{which} is no longer at this node");
-    Refusal::new(Code::Unavailable, message).retry_after(BUSY_PAUSE)
-}
-
-fn lost(which: &SandboxRef, node: &str, incarnation: &str) -> Refusal {
-    let message = format!("{which} was lost with its node {node}");
-    Refusal::new(Code::Gone, message)
-        .because(Reason::Lost)
-        .details(serde_json::json!({ "node": node, "incarnation": incarnation }))
-        .hint("its name is free: create it again")
+    forward::elsewhere(call, &which).await
 }
 
 /// Records the outcome of a call in the audit log, which waits for the end of the answer.

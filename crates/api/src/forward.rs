@@ -11,37 +11,42 @@
 
 use std::collections::HashMap;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::Stream;
 use futures_util::stream::unfold;
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{
     AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderMap, HeaderName,
     HeaderValue, ORIGIN, REFERER, SEC_WEBSOCKET_PROTOCOL, UPGRADE,
 };
+use hyper::http::uri::PathAndQuery;
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper::{Method, Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use tokio::io::copy_bidirectional;
 
 use super::body::{Hold, Outgoing, Received, Response};
-use super::call::Call;
+use super::call::{Call, Target};
 use super::caller::{API_KEY, Caller};
 use super::limits::{
-    FORWARD_BODY_PAUSE_MAX, FORWARD_CONNECT_MAX, FORWARD_IDLE_MAX, FORWARD_LOOK_PAUSE,
+    FORWARD_ANSWER_BYTES_MAX, FORWARD_ANSWER_MAX, FORWARD_BODY_PAUSE_MAX, FORWARD_CONNECT_MAX,
+    FORWARD_IDLE_MAX, FORWARD_LOOK_PAUSE,
 };
 use super::proxy::strip_connection;
+use super::route::{Document, Output};
 use super::subprotocol::{KEY_PROTOCOL, offered};
 use super::websocket;
 use host::dial::{Dialler, Origin, Scheme};
-use node::{Called, Node, Placement, Through};
+use node::{Called, Node, Placement, Route, Through};
+use sandbox::SandboxRef;
 use sandbox::limits::BUSY_PAUSE;
-use sandbox::refusal::{Code, Refusal};
+use sandbox::refusal::{Code, Reason, Refusal};
 
 /// The mark of a call between nodes.
 pub const MARK: HeaderName = HeaderName::from_static("burrow-mark");
@@ -57,11 +62,18 @@ const KEPT: [HeaderName; 7] = [HOST, EXPECT, AUTHORIZATION, API_KEY, COOKIE, ORI
 pub struct Peers {
     dialler: Dialler,
     idle: Mutex<HashMap<String, Vec<SendRequest<Passing>>>>,
+    answered: AtomicU64,
+    failed: AtomicU64,
 }
 
 impl Peers {
     pub fn new(dialler: Dialler) -> Self {
-        Self { dialler, idle: Mutex::default() }
+        Self { dialler, ..Self::default() }
+    }
+
+    /// Calls that another node has answered, and calls that none has.
+    pub fn tally(&self) -> (u64, u64) {
+        (self.answered.load(Ordering::Relaxed), self.failed.load(Ordering::Relaxed))
     }
 
     fn take(&self, address: &str) -> Option<SendRequest<Passing>> {
@@ -115,6 +127,59 @@ fn unreachable(to: &Placement, why: &str) -> Refusal {
         .retry_after(BUSY_PAUSE)
 }
 
+/// An answer of this bridge, or the one of the node that has the sandbox.
+pub enum Carried<T> {
+    Here(T),
+    There(Box<Response>),
+}
+
+impl<T: Output> Output for Carried<T> {
+    fn describe(document: &mut Document<'_>) {
+        T::describe(document);
+    }
+
+    fn into_response(self) -> Response {
+        match self {
+            Self::Here(answer) => answer.into_response(),
+            Self::There(response) => *response,
+        }
+    }
+}
+
+/// The node that has the sandbox of a call, if it is not this one. The caller's key must reach the sandbox's namespace:
+/// others learn what they would of a bridge of its own.
+pub async fn elsewhere(call: &Call, which: &SandboxRef) -> Result<Option<Placement>, Refusal> {
+    let Some(node) = call.api.node() else { return Ok(None) };
+    if let Some(sent_for) = &call.sent_for {
+        call.trail.fact("gateway", sent_for.gateway.as_str());
+        let is_here = sent_for.incarnation.as_deref().is_none_or(|life| node.has(life));
+        return if is_here { Ok(None) } else { Err(moved(which)) };
+    }
+    // Boxed: few calls wait for it, and each connection has room for one.
+    match Box::pin(node.route(which)).await {
+        Route::Here => Ok(None),
+        Route::There(placement) => Ok(Some(placement)),
+        Route::Lost { node, incarnation } => Err(lost(which, &node, &incarnation)),
+        Route::Unknown { why } => {
+            let message = format!("where {which} is cannot be found out now: {why}");
+            Err(Refusal::new(Code::Unavailable, message).retry_after(BUSY_PAUSE))
+        }
+    }
+}
+
+fn moved(which: &SandboxRef) -> Refusal {
+    let message = format!("{which} is no longer at this node");
+    Refusal::new(Code::Unavailable, message).retry_after(BUSY_PAUSE)
+}
+
+fn lost(which: &SandboxRef, node: &str, incarnation: &str) -> Refusal {
+    let message = format!("{which} was lost with its node {node}");
+    Refusal::new(Code::Gone, message)
+        .because(Reason::Lost)
+        .details(serde_json::json!({ "node": node, "incarnation": incarnation }))
+        .hint("its name is free: create it again")
+}
+
 /// Sends a call to the node that has its sandbox. `body` is what was read of it here.
 pub async fn forward(
     mut call: Call,
@@ -153,6 +218,17 @@ pub async fn forward(
 
 /// Sends a request over a connection that waits, or a new one.
 async fn send(
+    peers: &Peers,
+    to: &Placement,
+    request: Request<Passing>,
+) -> Result<(hyper::Response<Incoming>, SendRequest<Passing>), Refusal> {
+    let sent = send_once(peers, to, request).await;
+    let count = if sent.is_ok() { &peers.answered } else { &peers.failed };
+    count.fetch_add(1, Ordering::Relaxed);
+    sent
+}
+
+async fn send_once(
     peers: &Peers,
     to: &Placement,
     mut request: Request<Passing>,
@@ -205,6 +281,18 @@ fn passed_on(
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
     }
+    sign(&mut headers, call, &call.target, node, to)?;
+    Ok(headers)
+}
+
+/// Adds who calls what, through whom.
+fn sign(
+    headers: &mut HeaderMap,
+    call: &Call,
+    target: &Target,
+    node: &Node,
+    to: &Placement,
+) -> Result<(), Refusal> {
     let caller = match &call.caller {
         Caller::Holder(grant) => Through::Holder(Box::new(grant.clone())),
         Caller::Local => Through::Local,
@@ -212,7 +300,7 @@ fn passed_on(
             return Err(Refusal::new(Code::Unauthenticated, "nobody is sent on to another node"));
         }
     };
-    let called = Called { method: call.target.method.as_str(), path: call.target.place.as_str() };
+    let called = Called { method: target.method.as_str(), path: target.place.as_str() };
     let mark = HeaderValue::try_from(node.sign(to, called, caller));
     let mark = mark.map_err(|_| Refusal::new(Code::Internal, "a mark is no header"))?;
     headers.insert(MARK, mark);
@@ -221,7 +309,36 @@ fn passed_on(
     if let Ok(id) = HeaderValue::from_str(&call.request_id.0) {
         headers.insert(REQUEST_ID, id);
     }
-    Ok(headers)
+    Ok(())
+}
+
+/// Asks another node something for the caller, and reads the whole answer.
+pub async fn ask(
+    call: &Call,
+    node: &Node,
+    to: &Placement,
+    place: PathAndQuery,
+) -> Result<Bytes, Refusal> {
+    let asking = async {
+        let target = Target { method: Method::GET, place };
+        let mut request = Request::new(Passing::new(Received::of(Bytes::new())));
+        sign(request.headers_mut(), call, &target, node, to)?;
+        *request.uri_mut() = target.place.into();
+        let peers = call.api.peers();
+        let (answer, mut connection) = send(peers, to, request).await?;
+        let status = answer.status();
+        let body = Limited::new(answer.into_body(), FORWARD_ANSWER_BYTES_MAX).collect().await;
+        let body = body.map_err(|error| unreachable(to, &error.to_string()))?.to_bytes();
+        if connection.ready().await.is_ok() {
+            peers.put(&to.address, connection);
+        }
+        if status != StatusCode::OK {
+            return Err(unreachable(to, &format!("it answers {status}")));
+        }
+        Ok(body)
+    };
+    let asked = tokio::time::timeout(FORWARD_ANSWER_MAX, asking).await;
+    asked.unwrap_or_else(|_| Err(unreachable(to, "it does not answer")))
 }
 
 /// Without what is about one connection alone, and what its other end proves itself with.

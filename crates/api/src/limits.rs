@@ -138,6 +138,12 @@ pub const IDEMPOTENT_ANSWER_BYTES_MAX: usize = 256 * 1024;
 pub const IDEMPOTENT_ANSWERS_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// How long a connection to another node may take.
 pub const FORWARD_CONNECT_MAX: Duration = Duration::from_secs(5);
+/// How long one node is waited for when all are asked: a list names the one that is late.
+pub const FORWARD_ANSWER_MAX: Duration = Duration::from_secs(5);
+/// The longest answer of one node to that: more than the largest page of sandboxes has.
+pub const FORWARD_ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Nodes that are asked at once for one list.
+pub const FORWARD_ASKED_AT_ONCE: usize = 16;
 /// Connections to one node that wait for the next call.
 pub const FORWARD_IDLE_MAX: usize = 64;
 /// How often it is looked whether the node that answers is still in the fleet.

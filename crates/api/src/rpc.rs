@@ -33,6 +33,7 @@ use serde_json::{Value, json};
 use super::body::{JSON, Outgoing, Response, respond};
 use super::call::{Call, Inside, RunLimit};
 use super::creation::namespace_of;
+use super::forward::{self, Carried};
 use super::problem;
 use super::route::{Document, Input, Operation, Output, Refusals, operation};
 use super::shape::Nothing;
@@ -42,6 +43,7 @@ use access::keys::{Access, RetryAfter};
 use envelope::{Envelope, NoRequest, Request};
 use failure::{Failure, UNKNOWN_METHOD};
 use limits::{BATCH_AT_ONCE_MAX, OUTPUT_BYTES_MAX};
+use node::Placement;
 use params::{Params, shown};
 use sandbox::SandboxRef;
 use sandbox::refusal::{Code, Refusal};
@@ -54,6 +56,9 @@ const METHODS: [&str; 5] = [
     "sandbox.command.run",
     "sandbox.metrics.get",
 ];
+
+/// Those that are about one sandbox that is there.
+const OF_ONE_SANDBOX: [&str; 3] = ["sandbox.stop", "sandbox.repl.run", "sandbox.command.run"];
 
 /// What a web page's form can send without being asked.
 const FORMS: [&str; 3] = ["text/plain", "multipart/form-data", "application/x-www-form-urlencoded"];
@@ -82,11 +87,22 @@ pub struct Answer {
     written: Option<Written>,
 }
 
-async fn answer(call: Call, _: Nothing, Body(body): Body) -> Result<Answer, Refusal> {
+async fn answer(call: Call, _: Nothing, Body(body): Body) -> Result<Carried<Answer>, Refusal> {
     let parsed = envelope::parse(&body);
     // Code can be large, and has been taken out of it.
     drop(body);
-    Ok(match parsed {
+    let parsed = match parsed {
+        Ok(Envelope::One(Ok(request))) => match elsewhere(&call, &request).await {
+            Ok(Some(placement)) => return sent_on(call, request, &placement).await,
+            Ok(None) => Ok(Envelope::One(Ok(request))),
+            Err(failure) => {
+                let id = request.id.unwrap_or(Value::Null);
+                return Ok(Carried::Here(Answer::failed(&id, failure)));
+            }
+        },
+        parsed => parsed,
+    };
+    Ok(Carried::Here(match parsed {
         Err(failure) => Answer::failed(&Value::Null, failure),
         Ok(Envelope::One(Err(refused))) => Answer::failed(&refused.id, refused.failure),
         Ok(Envelope::One(Ok(request))) => {
@@ -104,7 +120,44 @@ async fn answer(call: Call, _: Nothing, Body(body): Body) -> Result<Answer, Refu
             let answers: Vec<_> = answers.filter_map(std::future::ready).collect().await;
             if answers.is_empty() { Answer::none() } else { Answer::of(envelope::answers(answers)) }
         }
-    })
+    }))
+}
+
+/// The node that has the sandbox of a request, if it is not this one. What makes a sandbox, and what is about many,
+/// is done here.
+async fn elsewhere(call: &Call, request: &Request) -> Result<Option<Placement>, Failure> {
+    if call.api.node().is_none() || !OF_ONE_SANDBOX.contains(&request.method.as_str()) {
+        return Ok(None);
+    }
+    let Some(which) = named(call, &request.params) else { return Ok(None) };
+    // Others learn what they would of a bridge of its own.
+    if call.reaches(&which.namespace).is_err() {
+        return Ok(None);
+    }
+    Ok(forward::elsewhere(call, &which).await?)
+}
+
+/// Sends a request that came alone to the node that has its sandbox, whose answer is the answer.
+async fn sent_on(
+    mut call: Call,
+    request: Request,
+    to: &Placement,
+) -> Result<Carried<Answer>, Refusal> {
+    let body = call.was_read.take();
+    match Box::pin(forward::forward(call, to, body)).await {
+        Ok(response) => Ok(Carried::There(Box::new(response))),
+        Err(refusal) => {
+            let id = request.id.unwrap_or(Value::Null);
+            Ok(Carried::Here(Answer::failed(&id, refusal.into())))
+        }
+    }
+}
+
+/// Refuses a request of a batch whose sandbox is elsewhere: a batch has one answer, of one node.
+async fn is_here(call: &Call, request: &Request) -> Result<(), Failure> {
+    let Some(to) = elsewhere(call, request).await? else { return Ok(()) };
+    let message = format!("its sandbox is at the node {}, where a batch does not reach", to.node);
+    Err(Refusal::new(Code::Unsupported, message).hint("send this request alone").into())
 }
 
 /// Carries out one request of a batch, which counts for the key as if it had come alone; the first one
@@ -117,9 +170,14 @@ async fn one_of_many(
 ) -> Option<Written> {
     match request {
         Err(refused) => Some(envelope::answer(&refused.id, Err(refused.failure))),
-        Ok(Request { id, method, params }) => {
+        Ok(request) => {
             let charged = if at == 0 { Ok(()) } else { charge(call) };
-            let outcome = match charged {
+            let allowed = match charged {
+                Ok(()) => is_here(call, &request).await,
+                refused => refused,
+            };
+            let Request { id, method, params } = request;
+            let outcome = match allowed {
                 Ok(()) => perform(call, &method, params, room).await,
                 Err(failure) => Err(failure),
             };
@@ -172,10 +230,8 @@ fn trail(call: &Call, method: &str, params: &Value) -> Trail {
     let looks = method == "sandbox.metrics.get";
     let trail = call.trail.within(Door::Rpc, &shown(method), looks);
     let text = |name: &str| params.get(name).and_then(Value::as_str);
-    if let Some(name) = text("sandbox").and_then(|name| name.parse().ok()) {
-        let namespace = text("namespace").and_then(|namespace| namespace.parse().ok());
-        let namespace = namespace_of(&call.caller, namespace);
-        trail.sandbox(&SandboxRef { namespace, name });
+    if let Some(which) = named(call, params) {
+        trail.sandbox(&which);
     }
     if let Some(command) = text("command") {
         let args = params.get("args").and_then(Value::as_array).into_iter().flatten();
@@ -183,6 +239,14 @@ fn trail(call: &Call, method: &str, params: &Value) -> Trail {
         trail.command(std::iter::once(command.to_owned()).chain(args));
     }
     trail
+}
+
+/// The sandbox that parameters name, before they are checked.
+fn named(call: &Call, params: &Value) -> Option<SandboxRef> {
+    let text = |name: &str| params.get(name).and_then(Value::as_str);
+    let name = text("sandbox")?.parse().ok()?;
+    let namespace = text("namespace").and_then(|namespace| namespace.parse().ok());
+    Some(SandboxRef { namespace: namespace_of(&call.caller, namespace), name })
 }
 
 async fn carry_out(

@@ -335,8 +335,14 @@ async fn connect(place: &Place, name: &str) -> Result<Client, LinkError> {
             .map_err(|source| LinkError::Address { address: address.to_owned(), source })
     };
     let servers: Vec<_> = place.servers.split(',').map(parse).collect::<Result<_, _>>()?;
+    // The client takes them from no address by itself.
+    let named = servers.iter().find_map(|server| Some((server.username()?, server.password()?)));
+    if let Some((user, password)) = named {
+        options = options.user_and_password(user.to_owned(), password.to_owned());
+    }
+    let shown: Vec<_> = servers.iter().map(|server| server.host().to_owned()).collect();
     let connected = options.connect(servers).await;
-    connected.map_err(|source| LinkError::Connect { servers: place.servers.clone(), source })
+    connected.map_err(|source| LinkError::Connect { servers: shown.join(", "), source })
 }
 
 async fn open(

@@ -27,6 +27,8 @@ pub enum QuotaError {
     Full { limit: u32 },
     #[error("the namespace has {JOINING_MAX} creates under way, which is the limit")]
     Crowded,
+    #[error("the namespace's sandboxes could not be counted; nothing was created")]
+    Uncounted,
     #[error("the create took so long that its place was given up")]
     Dropped,
 }

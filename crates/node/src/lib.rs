@@ -23,6 +23,7 @@ mod names;
 mod room;
 mod routes;
 mod row;
+mod tallies;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
@@ -48,10 +49,12 @@ pub use identity::IdentityError;
 pub use mark::{Called, Mark, MarkRefused, Through};
 pub use routes::{Placed, Placement, Route};
 pub use row::NodeRow;
+pub use tallies::{FleetFigures, QuotaUse};
 
 use identity::Identity;
 use limits::{CONNECT_PAUSE, ROSTER_AGE_MAX};
 use machines::{Expected, HostMachines};
+use tallies::Tallies;
 
 /// Why this bridge cannot be a node.
 #[derive(Debug, thiserror::Error)]
@@ -78,6 +81,8 @@ struct Inner {
     id: NodeId,
     place: Place,
     grace: Duration,
+    quotas: settings::Fleet,
+    tallies: Tallies,
     paths: Paths,
     events: EventSink,
     identity: Identity,
@@ -140,6 +145,8 @@ impl Node {
             id,
             place,
             grace: fleet.grace,
+            quotas: fleet.clone(),
+            tallies: Tallies::default(),
             paths: paths.clone(),
             events,
             identity,

@@ -2,6 +2,7 @@
 //!
 //! None of it waits: a task of its own writes the lease file, in order, and others end sandboxes.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
@@ -111,6 +112,9 @@ impl Machines for HostMachines {
         let Some(node) = self.node() else { return };
         if let Note::Marked { readiness } = note {
             node.0.identity.keep(*readiness);
+        }
+        if matches!(note, Note::Lost { .. }) {
+            node.0.tallies.lost.fetch_add(1, Ordering::Relaxed);
         }
         let what = match note {
             Note::Joined { .. } => return tracing::info!(node = %node.0.id, "joined the fleet"),

@@ -1,5 +1,7 @@
 //! Names for the registry's sandboxes, from the fleet.
 
+use std::sync::atomic::Ordering;
+
 use fleet::event::{Answer, Call, CreateCall, Refusal};
 use fleet::ids::Incarnation;
 use fleet::placement::Wish;
@@ -83,8 +85,14 @@ impl Node {
         self.standing().map_err(|why| away(&why))?;
         let handle = self.handle().ok_or_else(|| away("this node is joining its fleet"))?;
         let name = name_of(which).map_err(|error| failed(error.to_string()))?;
-        let call = CreateCall { name, request: request.into(), wish, spec: "".into(), limit: None };
-        match handle.call(Call::Create(call)).await {
+        let limit = self.0.quotas.quota(which.namespace.as_str());
+        let call = CreateCall { name, request: request.into(), wish, spec: "".into(), limit };
+        let answer = handle.call(Call::Create(call)).await;
+        let tallies = &self.0.tallies;
+        let is_placed = matches!(answer, Answer::Created { .. });
+        let count = if is_placed { &tallies.placed } else { &tallies.refused };
+        count.fetch_add(1, Ordering::Relaxed);
+        match answer {
             Answer::Created { incarnation, node, .. } => Ok((incarnation, node)),
             Answer::Failed { why } => Err(away(&why)),
             Answer::Refused(refusal) => Err(refused(refusal)),

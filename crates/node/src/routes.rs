@@ -4,6 +4,7 @@ use fleet::event::{Answer, Call};
 use fleet::ids::NodeId;
 use fleet::placement::Wish;
 use host::instant;
+use sandbox::refusal::Code;
 use sandbox::{NameRefused, SandboxRef, Spec};
 
 use crate::mark::{self, Called, Mark, MarkRefused, Through};
@@ -32,7 +33,8 @@ pub struct Placement {
     pub node: NodeId,
     /// Where its bridge is reached.
     pub address: String,
-    pub incarnation: String,
+    /// Absent where no sandbox is meant.
+    pub incarnation: Option<String>,
 }
 
 /// Where a new sandbox goes.
@@ -88,7 +90,7 @@ impl Node {
         match self.placement(node, life.to_string()).await {
             Route::There(placement) => Ok(Placed::There(placement)),
             route => Err(NameRefused {
-                code: sandbox::refusal::Code::Unavailable,
+                code: Code::Unavailable,
                 why: format!("the node of the new sandbox cannot be reached: {route:?}"),
             }),
         }
@@ -102,9 +104,33 @@ impl Node {
         };
         match record {
             Some(record) => {
-                Route::There(Placement { node, address: record.address.clone(), incarnation })
+                let (address, incarnation) = (record.address.clone(), Some(incarnation));
+                Route::There(Placement { node, address, incarnation })
             }
             None => Route::Unknown { why: format!("the node {node} does not say where it is") },
+        }
+    }
+
+    /// All other nodes, as they have described themselves. `Err`: why this one knows none.
+    pub async fn others(&self) -> Result<Vec<Placement>, String> {
+        if self.handle().is_none() {
+            self.standing()?;
+        }
+        let others = self.nodes().await.into_iter().filter(|about| !about.is_here);
+        let placement = |about: crate::About| Placement {
+            node: about.id,
+            address: about.record.address.clone(),
+            incarnation: None,
+        };
+        Ok(others.map(placement).collect())
+    }
+
+    /// The other node that has a sandbox: for those who cannot send a call on, and say where it is.
+    pub async fn elsewhere(&self, which: &SandboxRef) -> Option<Placement> {
+        // Boxed: few calls wait for it.
+        match Box::pin(self.route(which)).await {
+            Route::There(to) => Some(to),
+            _ => None,
         }
     }
 
@@ -117,7 +143,7 @@ impl Node {
             method: called.method.to_owned(),
             path: called.path.to_owned(),
             caller,
-            incarnation: Some(to.incarnation.clone()),
+            incarnation: to.incarnation.clone(),
         };
         mark::sign(&mark, &self.0.identity.key)
     }

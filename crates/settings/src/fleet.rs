@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::limits::FLEET_GRACE_DEFAULT;
+use crate::limits::{FLEET_GRACE_DEFAULT, FLEET_QUOTA_MAX};
+
+/// In the place of a namespace: every one that has no entry of its own.
+pub const EVERY_NAMESPACE: &str = "*";
 
 /// `[fleet]`: many hosts behind one door.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +34,8 @@ pub struct Fleet {
     /// In thousandths; some times the host's processors if absent.
     pub cpu_millis: Option<u32>,
     pub sandboxes_max: u32,
+    /// `namespace=number`; `*` is every namespace that has no entry of its own.
+    pub quotas: Vec<String>,
 }
 
 impl Default for Fleet {
@@ -49,6 +54,7 @@ impl Default for Fleet {
             memory_bytes: None,
             cpu_millis: None,
             sandboxes_max: 512,
+            quotas: Vec::new(),
         }
     }
 }
@@ -62,6 +68,17 @@ impl Fleet {
     /// The labels, as keys and values.
     pub fn label_pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.labels.iter().filter_map(|label| label.split_once('='))
+    }
+
+    /// How many sandboxes a namespace may have in the fleet, where there is a limit.
+    pub fn quota(&self, namespace: &str) -> Option<u32> {
+        let of = |wanted: &str| self.quota_pairs().find(|(name, _)| *name == wanted);
+        of(namespace).or_else(|| of(EVERY_NAMESPACE)).map(|(_, limit)| limit)
+    }
+
+    /// The limits, with their namespaces.
+    pub fn quota_pairs(&self) -> impl Iterator<Item = (&str, u32)> {
+        self.quotas.iter().filter_map(|entry| parse_quota(entry))
     }
 }
 
@@ -83,10 +100,44 @@ pub(crate) fn is_bridge(text: &str) -> bool {
     rest.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(letter))
 }
 
+fn parse_quota(text: &str) -> Option<(&str, u32)> {
+    let (namespace, limit) = text.split_once('=')?;
+    let is_namespace = namespace == EVERY_NAMESPACE || is_node(namespace);
+    let limit = limit.parse().ok().filter(|limit| *limit <= FLEET_QUOTA_MAX)?;
+    is_namespace.then_some((namespace, limit))
+}
+
+pub(crate) fn is_quota(text: &str) -> bool {
+    parse_quota(text).is_some()
+}
+
 pub(crate) fn is_label(text: &str) -> bool {
     let plain = |text: &str| {
         let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
         (1..=63).contains(&text.len()) && text.bytes().all(letter)
     };
     text.split_once('=').is_some_and(|(key, value)| plain(key) && plain(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_has_the_quota_that_names_it_before_the_one_of_all() {
+        let quotas = ["team=3", "*=10"].map(str::to_owned).to_vec();
+        let fleet = Fleet { quotas, ..Fleet::default() };
+        assert_eq!((fleet.quota("team"), fleet.quota("other")), (Some(3), Some(10)));
+        assert_eq!(Fleet::default().quota("team"), None);
+    }
+
+    #[test]
+    fn a_quota_is_a_namespace_and_a_number() {
+        for good in ["team=0", "*=5", "a-b_c=1000000"] {
+            assert!(is_quota(good), "{good}");
+        }
+        for wrong in ["team", "team=", "=3", "team=-1", "team=many", "a/b=1", "team=1000001"] {
+            assert!(!is_quota(wrong), "{wrong}");
+        }
+    }
 }

@@ -51,7 +51,7 @@ use sandbox::host_files::HOST_ROOT;
 use sandbox::{Confinement, ScratchPolicy};
 
 pub use error::{FilePosition, SettingsError};
-pub use fleet::Fleet;
+pub use fleet::{EVERY_NAMESPACE, Fleet};
 pub use limits::RUN_DEADLINE_DEFAULT;
 pub use listen::Listen;
 pub use load::Overrides;

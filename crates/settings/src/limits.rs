@@ -60,6 +60,10 @@ pub const FLEET_GRACE_MIN: Duration = Duration::from_secs(3);
 pub const FLEET_SERVERS_MAX: usize = 16;
 /// Labels of a node: each is in the description that every member has of it.
 pub const FLEET_LABELS_MAX: usize = 32;
+/// Quotas of namespaces in one list: each is read from the store for a scrape of the figures.
+pub const FLEET_QUOTAS_MAX: usize = 64;
+/// The largest quota: as many sandboxes as a fleet is made for.
+pub const FLEET_QUOTA_MAX: u32 = 1_000_000;
 /// Attempts at one event of a webhook: some four minutes.
 pub const WEBHOOK_ATTEMPTS_DEFAULT: u32 = 10;
 /// The most, which take an hour and a half: an event that is tried for longer holds up all others.

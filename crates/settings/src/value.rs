@@ -58,6 +58,8 @@ pub enum InvalidValue {
     Node(String),
     #[error("{0:?} is not a label, as in \"zone=a\"")]
     NodeLabel(String),
+    #[error("{0:?} is not a quota of a namespace, as in \"team=50\", or \"*=10\" for all others")]
+    NamespaceQuota(String),
     #[error("{0:?} is not an address of a bridge, as in \"https://node1.example.org:5555\"")]
     BridgeAddress(String),
     #[error("{0:?} is not a range of addresses as in \"10.1.2.0/24\"")]

@@ -1,7 +1,10 @@
 //! Bridges of one fleet over a real NATS server, on this machine.
 
 mod dev;
+mod doors;
+mod lists;
 mod names;
 mod nodes;
+mod quotas;
 mod routes;
 mod safety;

@@ -364,7 +364,6 @@ const NAME_LANGUAGES: &[Exception] = &[
     ("crates/api/src/a2a.rs", "a call of that protocol runs Python; these are its programs"),
     ("crates/sandbox/src/image.rs", "names of images of the kit"),
     ("crates/sandbox/src/host_packages.rs", "directories of packages"),
-    ("crates/api/src/dispatch.rs", "a host of a fleet"),
     ("crates/api/src/document.rs", "a host of a fleet"),
     ("crates/api/src/forward.rs", "a host of a fleet"),
     ("crates/api/src/v1/nodes.rs", "a host of a fleet"),

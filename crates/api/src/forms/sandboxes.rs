@@ -131,6 +131,10 @@ pub struct Sandbox {
     /// What it was forked from, the nearest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ancestors: Vec<Ancestor>,
+    /// The node of the fleet that has it; only in lists of all nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub node: Option<String>,
 }
 
 /// A sandbox that another was forked from.
@@ -172,6 +176,17 @@ pub struct SandboxPage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub next: Option<String>,
+    /// Nodes of the fleet that did not answer: what they have is missing here. Absent if all did.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unanswered: Vec<UnansweredNode>,
+}
+
+/// A node that did not answer.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UnansweredNode {
+    pub node: String,
+    pub why: String,
 }
 
 /// Which sandboxes to list.
@@ -197,6 +212,9 @@ pub struct ListQuery {
     #[serde(default)]
     #[schemars(with = "String", extend("pattern" = "^([A-Za-z0-9][A-Za-z0-9_-]{0,62}/)?[A-Za-z0-9][A-Za-z0-9_-]{0,62}$"))]
     pub after: Option<SandboxRef>,
+    /// Those of all nodes of the fleet, instead of the one that is asked.
+    #[serde(default)]
+    pub all_nodes: bool,
 }
 
 /// How to stop a sandbox.
@@ -313,6 +331,7 @@ impl From<Record> for Sandbox {
             idle_expires_at_ms: record.idle_expires_at_ms,
             ancestors: record.ancestors.into_iter().map(Ancestor::from).collect(),
             warnings: record.warnings,
+            node: None,
         }
     }
 }

@@ -3,16 +3,20 @@
 
 use super::{Text, US_PER_S};
 use crate::Api;
+use node::{FleetFigures, Readiness};
 use sandbox::tallies::{EgressTally, Tallies, WorkspaceTally};
 use services::app::State;
 use services::artifact::ArtifactFigures;
 use services::notebook::NotebookFigures;
 use workspace::TransferCounter;
 
+const MS_PER_S: f64 = 1e3;
+
 /// What is looked up before the text is written.
 pub struct Parts {
     notebooks: Option<NotebookFigures>,
     artifacts: Option<ArtifactFigures>,
+    fleet: Option<FleetFigures>,
 }
 
 impl Parts {
@@ -26,7 +30,11 @@ impl Parts {
             Ok(artifacts) => artifacts.figures().await.ok(),
             Err(_) => None,
         };
-        Self { notebooks, artifacts }
+        let fleet = match api.node() {
+            Some(node) => Some(node.figures().await),
+            None => None,
+        };
+        Self { notebooks, artifacts, fleet }
     }
 
     pub fn write(&self, text: &mut Text, api: &Api) {
@@ -35,6 +43,9 @@ impl Parts {
         }
         if let Some(figures) = &self.artifacts {
             artifacts(text, figures);
+        }
+        if let Some(figures) = &self.fleet {
+            fleet(text, figures, api.peers().tally());
         }
         apps(text, api);
         let tallies: &Tallies = api.registry().tallies();
@@ -79,6 +90,47 @@ fn artifacts(text: &mut Text, it: &ArtifactFigures) {
     text.single(name, "counter", "Artifacts captured from runs.", it.captured as f64);
     let name = "burrow_artifacts_left_out_total";
     text.single(name, "counter", "Outputs of runs that were not kept.", it.left_out as f64);
+}
+
+fn fleet(text: &mut Text, it: &FleetFigures, (answered, failed): (u64, u64)) {
+    text.family("burrow_fleet_nodes", "gauge", "Nodes of the fleet that this one knows.");
+    for (readiness, word) in [
+        (Readiness::Ready, "ready"),
+        (Readiness::Cordoned, "cordoned"),
+        (Readiness::Draining, "draining"),
+    ] {
+        let count = it.nodes.get(&readiness).copied().unwrap_or_default();
+        text.line("burrow_fleet_nodes", &[("readiness", word)], count as f64);
+    }
+    let about = "Whether this node holds its lease.";
+    text.single("burrow_fleet_lease_held", "gauge", about, f64::from(u8::from(it.is_held)));
+    let about = "How long this node may go on without renewing its lease.";
+    let left = it.lease_left_ms as f64 / MS_PER_S;
+    text.single("burrow_fleet_lease_left_seconds", "gauge", about, left);
+    let name = "burrow_fleet_creates_total";
+    text.family(name, "counter", "Names that were asked of the fleet through this node.");
+    text.line(name, &[("outcome", "placed")], it.placed as f64);
+    text.line(name, &[("outcome", "refused")], it.refused as f64);
+    let about = "Names that this node has declared lost.";
+    text.single("burrow_fleet_names_lost_total", "counter", about, it.lost as f64);
+    let name = "burrow_fleet_forwarded_total";
+    text.family(name, "counter", "Calls that were sent to other nodes.");
+    text.line(name, &[("outcome", "answered")], answered as f64);
+    text.line(name, &[("outcome", "failed")], failed as f64);
+    if it.quotas.is_empty() {
+        return;
+    }
+    let (limits, used) = ("burrow_fleet_quota_sandboxes_max", "burrow_fleet_quota_sandboxes");
+    text.family(limits, "gauge", "Sandboxes that a namespace may have in the fleet.");
+    for quota in &it.quotas {
+        text.line(limits, &[("namespace", &quota.namespace)], f64::from(quota.limit));
+    }
+    text.family(used, "gauge", "Sandboxes that a namespace with a quota has in the fleet.");
+    for quota in &it.quotas {
+        if let Some(count) = quota.used {
+            text.line(used, &[("namespace", &quota.namespace)], count as f64);
+        }
+    }
 }
 
 fn apps(text: &mut Text, api: &Api) {

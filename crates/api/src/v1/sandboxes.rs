@@ -1,17 +1,17 @@
 //! Sandboxes: created, listed, shown, ended, waited for.
 
 mod create;
+mod nodes;
 
 use std::time::Duration;
 
 use hyper::Method;
 use serde_json::json;
 
-use super::super::body::Response;
 use super::super::call::{Call, SentFor};
-use super::super::forward::forward;
+use super::super::forward::{Carried, forward};
 use super::super::idempotency::IDEMPOTENCY_KEY;
-use super::super::route::{Document, Operation, Output, operation};
+use super::super::route::{Operation, operation};
 use super::super::shape::{Created, Json, MaybeJson, Nothing, Query, Reply};
 use crate::creation::{install, permitted};
 use crate::forms::ranges::check_range;
@@ -51,7 +51,12 @@ pub fn operations() -> Vec<Operation> {
                 Code::WorkspaceFailed,
             ]),
         operation(Method::GET, all, "list_sandboxes", "List the sandboxes.", list)
-            .about("Ordered by namespace and name, one page at a time."),
+            .about(
+                "Ordered by namespace and name, one page at a time. With `all_nodes`, of the whole \
+                 fleet: each entry has its node, and `unanswered` names nodes whose sandboxes are \
+                 not in the page.",
+            )
+            .problems(&[Code::Unsupported, Code::Unavailable]),
         operation(Method::GET, one, "get_sandbox", "One sandbox.", get),
         operation(
             Method::PATCH,
@@ -107,7 +112,7 @@ async fn create(
     call: Call,
     _: Nothing,
     Json(request): Json<CreateSandbox>,
-) -> Result<Made, Refusal> {
+) -> Result<Carried<Created<Sandbox>>, Refusal> {
     let packages = request.packages.clone();
     let is_of_here = is_of_here(&request);
     let mut spec = permitted(&call.api, &call.caller, request.spec(&call.caller)?)?;
@@ -125,7 +130,7 @@ async fn create(
                 Ok(Placed::There(placement)) => {
                     let body = call.was_read.clone();
                     let answer = Box::pin(forward(call, &placement, body)).await?;
-                    return Ok(Made::There(Box::new(answer)));
+                    return Ok(Carried::There(Box::new(answer)));
                 }
                 Err(refused) => {
                     return Err(SandboxError::NameRefused { which: spec.which(), refused }.into());
@@ -139,26 +144,7 @@ async fn create(
         None => registry.create(spec).await?,
     };
     call.trail.image(None, record.image_digest.map(|digest| digest.to_string()));
-    Ok(Made::Here(Box::new(Created(record.into()))))
-}
-
-/// A new sandbox: of this bridge, or the answer of the node that has it.
-enum Made {
-    Here(Box<Created<Sandbox>>),
-    There(Box<Response>),
-}
-
-impl Output for Made {
-    fn describe(document: &mut Document<'_>) {
-        Created::<Sandbox>::describe(document);
-    }
-
-    fn into_response(self) -> Response {
-        match self {
-            Self::Here(created) => created.into_response(),
-            Self::There(response) => *response,
-        }
-    }
+    Ok(Carried::Here(Created(record.into())))
 }
 
 /// Whether a sandbox is made from what only this host has.
@@ -207,7 +193,12 @@ async fn list(
     let page = call.api.registry().page(&filter);
     let next = page.next.map(|which| format!("{}/{}", which.namespace, which.name));
     let sandboxes = page.records.into_iter().map(Sandbox::from).collect();
-    Ok(Reply(SandboxPage { sandboxes, next }))
+    let here = SandboxPage { sandboxes, next, unanswered: Vec::new() };
+    // What another node asks for its list is what is here.
+    if query.all_nodes && call.sent_for.is_none() {
+        return nodes::list(&call, here, query.limit.unwrap_or(PAGE_MAX)).await.map(Reply);
+    }
+    Ok(Reply(here))
 }
 
 async fn get(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Sandbox>, Refusal> {

@@ -33,7 +33,21 @@ pub struct Parts<'a> {
 }
 
 impl Request {
+    /// A refusal because there is no such sandbox here says which node of the fleet has it.
     pub async fn carry_out(self, parts: Parts<'_>) -> Result<Reply, ErrorReply> {
+        let (which, node) = (self.subject(), parts.node);
+        match (self.carry(parts).await, which, node) {
+            (Err(error), Some(which), Some(node)) if error.code == ErrorCode::NotFound => {
+                let Some(to) = node.elsewhere(&which).await else { return Err(error) };
+                let message = format!("{which} is at the node {}, not here", to.node);
+                let hint = format!("run this on its host, or call the API at {}", to.address);
+                Err(ErrorReply::new(ErrorCode::Unsupported, message, Some(&hint)))
+            }
+            (answered, _, _) => answered,
+        }
+    }
+
+    async fn carry(self, parts: Parts<'_>) -> Result<Reply, ErrorReply> {
         let registry = parts.registry;
         let record = match self {
             Self::Start(spec) => registry.create_for_operator(*spec).await?,

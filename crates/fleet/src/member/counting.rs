@@ -97,11 +97,13 @@ impl Member {
 
     fn counter_found(&mut self, count: Count, entry: Entry) {
         let revision = entry.revision;
-        let counter = match entry.value {
-            Some(Value::Quota(counter)) => counter,
-            _ => Counter::default(),
+        let (counter, is_there) = match entry.value {
+            Some(Value::Quota(counter)) => (counter, true),
+            _ => (Counter::default(), false),
         };
         let next = match &count.purpose {
+            // The quota is new, and the namespace may have sandboxes already: they are counted first.
+            Purpose::Admit { .. } if !is_there => Err(QuotaError::Uncounted),
             Purpose::Admit { incarnation, limit, .. } => counter.admit(*incarnation, *limit),
             Purpose::Settle { incarnation, .. } => counter.settle(*incarnation),
             Purpose::Abandon { incarnation } => match counter.abandon(*incarnation) {

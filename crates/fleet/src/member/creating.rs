@@ -137,9 +137,9 @@ impl Member {
             (Step::Undo(answer), Answered::Wrote(outcome)) => self.undone(id, answer, outcome),
             (Step::Count { counter, revision }, Answered::Scanned(records)) => {
                 let names = records.map(|records| {
-                    let owned = records.into_iter().filter(|(_, _, record)| {
-                        record.state == NameState::Owned && record.counted
-                    });
+                    let owned = records
+                        .into_iter()
+                        .filter(|(_, _, record)| record.state == NameState::Owned);
                     owned.map(|(_, _, record)| record.incarnation).collect()
                 });
                 self.counted_again(now, id, &counter, revision, names);

@@ -5,5 +5,6 @@ mod chaos;
 mod checker;
 mod cluster;
 mod members;
+mod permissions;
 mod server;
 mod store;

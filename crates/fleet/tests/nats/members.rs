@@ -8,7 +8,7 @@ use fleet::driver::{Handle, Machinery, Machines, run};
 use fleet::event::{Answer, Call, CreateCall, Note, Refusal};
 use fleet::ids::{Incarnation, Name, NodeId};
 use fleet::lease::{Leash, Phase};
-use fleet::nats::Link;
+use fleet::nats::{Link, Place};
 use fleet::placement::Wish;
 use fleet::records::{NodeRecord, Room};
 use fleet::{Me, Status, limits};
@@ -16,7 +16,7 @@ use fleet::{Me, Status, limits};
 use crate::server::Server;
 
 /// Short, so that a test of its end does not take a minute; the lease lives six seconds then.
-const GRACE_MS: u64 = 3_000;
+pub(crate) const GRACE_MS: u64 = 3_000;
 
 #[derive(Clone, Default)]
 struct Running(Arc<Mutex<BTreeMap<Incarnation, Name>>>);
@@ -47,13 +47,17 @@ impl Machines for Running {
     fn note(&mut self, _: &Note) {}
 }
 
-struct Bridge {
-    handle: Handle,
+pub(crate) struct Bridge {
+    pub(crate) handle: Handle,
     running: Running,
 }
 
 async fn join(server: &Server, id: &str, grace_ms: u64) -> Bridge {
-    let link = Link::connect(&server.place(), id).await.expect("a link");
+    join_at(&server.place(), id, grace_ms).await
+}
+
+pub(crate) async fn join_at(place: &Place, id: &str, grace_ms: u64) -> Bridge {
+    let link = Link::connect(place, id).await.expect("a link");
     let room = Room { sandboxes: 10, memory_mib: 1_000, cpu_millis: 1_000 };
     let me = Me {
         id: NodeId::parse(id).expect("a name"),
@@ -68,13 +72,13 @@ async fn join(server: &Server, id: &str, grace_ms: u64) -> Bridge {
     Bridge { handle, running }
 }
 
-async fn until(handle: &Handle, is_so: impl FnMut(&Status) -> bool) {
+pub(crate) async fn until(handle: &Handle, is_so: impl FnMut(&Status) -> bool) {
     let waiting = handle.until(is_so);
     let in_time = tokio::time::timeout(Duration::from_secs(40), waiting).await;
     in_time.unwrap_or_else(|_| panic!("it stays at {:?}", handle.status()));
 }
 
-fn create(name: &str, request: &str, limit: Option<u32>) -> Call {
+pub(crate) fn create(name: &str, request: &str, limit: Option<u32>) -> Call {
     let needs = Room { sandboxes: 1, memory_mib: 100, cpu_millis: 100 };
     Call::Create(CreateCall {
         name: Name::parse("team", name).expect("a name"),
@@ -85,12 +89,16 @@ fn create(name: &str, request: &str, limit: Option<u32>) -> Call {
     })
 }
 
-fn named(name: &str) -> Name {
+pub(crate) fn named(name: &str) -> Name {
     Name::parse("team", name).expect("a name")
 }
 
 /// Repeats a call until its answer is as wished.
-async fn eventually(handle: &Handle, call: Call, is_so: impl Fn(&Answer) -> bool) -> Answer {
+pub(crate) async fn eventually(
+    handle: &Handle,
+    call: Call,
+    is_so: impl Fn(&Answer) -> bool,
+) -> Answer {
     let deadline = Instant::now() + Duration::from_secs(40);
     loop {
         let answer = handle.call(call.clone()).await;

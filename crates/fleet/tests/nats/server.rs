@@ -11,7 +11,12 @@ pub(crate) struct Server {
     dir: PathBuf,
     child: Option<Child>,
     port: u16,
+    /// Whether it asks who a client is, by the configuration that we give to operators.
+    is_guarded: bool,
 }
+
+/// Of every user of that configuration here.
+const PASSWORD: &str = "secret";
 
 /// The program, from `BURROW_TEST_NATS` or where the recipe `_nats` puts it; it must know TTLs of keys, which begins
 /// with 2.11.
@@ -44,12 +49,21 @@ pub(crate) fn found_program() -> Option<PathBuf> {
 impl Server {
     /// `None`: there is no such program here, and the test is skipped.
     pub(crate) fn start() -> Option<Self> {
+        Self::start_as(false)
+    }
+
+    /// The same with `dist/nats-server.conf`, whose users are `host1` to `host3`.
+    pub(crate) fn start_guarded() -> Option<Self> {
+        Self::start_as(true)
+    }
+
+    fn start_as(is_guarded: bool) -> Option<Self> {
         let program = found_program()?;
         let name = std::thread::current().name().unwrap_or("a test").replace("::", "-");
         let dir =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
         std::fs::create_dir_all(&dir).expect("a directory");
-        let mut server = Self { program, dir, child: None, port: 0 };
+        let mut server = Self { program, dir, child: None, port: 0, is_guarded };
         server.start_again();
         Some(server)
     }
@@ -61,12 +75,32 @@ impl Server {
         let _ = std::fs::remove_dir_all(&ports);
         std::fs::create_dir(&ports).expect("a directory");
         let mut command = Command::new(&self.program);
-        command.args(["-a", "127.0.0.1", "-p", &port, "-js", "-sd"]).arg(self.dir.join("store"));
-        command.arg("--ports_file_dir").arg(&ports);
+        command.args(["-a", "127.0.0.1", "-p", &port]).arg("--ports_file_dir").arg(&ports);
+        let store = self.dir.join("store");
+        if self.is_guarded {
+            command.arg("-c").arg(self.write_configuration(&store));
+            for user in ["HOST1", "HOST2", "HOST3"] {
+                command.env(format!("{user}_PASSWORD"), PASSWORD);
+            }
+        } else {
+            command.args(["-js", "-sd"]).arg(store);
+        }
         let log = std::fs::File::create(self.dir.join("log")).expect("a log");
         let child = command.stdout(Stdio::null()).stderr(log).spawn().expect("nats-server starts");
         self.child = Some(child);
         self.port = read_port(&ports);
+    }
+
+    /// What operators get, with a store of this test.
+    fn write_configuration(&self, store: &Path) -> PathBuf {
+        let given = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/nats-server.conf");
+        let given = std::fs::read_to_string(given).expect("the configuration");
+        let store = store.to_str().expect("a path in UTF-8");
+        let own = given.replace("/var/lib/nats", store);
+        assert_ne!(own, given, "it names no store");
+        let path = self.dir.join("nats-server.conf");
+        std::fs::write(&path, own).expect("a configuration");
+        path
     }
 
     pub(crate) fn kill(&mut self) {
@@ -78,6 +112,12 @@ impl Server {
 
     pub(crate) fn place(&self) -> Place {
         let servers = format!("nats://127.0.0.1:{}", self.port);
+        Place { servers, replicas: 1, ..Place::default() }
+    }
+
+    /// For one user of a guarded server.
+    pub(crate) fn place_of(&self, user: &str) -> Place {
+        let servers = format!("nats://{user}:{PASSWORD}@127.0.0.1:{}", self.port);
         Place { servers, replicas: 1, ..Place::default() }
     }
 }

@@ -1,8 +1,8 @@
 //! `[fleet]`: many hosts behind one door.
 
 use super::{ConfigOption, Section, put, put_u32, put_usize};
-use crate::fleet::{is_bridge, is_label, is_nats, is_node};
-use crate::limits::{FLEET_GRACE_MIN, FLEET_LABELS_MAX, FLEET_SERVERS_MAX};
+use crate::fleet::{is_bridge, is_label, is_nats, is_node, is_quota};
+use crate::limits::{FLEET_GRACE_MIN, FLEET_LABELS_MAX, FLEET_QUOTAS_MAX, FLEET_SERVERS_MAX};
 use crate::shown::{quote, quote_all, quote_path, show_cpus};
 use crate::value::{InvalidValue, OFF, RawValue, show_duration, show_size};
 
@@ -168,6 +168,18 @@ pub const SECTION: Section = Section {
             about: "Sandboxes that this node takes.",
             set: |settings, given| put_u32(&mut settings.fleet.sandboxes_max, given.whole(1, 1024)),
             show: |settings| settings.fleet.sandboxes_max.to_string(),
+        },
+        ConfigOption {
+            key: "quotas",
+            values: "a list of quotas as in `\"team=50\"`",
+            about: "How many sandboxes a namespace may have in the whole fleet; `*` is every \
+                    namespace that is not in the list. A create over it is refused with 429. \
+                    Write the same list at every node: each enforces what it has.",
+            set: |settings, given| {
+                let quotas = list(given, FLEET_QUOTAS_MAX, is_quota, InvalidValue::NamespaceQuota);
+                put(&mut settings.fleet.quotas, quotas)
+            },
+            show: |settings| quote_all(&settings.fleet.quotas),
         },
     ],
 };
