@@ -13,7 +13,7 @@ use super::group_limits::GroupLimitArguments;
 use super::output;
 use super::session::screen::{self, Keyboard, SessionExit};
 use super::session::{self, LOG_HOLDER, ProcessArguments, pipes, program_name};
-use super::usage;
+use super::command_line;
 use agent_client::guest::Guest;
 use control::Purpose;
 use sandbox::SandboxRef;
@@ -62,7 +62,7 @@ pub struct Exec {
 
 impl Exec {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
-        usage::check_command("exec", &self.command)?;
+        command_line::check_command("exec", &self.command)?;
         if !self.detach {
             session::check_terminal(&self.process)?;
         }

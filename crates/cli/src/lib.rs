@@ -14,6 +14,7 @@ mod audit;
 mod background;
 mod bind;
 mod caps;
+mod command_line;
 mod completions;
 mod context;
 mod contexts;
@@ -233,6 +234,7 @@ verbs! { verb, context;
         Keys(keys::Keys);
         SshConfig(ssh_config::SshConfig) => verb.run(context()?);
         Caps(caps::Caps);
+        Usage(usage::Usage);
         Audit(audit::Audit);
         Store(store::Store) => verb.run(context()?);
     }
@@ -253,7 +255,7 @@ pub fn main<S: Servers>() -> ExitCode {
         Arguments::command().try_get_matches().or_else(|_| definition().try_get_matches());
     let arguments = match matches.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => arguments,
-        Err(error) => return usage::report(error).into(),
+        Err(error) => return command_line::report(error).into(),
     };
     // These must run before there is any thread.
     match arguments.verb {

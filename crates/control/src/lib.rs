@@ -37,7 +37,7 @@ pub use egress::{EgressSink, RefusedHosts};
 pub use egress_recorder::egress_recorder;
 pub use images::{AliasError, aliases, missing};
 pub use message::{
-    CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, List, PreviewLink, Purpose, Request,
+    CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, List, NamespaceCost, PreviewLink, Purpose, Request,
     Version,
 };
 pub use node::{NodeRow, Readiness};

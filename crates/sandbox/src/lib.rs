@@ -20,6 +20,7 @@
 
 pub mod caps;
 mod commit;
+pub mod costs;
 mod directories;
 pub mod event;
 mod expiry;
@@ -53,6 +54,7 @@ pub mod spec;
 pub mod state;
 mod stored;
 pub mod tallies;
+pub mod telemetry;
 mod trust;
 
 use std::io;

@@ -33,6 +33,7 @@ use protocol::{ExitRecord, SessionId};
 
 pub use known::{AllSessions, Extent, OneSession, RecordedSession};
 pub use reader::{From, InvalidMark, Mark, Reader, Step};
+pub(super) use record::checksum;
 pub use record::Run;
 pub use recording::Recording;
 pub use room::ReadBudget;

@@ -28,6 +28,7 @@ use tokio::task::JoinSet;
 
 use super::caps::Caps;
 use super::commit;
+use super::costs::Costs;
 use super::meter::Meter;
 use super::options::Defaults;
 use super::owner::{Order, Owner, OwnerSettings, PoolRequest};
@@ -39,6 +40,7 @@ use super::secrets;
 use super::snapshot::Snapshots;
 use super::stored::{RequestedImage, image_users};
 use super::tallies::Tallies;
+use super::telemetry::Telemetry;
 use super::{
     Event, EventSink, HostFiles, Incarnation, Names, Record, SandboxError, SandboxRef, Spec, State,
     mounted, trust,
@@ -82,6 +84,7 @@ struct Inner {
     names: Option<Arc<dyn Names>>,
     refused: RefusalCounts,
     meter: Meter,
+    costs: Costs,
     saver: Arc<OnceLock<Saver>>,
     seats: Mutex<Seats>,
 }
@@ -111,6 +114,7 @@ struct NameEntry {
     orders: mpsc::Sender<Order>,
     shown: watch::Receiver<Record>,
     presence: Arc<Presence>,
+    telemetry: Telemetry,
 }
 
 impl NameEntry {
@@ -185,6 +189,8 @@ impl Registry {
         let seats = Mutex::new(Seats::default());
         let snapshots = Snapshots::open(paths.snapshots())?;
         let (meter, unread) = Meter::open(&paths.usage());
+        let exists = |id: &SandboxId| super::directories::directories(&paths, id).state.exists();
+        let (costs, uncounted) = Costs::open(&paths.costs(), exists);
         let tallies = Tallies::default();
         let events = tallies.counting(events);
         let pool = Arc::new(Pool::new(&paths, &means.files, &machines, &events, means.pool)?);
@@ -212,12 +218,17 @@ impl Registry {
             names,
             refused: RefusalCounts::default(),
             meter,
+            costs,
             saver: Arc::default(),
             seats,
         };
         let registry = Self(Arc::new(inner));
         if let Some(error) = unread {
             registry.0.trouble(None, format!("today's use cannot be read: {error}"));
+        }
+        if let Some(error) = uncounted {
+            let what = format!("the costs of earlier days and sandboxes cannot be read: {error}");
+            registry.0.trouble(None, what);
         }
         registry.take_up().await?;
         registry.0.pool.begin();
@@ -463,6 +474,7 @@ impl Registry {
             }
         }
         self.mark();
+        self.mark_costs();
     }
 
     /// Takes no new sandboxes and releases those that run, for the next bridge to find. Returns
@@ -480,6 +492,7 @@ impl Registry {
         // Nobody uses them, and the next bridge may want others.
         self.0.pool.drain().await;
         self.mark();
+        self.mark_costs();
         running
     }
 
@@ -526,10 +539,20 @@ impl Registry {
         let (orders, ordered) = mpsc::channel(ORDERS_WAITING_MAX);
         let (show, shown) = watch::channel(stored.record.clone());
         let presence = Presence::new();
-        let seat = NameEntry { orders, shown, presence: Arc::clone(&presence) };
+        let directories = self.0.directories(&stored.record.id);
+        let (costs, events) = (self.0.costs.clone(), Arc::clone(&self.0.events));
+        let telemetry = Telemetry::new(
+            &stored.record,
+            &directories.state,
+            self.0.hidden_of_alone.is_none(),
+            costs,
+            events,
+        );
+        let (shared, kept) = (Arc::clone(&presence), telemetry.clone());
+        let seat = NameEntry { orders, shown, presence: shared, telemetry: kept };
         seats.taken.insert(which.clone(), seat);
         let place = OwnerSettings {
-            directories: self.0.directories(&stored.record.id),
+            directories,
             machine: Arc::clone(self.0.machines.get(stored.record.machine)),
             machines: self.0.machines.clone(),
             events: Arc::clone(&self.0.events),
@@ -537,6 +560,7 @@ impl Registry {
             secrets: self.0.secrets.clone(),
             meter: self.0.meter.clone(),
             presence,
+            telemetry,
             workspaces: self.0.workspaces.clone(),
             names: self.0.names.clone(),
             saver: Arc::clone(&self.0.saver),

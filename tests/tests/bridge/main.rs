@@ -11,4 +11,5 @@ mod events;
 mod full_disks;
 mod layers;
 mod metrics;
+mod telemetry;
 mod webhooks;
