@@ -418,6 +418,7 @@ mod tests {
             "host-bridge events --dead-letters --json",
             "host-bridge audit --since 1h --outcome refused -f --json",
             "host-bridge audit verify --json",
+            "host-bridge usage --namespace ci --since 24h --until 2026-01-31 --json",
             "host-bridge start --secret a --secret b",
             "host-bridge start --snapshot base --name x",
             "host-bridge stop --grace 3s a b",

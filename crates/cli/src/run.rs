@@ -7,6 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use protocol::requests::Stdio;
 
+use super::command_line;
 use super::context::{Context, explain_gone};
 use super::exit::Exit;
 use super::failure::CliError;
@@ -15,7 +16,6 @@ use super::output;
 use super::sandbox_options::OwnedSandboxOptions;
 use super::session::screen::{self, Keyboard, SessionExit};
 use super::session::{self, ProcessArguments, pipes, program_name};
-use super::command_line;
 use access::audit::{Audit, Entry, Outcome};
 use agent_client::guest::Guest;
 use control::RefusedHosts;

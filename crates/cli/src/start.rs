@@ -7,12 +7,12 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 
+use super::command_line;
 use super::context::Context;
 use super::exit::Exit;
 use super::output;
 use super::sandbox_options::OwnedSandboxOptions;
 use super::session::read_environment;
-use super::command_line;
 use super::values::parse_duration;
 use agent_client::link::Address;
 use machine::MachineKind;

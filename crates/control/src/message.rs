@@ -21,8 +21,8 @@ use sandbox::{Name, SandboxRef, Selector, Spec};
 pub use about::About;
 pub use carry_out::Parts;
 pub use reply::{
-    Answer, CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, NamespaceCost, PreviewLink, Reply,
-    Version,
+    Answer, CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, NamespaceCost, PreviewLink,
+    Reply, Version,
 };
 
 /// A request of a client.

@@ -20,7 +20,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::Record;
 use crate::limits::COSTS_ROWS_MAX;
-use crate::telemetry::Step;
 use days::{CURRENT, Row};
 use host::instant::now_ms;
 use host::paths::{make_private_directory, write_durably};
@@ -117,10 +116,15 @@ struct Account {
 impl Costs {
     /// Reads what earlier bridges have counted, for the sandboxes that there still are. What is unreadable is set
     /// aside, and reported.
-    pub fn open(directory: &Path, exists: impl Fn(&SandboxId) -> bool) -> (Self, Option<io::Error>) {
+    pub fn open(
+        directory: &Path,
+        exists: impl Fn(&SandboxId) -> bool,
+    ) -> (Self, Option<io::Error>) {
         let (stored, trouble) = days::open(directory);
-        let accounts =
-            stored.sandboxes.into_iter().filter_map(|(id, account)| Some((id.parse().ok()?, account)));
+        let accounts = stored
+            .sandboxes
+            .into_iter()
+            .filter_map(|(id, account)| Some((id.parse().ok()?, account)));
         let book = Book {
             rows: stored.hours.into_iter().map(Row::split).collect(),
             accounts: accounts.filter(|(id, _)| exists(id)).collect(),
@@ -156,15 +160,8 @@ impl Costs {
         self.begin_at(of, &Sample::default());
     }
 
-    pub fn count(&self, of: &Payer, sample: &Sample, step: &Step, at_ms: u64) {
-        let more = Cost {
-            run_ms: step.elapsed_ms,
-            cpu_us: step.counters.cpu_us,
-            memory_kib_ms: step.memory_kib_ms,
-            read_bytes: step.counters.read_bytes,
-            written_bytes: step.counters.written_bytes,
-            ..Cost::default()
-        };
+    /// Counts what was used up to a sample.
+    pub fn count(&self, of: &Payer, sample: &Sample, more: Cost, at_ms: u64) {
         self.book().add(of, more, at_ms).last = Some(*sample);
     }
 
@@ -253,7 +250,10 @@ impl Costs {
         }
         let stored = days::Stored {
             hours: open.into_iter().map(Row::of).collect(),
-            sandboxes: accounts.into_iter().map(|(id, account)| (id.to_string(), account)).collect(),
+            sandboxes: accounts
+                .into_iter()
+                .map(|(id, account)| (id.to_string(), account))
+                .collect(),
         };
         write_durably(directory, CURRENT, &serde_json::to_vec(&stored)?)
     }

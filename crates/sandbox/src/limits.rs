@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use crate::telemetry::Resolution;
 use protocol::limits::{CHUNK_BYTES_MAX, SESSIONS_MAX};
 
 /// The private writable layer of a sandbox that names no size: enough for packages and a checkout,
@@ -138,13 +137,6 @@ pub const METER_MARK_PAUSE: Duration = Duration::from_secs(2);
 pub const METERED_SCOPES_MAX: usize = 10_000;
 /// A file of the meter that is longer is not ours: 256 bytes for each of them.
 pub const METER_BYTES_MAX: u64 = METERED_SCOPES_MAX as u64 * 256;
-/// What is kept of a sandbox's samples: every second of an hour or more, ten seconds of a day, minutes of 30
-/// days. A record has 164 bytes, so a sandbox that is busy for a month takes 9.1 MB, in its first hour 0.7 MB.
-pub const TELEMETRY_RESOLUTIONS: [Resolution; 3] = [
-    Resolution { file: "seconds", step_ms: 1_000, records: 3_600 },
-    Resolution { file: "tens", step_ms: 10_000, records: 8_640 },
-    Resolution { file: "minutes", step_ms: 60_000, records: 43_200 },
-];
 /// How often an agent is asked for its samples: a killed bridge loses this much of those that have ended
 /// meanwhile, and a question for ten samples costs the agent as much as one sample.
 pub const TELEMETRY_PAUSE: Duration = Duration::from_secs(10);

@@ -33,8 +33,8 @@ use protocol::{ExitRecord, SessionId};
 
 pub use known::{AllSessions, Extent, OneSession, RecordedSession};
 pub use reader::{From, InvalidMark, Mark, Reader, Step};
-pub(super) use record::checksum;
 pub use record::Run;
+pub(super) use record::checksum;
 pub use recording::Recording;
 pub use room::ReadBudget;
 pub use writer::Writer;

@@ -21,20 +21,19 @@ use tokio::time::{sleep, timeout};
 
 pub use bucket::{Bucket, Counters, Gauge};
 pub use history::{History, InvalidWindow, Window};
-pub(crate) use step::Step;
+use step::Step;
 
 use crate::costs::{Cost, Costs, Payer};
 use crate::limits::{
     TELEMETRY_CLOCK_DRIFT_MS, TELEMETRY_DEADLINE, TELEMETRY_FIRST_PAUSE, TELEMETRY_LAST_DEADLINE,
-    TELEMETRY_PAUSE, TELEMETRY_RESOLUTIONS,
+    TELEMETRY_PAUSE,
 };
 use crate::{Event, EventSink, Record, SandboxRef};
 use agent_client::guest::{Guest, GuestError};
 use egress::Carried;
 use host::instant::now_ms;
 use host::paths::make_private_directory;
-pub use ring::Resolution;
-use ring::Ring;
+use ring::{RESOLUTIONS, Ring};
 
 /// The directory of the files in a sandbox's state directory.
 const DIRECTORY: &str = "metrics";
@@ -151,7 +150,7 @@ impl Telemetry {
                 return Ok(());
             };
             let page = match page {
-                // The guest has begun anew.
+                // The guest has begun again.
                 Err(GuestError::Fault(fault)) if fault.code == FaultCode::Invalid && since > 0 => {
                     self.0.costs.begin_again(&payer);
                     continue;
@@ -181,8 +180,8 @@ impl Telemetry {
                 continue;
             }
             let step = Step::between(last.as_ref(), sample);
-            self.0.costs.count(&payer, sample, &step, at_ms);
-            buckets.push(Bucket::of(sample, &step.shown(last.as_ref(), sample), at_ms));
+            self.0.costs.count(&payer, sample, step.cost(), at_ms);
+            buckets.push(step.shown(last.as_ref(), sample).bucket(sample, at_ms));
         }
         let carried = [self.0.carried.sent_bytes(), self.0.carried.received_bytes()];
         let before = std::mem::replace(&mut store.counted, carried);
@@ -217,7 +216,9 @@ impl Telemetry {
         match written {
             Ok(()) => self.0.failures.store(0, Ordering::Relaxed),
             Err(error) if self.0.failures.fetch_add(1, Ordering::Relaxed) == 0 => {
-                self.trouble(format!("its metrics could not be written, and are tried again: {error}"));
+                self.trouble(format!(
+                    "its metrics could not be written, and are tried again: {error}"
+                ));
             }
             Err(_) => {}
         }
@@ -231,11 +232,11 @@ impl Telemetry {
     pub fn history(&self, window: Window) -> io::Result<History> {
         let mut store = self.store();
         store.open(|what| self.trouble(what))?;
-        let needed = window.needs(&TELEMETRY_RESOLUTIONS);
+        let needed = window.needs(&RESOLUTIONS);
         let stored: Vec<_> =
             store.rings.iter().skip(needed).map(Ring::read).collect::<io::Result<_>>()?;
         drop(store);
-        Ok(History::new(window, &stored))
+        Ok(History::new(window, &stored, now_ms()))
     }
 }
 
@@ -244,8 +245,8 @@ impl Store {
         if !self.rings.is_empty() {
             return Ok(());
         }
-        let mut rings = Vec::with_capacity(TELEMETRY_RESOLUTIONS.len());
-        for resolution in TELEMETRY_RESOLUTIONS {
+        let mut rings = Vec::with_capacity(RESOLUTIONS.len());
+        for resolution in RESOLUTIONS {
             let (ring, is_damaged) = Ring::open(&self.directory, resolution)?;
             if is_damaged {
                 let path = self.directory.join(resolution.file);

@@ -69,6 +69,8 @@ run! {
     the_typescript_clients_readme: "clients/typescript/README.md", Here, "";
     how_to_cap_tenants: "docs/howto/caps.md", Own, "";
     how_to_let_sandboxes_sleep: "docs/howto/sleep.md", Here, "";
+    how_to_see_what_sandboxes_use: "docs/howto/metrics.md", Here, "host-bridge serve --dev 2>serve.log & \
+        curl -s --retry 9 --retry-connrefused http://localhost:5555/readyz";
     how_to_use_e2bs_sdk: "docs/howto/e2b.md", Own, "";
     how_to_follow_events: "docs/howto/events.md", Own, "";
     how_to_reach_hosts: "docs/howto/egress.md", Images, "";

@@ -145,7 +145,8 @@ async fn page(
     let MetricsWindowQuery { since, from, to, step } = query;
     if from.or(to).or(step).is_some() {
         if since.is_some() {
-            let message = "since is about the newest samples, and from, to and step are about kept ones";
+            let message =
+                "since is about the newest samples, and from, to and step are about kept ones";
             return Err(Refusal::invalid(message).hint("leave one of them out"));
         }
         let window = Window::new(from, to, step, now_ms());

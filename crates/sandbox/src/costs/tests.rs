@@ -3,7 +3,8 @@ use std::path::PathBuf;
 use super::*;
 
 fn place(name: &str) -> PathBuf {
-    let directory = std::env::temp_dir().join(format!("burrow-costs-{name}-{}", std::process::id()));
+    let directory =
+        std::env::temp_dir().join(format!("burrow-costs-{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&directory);
     directory
 }
@@ -22,7 +23,15 @@ fn count(costs: &Costs, of: &Payer, samples: &[Sample], at_ms: u64) {
     for sample in samples {
         let last = costs.last(of);
         if last.is_none_or(|last| last.number < sample.number) {
-            costs.count(of, sample, &Step::between(last.as_ref(), sample), at_ms);
+            let last = last.unwrap_or_default();
+            let run_ms = sample.uptime_ms - last.uptime_ms;
+            let more = Cost {
+                run_ms,
+                cpu_us: sample.cpu_us - last.cpu_us,
+                memory_kib_ms: sample.memory_bytes / 1024 * run_ms,
+                ..Cost::default()
+            };
+            costs.count(of, sample, more, at_ms);
         }
     }
 }

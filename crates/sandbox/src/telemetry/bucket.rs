@@ -14,9 +14,6 @@
 //! All numbers are little-endian, times are in milliseconds, memory and disk space in KiB. The greatest `u32`
 //! stands for what was not known.
 
-use protocol::metrics::Sample;
-
-use super::step::Step;
 use crate::log::checksum;
 
 /// The length of a record.
@@ -25,7 +22,6 @@ pub const RECORD_BYTES: usize = 164;
 const COUNTERS: usize = 5;
 const GAUGES: usize = 7;
 const UNKNOWN: u32 = u32::MAX;
-const KIB: u64 = 1024;
 
 /// Whole numbers that count up: what was added in a span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,30 +67,6 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// The bucket of one sample, taken at `at_ms`.
-    pub fn of(sample: &Sample, step: &Step, at_ms: u64) -> Self {
-        let one = |value: u32| Gauge { min: value, mean: value, max: value };
-        let kib = |bytes: u64| u32::try_from(bytes / KIB).unwrap_or(UNKNOWN - 1);
-        let covered_ms = u32::try_from(step.covered_ms).unwrap_or(u32::MAX);
-        Self {
-            from_ms: at_ms.saturating_sub(covered_ms.into()),
-            to_ms: at_ms,
-            covered_ms,
-            samples: 1,
-            oom_kills: u32::try_from(step.oom_kills).unwrap_or(u32::MAX),
-            counters: step.counters,
-            cpu: sample.cpu_hundredths.map(one),
-            memory_kib: Some(one(kib(sample.memory_bytes))),
-            disk_kib: sample.disk_bytes.map(kib).map(one),
-            processes: Some(one(sample.processes)),
-            cpu_pressure: sample.cpu_pressure.map(one),
-            memory_pressure: sample.memory_pressure.map(one),
-            io_pressure: sample.io_pressure.map(one),
-            memory_kib_max: sample.memory_bytes_max.map(kib),
-            disk_kib_max: sample.disk_bytes_max.map(kib),
-        }
-    }
-
     /// Adds a later bucket.
     pub fn merge(&mut self, later: &Self) {
         let weights = [self.covered_ms, later.covered_ms].map(|ms| u64::from(ms.max(1)));
@@ -234,25 +206,24 @@ impl Fields<'_> {
 mod tests {
     use super::*;
 
-    fn bucket(at: u64, memory_mib: u64, step: Step) -> Bucket {
-        let sample = Sample {
-            memory_bytes: memory_mib << 20,
-            cpu_hundredths: Some(10_000),
-            processes: 3,
-            io_pressure: (at % 2 == 0).then_some(50),
-            ..Sample::default()
-        };
-        Bucket::of(&sample, &step, at)
-    }
-
-    fn step(covered_ms: u64, cpu_us: u64) -> Step {
-        let counters = Counters { cpu_us, ..Counters::default() };
-        Step { covered_ms, counters, ..Step::default() }
+    fn bucket(at_ms: u64, memory_mib: u32, covered_ms: u32, cpu_us: u64) -> Bucket {
+        let one = |value: u32| Gauge { min: value, mean: value, max: value };
+        Bucket {
+            from_ms: at_ms - u64::from(covered_ms),
+            to_ms: at_ms,
+            covered_ms,
+            samples: 1,
+            counters: Counters { cpu_us, ..Counters::default() },
+            memory_kib: Some(one(memory_mib << 10)),
+            processes: Some(one(3)),
+            io_pressure: (at_ms % 2 == 0).then(|| one(50)),
+            ..Bucket::default()
+        }
     }
 
     #[test]
     fn a_record_is_read_as_it_was_written_and_no_changed_bit_passes() {
-        let mut one = bucket(1_000_000, 7, step(1000, 5));
+        let mut one = bucket(1_000_000, 7, 1000, 5);
         one.memory_kib_max = Some(9);
         let record = one.encode(42);
         assert_eq!(Bucket::parse(&record), Some((42, one)));
@@ -266,8 +237,8 @@ mod tests {
 
     #[test]
     fn merged_buckets_keep_extremes_sums_and_means_by_time() {
-        let mut all = bucket(10_000, 100, step(1000, 10));
-        all.merge(&bucket(13_001, 400, step(3000, 20)));
+        let mut all = bucket(10_000, 100, 1000, 10);
+        all.merge(&bucket(13_001, 400, 3000, 20));
         assert_eq!((all.from_ms, all.to_ms), (9000, 13_001));
         assert_eq!((all.covered_ms, all.samples, all.counters.cpu_us), (4000, 2, 30));
         let mib = |mib: u32| mib * 1024;

@@ -8,8 +8,25 @@ use crate::limits::{
 
 /// Steps that people count in, in milliseconds: seconds, minutes, hours.
 const STEPS_MS: [u64; 19] = [
-    1_000, 2_000, 5_000, 10_000, 15_000, 30_000, 60_000, 120_000, 300_000, 600_000, 900_000, 1_800_000,
-    3_600_000, 7_200_000, 10_800_000, 21_600_000, 43_200_000, 86_400_000, 604_800_000,
+    1_000,
+    2_000,
+    5_000,
+    10_000,
+    15_000,
+    30_000,
+    60_000,
+    120_000,
+    300_000,
+    600_000,
+    900_000,
+    1_800_000,
+    3_600_000,
+    7_200_000,
+    10_800_000,
+    21_600_000,
+    43_200_000,
+    86_400_000,
+    604_800_000,
 ];
 
 /// The span that is wanted when its beginning is not given.
@@ -78,7 +95,7 @@ impl Window {
 
 impl History {
     /// `stored` has the records of each resolution that is needed, finest first.
-    pub fn new(window: Window, stored: &[Vec<Bucket>]) -> Self {
+    pub fn new(window: Window, stored: &[Vec<Bucket>], now_ms: u64) -> Self {
         let mut chosen: Vec<&Bucket> = Vec::new();
         for records in stored {
             let reaches_to = chosen.first().map_or(u64::MAX, |first| first.from_ms);
@@ -108,7 +125,8 @@ impl History {
             }
         }
         // The next sample may be one that is not taken yet.
-        if reached_ms.saturating_add(TELEMETRY_GAP_MS) < window.to_ms {
+        let due_ms = reached_ms.saturating_add(TELEMETRY_GAP_MS);
+        if reached_ms.saturating_add(TELEMETRY_JITTER_MS) < window.to_ms && due_ms < now_ms {
             gaps.push((reached_ms, window.to_ms));
         }
         Self { window, points, gaps }
@@ -158,7 +176,7 @@ mod tests {
         let mut stored = records(1000, 100..=200);
         stored.extend(records(1000, 301..=400));
         let window = Window { from_ms: 50_000, to_ms: 500_000, step_ms: 10_000 };
-        let history = History::new(window, &[stored]);
+        let history = History::new(window, &[stored], 500_001);
         assert_eq!(history.gaps, [(50_000, 99_000), (200_000, 300_000), (400_000, 500_000)]);
         let samples: u32 = history.points.iter().map(|(_, point)| point.samples).sum();
         assert_eq!(samples, 201);
@@ -171,7 +189,7 @@ mod tests {
     fn what_the_fine_records_do_not_reach_comes_from_coarser_ones_and_nothing_twice() {
         let (fine, coarse) = (records(1000, 901..=1000), records(10_000, 1..=100));
         let window = Window { from_ms: 0, to_ms: 1_000_000, step_ms: 1000 };
-        let history = History::new(window, &[fine, coarse]);
+        let history = History::new(window, &[fine, coarse], 1_000_001);
         assert_eq!(history.gaps, []);
         let covered: u64 = history.points.iter().map(|(_, at)| u64::from(at.covered_ms)).sum();
         assert_eq!(covered, 1_000_000);

@@ -3,7 +3,7 @@
 //!
 //! A record's place follows from its sequence number. The newest record is still being added to, and is
 //! written again with each batch, so that a killed bridge loses no more than what it had not written. A file
-//! that is none of ours is set aside, and a damaged record is skipped.
+//! that is not ours is set aside, and a damaged record is skipped.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -24,6 +24,14 @@ pub struct Resolution {
     pub step_ms: u64,
     pub records: u32,
 }
+
+/// What is kept of a sandbox's samples: every second of an hour or more, ten seconds of a day, minutes of 30
+/// days. A record has 164 bytes, so a sandbox that is busy for a month takes 9.1 MB, in its first hour 0.7 MB.
+pub const RESOLUTIONS: [Resolution; 3] = [
+    Resolution { file: "seconds", step_ms: 1_000, records: 3_600 },
+    Resolution { file: "tens", step_ms: 10_000, records: 8_640 },
+    Resolution { file: "minutes", step_ms: 60_000, records: 43_200 },
+];
 
 /// See the module's description.
 #[derive(Debug)]

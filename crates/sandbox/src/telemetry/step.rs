@@ -1,11 +1,12 @@
 //! What two successive samples of an agent say about the time between them. Pure.
 //!
 //! The agent's counters are absolute, so what was used since the last known sample is exact however many
-//! samples were missed, and whoever has asked for them before.
+//! samples were missed, and however often they were asked for.
 
 use protocol::metrics::Sample;
 
-use super::bucket::Counters;
+use super::bucket::{Bucket, Counters, Gauge};
+use crate::costs::Cost;
 use crate::limits::TELEMETRY_GAP_MS;
 
 /// What was used from one sample to the next.
@@ -47,6 +48,42 @@ impl Step {
             },
             oom_kills: grown(sample.oom_kills, from_start(last.oom_kills)),
             memory_kib_ms: kib.saturating_mul(elapsed_ms),
+        }
+    }
+
+    /// The bucket of the later sample, which was taken at `at_ms`.
+    pub fn bucket(&self, sample: &Sample, at_ms: u64) -> Bucket {
+        let one = |value: u32| Gauge { min: value, mean: value, max: value };
+        // The greatest number stands for what is not known.
+        let kib = |bytes: u64| u32::try_from(bytes / 1024).unwrap_or(u32::MAX).min(u32::MAX - 1);
+        let covered_ms = u32::try_from(self.covered_ms).unwrap_or(u32::MAX);
+        Bucket {
+            from_ms: at_ms.saturating_sub(covered_ms.into()),
+            to_ms: at_ms,
+            covered_ms,
+            samples: 1,
+            oom_kills: u32::try_from(self.oom_kills).unwrap_or(u32::MAX),
+            counters: self.counters,
+            cpu: sample.cpu_hundredths.map(one),
+            memory_kib: Some(one(kib(sample.memory_bytes))),
+            disk_kib: sample.disk_bytes.map(kib).map(one),
+            processes: Some(one(sample.processes)),
+            cpu_pressure: sample.cpu_pressure.map(one),
+            memory_pressure: sample.memory_pressure.map(one),
+            io_pressure: sample.io_pressure.map(one),
+            memory_kib_max: sample.memory_bytes_max.map(kib),
+            disk_kib_max: sample.disk_bytes_max.map(kib),
+        }
+    }
+
+    pub fn cost(&self) -> Cost {
+        Cost {
+            run_ms: self.elapsed_ms,
+            cpu_us: self.counters.cpu_us,
+            memory_kib_ms: self.memory_kib_ms,
+            read_bytes: self.counters.read_bytes,
+            written_bytes: self.counters.written_bytes,
+            ..Cost::default()
         }
     }
 

@@ -119,6 +119,6 @@ fn an_hour_takes_what_the_limits_say() {
     let records = 3600 + 360 + 60;
     // A step may begin within the first and the last of them.
     assert!((164 * records..164 * (records + 3) + 3 * 16).contains(&bytes), "{bytes}");
-    let month: u64 = TELEMETRY_RESOLUTIONS.iter().map(|one| u64::from(one.records) * 164).sum();
+    let month: u64 = RESOLUTIONS.iter().map(|one| u64::from(one.records) * 164).sum();
     assert!(month < 9_200_000, "{month}");
 }
