@@ -139,6 +139,13 @@ impl Telemetry {
         let _ = timeout(TELEMETRY_LAST_DEADLINE, self.collect(guest)).await;
     }
 
+    /// Takes what a guest has sampled up to now, for somebody who asks. If it does not answer, what is known has to do.
+    pub async fn refresh(&self, guest: &Guest) {
+        if self.0.is_kept {
+            let _ = self.collect(guest).await;
+        }
+    }
+
     /// Takes the samples that are new.
     pub async fn collect(&self, guest: &Guest) -> Result<(), GuestError> {
         let _asking = self.0.asking.lock().await;

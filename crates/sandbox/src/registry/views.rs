@@ -206,7 +206,7 @@ impl Registry {
     async fn fresh(&self, which: &SandboxRef) -> Result<Telemetry, SandboxError> {
         let telemetry = self.seated(which, |seat| seat.telemetry.clone())?;
         if let Ok(guest) = self.guest(which) {
-            telemetry.take_last(&guest).await;
+            telemetry.refresh(&guest).await;
         }
         Ok(telemetry)
     }
