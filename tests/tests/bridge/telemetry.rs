@@ -95,7 +95,7 @@ fn costs_and_history_are_those_of_a_known_load_over_a_killed_bridge() {
     seldom("samples come in which nothing is used", || {
         let before = std::mem::replace(&mut after, usage(&client));
         let grown = |field| number(&after, field) - number(&before, field);
-        grown("seconds") > 0.3 && grown("cpu_seconds") < 0.02
+        grown("seconds") > 0.3 && grown("cpu_seconds") < 0.1
     });
     assert_near(number(&after, "cpu_seconds") - begun, really);
 
