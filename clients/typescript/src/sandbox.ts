@@ -175,7 +175,7 @@ export class Sandbox implements AsyncDisposable {
   /** What it uses at the moment. */
   async metrics(options?: CallOptions): Promise<Schemas["MetricsSample"] | undefined> {
     const page = await this.#api.call("get_metrics", { path: this.#path }, options);
-    return page.samples.at(-1);
+    return "samples" in page ? page.samples.at(-1) : undefined;
   }
 
   /** What it uses, a sample for each second. Leaving ends the stream. */

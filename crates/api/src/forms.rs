@@ -10,6 +10,7 @@ pub mod contexts;
 pub mod events;
 pub mod exit;
 pub mod files;
+pub mod history;
 pub mod machine;
 pub mod metrics;
 pub mod notebooks;

@@ -23,6 +23,7 @@ mod sandboxes;
 mod sessions;
 mod snapshots;
 mod starts;
+mod usage;
 mod value;
 mod workspace;
 
@@ -41,6 +42,7 @@ pub fn operations() -> Vec<Operation> {
         sessions::operations(),
         attach::operations(),
         metrics::operations(),
+        usage::operations(),
         runs::operations(),
         logs::operations(),
         events::operations(),

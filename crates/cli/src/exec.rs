@@ -7,13 +7,13 @@ use clap::Args;
 use protocol::SessionId;
 use protocol::requests::{Signal, Start, Stdio, Target};
 
+use super::command_line;
 use super::context::Context;
 use super::exit::Exit;
 use super::group_limits::GroupLimitArguments;
 use super::output;
 use super::session::screen::{self, Keyboard, SessionExit};
 use super::session::{self, LOG_HOLDER, ProcessArguments, pipes, program_name};
-use super::usage;
 use agent_client::guest::Guest;
 use control::Purpose;
 use sandbox::SandboxRef;
@@ -72,7 +72,7 @@ impl Exec {
     }
 
     pub async fn run(&self, context: &Context) -> Result<Exit> {
-        usage::check_command("exec", &self.command)?;
+        command_line::check_command("exec", &self.command)?;
         if !self.detach {
             session::check_terminal(&self.process)?;
         }

@@ -15,6 +15,7 @@ mod audit;
 mod background;
 mod bind;
 mod caps;
+mod command_line;
 mod completions;
 mod context;
 mod contexts;
@@ -237,6 +238,7 @@ verbs! { verb, context;
         Keys(keys::Keys);
         SshConfig(ssh_config::SshConfig) => verb.run(context()?);
         Caps(caps::Caps);
+        Usage(usage::Usage);
         Audit(audit::Audit);
         Store(store::Store) => verb.run(context()?);
     }
@@ -257,7 +259,7 @@ pub fn main<S: Servers>() -> ExitCode {
         Arguments::command().try_get_matches().or_else(|_| definition().try_get_matches());
     let arguments = match matches.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => arguments,
-        Err(error) => return usage::report(error).into(),
+        Err(error) => return command_line::report(error).into(),
     };
     // These must run before there is any thread.
     match arguments.verb {
@@ -423,6 +425,7 @@ mod tests {
             "host-bridge events --dead-letters --json",
             "host-bridge audit --since 1h --outcome refused -f --json",
             "host-bridge audit verify --json",
+            "host-bridge usage --namespace ci --since 24h --until 2026-01-31 --json",
             "host-bridge start --secret a --secret b",
             "host-bridge start --snapshot base --name x",
             "host-bridge stop --grace 3s a b",

@@ -7,6 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use protocol::requests::Stdio;
 
+use super::command_line;
 use super::context::{Context, explain_gone};
 use super::exit::Exit;
 use super::failure::CliError;
@@ -15,7 +16,6 @@ use super::output;
 use super::sandbox_options::OwnedSandboxOptions;
 use super::session::screen::{self, Keyboard, SessionExit};
 use super::session::{self, ProcessArguments, pipes, program_name};
-use super::usage;
 use access::audit::{Audit, Entry, Outcome};
 use agent_client::guest::Guest;
 use control::RefusedHosts;
@@ -45,7 +45,7 @@ pub struct Run {
     process: ProcessArguments,
 
     #[command(flatten)]
-    docker: usage::DockerOptions,
+    docker: command_line::DockerOptions,
 
     /// Refused with a hint what to write instead.
     #[arg(short, long, hide = true)]
@@ -67,8 +67,8 @@ pub struct Run {
 
 impl Run {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
-        usage::check_command("run", &self.command)?;
-        usage::check_run(self.detach)?;
+        command_line::check_command("run", &self.command)?;
+        command_line::check_run(self.detach)?;
         self.docker.check()?;
         let mut spec = self.sandbox.spec()?;
         session::check_terminal(&self.process)?;

@@ -7,12 +7,12 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 
+use super::command_line;
 use super::context::Context;
 use super::exit::Exit;
 use super::output;
 use super::sandbox_options::OwnedSandboxOptions;
 use super::session::read_environment;
-use super::usage;
 use super::values::parse_duration;
 use agent_client::link::Address;
 use machine::MachineKind;
@@ -91,7 +91,7 @@ pub struct Start {
     json: bool,
 
     #[command(flatten)]
-    docker: usage::DockerOptions,
+    docker: command_line::DockerOptions,
 
     /// It is in the background anyway.
     #[arg(short, long, hide = true)]
@@ -123,7 +123,7 @@ impl Start {
     }
 
     pub async fn run(&self, context: &Context) -> Result<Exit> {
-        usage::check_start(&self.words)?;
+        command_line::check_start(&self.words)?;
         self.docker.check()?;
         let mut spec = self.spec()?;
         self.sandbox.install_packages(context, &mut spec).await?;

@@ -1,192 +1,93 @@
-//! Checks of a command line that clap cannot make: an unknown option before a command that may have any, and
-//! docker's words that mean something else here. The error names what to write.
+//! `usage`: show what namespaces have used, for billing.
 
-use std::ffi::{OsStr, OsString};
+use std::time::Duration;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, Command, CommandFactory};
+use anyhow::Result;
+use clap::Args;
 
+use super::context::Context;
 use super::exit::Exit;
-use super::failure::CliError;
-use super::{Arguments, help, output};
-use host::similar::nearest;
+use super::values::{Since, human_bytes, human_duration};
+use super::{output, table};
+use control::{NamespaceCost, Request};
+use host::instant::now_ms;
+use sandbox::Name;
 
-/// Prints clap's output. Help and the version are results; anything else is our failure, as for docker.
-pub fn report(mut error: clap::Error) -> Exit {
-    if !error.use_stderr() {
-        let _ = error.print();
-        return Exit::SUCCESS;
-    }
-    if let Some(refusal) = refusal_of(&error) {
-        output::note(&refusal.to_string());
-    } else {
-        help::suggest(&mut error);
-        output::note_verbatim(&error.render().to_string());
-    }
-    Exit::FAILED_ITSELF
-}
-
-/// The refusal of an unknown option, in the words of all others.
-fn refusal_of(error: &clap::Error) -> Option<CliError> {
-    if error.kind() != ErrorKind::UnknownArgument {
-        return None;
-    }
-    let text = |kind| match error.get(kind) {
-        Some(ContextValue::String(text)) => Some(text.clone()),
-        _ => None,
-    };
-    let option = text(ContextKind::InvalidArg).filter(|option| option.starts_with('-'))?;
-    let meant = text(ContextKind::SuggestedArg);
-    Some(CliError::UnknownOption { option, meant })
-}
-
-/// Refuses a command that begins with an option: the verb does not have it, and no program has such a name.
-/// After `--` anything is a command.
-pub fn check_command(verb: &str, command: &[OsString]) -> Result<(), CliError> {
-    let Some(first) = command.first() else { return Ok(()) };
-    let typed: Vec<OsString> = std::env::args_os().collect();
-    match unknown_option(&Arguments::command(), verb, first, &typed) {
-        Some(refusal) => Err(refusal),
-        None => Ok(()),
-    }
-}
-
-fn unknown_option(
-    program: &Command,
-    verb: &str,
-    first: &OsStr,
-    typed: &[OsString],
-) -> Option<CliError> {
-    let word = first.to_str().filter(|word| word.starts_with('-') && word.len() > 1)?;
-    if typed.windows(2).any(|pair| pair[0] == "--" && pair[1] == first) {
-        return None;
-    }
-    let option = word.split('=').next().unwrap_or(word);
-    let own = program.find_subcommand(verb).into_iter().flat_map(Command::get_arguments);
-    let known = own.filter(|argument| !argument.is_hide_set());
-    let known = known.filter_map(clap::Arg::get_long);
-    let long = option.strip_prefix("--").unwrap_or_default();
-    let meant = nearest(long, known).filter(|_| !long.is_empty());
-    let meant = meant.map(|meant| format!("--{meant}"));
-    Some(CliError::UnknownOption { option: option.to_owned(), meant })
-}
-
-/// Options of docker's that `run` and `start` refuse by name.
+/// Show what namespaces have used
 #[derive(Debug, Args)]
-pub struct DockerOptions {
-    #[arg(short, long, hide = true, value_name = "VOLUME")]
-    volume: Vec<String>,
+#[command(after_help = "Examples:
+  host-bridge usage
+  host-bridge usage --namespace ci --since 24h
+  host-bridge usage --json | jq '.[] | {namespace, cpu_us}'
 
-    #[arg(short, long, hide = true, value_name = "PORTS")]
-    publish: Vec<String>,
+Use is kept by the hour, for 400 days, and includes that of removed sandboxes. CPU time and memory are what the
+agents report, at most 10 seconds ago; NETWORK is what was exchanged with the outside.")]
+pub struct Usage {
+    /// Show only this namespace (default: all)
+    #[arg(long, value_name = "NAME")]
+    namespace: Option<Name>,
+
+    /// Count from the hour of this time: an age as in 24h, or a date
+    #[arg(long, value_name = "TIME")]
+    since: Option<Since>,
+
+    /// Count up to the hour of this time: an age as in 24h, or a date
+    #[arg(long, value_name = "TIME")]
+    until: Option<Since>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
-impl DockerOptions {
-    pub fn check(&self) -> Result<(), CliError> {
-        if let Some(volume) = self.volume.first() {
-            let directory = volume.split(':').next().unwrap_or_default();
-            return Err(CliError::OtherWords {
-                what: format!("-v {volume}"),
-                why: "a sandbox has one directory of the host, at /workspace",
-                instead: format!(
-                    "write --workspace {directory} for a copy that is copied back, and --mount with it \
-                     for the directory itself"
-                ),
-            });
+const HEAD: [&str; 6] = ["NAMESPACE", "TIME", "CPU", "GIB SECONDS", "DISK", "NETWORK"];
+
+impl Usage {
+    pub async fn run(self, context: &Context) -> Result<Exit> {
+        let now_ms = now_ms();
+        let from_ms = self.since.map_or(0, |since| since.resolve(now_ms));
+        let to_ms = self.until.map_or(now_ms, |until| until.resolve(now_ms));
+        let request = Request::Usage { namespace: self.namespace, from_ms, to_ms };
+        let costs: Vec<NamespaceCost> = context.daemon().await?.ask(&request).await?;
+        if self.json {
+            output::print_json(&costs)?;
+            return Ok(Exit::SUCCESS);
         }
-        if let Some(ports) = self.publish.first() {
-            return Err(CliError::OtherWords {
-                what: format!("-p {ports}"),
-                why: "ports are forwarded to a sandbox that runs",
-                instead: format!(
-                    "write `host-bridge start --name NAME`, then `host-bridge port-forward NAME {ports}`"
-                ),
-            });
-        }
-        Ok(())
+        let rows: Vec<_> = costs.iter().map(line).collect();
+        output::print(&table::align(HEAD, &rows))?;
+        Ok(Exit::SUCCESS)
     }
 }
 
-/// Refuses `run --detach`: `run` is for one command, and waits for it.
-pub fn check_run(is_detached: bool) -> Result<(), CliError> {
-    if !is_detached {
-        return Ok(());
-    }
-    Err(CliError::OtherWords {
-        what: "-d".to_owned(),
-        why: "`run` waits for its command, and removes the sandbox then",
-        instead:
-            "write `host-bridge start --name NAME`, then `host-bridge exec -d NAME -- COMMAND`"
-                .to_owned(),
-    })
-}
-
-/// Refuses words after the options of `start`, which docker reads as an image and a command.
-pub fn check_start(words: &[OsString]) -> Result<(), CliError> {
-    let Some(image) = words.first() else { return Ok(()) };
-    let text = |word: &OsString| word.to_string_lossy().into_owned();
-    let command: Vec<String> = words.iter().skip(1).map(text).collect();
-    let (image, command) = (text(image), command.join(" "));
-    let then = if command.is_empty() {
-        String::new()
-    } else {
-        format!(", then `host-bridge exec NAME -- {command}`")
-    };
-    Err(CliError::OtherWords {
-        what: format!("start {image}"),
-        why: "`start` takes options alone, and starts no command",
-        instead: format!("write `host-bridge start --name NAME --image {image}`{then}"),
-    })
+fn line(NamespaceCost { namespace, cost }: &NamespaceCost) -> [String; 6] {
+    let both = |one: u64, other: u64| human_bytes(one.saturating_add(other));
+    [
+        output::printable(namespace),
+        human_duration(Duration::from_millis(cost.run_ms)),
+        format!("{:.1} s", cost.cpu_seconds()),
+        format!("{:.1}", cost.gib_seconds()),
+        both(cost.read_bytes, cost.written_bytes),
+        both(cost.sent_bytes, cost.received_bytes),
+    ]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn refused(verb: &str, first: &str, typed: &[&str]) -> Option<String> {
-        let typed: Vec<OsString> = typed.iter().map(OsString::from).collect();
-        let refusal = unknown_option(&Arguments::command(), verb, OsStr::new(first), &typed);
-        refusal.map(|refusal| refusal.to_string())
-    }
+    use sandbox::costs::Cost;
 
     #[test]
-    fn an_unknown_option_before_the_command_is_named_with_what_was_meant() {
-        for (verb, first, expected) in [
-            ("run", "--timout", "unknown option --timout; did you mean --timeout?"),
-            ("run", "--memmory=64", "unknown option --memmory; did you mean --memory?"),
-            ("exec", "--sesion", "unknown option --sesion; did you mean --session?"),
-            ("run", "--qqqqqqqqq", "unknown option --qqqqqqqqq"),
-            ("run", "-q", "unknown option -q"),
-        ] {
-            assert_eq!(refused(verb, first, &[verb, first]).as_deref(), Some(expected));
-        }
-    }
-
-    #[test]
-    fn behind_two_dashes_anything_is_a_command() {
-        assert_eq!(refused("run", "--timout", &["run", "--", "--timout"]), None);
-        assert_eq!(refused("run", "ls", &["run", "ls"]), None);
-        assert_eq!(refused("run", "-", &["run", "-"]), None);
-    }
-
-    #[test]
-    fn clap_and_this_say_the_same_of_an_unknown_option() {
-        let parsed = Arguments::command().try_get_matches_from(["x", "start", "--lable", "a=b"]);
-        let refusal = refusal_of(&parsed.expect_err("there is none")).expect("it is refused");
-        assert_eq!(refusal.to_string(), "unknown option --lable; did you mean --label?");
-    }
-
-    #[test]
-    fn words_of_docker_are_answered_with_what_to_write() {
-        let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
-        let refusal = check_start(&words("alpine sh -c true")).expect_err("no words").to_string();
-        assert!(refusal.contains("--image alpine`, then `host-bridge exec NAME -- sh -c true`"));
-        let given = DockerOptions { volume: vec![".:/work".to_owned()], publish: Vec::new() };
-        let refusal = given.check().expect_err("no volumes").to_string();
-        assert!(refusal.contains("-v .:/work") && refusal.contains("--workspace ."), "{refusal}");
-        let given = DockerOptions { volume: Vec::new(), publish: vec!["8080:80".to_owned()] };
-        let refusal = given.check().expect_err("no ports").to_string();
-        assert!(refusal.contains("port-forward NAME 8080:80"), "{refusal}");
-        assert!(check_run(true).is_err() && check_run(false).is_ok() && check_start(&[]).is_ok());
+    fn a_person_reads_units() {
+        let cost = Cost {
+            run_ms: 90_000,
+            cpu_us: 1_540_000,
+            memory_kib_ms: 512 * 1024 * 90_000,
+            read_bytes: 1024,
+            written_bytes: 1024,
+            ..Cost::default()
+        };
+        let row = line(&NamespaceCost { namespace: "ci".to_owned(), cost });
+        let duration = human_duration(Duration::from_secs(90));
+        assert_eq!(row, ["ci", &duration, "1.5 s", "45.0", "2.0 KiB", "0 B"]);
     }
 }

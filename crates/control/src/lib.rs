@@ -37,8 +37,8 @@ pub use egress::{EgressSink, RefusedHosts};
 pub use egress_recorder::egress_recorder;
 pub use images::{AliasError, aliases, missing};
 pub use message::{
-    CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, List, PreviewLink, Purpose, Request,
-    Version,
+    CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, List, NamespaceCost, PreviewLink,
+    Purpose, Request, Version,
 };
 pub use node::{NodeRow, Readiness};
 pub use open_audit::{OpenAuditError, entry, open_audit};

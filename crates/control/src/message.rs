@@ -21,7 +21,8 @@ use sandbox::{Name, SandboxRef, Selector, Spec};
 pub use about::About;
 pub use carry_out::Parts;
 pub use reply::{
-    Answer, CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, PreviewLink, Reply, Version,
+    Answer, CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, NamespaceCost, PreviewLink,
+    Reply, Version,
 };
 
 /// A request of a client.
@@ -154,6 +155,14 @@ pub enum Request {
         namespace: Name,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<String>,
+    },
+    /// Asks for what namespaces have used, in whole hours.
+    Usage {
+        /// All namespaces if absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        namespace: Option<Name>,
+        from_ms: u64,
+        to_ms: u64,
     },
     /// Ends the daemon; answered before it does.
     End {

@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -131,14 +132,43 @@ async fn next(output: &mut Output) -> Result<Option<Vec<u8>>, CarryError> {
     }
 }
 
-/// Counts the bytes of a connection.
+/// The bytes that all connections of one sandbox have carried so far, both ways. Clones are the same count.
+#[derive(Clone, Debug, Default)]
+pub struct Carried(Arc<[AtomicU64; 2]>);
+
+impl Carried {
+    pub fn sent_bytes(&self) -> u64 {
+        self.0[0].load(Ordering::Relaxed)
+    }
+
+    pub fn received_bytes(&self) -> u64 {
+        self.0[1].load(Ordering::Relaxed)
+    }
+}
+
+/// Counts the bytes of a connection, and adds them to those of its sandbox.
 #[derive(Debug, Default)]
 pub struct Tally {
     sent: AtomicU64,
     received: AtomicU64,
+    all: Carried,
 }
 
 impl Tally {
+    pub fn of(all: Carried) -> Self {
+        Self { all, ..Self::default() }
+    }
+
+    fn add_sent(&self, bytes: u64) {
+        self.sent.fetch_add(bytes, Ordering::Relaxed);
+        self.all.0[0].fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn add_received(&self, bytes: u64) {
+        self.received.fetch_add(bytes, Ordering::Relaxed);
+        self.all.0[1].fetch_add(bytes, Ordering::Relaxed);
+    }
+
     pub fn sent_bytes(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
@@ -284,7 +314,7 @@ impl<W: AsyncWrite + Unpin> ToServer<'_, W> {
         }
         self.meter.pass(bytes.len()).await?;
         self.sink.write_all(bytes).await?;
-        self.tally.sent.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.tally.add_sent(bytes.len() as u64);
         Ok(())
     }
 }
@@ -319,7 +349,7 @@ impl<R: AsyncRead + Unpin> ToGuest<'_, R> {
             if let Some(writer) = self.writer.as_mut().filter(|_| !goes_on.is_empty()) {
                 writer.write(&goes_on).await?;
             }
-            self.tally.received.fetch_add(count as u64, Ordering::Relaxed);
+            self.tally.add_received(count as u64);
             if self.agreed.is_some() {
                 begun.extend_from_slice(bytes);
                 if let Some(agrees) = agrees(&begun)

@@ -197,7 +197,7 @@ pub(super) async fn run(
     };
     report(Verdict::Allowed { rule, address: connection.peer_addr().ok() });
     shared.names.lock().await.count(host, true);
-    let tally = Tally::default();
+    let tally = Tally::of(shared.carried.clone());
     let (meter, idle) = (&shared.meter, shared.idle);
     let carried = match shared.reader(host, port, &plan) {
         Some(broker) => {

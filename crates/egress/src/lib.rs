@@ -52,6 +52,7 @@ use tokio::task::JoinHandle;
 
 pub use ::host::address::{InvalidRange, Range};
 pub use broker::TLS_PORT;
+pub use carry::Carried;
 pub use event::{EgressEvent, EgressSink, EventSubject, Verdict};
 pub use host::Host;
 pub use inject::{InjectedSecret, Injections, UnreadableSecret, fits_a_field, placeholder};
@@ -146,6 +147,7 @@ struct Shared {
     names: Mutex<Names>,
     reporter: event::EventReporter,
     meter: Arc<Meter>,
+    carried: Carried,
     places: Arc<tokio::sync::Semaphore>,
     rate: Bucket,
     askers: Arc<tokio::sync::Semaphore>,
@@ -162,6 +164,8 @@ pub struct EgressPolicy {
     pub secrets: Injections,
     /// Whether programs get the authorities that this host trusts, because their own files lack them.
     pub shares_trust: bool,
+    /// Where the bytes of its connections are counted.
+    pub carried: Carried,
 }
 
 /// Serves the egress of one sandbox until it is dropped.
@@ -190,7 +194,7 @@ impl EgressGuard {
         directory: Option<&Path>,
         sink: EgressSink,
     ) -> Result<Self, EgressError> {
-        let EgressPolicy { rules, secrets, shares_trust } = allowed;
+        let EgressPolicy { rules, secrets, shares_trust, carried } = allowed;
         let broker = if secrets.is_empty() {
             None
         } else {
@@ -213,6 +217,7 @@ impl EgressGuard {
             names: Mutex::new(names),
             reporter: event::EventReporter::new(sink),
             meter: Arc::new(Meter::new(settings.bytes_per_second, settings.bytes_max)),
+            carried,
             places: Arc::new(tokio::sync::Semaphore::new(settings.connections_max)),
             rate: Bucket::new(per_second, per_second * f64::from(limits::BURST_SECONDS)),
             askers: Arc::new(tokio::sync::Semaphore::new(limits::ASKERS_MAX)),

@@ -262,6 +262,11 @@ impl Paths {
         self.state.join("usage.json")
     }
 
+    /// What sandboxes and namespaces have cost, by hour.
+    pub fn costs(&self) -> PathBuf {
+        self.state.join("costs")
+    }
+
     /// The answers to idempotent calls of the server, one file each.
     pub fn answers(&self) -> PathBuf {
         self.state.join("answers")

@@ -22,6 +22,7 @@ pub mod caps;
 pub mod changes;
 mod commit;
 mod contents;
+pub mod costs;
 mod directories;
 pub mod event;
 mod expiry;
@@ -56,6 +57,7 @@ pub mod spec;
 pub mod state;
 mod stored;
 pub mod tallies;
+pub mod telemetry;
 mod trust;
 
 use std::io;

@@ -155,6 +155,39 @@ pub const METER_MARK_PAUSE: Duration = Duration::from_secs(2);
 pub const METERED_SCOPES_MAX: usize = 10_000;
 /// A file of the meter that is longer is not ours: 256 bytes for each of them.
 pub const METER_BYTES_MAX: u64 = METERED_SCOPES_MAX as u64 * 256;
+/// How often an agent is asked for its samples: a killed bridge loses this much of those that have ended
+/// meanwhile, and a question for ten samples costs the agent as much as one sample.
+pub const TELEMETRY_PAUSE: Duration = Duration::from_secs(10);
+/// The pause before the first question: the first command of a sandbox does not wait for it.
+pub const TELEMETRY_FIRST_PAUSE: Duration = Duration::from_secs(2);
+/// How long an agent may take to answer; the next question asks for the same again.
+pub const TELEMETRY_DEADLINE: Duration = Duration::from_secs(5);
+/// How long the last question may delay the end of a sandbox. It is answered within a millisecond.
+pub const TELEMETRY_LAST_DEADLINE: Duration = Duration::from_millis(250);
+/// Records that wait for a full disk: a quarter of an hour, as much as the agent keeps.
+pub const TELEMETRY_PENDING_MAX: usize = 900;
+/// Two samples that are further apart have a gap in between. A sandbox in which nothing runs is sampled every ten
+/// seconds.
+pub const TELEMETRY_GAP_MS: u64 = 15_000;
+/// Less than this between two records is no gap: clocks that are slewed, and times that are rounded.
+pub const TELEMETRY_JITTER_MS: u64 = 1_500;
+/// A guest's clock that is further off is not used. A sample may be as old as the pause between two in a sandbox
+/// in which nothing runs.
+pub const TELEMETRY_CLOCK_DRIFT_MS: u64 = 12_000;
+/// Points of a history for which no step was asked: more than a screen is wide.
+pub const TELEMETRY_POINTS_USUAL: u64 = 1_000;
+/// Points of any history: an hour of seconds fits, and an answer stays below 4 MB.
+pub const TELEMETRY_POINTS_MAX: u64 = 4_000;
+/// How often costs are saved. A bridge that is killed loses this much of sandboxes that ended meanwhile; of
+/// those that live it counts again from what was saved.
+pub const COSTS_MARK_PAUSE: Duration = Duration::from_secs(10);
+/// Hours of namespaces that are counted apart on two days. A caller invents namespaces as it likes; the use of
+/// more is counted together.
+pub const COSTS_ROWS_MAX: usize = 10_000;
+/// Days whose costs are kept: a year, and what is billed late.
+pub const COSTS_DAYS_MAX: u64 = 400;
+/// A file of costs that is longer is not ours: 512 bytes for each row and each sandbox.
+pub const COSTS_BYTES_MAX: u64 = (COSTS_ROWS_MAX + SANDBOXES_MAX) as u64 * 512;
 /// The largest record of a log: a chunk with its labels, or an exit record with its survivors.
 /// Checked against a record's length before anything is allocated.
 pub const LOG_RECORD_BYTES_MAX: usize = 256 * 1024;

@@ -34,6 +34,7 @@ use protocol::{ExitRecord, SessionId};
 pub use known::{AllSessions, Extent, OneSession, RecordedSession};
 pub use reader::{From, InvalidMark, Mark, Reader, Step};
 pub use record::Run;
+pub(super) use record::checksum;
 pub use recording::Recording;
 pub use room::ReadBudget;
 pub use writer::Writer;

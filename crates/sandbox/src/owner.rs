@@ -38,6 +38,7 @@ use super::recorder::SharedLog;
 use super::saver::Saver;
 use super::snapshot::bytes_of;
 use super::stored::HeldImage;
+use super::telemetry::Telemetry;
 use super::{Event, EventSink, Names, Phase, Record, SandboxError, State, StopReason};
 use crate::limits::RECORDER_END_MAX;
 use agent_client::link::LinkError;
@@ -71,6 +72,7 @@ pub(super) struct OwnerSettings {
     pub secrets: Secrets,
     pub meter: Meter,
     pub presence: Arc<Presence>,
+    pub telemetry: Telemetry,
     pub workspaces: Workspaces,
     pub names: Option<Arc<dyn Names>>,
     /// Saves its content before it ends, once there is a saver.
@@ -172,6 +174,8 @@ struct LiveMachine {
     exited: BoxFuture<'static, MachineExit>,
     lost: Option<Pin<Box<dyn Future<Output = LinkError> + Send>>>,
     recorder: Option<JoinHandle<()>>,
+    /// Keeps its samples.
+    follower: Option<JoinHandle<()>>,
     /// The way out, for as long as this is kept; none where nothing may be reached.
     egress: Option<EgressGuard>,
     /// Copies changes in the workspace back; `None` without a workspace.
@@ -372,6 +376,7 @@ impl Owner {
             if let Some(guest) = life.running.guest() {
                 guest.machine_ended();
             }
+            life.follower.iter().for_each(JoinHandle::abort);
             self.end_workspace(life.mirror.take()).await;
             self.stored.record.warnings.extend(life.kept_back.get().cloned());
             if let Some(mut recorder) = life.recorder
@@ -380,6 +385,7 @@ impl Owner {
                 recorder.abort();
             }
         }
+        self.place.telemetry.settle();
         self.place.presence.leave();
         self.waking.clear();
         self.overdue = None;
@@ -408,6 +414,8 @@ impl Owner {
     async fn release(&mut self) {
         let Some(mut life) = self.life.take() else { return };
         drop(life.egress);
+        life.follower.iter().for_each(JoinHandle::abort);
+        self.place.telemetry.settle();
         // The next bridge does the exchanges from here on.
         self.end_workspace(life.mirror.take()).await;
         self.place.presence.leave();

@@ -31,6 +31,7 @@ use tokio::task::JoinSet;
 
 use super::caps::Caps;
 use super::commit;
+use super::costs::Costs;
 use super::meter::Meter;
 use super::options::Defaults;
 use super::owner::{Order, Owner, OwnerSettings};
@@ -41,6 +42,7 @@ use super::saver::{Carrier, Saver};
 use super::snapshot::Snapshots;
 use super::stored::{RequestedImage, image_users};
 use super::tallies::Tallies;
+use super::telemetry::Telemetry;
 use super::{Event, EventSink, HostFiles, Names, Record, SandboxError, SandboxRef, Spec, State};
 use crate::limits::{ORDERS_WAITING_MAX, SANDBOXES_MAX};
 use host::paths::Paths;
@@ -80,6 +82,7 @@ struct Inner {
     names: Option<Arc<dyn Names>>,
     refused: RefusalCounts,
     meter: Meter,
+    costs: Costs,
     saver: Arc<OnceLock<Saver>>,
     carrier: OnceLock<Carrier>,
     seats: Mutex<Seats>,
@@ -110,6 +113,7 @@ struct NameEntry {
     orders: mpsc::Sender<Order>,
     shown: watch::Receiver<Record>,
     presence: Arc<Presence>,
+    telemetry: Telemetry,
 }
 
 impl NameEntry {
@@ -184,6 +188,8 @@ impl Registry {
         let seats = Mutex::new(Seats::default());
         let snapshots = Snapshots::open(paths.snapshots())?;
         let (meter, unread) = Meter::open(&paths.usage());
+        let exists = |id: &SandboxId| super::directories::directories(&paths, id).state.exists();
+        let (costs, uncounted) = Costs::open(&paths.costs(), exists);
         let tallies = Tallies::default();
         let events = tallies.counting(events);
         let pool = Arc::new(Pool::new(&paths, &means.files, &machines, &events, means.pool)?);
@@ -211,6 +217,7 @@ impl Registry {
             names,
             refused: RefusalCounts::default(),
             meter,
+            costs,
             saver: Arc::default(),
             carrier: OnceLock::new(),
             seats,
@@ -218,6 +225,10 @@ impl Registry {
         let registry = Self(Arc::new(inner));
         if let Some(error) = unread {
             registry.0.trouble(None, format!("today's use cannot be read: {error}"));
+        }
+        if let Some(error) = uncounted {
+            let what = format!("the costs of earlier days and sandboxes cannot be read: {error}");
+            registry.0.trouble(None, what);
         }
         registry.take_up().await?;
         registry.0.pool.begin();
@@ -389,6 +400,7 @@ impl Registry {
             }
         }
         self.mark();
+        self.mark_costs();
     }
 
     /// Takes no new sandboxes and releases those that run, for the next bridge to find. Returns
@@ -406,6 +418,7 @@ impl Registry {
         // Nobody uses them, and the next bridge may want others.
         self.0.pool.drain().await;
         self.mark();
+        self.mark_costs();
         running
     }
 
@@ -452,10 +465,20 @@ impl Registry {
         let (orders, ordered) = mpsc::channel(ORDERS_WAITING_MAX);
         let (show, shown) = watch::channel(stored.record.clone());
         let presence = Presence::new();
-        let seat = NameEntry { orders, shown, presence: Arc::clone(&presence) };
+        let directories = self.0.directories(&stored.record.id);
+        let (costs, events) = (self.0.costs.clone(), Arc::clone(&self.0.events));
+        let telemetry = Telemetry::new(
+            &stored.record,
+            &directories.state,
+            self.0.hidden_of_alone.is_none(),
+            costs,
+            events,
+        );
+        let (shared, kept) = (Arc::clone(&presence), telemetry.clone());
+        let seat = NameEntry { orders, shown, presence: shared, telemetry: kept };
         seats.taken.insert(which.clone(), seat);
         let place = OwnerSettings {
-            directories: self.0.directories(&stored.record.id),
+            directories,
             machine: Arc::clone(self.0.machines.get(stored.record.machine)),
             machines: self.0.machines.clone(),
             events: Arc::clone(&self.0.events),
@@ -463,6 +486,7 @@ impl Registry {
             secrets: self.0.secrets.clone(),
             meter: self.0.meter.clone(),
             presence,
+            telemetry,
             workspaces: self.0.workspaces.clone(),
             names: self.0.names.clone(),
             saver: Arc::clone(&self.0.saver),

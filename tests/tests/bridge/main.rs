@@ -12,4 +12,5 @@ mod forks;
 mod full_disks;
 mod layers;
 mod metrics;
+mod telemetry;
 mod webhooks;

@@ -9,10 +9,13 @@ use super::super::call::Call;
 use super::super::route::{Operation, operation};
 use super::super::shape::{Nothing, Query, Reply};
 use super::super::stream::{Events, Teller};
+use crate::forms::history::MetricsHistory;
 use crate::forms::metrics::{MetricsPage, MetricsSample};
 use crate::forms::problem::Problem;
 use agent_client::guest::metrics::{Consumer, Samples};
+use host::instant::now_ms;
 use sandbox::refusal::{Code, Refusal};
+use sandbox::telemetry::Window;
 
 pub fn operations() -> Vec<Operation> {
     [
@@ -26,7 +29,10 @@ pub fn operations() -> Vec<Operation> {
         .about(
             "A sample is taken each second, and the sandbox keeps 15 minutes of them. With \
             `since`, the answer has all samples after that one, one page at a time: a client that \
-            was away passes the number of its last sample and misses nothing.",
+            was away passes the number of its last sample and misses nothing.\n\n\
+            With `from`, `to` or `step`, the answer is what the server has kept, of a sandbox that runs or \
+            has stopped: seconds of the last hour, ten seconds of a day, minutes of 30 days. Gaps are \
+            listed, never filled.",
         ),
         operation(
             Method::GET,
@@ -65,6 +71,38 @@ pub struct MetricsQuery {
     pub since: Option<u64>,
 }
 
+/// Which samples to return, or which time.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MetricsWindowQuery {
+    /// The number of the last known sample, 0 for none. By default only the newest sample is
+    /// returned. Not with the other parameters.
+    #[serde(default)]
+    #[schemars(with = "u64", range(max = 9_007_199_254_740_991_u64))]
+    pub since: Option<u64>,
+    /// The beginning of the history, in milliseconds since 1970; by default an hour before its end.
+    #[serde(default)]
+    #[schemars(with = "u64", range(max = 9_007_199_254_740_991_u64))]
+    pub from: Option<u64>,
+    /// Its end; by default now.
+    #[serde(default)]
+    #[schemars(with = "u64", range(max = 9_007_199_254_740_991_u64))]
+    pub to: Option<u64>,
+    /// The length of a point in milliseconds. By default one with which there are at most 1,000 points; there
+    /// may be 4,000.
+    #[serde(default)]
+    #[schemars(with = "u64", range(min = 1, max = 9_007_199_254_740_991_u64))]
+    pub step: Option<u64>,
+}
+
+/// The newest samples, or the history.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum MetricsAnswer {
+    Page(MetricsPage),
+    History(MetricsHistory),
+}
+
 /// An event in a stream of metrics.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -101,15 +139,27 @@ pub struct TreeUsageShape {
 
 async fn page(
     call: Call,
-    Query(query): Query<MetricsQuery>,
+    Query(query): Query<MetricsWindowQuery>,
     _: Nothing,
-) -> Result<Reply<MetricsPage>, Refusal> {
+) -> Result<Reply<MetricsAnswer>, Refusal> {
+    let MetricsWindowQuery { since, from, to, step } = query;
+    if from.or(to).or(step).is_some() {
+        if since.is_some() {
+            let message =
+                "since is about the newest samples, and from, to and step are about kept ones";
+            return Err(Refusal::invalid(message).hint("leave one of them out"));
+        }
+        let window = Window::new(from, to, step, now_ms());
+        let window = window.map_err(|error| Refusal::invalid(error.to_string()))?;
+        let history = call.api.registry().history(&call.which()?, window).await?;
+        return Ok(Reply(MetricsAnswer::History(history.into())));
+    }
     let guest = call.look()?;
-    let samples = match query.since {
+    let samples = match since {
         Some(since) => guest.metrics(since, false).await?,
         None => guest.newest_metrics(false).await?,
     };
-    Ok(Reply(samples.into()))
+    Ok(Reply(MetricsAnswer::Page(samples.into())))
 }
 
 async fn follow(

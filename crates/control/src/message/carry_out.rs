@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::{CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, List, Reply, Request};
+use super::{
+    CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, List, NamespaceCost, Reply, Request,
+};
 use crate::limits::CONTROL_WAIT_MAX;
 use ::image::ImageError;
 use access::preview::Previews;
@@ -118,6 +120,11 @@ impl Request {
             }
             Self::Caps { namespace, key } => {
                 return Ok(Reply::Caps(caps(registry, &namespace, key.as_deref())?));
+            }
+            Self::Usage { namespace, from_ms, to_ms } => {
+                let costs = registry.costs(namespace.as_ref(), from_ms, to_ms).await?;
+                let row = |(namespace, cost)| NamespaceCost { namespace, cost };
+                return Ok(Reply::Usage(costs.into_iter().map(row).collect()));
             }
             Self::RemoveArtifact { id } => return remove_artifact(&id, parts.artifacts).await,
             Self::CreatePreview { sandbox, port, ttl_ms } => {

@@ -10,6 +10,7 @@ use agent_client::link::Address;
 use image::digest::Digest;
 use node::NodeRow;
 use sandbox::caps::Scope;
+use sandbox::costs::Cost;
 use sandbox::pool::ShelfStatus;
 use sandbox::{Changes, Forked, Record, Snapshot, State};
 use services::store::artifacts::ArtifactRow;
@@ -80,6 +81,7 @@ replies! {
         Pool(Vec<ShelfStatus>);
         Nodes(Vec<NodeRow>);
         Caps(Vec<CapUsage>);
+        Usage(Vec<NamespaceCost>);
         Snapshots(Vec<Snapshot>);
         Apps(Vec<AppRow>);
         Previews(Vec<Link>);
@@ -156,6 +158,14 @@ pub struct CapUsageRow {
     /// Absent if there is no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed: Option<u64>,
+}
+
+/// What the sandboxes of a namespace have used together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamespaceCost {
+    pub namespace: String,
+    #[serde(flatten)]
+    pub cost: Cost,
 }
 
 /// The address of a sandbox's agent.

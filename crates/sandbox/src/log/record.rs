@@ -171,7 +171,7 @@ pub(super) fn encode_record(record: &Record<'_>, out: &mut Vec<u8>) -> Result<()
 /// A checksum that depends on every word: each step is a bijection of the previous state, so the
 /// change of a single word is always detected. It protects against accidents, not against
 /// attackers.
-fn checksum(body: &[u8]) -> u32 {
+pub(crate) fn checksum(body: &[u8]) -> u32 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let step = |sum: u64, word: u64| (sum.rotate_left(5) ^ word).wrapping_mul(ODD);
     let words = body.chunks_exact(8);

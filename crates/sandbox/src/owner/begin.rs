@@ -71,6 +71,7 @@ impl Owner {
         let state = directories.state.clone();
         self.stored.record.id = id;
         self.place.directories = directories;
+        self.place.telemetry.move_to(&self.stored.record, &state);
         self.happened(Kind::Created, Facts::creation(&self.stored.record));
         self.open_log();
         self.know(&running);
@@ -340,7 +341,8 @@ impl Owner {
         let sink = self.egress_sink();
         let secrets = std::mem::take(&mut self.injections);
         let shares_trust = self.shares_trust();
-        let allowed = EgressPolicy { rules, secrets, shares_trust };
+        let carried = self.place.telemetry.carried();
+        let allowed = EgressPolicy { rules, secrets, shares_trust, carried };
         let opened =
             EgressGuard::open(guest, allowed, &self.place.egress, Some(directory), sink).await;
         Ok(Some(opened?))
@@ -365,10 +367,10 @@ impl Owner {
         let (known, record) = (self.place.secrets.clone(), &self.stored.record);
         let (namespace, names) = (record.namespace.to_string(), record.secrets.clone());
         let warning = trouble.clone();
-        let shares_trust = self.shares_trust();
+        let (shares_trust, carried) = (self.shares_trust(), self.place.telemetry.carried());
         let opening = async move {
             let secrets = again(&known, &namespace, &names, warning).await;
-            let allowed = EgressPolicy { rules, secrets, shares_trust };
+            let allowed = EgressPolicy { rules, secrets, shares_trust, carried };
             EgressGuard::open(guest, allowed, &settings, Some(&directory), sink).await
         };
         let lost = move |error| trouble(format!("it has no egress: {error}"));
@@ -401,6 +403,8 @@ impl Owner {
             let presence = Arc::clone(&self.place.presence);
             tokio::spawn(Recorder { guest, log, which, events, presence }.run())
         });
+        let follower =
+            guest.clone().map(|guest| tokio::spawn(self.place.telemetry.clone().follow(guest)));
         if let Some(guest) = &guest {
             self.observe_ends(guest);
         }
@@ -411,6 +415,7 @@ impl Owner {
             exited,
             lost,
             recorder,
+            follower,
             egress,
             mirror,
             look: None,

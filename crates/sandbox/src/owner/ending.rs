@@ -57,6 +57,7 @@ impl Owner {
         self.enter(State::Stopping).await;
         let (which, events) = (self.stored.record.which(), Arc::clone(&self.place.events));
         let id = self.stored.record.id.clone();
+        let telemetry = self.place.telemetry.clone();
         let kept_back = self.life.as_ref().map(|life| Arc::clone(&life.kept_back));
         // The machine's exit shows the result.
         tokio::spawn(async move {
@@ -99,6 +100,9 @@ impl Owner {
                     events(&Event::Trouble { which: Some(which), what });
                 }
             }
+            if let Some(guest) = running.guest().filter(|_| !is_halted) {
+                telemetry.take_last(&guest).await;
+            }
             match grace {
                 Grace::Of(grace) => running.stop(grace).await,
                 Grace::None => running.kill(),
@@ -109,7 +113,12 @@ impl Owner {
     pub(super) async fn begin_kill(&mut self) {
         let Some(life) = &self.life else { return };
         life.mirror.iter().for_each(Mirror::break_off);
-        life.running.kill();
+        let runs = self.stored.record.state == State::Running && life.errand.is_none();
+        let running = Arc::clone(&life.running);
+        if let Some(guest) = running.guest().filter(|_| runs) {
+            self.place.telemetry.take_last(&guest).await;
+        }
+        running.kill();
         self.why = Some(StopReason::Killed);
         self.overdue = Some(Instant::now() + KILL_DEADLINE);
         self.expiry.ends();

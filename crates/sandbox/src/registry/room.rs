@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use super::{Registry, Seats};
 use crate::caps::Spent;
 use crate::caps::{Cap, Caps, Scope, ScopeUse, SnapshotUse, Tally};
-use crate::limits::{METER_MARK_PAUSE, METER_PAUSE};
+use crate::limits::{COSTS_MARK_PAUSE, METER_MARK_PAUSE, METER_PAUSE};
 use crate::owner::Order;
 use crate::snapshot::{Draft, Snapshots};
 use crate::{Name, Record, SandboxError, Snapshot, Spec};
@@ -137,7 +137,7 @@ impl Registry {
         let pause = if ends { METER_PAUSE } else { METER_MARK_PAUSE };
         let inner = Arc::downgrade(&self.0);
         tokio::spawn(async move {
-            let mut marked = Instant::now();
+            let (mut marked, mut costs_marked) = (Instant::now(), Instant::now());
             loop {
                 sleep(pause).await;
                 // It ends with the registry.
@@ -147,9 +147,18 @@ impl Registry {
                     registry.end_spent();
                 }
                 if marked.elapsed() >= METER_MARK_PAUSE {
-                    let marking = tokio::task::spawn_blocking(move || registry.mark());
+                    let with_costs = costs_marked.elapsed() >= COSTS_MARK_PAUSE;
+                    let marking = tokio::task::spawn_blocking(move || {
+                        registry.mark();
+                        if with_costs {
+                            registry.mark_costs();
+                        }
+                    });
                     let _ = marking.await;
                     marked = Instant::now();
+                    if with_costs {
+                        costs_marked = marked;
+                    }
                 }
             }
         });
@@ -168,6 +177,13 @@ impl Registry {
     pub(super) fn mark(&self) {
         if let Err(error) = self.0.meter.mark() {
             self.0.trouble(None, format!("today's use could not be saved: {error}"));
+        }
+    }
+
+    /// Saves what sandboxes and namespaces have cost.
+    pub(super) fn mark_costs(&self) {
+        if let Err(error) = self.0.costs.mark() {
+            self.0.trouble(None, format!("costs could not be saved, and are tried again: {error}"));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Reads the state of sandboxes, and gives access to one, without an order to its owner.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -7,9 +8,11 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{NameEntry, Registry};
+use crate::costs::Cost;
 use crate::log::log_directory;
 use crate::owner::Order;
 use crate::pool::ShelfStatus;
+use crate::telemetry::{History, Telemetry, Window};
 use crate::{Activity, Filter, Name, Page, Record, SandboxError, SandboxRef, Snapshot, State};
 use agent_client::guest::Guest;
 use agent_client::link::Address;
@@ -179,6 +182,50 @@ impl Registry {
     pub fn activity(&self, which: &SandboxRef) -> Option<Activity> {
         let presence = self.seated(which, |seat| seat.presence.clone()).ok()?;
         presence.begin()
+    }
+
+    /// What a sandbox has used in a window of time, running or stopped. One that runs is asked for its newest
+    /// samples.
+    pub async fn history(
+        &self,
+        which: &SandboxRef,
+        window: Window,
+    ) -> Result<History, SandboxError> {
+        let (telemetry, path) = (self.fresh(which).await?, self.state_directory(which)?);
+        let reading = tokio::task::spawn_blocking(move || telemetry.history(window));
+        let read = reading.await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+        read.map_err(|source| SandboxError::Files { action: "read the metrics in", path, source })
+    }
+
+    /// What a sandbox has cost since it was created.
+    pub async fn cost(&self, which: &SandboxRef) -> Result<Cost, SandboxError> {
+        Ok(self.fresh(which).await?.cost())
+    }
+
+    /// The telemetry of a sandbox, with its newest samples.
+    async fn fresh(&self, which: &SandboxRef) -> Result<Telemetry, SandboxError> {
+        let telemetry = self.seated(which, |seat| seat.telemetry.clone())?;
+        if let Ok(guest) = self.guest(which) {
+            telemetry.refresh(&guest).await;
+        }
+        Ok(telemetry)
+    }
+
+    /// What namespaces have cost in the hours that have a part between the two times. The newest samples of
+    /// sandboxes may be missing.
+    pub async fn costs(
+        &self,
+        namespace: Option<&Name>,
+        from_ms: u64,
+        to_ms: u64,
+    ) -> Result<BTreeMap<String, Cost>, SandboxError> {
+        let (costs, path) = (self.0.costs.clone(), self.0.paths.costs());
+        let namespace = namespace.map(Name::to_string);
+        let reading = tokio::task::spawn_blocking(move || {
+            costs.of_namespaces(namespace.as_deref(), from_ms, to_ms)
+        });
+        let read = reading.await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+        read.map_err(|source| SandboxError::Files { action: "read the costs in", path, source })
     }
 
     /// The directory of a sandbox's output log, running or stopped.

@@ -1,0 +1,290 @@
+//! The history of what sandboxes use: the samples of their agents, kept with falling resolution in each
+//! sandbox's state directory.
+//!
+//! An owner has one for its sandbox, which asks the agent every few seconds for what it has sampled since; the
+//! agent keeps a quarter of an hour of samples, so that a cut of the link or a new bridge leaves no gap. The same samples
+//! are counted as costs. Nothing here can stop a sandbox: what cannot be read or written is reported once.
+
+mod bucket;
+mod history;
+mod ring;
+mod step;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use protocol::FaultCode;
+use protocol::metrics::Sample;
+use tokio::time::{sleep, timeout};
+
+pub use bucket::{Bucket, Counters, Gauge};
+pub use history::{History, InvalidWindow, Window};
+use step::Step;
+
+use crate::costs::{Cost, Costs, Payer};
+use crate::limits::{
+    TELEMETRY_CLOCK_DRIFT_MS, TELEMETRY_DEADLINE, TELEMETRY_FIRST_PAUSE, TELEMETRY_LAST_DEADLINE,
+    TELEMETRY_PAUSE,
+};
+use crate::{Event, EventSink, Record, SandboxRef};
+use agent_client::guest::{Guest, GuestError};
+use egress::Carried;
+use host::instant::now_ms;
+use host::paths::make_private_directory;
+use ring::{RESOLUTIONS, Ring};
+
+/// The directory of the files in a sandbox's state directory.
+const DIRECTORY: &str = "metrics";
+
+/// The history of one sandbox. Clones are the same.
+#[derive(Clone)]
+pub(super) struct Telemetry(Arc<Inner>);
+
+struct Inner {
+    /// Whether there is a next bridge to keep anything for.
+    is_kept: bool,
+    which: SandboxRef,
+    created_at_ms: u64,
+    costs: Costs,
+    events: EventSink,
+    carried: Carried,
+    /// Batches that could not be written.
+    failures: AtomicU64,
+    /// One question at a time: two would count the same samples.
+    asking: tokio::sync::Mutex<()>,
+    store: Mutex<Store>,
+}
+
+struct Store {
+    payer: Payer,
+    directory: PathBuf,
+    /// Opened with the first batch.
+    rings: Vec<Ring>,
+    /// Up to when an earlier bridge has written, until the first batch of this one is added.
+    known_ms: Option<u64>,
+    /// Bytes of connections that are counted.
+    counted: [u64; 2],
+}
+
+impl Telemetry {
+    pub fn new(
+        record: &Record,
+        state: &Path,
+        is_kept: bool,
+        costs: Costs,
+        events: EventSink,
+    ) -> Self {
+        let store = Store {
+            payer: Payer::of(record),
+            directory: state.join(DIRECTORY),
+            rings: Vec::new(),
+            known_ms: None,
+            counted: [0; 2],
+        };
+        Self(Arc::new(Inner {
+            is_kept,
+            which: record.which(),
+            created_at_ms: record.created_at_ms,
+            costs,
+            events,
+            carried: Carried::default(),
+            failures: AtomicU64::new(0),
+            asking: tokio::sync::Mutex::default(),
+            store: Mutex::new(store),
+        }))
+    }
+
+    /// The sandbox has another machine than it was about to have: one of the pool.
+    pub fn move_to(&self, record: &Record, state: &Path) {
+        let mut store = self.store();
+        (store.payer, store.directory) = (Payer::of(record), state.join(DIRECTORY));
+    }
+
+    fn payer(&self) -> Payer {
+        self.store().payer.clone()
+    }
+
+    /// Where the bytes of the sandbox's connections are counted.
+    pub fn carried(&self) -> Carried {
+        self.0.carried.clone()
+    }
+
+    fn store(&self) -> MutexGuard<'_, Store> {
+        // After a panic a batch may be missing, and no record is half-changed.
+        self.0.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Follows a guest until it is lost.
+    pub async fn follow(self, guest: Guest) {
+        if !self.0.is_kept {
+            return;
+        }
+        sleep(TELEMETRY_FIRST_PAUSE).await;
+        loop {
+            if let Err(GuestError::Link(_)) = self.collect(&guest).await {
+                return;
+            }
+            sleep(TELEMETRY_PAUSE).await;
+        }
+    }
+
+    /// Takes what a guest has sampled up to now, before it ends.
+    pub async fn take_last(&self, guest: &Guest) {
+        if !self.0.is_kept {
+            return;
+        }
+        // A guest that does not answer must not delay its own end.
+        let _ = timeout(TELEMETRY_LAST_DEADLINE, self.collect(guest)).await;
+    }
+
+    /// Takes what a guest has sampled up to now, for somebody who asks. If it does not answer, what is known has to do.
+    pub async fn refresh(&self, guest: &Guest) {
+        if self.0.is_kept {
+            let _ = self.collect(guest).await;
+        }
+    }
+
+    /// Takes the samples that are new.
+    pub async fn collect(&self, guest: &Guest) -> Result<(), GuestError> {
+        let _asking = self.0.asking.lock().await;
+        let payer = self.payer();
+        loop {
+            let last = self.0.costs.last(&payer);
+            let since = last.map_or(0, |last| last.number);
+            let Ok(page) = timeout(TELEMETRY_DEADLINE, guest.metrics(since, false)).await else {
+                return Ok(());
+            };
+            let page = match page {
+                // The guest has begun again.
+                Err(GuestError::Fault(fault)) if fault.code == FaultCode::Invalid && since > 0 => {
+                    self.0.costs.begin_again(&payer);
+                    continue;
+                }
+                page => page?,
+            };
+            let is_last = page.seen() + 1 >= page.next;
+            self.take(&page.samples, now_ms());
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Counts and keeps samples that have just come.
+    fn take(&self, samples: &[Sample], now_ms: u64) {
+        let newest = samples.last().map_or(0, |sample| sample.uptime_ms);
+        let mut store = self.store();
+        let payer = store.payer.clone();
+        let mut buckets: Vec<Bucket> = Vec::with_capacity(samples.len());
+        for sample in samples {
+            let at_ms = moment(sample, newest, now_ms);
+            let last = self.0.costs.last(&payer);
+            if last.is_none() && (at_ms <= self.0.created_at_ms || sample.number > 1) {
+                // It ran before it was this sandbox, or nobody knows what was counted.
+                self.0.costs.begin_at(&payer, sample);
+                continue;
+            }
+            let step = Step::between(last.as_ref(), sample);
+            self.0.costs.count(&payer, sample, step.cost(), at_ms);
+            buckets.push(step.shown(last.as_ref(), sample).bucket(sample, at_ms));
+        }
+        let carried = [self.0.carried.sent_bytes(), self.0.carried.received_bytes()];
+        let before = std::mem::replace(&mut store.counted, carried);
+        let [sent_bytes, received_bytes] = [carried[0] - before[0], carried[1] - before[1]];
+        self.0.costs.count_carried(&payer, sent_bytes, received_bytes, now_ms);
+        if let Some(newest) = buckets.last_mut() {
+            newest.counters.sent_bytes = sent_bytes;
+            newest.counters.received_bytes = received_bytes;
+        }
+        if !buckets.is_empty() {
+            let written = store.write(&buckets, |what| self.trouble(what));
+            self.note(&written);
+        }
+    }
+
+    /// The sandbox has ended: what its connections have carried since the last samples is counted.
+    pub fn settle(&self) {
+        self.take(&[], now_ms());
+    }
+
+    /// What the sandbox has cost so far.
+    pub fn cost(&self) -> Cost {
+        self.0.costs.of_sandbox(&self.payer())
+    }
+
+    /// The sandbox is removed.
+    pub fn forget(&self) {
+        self.0.costs.forget(&self.payer());
+    }
+
+    fn note(&self, written: &io::Result<()>) {
+        match written {
+            Ok(()) => self.0.failures.store(0, Ordering::Relaxed),
+            Err(error) if self.0.failures.fetch_add(1, Ordering::Relaxed) == 0 => {
+                self.trouble(format!(
+                    "its metrics could not be written, and are tried again: {error}"
+                ));
+            }
+            Err(_) => {}
+        }
+    }
+
+    fn trouble(&self, what: String) {
+        (self.0.events)(&Event::Trouble { which: Some(self.0.which.clone()), what });
+    }
+
+    /// What is known of a window. Reads files.
+    pub fn history(&self, window: Window) -> io::Result<History> {
+        let mut store = self.store();
+        store.open(|what| self.trouble(what))?;
+        let needed = window.needs(&RESOLUTIONS);
+        let stored: Vec<_> =
+            store.rings.iter().skip(needed).map(Ring::read).collect::<io::Result<_>>()?;
+        drop(store);
+        Ok(History::new(window, &stored, now_ms()))
+    }
+}
+
+impl Store {
+    fn open(&mut self, trouble: impl Fn(String)) -> io::Result<()> {
+        if !self.rings.is_empty() {
+            return Ok(());
+        }
+        let mut rings = Vec::with_capacity(RESOLUTIONS.len());
+        for resolution in RESOLUTIONS {
+            let (ring, is_damaged) = Ring::open(&self.directory, resolution)?;
+            if is_damaged {
+                let path = self.directory.join(resolution.file);
+                trouble(format!("{} was damaged, and is set aside", path.display()));
+            }
+            rings.push(ring);
+        }
+        self.known_ms = rings.iter().filter_map(Ring::newest_ms).max();
+        self.rings = rings;
+        Ok(())
+    }
+
+    fn write(&mut self, buckets: &[Bucket], trouble: impl Fn(String)) -> io::Result<()> {
+        self.open(trouble)?;
+        let known_ms = self.known_ms.take().unwrap_or(0);
+        // A bridge that was killed may have written more than it had counted.
+        for bucket in buckets.iter().filter(|bucket| bucket.to_ms > known_ms) {
+            self.rings.iter_mut().for_each(|ring| ring.add(bucket));
+        }
+        make_private_directory(&self.directory)?;
+        self.rings.iter_mut().try_for_each(Ring::write)
+    }
+}
+
+/// When a sample was taken, by the host's clock. The guest's own clock is finer, where it is about right.
+fn moment(sample: &Sample, newest_uptime_ms: u64, now_ms: u64) -> u64 {
+    let before_ms = newest_uptime_ms.saturating_sub(sample.uptime_ms);
+    let about_ms = now_ms.saturating_sub(before_ms);
+    let is_right = sample.time_ms.abs_diff(about_ms) <= TELEMETRY_CLOCK_DRIFT_MS;
+    if is_right { sample.time_ms } else { about_ms }
+}
+
+#[cfg(test)]
+mod tests;

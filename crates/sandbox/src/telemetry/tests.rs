@@ -1,0 +1,124 @@
+use super::*;
+use crate::Spec;
+
+struct Scene {
+    directory: PathBuf,
+    record: Record,
+    created_ms: u64,
+}
+
+impl Scene {
+    fn new(name: &str) -> Self {
+        let id = std::process::id();
+        let directory = std::env::temp_dir().join(format!("burrow-telemetry-{name}-{id}"));
+        let _ = std::fs::remove_dir_all(&directory);
+        std::fs::create_dir_all(&directory).unwrap();
+        let created_ms = now_ms() - 600_000;
+        let spec = Spec::new("a/box".parse().unwrap());
+        let record = Record::new("0123456789ab".parse().unwrap(), &spec, created_ms);
+        Self { directory, record, created_ms }
+    }
+
+    /// A bridge begins.
+    fn telemetry(&self) -> Telemetry {
+        let (costs, trouble) = Costs::open(&self.directory.join("costs"), |_| true);
+        assert!(trouble.is_none());
+        Telemetry::new(&self.record, &self.directory, true, costs, Arc::new(|_| {}))
+    }
+
+    /// The sample of a second, with a tenth of a CPU.
+    fn sample(&self, second: u64) -> Sample {
+        Sample {
+            number: second,
+            time_ms: self.created_ms + second * 1000,
+            uptime_ms: second * 1000,
+            cpu_us: second * 100_000,
+            memory_bytes: 64 << 20,
+            processes: 2,
+            ..Sample::default()
+        }
+    }
+
+    /// Takes what an agent has that was not counted.
+    fn take(&self, telemetry: &Telemetry, until: u64) {
+        let since = telemetry.0.costs.last(&telemetry.payer()).map_or(0, |last| last.number);
+        let samples: Vec<Sample> = (since + 1..=until).map(|second| self.sample(second)).collect();
+        telemetry.take(&samples, self.created_ms + until * 1000);
+    }
+
+    fn history(&self, telemetry: &Telemetry, step_ms: u64) -> History {
+        let (from_ms, to_ms) = (self.created_ms, self.created_ms + 300_000);
+        telemetry.history(Window { from_ms, to_ms, step_ms }).unwrap()
+    }
+}
+
+#[test]
+fn bridges_that_are_killed_leave_no_gap_and_nothing_twice() {
+    let scene = Scene::new("killed");
+    for (until, is_saved) in [(30, true), (70, false), (75, false), (180, true), (290, false)] {
+        let telemetry = scene.telemetry();
+        scene.take(&telemetry, until);
+        if is_saved {
+            telemetry.0.costs.mark().unwrap();
+        }
+    }
+    let telemetry = scene.telemetry();
+    scene.take(&telemetry, 300);
+    for step_ms in [1000, 10_000, 60_000] {
+        let history = scene.history(&telemetry, step_ms);
+        assert_eq!(history.gaps, [], "{step_ms}");
+        let sum = |of: fn(&Bucket) -> u64| history.points.iter().map(|(_, at)| of(at)).sum::<u64>();
+        assert_eq!(sum(|at| at.counters.cpu_us), 300 * 100_000, "{step_ms}");
+        assert_eq!(sum(|at| at.covered_ms.into()), 300_000, "{step_ms}");
+        assert_eq!(sum(|at| at.samples.into()), 300, "{step_ms}");
+        let steady = Gauge { min: 64 << 10, mean: 64 << 10, max: 64 << 10 };
+        assert!(history.points.iter().all(|(_, at)| at.memory_kib == Some(steady)));
+    }
+    let cost = telemetry.cost();
+    assert_eq!((cost.cpu_us, cost.run_ms), (300 * 100_000, 300_000));
+}
+
+#[test]
+fn what_a_machine_used_before_it_was_this_sandbox_is_not_counted() {
+    let mut scene = Scene::new("pooled");
+    scene.record.created_at_ms = scene.created_ms + 100_500;
+    let telemetry = scene.telemetry();
+    scene.take(&telemetry, 110);
+    let cost = telemetry.cost();
+    assert_eq!((cost.cpu_us, cost.run_ms), (10 * 100_000, 10_000));
+    assert_eq!(scene.history(&telemetry, 1000).points.len(), 10);
+}
+
+#[test]
+fn a_guest_whose_clock_is_wrong_is_shown_by_the_clock_of_the_host() {
+    let sample = Sample { time_ms: 5, uptime_ms: 4000, ..Sample::default() };
+    assert_eq!(moment(&sample, 9000, 1_000_000), 995_000);
+    let right = Sample { time_ms: 995_300, ..sample };
+    assert_eq!(moment(&right, 9000, 1_000_000), 995_300);
+}
+
+#[test]
+fn bytes_of_connections_are_counted_with_the_samples_and_at_the_end() {
+    let scene = Scene::new("carried");
+    let telemetry = scene.telemetry();
+    scene.take(&telemetry, 10);
+    let before = telemetry.cost();
+    telemetry.settle();
+    assert_eq!(telemetry.cost(), before);
+}
+
+#[test]
+fn an_hour_takes_what_the_limits_say() {
+    let scene = Scene::new("hour");
+    let telemetry = scene.telemetry();
+    for until in (10..=3600).step_by(10) {
+        scene.take(&telemetry, until);
+    }
+    let files = std::fs::read_dir(scene.directory.join(DIRECTORY)).unwrap();
+    let bytes: u64 = files.map(|file| file.unwrap().metadata().unwrap().len()).sum();
+    let records = 3600 + 360 + 60;
+    // A step may begin within the first and the last of them.
+    assert!((164 * records..164 * (records + 3) + 3 * 16).contains(&bytes), "{bytes}");
+    let month: u64 = RESOLUTIONS.iter().map(|one| u64::from(one.records) * 164).sum();
+    assert!(month < 9_200_000, "{month}");
+}

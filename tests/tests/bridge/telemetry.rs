@@ -1,0 +1,196 @@
+//! What the bridge keeps of what sandboxes use: history and costs, compared with loads that are known, over
+//! bridges that are killed.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics, with the line")]
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tests::eventually;
+use tests::http::Client;
+use tests::server::Server;
+
+const BOX: &str = "/v1/sandboxes/bill/work";
+
+/// Busy for some seconds, and then what the kernel says of it: user and system time of the children.
+const LOAD: &str = "timeout 6 sh -c 'while :; do :; done'; times";
+
+/// How much figures may differ from what the kernel says, and what the agent itself may use meanwhile, in seconds.
+const TOLERANCE: f64 = 0.02;
+const AGENT_SECONDS: f64 = 0.1;
+
+/// Polls seldom, because each question costs the agent a little of the time that is measured.
+fn seldom(what: &str, mut condition: impl FnMut() -> bool) {
+    eventually(what, || {
+        let holds = condition();
+        if !holds {
+            // The agent must have time to be idle.
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        holds
+    });
+}
+
+fn usage(client: &Client) -> Value {
+    client.get(&format!("{BOX}/usage")).expect(200).json()
+}
+
+fn number(value: &Value, field: &str) -> f64 {
+    value[field].as_f64().unwrap_or_else(|| panic!("no {field} in {value}"))
+}
+
+fn history(client: &Client, query: &str) -> Value {
+    client.get(&format!("{BOX}/metrics?{query}")).expect(200).json()
+}
+
+fn sum(history: &Value, field: &str) -> f64 {
+    history["points"].as_array().unwrap().iter().map(|point| number(point, field)).sum()
+}
+
+/// The seconds of `0m5.98s`.
+fn seconds(text: &str) -> f64 {
+    let (minutes, seconds) = text.trim_end_matches('s').split_once('m').unwrap();
+    minutes.parse::<f64>().unwrap() * 60.0 + seconds.parse::<f64>().unwrap()
+}
+
+/// What the load has used, from the log, which costs the sandbox nothing; `None` while it runs.
+fn used_by_load(client: &Client) -> Option<f64> {
+    let page = client.get(&format!("{BOX}/logs?session=load")).expect(200).json();
+    let entries = page["entries"].as_array().unwrap();
+    entries.iter().find(|entry| entry["type"] == "exited")?;
+    let text: String = entries.iter().filter_map(|entry| entry["text"].as_str()).collect();
+    let children = text.lines().nth(1).unwrap().split_whitespace().map(seconds);
+    Some(children.sum())
+}
+
+fn assert_near(answer: f64, really: f64) {
+    let least = really * (1.0 - TOLERANCE);
+    let most = really * (1.0 + TOLERANCE) + AGENT_SECONDS;
+    assert!((least..most).contains(&answer), "{answer} s are counted of {really} s");
+}
+
+#[test]
+fn costs_and_history_are_those_of_a_known_load_over_a_killed_bridge() {
+    let mut server = Server::dev();
+    let client = Client::new(server.url());
+    client.post("/v1/sandboxes", &json!({ "namespace": "bill", "name": "work" })).expect(201);
+    // What the agent used to begin with is not the load's.
+    let mut before = Value::Null;
+    eventually("the first samples are counted", || {
+        before = usage(&client);
+        number(&before, "seconds") > 1.0
+    });
+    let load = json!({ "argv": ["sh", "-c", LOAD], "session": "load" });
+    let _ = client.post(&format!("{BOX}/sessions"), &load).expect(201);
+    let begun = number(&before, "cpu_seconds");
+    seldom("a part of the load is counted", || {
+        number(&usage(&client), "cpu_seconds") > begun + 1.0
+    });
+    server.kill_and_serve_again();
+    let client = Client::new(server.url());
+    let mut really = 0.0;
+    seldom("the load is over", || used_by_load(&client).map(|used| really = used).is_some());
+    let mut after = usage(&client);
+    seldom("samples come in which nothing is used", || {
+        let before = std::mem::replace(&mut after, usage(&client));
+        let grown = |field| number(&after, field) - number(&before, field);
+        grown("seconds") > 0.3 && grown("cpu_seconds") < 0.1
+    });
+    assert_near(number(&after, "cpu_seconds") - begun, really);
+
+    // The history has the same, and no gap: what was sampled while there was no bridge came later.
+    let seen = history(&client, "step=1000");
+    let total = number(&usage(&client), "cpu_seconds");
+    assert_near(sum(&seen, "cpu_us") / 1e6, total);
+    let inner: Vec<&Value> = seen["gaps"].as_array().unwrap().iter().skip(1).collect();
+    assert!(inner.is_empty(), "a gap between samples: {inner:?}");
+    let busy = seen["points"].as_array().unwrap().iter();
+    let busiest = busy.map(|point| number(&point["cpu_percent"], "max")).fold(0.0, f64::max);
+    assert!(busiest > 30.0, "{busiest} %");
+    let coarse = history(&client, "step=60000");
+    assert_near(sum(&coarse, "cpu_us") / 1e6, number(&usage(&client), "cpu_seconds"));
+    // GiB-seconds are the same integral as the mean memory over time.
+    let integral: f64 = seen["points"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|point| number(&point["memory_bytes"], "mean") * number(point, "covered_ms"))
+        .sum::<f64>()
+        / (1024.0_f64.powi(3) * 1000.0);
+    let counted = number(&usage(&client), "gib_seconds");
+    assert!((integral - counted).abs() < 0.1 * counted, "{integral} and {counted}");
+
+    // It works for one that has stopped, and its namespace keeps what it has used when it is removed.
+    client.post(&format!("{BOX}/stop"), &json!({})).expect(200);
+    let stopped = usage(&client);
+    assert!(number(&stopped, "cpu_seconds") >= total);
+    let kept = history(&client, "step=1000");
+    assert!(sum(&kept, "cpu_us") >= sum(&seen, "cpu_us"));
+    client.delete(BOX).expect(200);
+    server.end_and_serve_again();
+    let client = Client::new(server.url());
+    let report = client.get("/v1/usage?namespace=bill").expect(200).json();
+    let row = &report["namespaces"][0];
+    assert_eq!((&row["namespace"], &row["usage"]), (&json!("bill"), &stopped));
+    let shown = server.ok(&["usage", "--namespace", "bill", "--json"]);
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    let cpu_us = (number(&stopped, "cpu_seconds") * 1e6).round();
+    assert_eq!(shown[0]["cpu_us"].as_u64(), Some(cpu_us as u64));
+    let table = server.ok(&["usage", "--namespace", "bill"]);
+    assert!(table.lines().nth(1).is_some_and(|line| line.starts_with("bill ")), "{table}");
+}
+
+#[test]
+fn what_cannot_be_shown_is_refused_and_other_namespaces_are_not_shown() {
+    let server = Server::with_keys();
+    let made = server.ok(&["keygen", "--json", "--namespace", "bill"]);
+    let made: Value = serde_json::from_str(&made).unwrap();
+    let client = Client::new(server.url()).key(made["key"].as_str().unwrap());
+    client.post("/v1/sandboxes", &json!({ "namespace": "bill", "name": "work" })).expect(201);
+    for (query, why) in [
+        ("from=5&to=5", "from (5) must be before to (5)"),
+        ("from=0&to=86400000&step=1000", "step must be at least 21600"),
+        ("since=0&step=1000", "since is about the newest samples"),
+    ] {
+        let refused = client.get(&format!("{BOX}/metrics?{query}")).expect(400).text();
+        assert!(refused.contains(why), "{refused}");
+    }
+    let past = history(&client, "from=1000&to=9000");
+    assert_eq!(past["points"], json!([]));
+    assert_eq!(past["gaps"], json!([{ "from_ms": 1000, "to_ms": 9000 }]));
+    client.get("/v1/usage?namespace=other").expect(403);
+    client.get("/v1/sandboxes/other/work/usage").expect(403);
+    client.get("/v1/sandboxes/other/work/metrics?step=1000").expect(403);
+    client.get("/v1/usage?from=7&to=7").expect(400);
+    client.get("/v1/sandboxes/bill/none/usage").expect(404);
+}
+
+/// The only directory below `boxes`, with its metrics.
+fn metrics_of(server: &Server) -> PathBuf {
+    let boxes = server.state().join("boxes");
+    let mut all = std::fs::read_dir(boxes).unwrap().map(|entry| entry.unwrap().path());
+    all.next().unwrap().join("metrics")
+}
+
+#[test]
+fn damaged_files_are_set_aside_and_stop_nothing() {
+    let mut server = Server::dev();
+    let client = Client::new(server.url());
+    client.post("/v1/sandboxes", &json!({ "namespace": "bill", "name": "work" })).expect(201);
+    eventually("something is kept", || {
+        !history(&client, "step=1000")["points"].as_array().unwrap().is_empty()
+    });
+    let (metrics, costs) = (metrics_of(&server), server.state().join("costs"));
+    server.kill_daemon_for_a_moment(|| {
+        std::fs::write(metrics.join("seconds"), "no records of ours").unwrap();
+        std::fs::create_dir_all(&costs).unwrap();
+        std::fs::write(costs.join("current.json"), "[").unwrap();
+    });
+    let client = Client::new(server.url());
+    eventually("something is kept again", || {
+        !history(&client, "step=1000")["points"].as_array().unwrap().is_empty()
+    });
+    assert!(metrics.join("seconds.damaged").exists() && costs.join("current.damaged").exists());
+    assert!(number(&usage(&client), "cpu_seconds") >= 0.0);
+}
