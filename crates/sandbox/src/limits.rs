@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use protocol::limits::{CHUNK_BYTES_MAX, SESSIONS_MAX};
+use protocol::limits::{CHUNK_BYTES_MAX, METRICS_KEPT, METRICS_PAGE_MAX, SESSIONS_MAX};
 
 /// The private writable layer of a sandbox that names no size: enough for packages and a checkout,
 /// and small enough that a dozen full ones do not fill a laptop's memory.
@@ -162,6 +162,9 @@ pub const TELEMETRY_PAUSE: Duration = Duration::from_secs(10);
 pub const TELEMETRY_FIRST_PAUSE: Duration = Duration::from_secs(2);
 /// How long an agent may take to answer; the next question asks for the same again.
 pub const TELEMETRY_DEADLINE: Duration = Duration::from_secs(5);
+/// Pages of samples that are taken in a row: all that an agent keeps, one more for a guest that has begun again, and
+/// one for samples that come meanwhile.
+pub const TELEMETRY_PAGES_MAX: usize = METRICS_KEPT.div_ceil(METRICS_PAGE_MAX) + 2;
 /// How long the last question may delay the end of a sandbox. It is answered within a millisecond.
 pub const TELEMETRY_LAST_DEADLINE: Duration = Duration::from_millis(250);
 /// Records that wait for a full disk: a quarter of an hour, as much as the agent keeps.

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use protocol::FaultCode;
+use protocol::limits::METRICS_PAGE_MAX;
 use protocol::metrics::Sample;
 use tokio::time::{sleep, timeout};
 
@@ -26,7 +27,7 @@ use step::Step;
 use crate::costs::{Cost, Costs, Payer};
 use crate::limits::{
     TELEMETRY_CLOCK_DRIFT_MS, TELEMETRY_DEADLINE, TELEMETRY_FIRST_PAUSE, TELEMETRY_LAST_DEADLINE,
-    TELEMETRY_PAUSE,
+    TELEMETRY_PAGES_MAX, TELEMETRY_PAUSE,
 };
 use crate::{Event, EventSink, Record, SandboxRef};
 use agent_client::guest::{Guest, GuestError};
@@ -150,7 +151,8 @@ impl Telemetry {
     pub async fn collect(&self, guest: &Guest) -> Result<(), GuestError> {
         let _asking = self.0.asking.lock().await;
         let payer = self.payer();
-        loop {
+        // A guest that always has more is asked again in its turn.
+        for _ in 0..TELEMETRY_PAGES_MAX {
             let last = self.0.costs.last(&payer);
             let since = last.map_or(0, |last| last.number);
             let Ok(page) = timeout(TELEMETRY_DEADLINE, guest.metrics(since, false)).await else {
@@ -164,12 +166,12 @@ impl Telemetry {
                 }
                 page => page?,
             };
-            let is_last = page.seen() + 1 >= page.next;
             self.take(&page.samples, now_ms());
-            if is_last {
+            if page.samples.len() < METRICS_PAGE_MAX {
                 return Ok(());
             }
         }
+        Ok(())
     }
 
     /// Counts and keeps samples that have just come.
