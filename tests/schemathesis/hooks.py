@@ -92,6 +92,10 @@ BEYOND_SCHEMAS = (
     "cache_key: only runs in notebooks take it",
     "only regular files are kept",
     "no file matches this name",
+    # Of two times the first is the earlier, and a step makes no more points than an answer holds.
+    "must be before to",
+    "step must be at least",
+    "since is about the newest samples",
 )
 
 

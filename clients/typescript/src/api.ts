@@ -991,10 +991,40 @@ export interface components {
         GetMetricsQuery: {
             /**
              * Format: uint64
+             * @description The beginning of the history, in milliseconds since 1970; by default an hour before its end.
+             */
+            from?: number;
+            /**
+             * Format: uint64
              * @description The number of the last known sample, 0 for none. By default only the newest sample is
-             *     returned.
+             *     returned. Not with the other parameters.
              */
             since?: number;
+            /**
+             * Format: uint64
+             * @description The length of a point in milliseconds. By default one with which there are at most 1,000 points; there
+             *     may be 4,000.
+             */
+            step?: number;
+            /**
+             * Format: uint64
+             * @description Its end; by default now.
+             */
+            to?: number;
+        };
+        GetUsageQuery: {
+            /**
+             * Format: uint64
+             * @description Milliseconds since 1970.
+             */
+            from?: number;
+            /** @description The namespace; by default all that the key covers. */
+            namespace?: string;
+            /**
+             * Format: uint64
+             * @description Milliseconds since 1970; by default now.
+             */
+            to?: number;
         };
         /** @description How long each step of an interrupt may take before the next step; 2 s by default. */
         Grace: {
@@ -1379,6 +1409,8 @@ export interface components {
         MarkNode: {
             readiness: components["schemas"]["NodeReadiness"];
         };
+        /** @description The newest samples, or the history. */
+        MetricsAnswer: components["schemas"]["MetricsPage"] | components["schemas"]["MetricsHistory"];
         /** @description An event in a stream of metrics. */
         MetricsEvent: {
             /** Format: uint64 */
@@ -1453,6 +1485,29 @@ export interface components {
             /** @constant */
             type: "problem";
         };
+        /** @description A part of the time of which nothing is known. */
+        MetricsGap: {
+            /** Format: uint64 */
+            from_ms: number;
+            /** Format: uint64 */
+            to_ms: number;
+        };
+        /** @description What a sandbox used over time. */
+        MetricsHistory: {
+            /** Format: uint64 */
+            from_ms: number;
+            /** @description Parts of the time of which nothing is known. */
+            gaps: components["schemas"]["MetricsGap"][];
+            /** @description Oldest first. A step without samples has no point. */
+            points: components["schemas"]["MetricsPoint"][];
+            /**
+             * Format: uint64
+             * @description The length of a point.
+             */
+            step_ms: number;
+            /** Format: uint64 */
+            to_ms: number;
+        };
         /** @description A page of samples. */
         MetricsPage: {
             /**
@@ -1478,6 +1533,69 @@ export interface components {
             /** @description Oldest first, with consecutive numbers. */
             samples: components["schemas"]["MetricsSample"][];
             scope: components["schemas"]["MetricsScope"];
+        };
+        /** @description What a sandbox used in one step. */
+        MetricsPoint: {
+            /**
+             * Format: uint64
+             * @description When the step began.
+             */
+            at_ms: number;
+            /**
+             * Format: uint64
+             * @description The time that its samples account for. It may exceed the step: a sandbox in which nothing runs is sampled
+             *     every ten seconds.
+             */
+            covered_ms: number;
+            /** @description CPU use, where 100 is one CPU. */
+            cpu_percent?: components["schemas"]["MetricsRange"];
+            /** @description The share of ten seconds in which something waited for a CPU, in percent. */
+            cpu_pressure_percent?: components["schemas"]["MetricsRange"];
+            /**
+             * Format: uint64
+             * @description CPU time used in it.
+             */
+            cpu_us: number;
+            /** @description Bytes used in the writable file system at `/`. */
+            disk_bytes?: components["schemas"]["MetricsRange"];
+            /** Format: uint64 */
+            disk_bytes_max?: number;
+            /** Format: uint64 */
+            egress_received_bytes: number;
+            /**
+             * Format: uint64
+             * @description Bytes sent to the outside in this step.
+             */
+            egress_sent_bytes: number;
+            io_pressure_percent?: components["schemas"]["MetricsRange"];
+            memory_bytes?: components["schemas"]["MetricsRange"];
+            /** Format: uint64 */
+            memory_bytes_max?: number;
+            memory_pressure_percent?: components["schemas"]["MetricsRange"];
+            /**
+             * Format: uint64
+             * @description Processes killed because memory ran out, in this step.
+             */
+            oom_kills: number;
+            processes?: components["schemas"]["MetricsRange"];
+            /**
+             * Format: uint64
+             * @description Bytes read from block devices in this step.
+             */
+            read_bytes: number;
+            /** Format: uint64 */
+            samples: number;
+            /** Format: uint64 */
+            written_bytes: number;
+        };
+        /** @description The least value, the mean over time, and the greatest value. */
+        MetricsRange: {
+            /** Format: double */
+            max: number;
+            /** Format: double */
+            mean: number;
+            /** Format: double */
+            min: number;
         };
         /** @description What a sandbox used at one moment. */
         MetricsSample: {
@@ -1551,6 +1669,10 @@ export interface components {
             /** @description The new path. */
             path: string;
             path_base64?: string;
+        };
+        NamespaceUsage: {
+            namespace: string;
+            usage: components["schemas"]["Usage2"];
         };
         /** @description A directory to make. */
         NewDirectory: {
@@ -2693,6 +2815,40 @@ export interface components {
             /** Format: uint64 */
             user_us: number;
         };
+        /** @description An amount of use. */
+        Usage2: {
+            /** Format: double */
+            cpu_seconds: number;
+            /** Format: uint64 */
+            egress_received_bytes: number;
+            /**
+             * Format: uint64
+             * @description To the outside.
+             */
+            egress_sent_bytes: number;
+            /**
+             * Format: double
+             * @description Used memory times time.
+             */
+            gib_seconds: number;
+            /**
+             * Format: uint64
+             * @description From block devices.
+             */
+            read_bytes: number;
+            /**
+             * Format: double
+             * @description How long sandboxes were there, one after the other.
+             */
+            seconds: number;
+            /** Format: uint64 */
+            written_bytes: number;
+        };
+        /** @description What namespaces have used. */
+        UsageReport: {
+            /** @description By name. Those that are too many for one day are together in `(others)`. */
+            namespaces: components["schemas"]["NamespaceUsage"][];
+        };
         WaitFor: ("stopped" | "removed") | "created";
         WaitForSandboxQuery: {
             /** Format: uint64 */
@@ -3295,7 +3451,7 @@ export interface Operations {
   get_metrics: {
     path: { namespace: string | number; name: string | number };
     query?: Schemas["GetMetricsQuery"];
-    answer: Schemas["MetricsPage"];
+    answer: Schemas["MetricsAnswer"];
   };
   /** Follow the metrics of a sandbox. */
   follow_metrics: {
@@ -3312,6 +3468,16 @@ export interface Operations {
   get_context_usage: {
     path: { namespace: string | number; name: string | number; context: string | number };
     answer: Schemas["TreeUsageShape"];
+  };
+  /** Show what namespaces have used. */
+  get_usage: {
+    query?: Schemas["GetUsageQuery"];
+    answer: Schemas["UsageReport"];
+  };
+  /** Show what a sandbox has used since it was created. */
+  get_sandbox_usage: {
+    path: { namespace: string | number; name: string | number };
+    answer: Schemas["Usage2"];
   };
   /** Read the audit log. */
   list_audit: {

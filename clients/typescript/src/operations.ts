@@ -103,6 +103,8 @@ export const operations: { readonly [Name in keyof Operations]: readonly [string
   follow_metrics: ["GET", "/v1/sandboxes/{namespace}/{name}/metrics/stream"],
   get_session_usage: ["GET", "/v1/sandboxes/{namespace}/{name}/sessions/{session}/usage"],
   get_context_usage: ["GET", "/v1/sandboxes/{namespace}/{name}/contexts/{context}/usage"],
+  get_usage: ["GET", "/v1/usage"],
+  get_sandbox_usage: ["GET", "/v1/sandboxes/{namespace}/{name}/usage"],
   list_audit: ["GET", "/v1/audit"],
   list_nodes: ["GET", "/v1/nodes"],
   get_node: ["GET", "/v1/nodes/{node}"],

@@ -188,7 +188,9 @@ impl Spawned {
     /// The exit code and the reason, if it has ended.
     fn ended(&mut self, paths: &Paths) -> Result<Option<(Option<i32>, String)>> {
         let Some(status) = self.child.try_wait()? else { return Ok(None) };
-        let reason = read_reason(&paths.daemon_log(), self.log_offset).ok().flatten();
+        let log = paths.daemon_log();
+        let reason = read_reason(&log, self.log_offset).ok().flatten();
+        let reason = reason.or_else(|| full_disk(&log));
         Ok(Some((status.code(), reason.unwrap_or_else(|| status.to_string()))))
     }
 }
@@ -196,6 +198,15 @@ impl Spawned {
 /// Opens the daemon's log for more lines.
 pub fn open_log(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(PRIVATE_FILE).open(path)
+}
+
+/// Why there may be no line in the log.
+fn full_disk(log: &Path) -> Option<String> {
+    let directory = log.parent()?;
+    let is_full = rustix::fs::statvfs(directory).ok()?.f_bavail == 0;
+    is_full.then(|| {
+        format!("no space is left on the disk of {}; free some, and try again", directory.display())
+    })
 }
 
 /// The last line after an offset, without our name.

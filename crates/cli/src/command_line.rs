@@ -123,19 +123,29 @@ pub fn check_run(is_detached: bool) -> Result<(), CliError> {
 
 /// Refuses words after the options of `start`, which docker reads as an image and a command.
 pub fn check_start(words: &[OsString]) -> Result<(), CliError> {
-    let Some(image) = words.first() else { return Ok(()) };
-    let text = |word: &OsString| word.to_string_lossy().into_owned();
-    let command: Vec<String> = words.iter().skip(1).map(text).collect();
-    let (image, command) = (text(image), command.join(" "));
+    let typed: Vec<OsString> = std::env::args_os().collect();
+    start_refusal(words, &typed).map_or(Ok(()), Err)
+}
+
+/// Docker's first word names an image; behind `--` there is only a command.
+fn start_refusal(words: &[OsString], typed: &[OsString]) -> Option<CliError> {
+    let text = |words: &[OsString]| {
+        words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    };
+    let (image, command) = match words {
+        [] => return None,
+        words if typed.iter().any(|word| word == "--") => (String::new(), words),
+        [image, command @ ..] => (format!(" --image {}", image.to_string_lossy()), command),
+    };
     let then = if command.is_empty() {
         String::new()
     } else {
-        format!(", then `host-bridge exec NAME -- {command}`")
+        format!(", then `host-bridge exec NAME -- {}`", text(command))
     };
-    Err(CliError::OtherWords {
-        what: format!("start {image}"),
+    Some(CliError::OtherWords {
+        what: format!("start {}", words[0].to_string_lossy()),
         why: "`start` takes options alone, and starts no command",
-        instead: format!("write `host-bridge start --name NAME --image {image}`{then}"),
+        instead: format!("write `host-bridge start --name NAME{image}`{then}"),
     })
 }
 
@@ -179,8 +189,13 @@ mod tests {
     #[test]
     fn words_of_docker_are_answered_with_what_to_write() {
         let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
-        let refusal = check_start(&words("alpine sh -c true")).expect_err("no words").to_string();
-        assert!(refusal.contains("--image alpine`, then `host-bridge exec NAME -- sh -c true`"));
+        let refusal = |line: &str, typed: &str| {
+            start_refusal(&words(line), &words(typed)).expect("no words").to_string()
+        };
+        let said = refusal("alpine sh -c true", "start alpine sh -c true");
+        assert!(said.contains("--image alpine`, then `host-bridge exec NAME -- sh -c true`"));
+        let said = refusal("sleep 5", "start --name one -- sleep 5");
+        assert!(said.contains("start --name NAME`, then `host-bridge exec NAME -- sleep 5`"));
         let given = DockerOptions { volume: vec![".:/work".to_owned()], publish: Vec::new() };
         let refusal = given.check().expect_err("no volumes").to_string();
         assert!(refusal.contains("-v .:/work") && refusal.contains("--workspace ."), "{refusal}");

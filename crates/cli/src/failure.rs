@@ -240,7 +240,7 @@ impl CliError {
             Self::UnknownSandbox { .. } => "`host-bridge ps -a` lists all sandboxes",
             Self::NotRunning { name, .. } => {
                 return Some(format!(
-                    "`host-bridge logs {name}` shows its output; `host-bridge rm {name}` frees the name"
+                    "`host-bridge restart {name}` starts it again; `host-bridge logs {name}` shows its output"
                 ));
             }
             Self::SandboxEnded { name, .. } => {

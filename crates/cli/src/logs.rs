@@ -19,7 +19,7 @@ use super::output::{self, Sink};
 use super::session;
 use super::values::Since;
 use crate::following::until_ended;
-use sandbox::log::{AllSessions, Entry, Event, From, ReadBudget, Reader};
+use sandbox::log::{Entry, Event, From, Reader};
 use sandbox::{SandboxError, SandboxRef, find_log};
 
 /// Show the output of a sandbox's sessions
@@ -105,13 +105,7 @@ impl Logs {
     /// The session of this id or prefix, as `attach` and `kill` find it: in the log, and among those that
     /// have just begun.
     async fn find(&self, context: &Context, directory: PathBuf, wanted: &str) -> Result<SessionId> {
-        let recorded = tokio::task::spawn_blocking(move || {
-            let mut look = AllSessions::new(&directory, usize::MAX)?;
-            // With so large a budget one step reads everything.
-            let mut budget = ReadBudget::ENDLESS;
-            look.step(&mut budget)
-        });
-        let recorded = recorded.await??.unwrap_or_default();
+        let recorded = session::recorded_sessions(directory).await?;
         let recorded: BTreeSet<SessionId> =
             recorded.into_iter().map(|recorded| recorded.session).collect();
         let mut sessions: Vec<SessionId> = recorded.iter().cloned().collect();

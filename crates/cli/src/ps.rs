@@ -10,7 +10,7 @@ use super::exit::Exit;
 use super::values::{human_bytes, human_cpus, human_duration, human_labels};
 use super::{instant, output, table};
 use control::List;
-use sandbox::{Name, Record, Selector};
+use sandbox::{Name, Record, Selector, State};
 
 /// List sandboxes
 #[derive(Debug, Args)]
@@ -101,12 +101,20 @@ pub fn root_of(record: &Record) -> String {
     record.image.clone().unwrap_or_else(|| record.machine.profile().root.to_string())
 }
 
+/// The state in a few words. Why a record is damaged takes a line of its own, which `inspect` has.
+fn state_of(state: &State) -> String {
+    match state {
+        State::Damaged { .. } => "damaged".to_owned(),
+        state => output::printable(&state.to_string()),
+    }
+}
+
 fn row(record: &Record, now_ms: u64) -> [String; 5] {
     let age = Duration::from_millis(now_ms.saturating_sub(record.created_at_ms));
     [
         record.which().to_string(),
         record.machine.to_string(),
-        output::printable(&record.state.to_string()),
+        state_of(&record.state),
         human_duration(age),
         root_of(record),
     ]

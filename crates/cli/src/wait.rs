@@ -11,8 +11,10 @@ use super::exit::{self, Exit};
 use super::values::{human_duration, parse_duration};
 use super::{output, session};
 use control::{Client, ClientError, ErrorCode, Request};
+use protocol::ExitRecord;
 use protocol::exit::EXIT_TIMED_OUT;
-use sandbox::{Record, SandboxRef};
+use sandbox::log::RecordedSession;
+use sandbox::{Record, SandboxRef, find_log};
 
 /// Wait until sandboxes stop or a session ends
 #[derive(Debug, Args)]
@@ -91,13 +93,33 @@ async fn ended(daemon: &mut Client, which: &SandboxRef) -> Result<Option<Record>
 }
 
 async fn wait_for_session(context: &Context, which: &SandboxRef, wanted: &str) -> Result<Exit> {
-    let guest = context.guest(which, "wait").await?;
-    let sessions = guest.sessions(0).await?.sessions;
-    let found = session::find(&sessions, wanted)?;
-    let record = guest.wait(&found.session).await?;
-    guest.close().await;
-    if let Some(why) = exit::explain(&record.cause, &found.command) {
+    let unknown = match context.guest(which, "wait").await {
+        Ok(guest) => {
+            let sessions = guest.sessions(0).await?.sessions;
+            match session::find(&sessions, wanted) {
+                Ok(found) => {
+                    let record = guest.wait(&found.session).await?;
+                    guest.close().await;
+                    return Ok(report(&record, &found.command));
+                }
+                Err(unknown) => unknown.into(),
+            }
+        }
+        Err(error) => error,
+    };
+    // The agent forgets sessions that have ended, and is gone with its sandbox; the log has both.
+    let Ok(log) = find_log(&context.paths, which) else { return Err(unknown) };
+    let recorded = session::recorded_sessions(log).await?;
+    match session::find_by(&recorded, wanted, |recorded| &recorded.session) {
+        Ok(RecordedSession { exit: Some(record), command, .. }) => Ok(report(record, command)),
+        _ => Err(unknown),
+    }
+}
+
+/// The exit code of a session, with the cause on stderr if the code does not show it.
+fn report(record: &ExitRecord, command: &str) -> Exit {
+    if let Some(why) = exit::explain(&record.cause, command) {
         output::note(&why);
     }
-    Ok(Exit::of(&record))
+    Exit::of(record)
 }

@@ -80,6 +80,8 @@ pub const THAW_DEADLINE: Duration = Duration::from_secs(2);
 pub const FORKS_MAX: usize = 100;
 /// Forks that start at the same time: each boots a machine, and more would only wait for each other's processors.
 pub const FORK_STARTS_MAX: usize = 8;
+/// The pause before a fork asks again for the files of a sandbox that another fork has frozen: about what one takes.
+pub const FORK_RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// Changes that one answer lists; a person reads fewer.
 pub const CHANGES_MAX: usize = 10_000;
 /// The index of a layer: a million paths of usual length.

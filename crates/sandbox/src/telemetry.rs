@@ -183,7 +183,7 @@ impl Telemetry {
         for sample in samples {
             let at_ms = moment(sample, newest, now_ms);
             let last = self.0.costs.last(&payer);
-            if last.is_none() && (at_ms <= self.0.created_at_ms || sample.number > 1) {
+            if at_ms <= self.0.created_at_ms || (last.is_none() && sample.number > 1) {
                 // It ran before it was this sandbox, or nobody knows what was counted.
                 self.0.costs.begin_at(&payer, sample);
                 continue;

@@ -45,6 +45,23 @@ fn wait_ends_with_the_sandbox_or_with_the_sessions_code() {
     burrow.ok(&["rm", "work"]);
 }
 
+/// A regression: a session that had ended before `wait` asked was unknown to it, so quick ones lost their code.
+#[test]
+fn wait_ends_at_once_with_the_code_of_a_session_that_has_ended() {
+    let burrow = Burrow::serving();
+    burrow.ok(&["start", "--name", "work"]);
+    let session = burrow.ok(&["exec", "-d", "work", "--", "sh", "-c", "echo said; exit 3"]);
+    let code = |wanted: &str| burrow.run(&["wait", "work", "--session", wanted]).status.code();
+    assert_eq!(code(session.trim()), Some(3));
+    tests::eventually("the agent has forgotten it", || {
+        !burrow.ok(&["inspect", "work"]).contains(session.trim())
+    });
+    assert_eq!(code(session.trim()), Some(3));
+    burrow.ok(&["stop", "work"]);
+    assert_eq!(code(session.trim()), Some(3));
+    assert_eq!(code("nope"), Some(125));
+}
+
 /// A regression: `history` of an unknown notebook was an empty table, and `logs` named a session twice.
 #[test]
 fn a_name_that_nothing_has_is_refused_by_every_verb_that_takes_one() {

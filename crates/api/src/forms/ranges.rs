@@ -7,6 +7,9 @@ use sandbox::refusal::Refusal;
 /// [`CPU_MILLIS_MAX`] in whole processors, as clients say them.
 pub const CPUS_MAX: u32 = CPU_MILLIS_MAX / 1000;
 
+/// The largest number that every client's JSON can say exactly.
+pub const NUMBER_MAX: u64 = (1 << 53) - 1;
+
 /// Checks a number, if it is given.
 pub fn check_range(field: &str, value: Option<u64>, min: u64, max: u64) -> Result<(), Refusal> {
     match value {

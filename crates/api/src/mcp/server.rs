@@ -101,7 +101,11 @@ fn instructions(egress: &[String]) -> String {
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         format!("The sandbox reaches these hosts and no others: {}{more}.", named.join(", "))
     };
-    INSTRUCTIONS.trim_end().replace(NETWORK, &network)
+    let text = INSTRUCTIONS.trim_end().replace(NETWORK, &network);
+    if egress.is_empty() {
+        return text;
+    }
+    text.replace("For packages,", "For packages that these hosts do not have,")
 }
 
 impl ServerHandler for Server {

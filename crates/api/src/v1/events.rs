@@ -14,7 +14,7 @@ use super::super::shape::{Nothing, Query};
 use super::super::stream::{Either, Events as EventStream, Teller};
 use super::super::websocket;
 use crate::forms::events::{EventInfo, KindName};
-use crate::forms::ranges::check_range;
+use crate::forms::ranges::{NUMBER_MAX, check_range};
 use crate::forms::sandboxes::NAME;
 use sandbox::Name;
 use sandbox::event::Kind;
@@ -22,8 +22,6 @@ use sandbox::refusal::{Code, Refusal};
 use services::events::limits::{PAGE_MAX, TURN_MAX};
 use services::events::{Batch, Events, Filter, From, Reader};
 
-/// The largest number that every client's JSON can say exactly.
-const NUMBER_MAX: u64 = (1 << 53) - 1;
 /// Events on a page unless the call names another number.
 const PAGE_DEFAULT: u16 = 100;
 /// Sandboxes and kinds that a query may name.

@@ -12,6 +12,7 @@ use super::super::stream::{Events, Teller};
 use crate::forms::history::MetricsHistory;
 use crate::forms::metrics::{MetricsPage, MetricsSample};
 use crate::forms::problem::Problem;
+use crate::forms::ranges::{NUMBER_MAX, check_range};
 use agent_client::guest::metrics::{Consumer, Samples};
 use host::instant::now_ms;
 use sandbox::refusal::{Code, Refusal};
@@ -67,7 +68,7 @@ pub struct MetricsQuery {
     /// The number of the last known sample, 0 for none. By default only the newest sample is
     /// returned.
     #[serde(default)]
-    #[schemars(with = "u64", range(max = 9_007_199_254_740_991_u64))]
+    #[schemars(with = "u64", range(max = NUMBER_MAX))]
     pub since: Option<u64>,
 }
 
@@ -78,20 +79,20 @@ pub struct MetricsWindowQuery {
     /// The number of the last known sample, 0 for none. By default only the newest sample is
     /// returned. Not with the other parameters.
     #[serde(default)]
-    #[schemars(with = "u64", range(max = 9_007_199_254_740_991_u64))]
+    #[schemars(with = "u64", range(max = NUMBER_MAX))]
     pub since: Option<u64>,
     /// The beginning of the history, in milliseconds since 1970; by default an hour before its end.
     #[serde(default)]
-    #[schemars(with = "u64", range(max = 9_007_199_254_740_991_u64))]
+    #[schemars(with = "u64", range(max = NUMBER_MAX))]
     pub from: Option<u64>,
     /// Its end; by default now.
     #[serde(default)]
-    #[schemars(with = "u64", range(max = 9_007_199_254_740_991_u64))]
+    #[schemars(with = "u64", range(max = NUMBER_MAX))]
     pub to: Option<u64>,
     /// The length of a point in milliseconds. By default one with which there are at most 1,000 points; there
     /// may be 4,000.
     #[serde(default)]
-    #[schemars(with = "u64", range(min = 1, max = 9_007_199_254_740_991_u64))]
+    #[schemars(with = "u64", range(min = 1, max = NUMBER_MAX))]
     pub step: Option<u64>,
 }
 
@@ -143,6 +144,9 @@ async fn page(
     _: Nothing,
 ) -> Result<Reply<MetricsAnswer>, Refusal> {
     let MetricsWindowQuery { since, from, to, step } = query;
+    for (field, value, min) in [("from", from, 0), ("to", to, 0), ("step", step, 1)] {
+        check_range(field, value, min, NUMBER_MAX)?;
+    }
     if from.or(to).or(step).is_some() {
         if since.is_some() {
             let message =

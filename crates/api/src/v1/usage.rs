@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::super::call::Call;
 use super::super::route::{Operation, operation};
 use super::super::shape::{Nothing, Query, Reply};
+use crate::forms::ranges::{NUMBER_MAX, check_range};
 use crate::forms::sandboxes::NAME;
 use host::instant::now_ms;
 use sandbox::Name;
@@ -43,11 +44,11 @@ pub struct UsageQuery {
     pub namespace: Option<Name>,
     /// Milliseconds since 1970.
     #[serde(default)]
-    #[schemars(with = "u64", range(max = 9_007_199_254_740_991_u64))]
+    #[schemars(with = "u64", range(max = NUMBER_MAX))]
     pub from: Option<u64>,
     /// Milliseconds since 1970; by default now.
     #[serde(default)]
-    #[schemars(with = "u64", range(max = 9_007_199_254_740_991_u64))]
+    #[schemars(with = "u64", range(max = NUMBER_MAX))]
     pub to: Option<u64>,
 }
 
@@ -89,6 +90,9 @@ async fn get(
     _: Nothing,
 ) -> Result<Reply<UsageReport>, Refusal> {
     let namespace = call.one_namespace(query.namespace)?;
+    for (field, value) in [("from", query.from), ("to", query.to)] {
+        check_range(field, value, 0, NUMBER_MAX)?;
+    }
     let (from_ms, to_ms) = (query.from.unwrap_or(0), query.to.unwrap_or_else(now_ms));
     if from_ms >= to_ms {
         let message = format!("from ({from_ms}) must be before to ({to_ms})");

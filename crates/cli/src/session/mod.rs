@@ -6,6 +6,7 @@ pub mod follow;
 mod keyboard;
 mod keyboard_input;
 pub mod pipes;
+mod recorded;
 pub mod screen;
 mod show;
 
@@ -23,6 +24,7 @@ use screen::{Keyboard, ViewerOptions};
 pub use arguments::{
     ProcessArguments, program_name, read_environment, terminal_size, terminal_variable,
 };
+pub use recorded::recorded_sessions;
 
 /// The holder name of the daemon's recorder: the agent keeps output until the recorder has written it.
 pub const LOG_HOLDER: &str = "log";

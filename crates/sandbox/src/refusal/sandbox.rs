@@ -9,6 +9,7 @@ use crate::limits::BUSY_PAUSE;
 use crate::{CommitError, SandboxError};
 use host::instant;
 use host::secret::SecretError;
+use protocol::FaultCode;
 use workspace::WorkspaceError;
 
 impl From<&SandboxError> for Refusal {
@@ -79,6 +80,11 @@ impl From<&SandboxError> for Refusal {
             SandboxError::Commit { source, .. } | SandboxError::Fork { source, .. } => with(match **source {
                 CommitError::Slow => Code::TooLarge,
                 CommitError::Disk(_) => Code::Internal,
+                CommitError::Read(ref error) | CommitError::Freeze(ref error)
+                    if error.fault_code() == Some(FaultCode::Conflict) =>
+                {
+                    Code::Conflict
+                }
                 CommitError::Read(_) | CommitError::Freeze(_) | CommitError::Write(_) => {
                     Code::GuestUnreachable
                 }

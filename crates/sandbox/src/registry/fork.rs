@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
 
 use super::Registry;
 use super::create::Prepared;
@@ -16,14 +17,15 @@ use crate::changes;
 use crate::commit::CommitError;
 use crate::contents::{self, Contents, Reading};
 use crate::fork::{ForkReport, ForkRequest, Forked, LeftBehind, Origin};
-use crate::limits::{FORK_STARTS_MAX, FORKS_MAX, SANDBOXES_MAX};
+use crate::limits::{FORK_RETRY_PAUSE, FORK_STARTS_MAX, FORKS_MAX, SANDBOXES_MAX};
 use crate::options::Defaults;
 use crate::owner::Order;
 use crate::{CarriedContexts, Event, Facts, Kind, Name, Record, SandboxError, SandboxRef, Spec};
 use agent_client::guest::{Guest, Output};
 use host::instant::now_ms;
 use machine::{Capability, MachineError, MachineKind};
-use protocol::limits::NAME_BYTES_MAX;
+use protocol::FaultCode;
+use protocol::limits::{FREEZE_WATCHDOG_MAX, NAME_BYTES_MAX};
 use workspace::WORKSPACE;
 
 impl Registry {
@@ -125,7 +127,7 @@ impl Forking<'_> {
         if self.request.carries_notebooks {
             self.registry.save_inside(&which).await?;
         }
-        let layer = guest.layer_get().await;
+        let layer = layer_when_thawed(guest).await;
         let (output, env) = layer.map_err(|error| failed(CommitError::Read(error)))?;
         // Before its programs are frozen.
         let origin = Origin::of(&self.record, now_ms());
@@ -293,6 +295,23 @@ impl Forking<'_> {
         }
         forks.sort_by_key(|(place, _)| *place);
         Ok(forks.into_iter().map(|(_, record)| record).collect())
+    }
+}
+
+/// Asks for the layer. Another fork, or a commit, may have frozen the programs for a moment.
+async fn layer_when_thawed(
+    guest: &Guest,
+) -> Result<(Output, Vec<(String, String)>), agent_client::guest::GuestError> {
+    let until = Instant::now() + FREEZE_WATCHDOG_MAX;
+    loop {
+        match guest.layer_get().await {
+            Err(error)
+                if error.fault_code() == Some(FaultCode::Conflict) && Instant::now() < until =>
+            {
+                sleep(FORK_RETRY_PAUSE).await;
+            }
+            answer => return answer,
+        }
     }
 }
 
