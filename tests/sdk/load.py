@@ -95,8 +95,11 @@ def _nothing_new(before):
     assert left_behind is None, left_behind
 
 
-# What was used up of the day, by all together: one file, which is written when something was.
-_OF_ALL = {os.path.join(os.environ.get("BURROW_STATE_DIR", ""), "usage.json")}
+# What was used up of the day and what it has cost, by all together: written when something was.
+_OF_ALL = {
+    os.path.join(os.environ.get("BURROW_STATE_DIR", ""), name)
+    for name in ("usage.json", "costs", "costs/current.json")
+}
 
 
 def _everything():
