@@ -95,6 +95,9 @@ def _nothing_new(before):
     assert left_behind is None, left_behind
 
 
+# The layer that the bridge has ready for the next sandbox: a mount without a place, one at most.
+_SPARE = {"/ #1"}
+
 # What was used up of the day and what it has cost, by all together: written when something was.
 _OF_ALL = {
     os.path.join(os.environ.get("BURROW_STATE_DIR", ""), name)
@@ -107,7 +110,7 @@ def _everything():
     processes = _ours()
     return {
         "processes": processes,
-        "descriptors": _numbered(_links(f"/proc/{_BRIDGE}/fd")),
+        "descriptors": _numbered(_links(f"/proc/{_BRIDGE}/fd")) - _SPARE,
         "mounts": _numbered(line.split(" ", 4)[4] for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines()),
         "mounts of the bridge": _numbered(
             line.split(" ", 4)[4] for line in pathlib.Path(f"/proc/{_BRIDGE}/mountinfo").read_text().splitlines()

@@ -150,6 +150,7 @@ pub(crate) fn compare(before: &Index, after: &Index) -> Vec<(Vec<u8>, Difference
 
 #[cfg(test)]
 mod tests {
+    use super::ChangeKind::{Added, Deleted, Modified};
     use super::*;
 
     fn mark(digest: u64) -> Mark {
@@ -182,7 +183,6 @@ mod tests {
             ("same", mark(1)),
             ("whited", removal()),
         ]);
-        use ChangeKind::{Added, Deleted, Modified};
         let is = |path: &str, kind| (path.as_bytes().to_vec(), Difference::Is(kind));
         let expected = [
             is("back", Added),

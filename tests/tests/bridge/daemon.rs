@@ -167,7 +167,7 @@ fn a_sandbox_is_started_listed_inspected_stopped_and_removed() {
     assert_eq!((&stopped["state"], &stopped["why"]), (&"stopped".into(), &"asked".into()));
     assert_eq!(burrow.ok(&["logs", "work"]), "hush\n", "logs stay readable");
     let refused = burrow.run(&["exec", "work", "--", "true"]);
-    assert_refused(&refused, 125, &["work is not running", "host-bridge rm work"]);
+    assert_refused(&refused, 125, &["work is not running", "host-bridge restart work"]);
     burrow.ok(&["stop", "work"]);
 
     assert_eq!(burrow.ok(&["rm", "work"]), "work\n");
@@ -190,7 +190,7 @@ fn a_taken_name_is_refused_and_a_namespace_has_names_of_its_own() {
     burrow.ok(&["kill", "work"]);
     assert_eq!(inspect(&burrow, "work")["why"], "killed");
     let taken = burrow.run(&["start", "--name", "work"]);
-    assert_refused(&taken, 125, &["work is taken", "host-bridge rm work"]);
+    assert_refused(&taken, 125, &["work is taken", "host-bridge restart work"]);
     burrow.ok(&["rm", "work"]);
     burrow.ok(&["start", "--name", "work"]);
 }

@@ -216,7 +216,7 @@ mod tests {
             counters: Counters { cpu_us, ..Counters::default() },
             memory_kib: Some(one(memory_mib << 10)),
             processes: Some(one(3)),
-            io_pressure: (at_ms % 2 == 0).then(|| one(50)),
+            io_pressure: at_ms.is_multiple_of(2).then(|| one(50)),
             ..Bucket::default()
         }
     }
