@@ -6,11 +6,12 @@ use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 
+use super::command_line;
 use super::context::Context;
 use super::exec::Exec;
 use super::exit::Exit;
 use super::output::{self, printable};
-use super::session::ProcessArguments;
+use super::session::{self, ProcessArguments};
 use control::Request;
 use sandbox::{Changes, Forked, Record, SandboxRef};
 
@@ -62,6 +63,9 @@ struct Outcome {
 
 impl Try {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
+        // Before a fork is made for it.
+        command_line::check_command("try", &self.command)?;
+        session::check_terminal(&self.process)?;
         let (sandbox, names) = (self.which.clone(), Vec::new());
         let request = Request::Fork { sandbox, count: 1, names, is_trial: true };
         let forked: Forked = match context.daemon().await?.ask(&request).await {

@@ -1,5 +1,5 @@
-//! What saves the state of a sandbox before its machine ends, and what carries it into forks. Services above this crate set it, the owner of
-//! a sandbox calls it; it knows no notebooks.
+//! What saves the state of a sandbox before its machine ends, and what carries it into forks. Services above
+//! this crate set both, the owner of a sandbox and its registry call them; neither knows notebooks.
 
 use machine::{BoxFuture, SandboxId};
 

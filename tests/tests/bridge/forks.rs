@@ -401,6 +401,12 @@ fn try_shows_what_a_command_changes_and_changes_nothing() {
         burrow.ok(&["exec", "work", "--", "cat", "/opt/made/old", "/opt/made/gone"]),
         "1\n1\n"
     );
+    // What can be refused is refused before a fork is made.
+    let run = burrow.run(&["try", "work", "--sesion", "one"]);
+    let stderr = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert!(stderr.contains("unknown option --sesion"), "{stderr}");
+    let forks = burrow.ok(&["events", "--json", "--kind", "forked"]);
+    assert_eq!(forks.lines().count(), 1, "no fork was made for it: {forks}");
     // Nothing is left of a fork whose command cannot be started.
     let run = burrow.run(&["try", "work", "--", "/nowhere"]);
     assert_eq!(run.status.code(), Some(127));
