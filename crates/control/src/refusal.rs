@@ -149,7 +149,9 @@ impl From<AppError> for ErrorReply {
 fn of_sandbox(error: &SandboxError) -> Option<String> {
     let hint = match error {
         SandboxError::NameTaken { which, state: State::Stopped { .. }, .. } => {
-            return Some(format!("`host-bridge rm {which}` removes the old one"));
+            return Some(format!(
+                "`host-bridge restart {which}` starts it again; `host-bridge rm {which}` removes it"
+            ));
         }
         SandboxError::NameTaken { which, .. } => {
             return Some(format!("choose another name, or `host-bridge rm --force {which}`"));
