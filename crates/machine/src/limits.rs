@@ -107,10 +107,10 @@ pub const LAYER_DEADLINE: Duration = Duration::from_secs(10);
 /// Attempts to seal the agent's copy in memory. The kernel waits for some 150 ms in each.
 pub const SEAL_TRIES: u32 = 20;
 /// Layers that are mounted ahead for the next starts, of the size of the last one. Each has a loop device and
-/// about 100 KiB of the disk.
-pub const SPARE_LAYERS: usize = 1;
-/// From a start to the making of the next layer: the first command of the sandbox comes before it, also on a
-/// busy host.
+/// about 100 KiB of the disk. While there is a second one, the next can be made when the host is quiet.
+pub const SPARE_LAYERS: usize = 2;
+/// From a start to the making of the next layer, unless none is left: the first command of the sandbox comes
+/// before it, also on a busy host.
 pub const SPARE_LAYER_PAUSE: Duration = Duration::from_millis(50);
 /// How long a spare layer waits for the next start.
 pub const SPARE_LAYER_IDLE: Duration = Duration::from_secs(60);

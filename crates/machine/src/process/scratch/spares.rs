@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use host::agent::Agent;
 use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::NoDisk;
 use crate::limits::{SPARE_LAYER_IDLE, SPARE_LAYER_PAUSE, SPARE_LAYERS};
@@ -81,8 +81,8 @@ impl Layers {
         F: Future<Output = Result<OwnedFd, NoDisk>>,
     {
         while timeout(SPARE_LAYER_IDLE, self.started.notified()).await.is_ok() {
-            sleep(SPARE_LAYER_PAUSE).await;
             while let Some(kind) = self.missing() {
+                self.pause().await;
                 let Ok(spare) = make(kind.clone()).await else { break };
                 self.put(&kind, spare);
             }
@@ -90,6 +90,20 @@ impl Layers {
         let mut shelf = self.shelf();
         shelf.spares.clear();
         shelf.is_kept = false;
+    }
+
+    /// Leaves the processors to the sandbox that has started: for [`SPARE_LAYER_PAUSE`], or until the next
+    /// start leaves none for the one behind it.
+    async fn pause(&self) {
+        let emptied = async {
+            loop {
+                self.started.notified().await;
+                if self.shelf().spares.is_empty() {
+                    return;
+                }
+            }
+        };
+        let _ = timeout(SPARE_LAYER_PAUSE, emptied).await;
     }
 
     /// The kind of which there are too few.
@@ -121,6 +135,8 @@ mod tests {
     use std::fs::File;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use tokio::time::sleep;
+
     use super::*;
 
     fn kind(bytes: u64) -> Kind {
@@ -145,7 +161,7 @@ mod tests {
         let made = kept(&layers);
         assert!(layers.take_spare(&kind(1)).is_none(), "nothing was made before the first start");
         layers.started.notify_one();
-        sleep(SPARE_LAYER_PAUSE * 2).await;
+        sleep(SPARE_LAYER_PAUSE * 4).await;
         assert_eq!(made.load(Ordering::Relaxed), SPARE_LAYERS);
         assert!(layers.take_spare(&kind(1)).is_some());
         layers.started.notify_one();
@@ -157,17 +173,32 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn starts_that_follow_at_once_find_a_layer_each() {
+        let layers = Layers::default();
+        kept(&layers);
+        assert!(layers.take_spare(&kind(1)).is_none());
+        layers.started.notify_one();
+        sleep(SPARE_LAYER_PAUSE / 10).await;
+        assert!(layers.take_spare(&kind(1)).is_none(), "the first sandbox is left alone");
+        for _ in 0..20 {
+            layers.started.notify_one();
+            sleep(SPARE_LAYER_PAUSE / 10).await;
+            assert!(layers.take_spare(&kind(1)).is_some(), "one is made as soon as none is left");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn no_sandbox_gets_a_spare_layer_of_another_size() {
         let layers = Layers::default();
         kept(&layers);
         assert!(layers.take_spare(&kind(1)).is_none());
         layers.started.notify_one();
-        sleep(SPARE_LAYER_PAUSE * 2).await;
+        sleep(SPARE_LAYER_PAUSE * 4).await;
         assert!(layers.take_spare(&kind(2)).is_none());
         layers.put(&kind(1), File::open("/dev/null").unwrap().into());
         assert!(layers.shelf().spares.is_empty(), "one that comes late is of another size");
         layers.started.notify_one();
-        sleep(SPARE_LAYER_PAUSE * 2).await;
+        sleep(SPARE_LAYER_PAUSE * 4).await;
         assert!(layers.take_spare(&kind(2)).is_some());
     }
 }
