@@ -100,6 +100,7 @@ fn completer(verb: &str, argument: &Arg) -> Option<ArgValueCompleter> {
         }
         ("IMAGE", _) => Some(ArgValueCompleter::new(Names(images, true))),
         ("SNAPSHOT", _) => Some(ArgValueCompleter::new(Names(snapshots, false))),
+        (_, "egress") => Some(ArgValueCompleter::new(Names(rules, false))),
         _ => None,
     }
 }
@@ -140,6 +141,11 @@ fn snapshots(context: &Context) -> Vec<String> {
         async { Ok(context.running().await?.ask::<Vec<Snapshot>>(&Request::Snapshots {}).await?) };
     let found = within(asking).unwrap_or_default();
     found.iter().map(|snapshot| snapshot.which().to_string()).collect()
+}
+
+/// The egress rules that have a name.
+fn rules(_: &Context) -> Vec<String> {
+    egress::preset_names().chain(["public", "none"]).map(str::to_owned).collect()
 }
 
 /// The sessions of the sandbox that the line names before.

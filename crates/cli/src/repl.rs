@@ -87,12 +87,12 @@ pub struct Repl {
     #[arg(long, conflicts_with = "save_displays")]
     json: bool,
 
-    #[command(flatten)]
-    sandbox: OwnedSandboxOptions,
-
     /// The sandbox (NAME or NAMESPACE/NAME), the file, or both
     #[arg(value_name = "SANDBOX] [FILE", num_args = 0..=2)]
     words: Vec<OsString>,
+
+    #[command(flatten)]
+    sandbox: OwnedSandboxOptions,
 }
 
 /// Where a virtual environment has its interpreter.

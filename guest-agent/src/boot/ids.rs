@@ -182,9 +182,10 @@ pub(super) fn enter_user_namespace(stage: &mut Stage) -> Result<Outcome, BootErr
     let Some(namespaces) = &stage.ids else {
         return Ok(match &stage.ids_missing {
             Some(why) => Outcome::Failed(format!("root of the sandbox is root of the host: {why}")),
-            None => {
-                Outcome::Skipped("the sandbox is an ordinary user's, or its users are the host's")
-            }
+            None if stage.in_user_namespace => Outcome::Done,
+            None => Outcome::Skipped(
+                "root of the sandbox is root of the host: it has no users of its own by the configuration",
+            ),
         });
     };
     namespaces.become_root().map_err(BootError::call("entering the user namespace"))?;

@@ -138,9 +138,7 @@ fn mount_kernels(
     super::overlay::make_directory(target, 0o755)?;
     match mount::fresh(kind, target, flags, options) {
         Ok(()) => Ok(Outcome::Done),
-        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-            Ok(Outcome::Skipped("it is mounted already"))
-        }
+        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => Ok(Outcome::Done),
         Err(error) => Err(BootError::path("mounting", target)(error)),
     }
 }

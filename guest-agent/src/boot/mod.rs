@@ -34,7 +34,7 @@ use crate::sys::clock;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Done,
-    /// There was nothing to do, for this reason.
+    /// The sandbox lacks what the step gives, for this reason. A step with nothing to do is done.
     Skipped(&'static str),
     /// It failed, and the sandbox works without it.
     Failed(String),

@@ -67,7 +67,9 @@ const SAVED_GROUP: Gid = Gid::from_raw(65534);
 pub(super) fn own_limits(_: &mut Stage) -> Result<Outcome, BootError> {
     let own = getresgid().map_err(BootError::call("reading the agent's groups"))?;
     match setresgid(own.real, own.effective, SAVED_GROUP) {
-        Err(Errno::EINVAL) => Ok(Outcome::Skipped("the sandbox has one group")),
+        Err(Errno::EINVAL) => Ok(Outcome::Skipped(
+            "the sandbox has one group, so programs can lower the agent's limits",
+        )),
         saved => saved.map(|()| Outcome::Done).map_err(BootError::call("saving another group")),
     }
 }
@@ -83,12 +85,12 @@ pub(super) fn open_memory_score(_: &mut Stage) -> Result<Outcome, BootError> {
 pub(super) fn bound_processes(stage: &mut Stage) -> Result<Outcome, BootError> {
     let processes_max = stage.config.processes_max;
     if processes_max == 0 {
-        return Ok(Outcome::Skipped("no bound was asked for"));
+        return Ok(Outcome::Done);
     }
     // The kernel does not count processes of the host's root.
     if stage.has_host_users() {
         return Ok(if group_bounds_processes(stage) {
-            Outcome::Skipped("its control group bounds them")
+            Outcome::Done
         } else {
             let why =
                 "root of the sandbox is root of the host, and no control group has the controller";

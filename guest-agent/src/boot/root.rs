@@ -226,13 +226,12 @@ fn clear_places(root: &Path) -> Result<(), BootError> {
 /// read-only, but for `/etc`.
 pub(super) fn bind_other_file_systems(stage: &mut Stage) -> Result<Outcome, BootError> {
     if stage.is_patchwork {
-        return Ok(Outcome::Skipped("the root is made of several mounts and has them"));
+        return Ok(Outcome::Done);
     }
     let table = Path::new(HOST).join("proc/self/mountinfo");
     let mounts = std::fs::read(&table).map_err(BootError::path("reading", &table))?;
     let mounts = mountinfo::parse(&mounts);
     let mut bound: Vec<&Path> = Vec::new();
-    let mut is_layered = false;
     for mount in &mounts {
         let Ok(inner) = mount.point.strip_prefix(&stage.lower_path) else { continue };
         let part = inner.iter().next().and_then(|part| part.to_str());
@@ -254,7 +253,6 @@ pub(super) fn bind_other_file_systems(stage: &mut Stage) -> Result<Outcome, Boot
         }
         if inner == Path::new(ETC) && layer_etc(stage, &mount.point, &target).is_ok() {
             // What is mounted in it follows, as mounts of their own.
-            is_layered = true;
             continue;
         }
         bind_mapped(stage, &mount.point, &target)
@@ -262,12 +260,7 @@ pub(super) fn bind_other_file_systems(stage: &mut Stage) -> Result<Outcome, Boot
         mount::seal(&target).map_err(BootError::path("making read-only", &target))?;
         bound.push(inner);
     }
-    let is_none = bound.is_empty() && !is_layered;
-    Ok(if is_none {
-        Outcome::Skipped("no other file system is mounted in the root")
-    } else {
-        Outcome::Done
-    })
+    Ok(Outcome::Done)
 }
 
 /// Puts a writable layer over the host's `/etc`, in which a sandbox has files of its own.
@@ -336,7 +329,7 @@ pub(super) fn pivot(stage: &mut Stage) -> Result<Outcome, BootError> {
 /// does not exist needs no hiding.
 pub(super) fn hide(stage: &mut Stage) -> Result<Outcome, BootError> {
     if stage.config.hide.is_empty() {
-        return Ok(Outcome::Skipped("nothing must be hidden"));
+        return Ok(Outcome::Done);
     }
     for path in stage.config.hide.iter().map(Path::new) {
         cover(path)?;

@@ -46,6 +46,7 @@ fn verbs_and_options_are_offered_without_a_daemon_and_hidden_ones_are_not() {
     assert!(offered(&burrow, &["serve", "--"]).iter().all(|option| option != "--unattended"));
     let without_names = offered(&burrow, &["attach", ""]);
     assert!(without_names.iter().all(|word| word.starts_with('-')), "{without_names:?}");
+    assert_eq!(offered(&burrow, &["start", "--egress", "@py"]), ["@pypi"]);
     assert!(!burrow.runtime().join("control.sock").exists(), "asking starts nothing");
 }
 

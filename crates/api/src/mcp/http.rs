@@ -124,8 +124,8 @@ async fn carry(mut call: Call, method: Method) -> Result<SdkResponse, Refusal> {
         sessions.begun(begun, place);
     }
     let is_json = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == JSON);
-    // Who listens reads no JSON-RPC: a refusal has the shape of every other one here.
-    if method == Method::GET && response.status().is_client_error() && !is_json {
+    // The SDK's own refusals are plain text; here they have the shape of every other one.
+    if response.status().is_client_error() && !is_json {
         return Err(refusal(response).await);
     }
     let is_ended = method == Method::DELETE && response.status().is_success();

@@ -196,6 +196,54 @@ fn the_examples_of_the_document_are_taken_as_they_stand() {
     }
 }
 
+#[test]
+fn every_body_has_an_example_that_is_understood() {
+    let server = Server::dev();
+    let client = Client::new(server.url());
+    let document = client.get("/openapi.json").expect(200).json();
+    client.post("/v1/sandboxes", &json!({ "name": "work" })).expect(201);
+    client
+        .post(
+            "/v1/sandboxes/default/work/contexts",
+            &json!({ "context": "python", "language": "python" }),
+        )
+        .expect(201);
+    let paths = document["paths"].as_object().expect("paths");
+    let methods = paths.iter().flat_map(|(path, item)| {
+        let item = item.as_object().expect("methods");
+        item.iter().map(move |(method, operation)| (path, method, operation))
+    });
+    let mut sent = 0;
+    for (path, method, operation) in methods {
+        let body = &operation["requestBody"]["content"]["application/json"];
+        if !body.is_object() {
+            continue;
+        }
+        let example = &body["example"];
+        assert!(example.is_object(), "{method} {path} has no example");
+        // The others need the sandbox.
+        if path.ends_with("/stop") {
+            continue;
+        }
+        let place = path
+            .replace("{namespace}", "default")
+            .replace("{name}", "work")
+            .replace("{context}", "python")
+            .replace("{session}", "build")
+            .replace("{notebook}", "study")
+            .replace("{node}", "one")
+            .replace("{sandbox}", "agent");
+        assert!(!place.contains('{'), "{path} has a parameter that this test does not know");
+        let json = [("content-type", "application/json")];
+        let answer =
+            client.send(&method.to_uppercase(), &place, &json, example.to_string().as_bytes());
+        let problem = serde_json::from_str::<Value>(&answer.text()).unwrap_or_default();
+        assert_ne!(problem["code"], "invalid", "{method} {path} {example}: {}", answer.text());
+        sent += 1;
+    }
+    assert!(sent > 30, "{sent} examples");
+}
+
 fn find_references(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {

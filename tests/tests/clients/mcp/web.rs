@@ -95,6 +95,25 @@ fn a_listener_without_a_session_is_refused_in_the_shape_of_every_refusal() {
 }
 
 #[test]
+fn a_post_that_the_sdk_refuses_is_refused_in_the_same_shape() {
+    let server = Server::with_keys();
+    let key = key(&server, &[]);
+    let begin =
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize(VERSION) });
+    let both = "application/json, text/event-stream";
+    for (accept, content, status) in
+        [("text/html", "application/json", 406), (both, "text/plain", 415)]
+    {
+        let headers = [("accept", accept), ("content-type", content)];
+        let answer =
+            client(&server, &key).send("POST", "/mcp", &headers, begin.to_string().as_bytes());
+        assert_eq!(answer.status, status, "{}", answer.text());
+        let problem: Value = serde_json::from_str(&answer.text()).expect("a problem");
+        assert!(problem["code"].is_string(), "{problem}");
+    }
+}
+
+#[test]
 fn a_key_does_what_its_scopes_and_namespace_allow() {
     let server = Server::with_keys();
     let read = key(&server, &["--scope", "read"]);
