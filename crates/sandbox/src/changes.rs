@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -15,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::contents::each_entry;
 use crate::limits::INDEX_BYTES_MAX;
 use host::paths::write_durably;
+use image::digest::Digest;
 
 const INDEX: &str = "layer.index";
 
@@ -30,7 +30,7 @@ pub(crate) struct Mark {
     pub uid: u32,
     pub gid: u32,
     /// Of its content, or of what it points to.
-    digest: u64,
+    digest: Digest,
 }
 
 /// How a file differs.
@@ -80,24 +80,23 @@ pub(crate) fn index(archive: impl Read) -> io::Result<Index> {
 }
 
 impl Mark {
-    fn of(entry: &Entry, content: u64) -> Self {
-        let mut hasher = DefaultHasher::new();
-        content.hash(&mut hasher);
-        let is_directory = entry.kind == Kind::Directory;
-        match &entry.kind {
-            Kind::File { size } => size.hash(&mut hasher),
-            Kind::Symlink { target } => target.hash(&mut hasher),
-            Kind::HardLink { target } => (1, target).hash(&mut hasher),
-            Kind::Fifo => 2.hash(&mut hasher),
-            Kind::Directory | Kind::CharDevice { .. } | Kind::BlockDevice { .. } => {}
-        }
+    fn of(entry: &Entry, content: Digest) -> Self {
+        // The first letter keeps kinds apart.
+        let digest = match &entry.kind {
+            Kind::Symlink { target } => Digest::of(&[b"l", target.as_slice()].concat()),
+            Kind::HardLink { target } => Digest::of(&[b"h", target.as_slice()].concat()),
+            Kind::Fifo => Digest::of(b"p"),
+            Kind::CharDevice { .. } => Digest::of(b"c"),
+            Kind::BlockDevice { .. } => Digest::of(b"b"),
+            Kind::File { .. } | Kind::Directory => content,
+        };
         Self {
             is_removal: entry.kind == (Kind::CharDevice { major: 0, minor: 0 }),
-            is_directory,
+            is_directory: entry.kind == Kind::Directory,
             mode: entry.mode,
             uid: entry.uid,
             gid: entry.gid,
-            digest: hasher.finish(),
+            digest,
         }
     }
 }
@@ -153,7 +152,8 @@ mod tests {
     use super::ChangeKind::{Added, Deleted, Modified};
     use super::*;
 
-    fn mark(digest: u64) -> Mark {
+    fn mark(content: u8) -> Mark {
+        let digest = Digest::of(&[content]);
         Mark { is_removal: false, is_directory: false, mode: 0o644, uid: 0, gid: 0, digest }
     }
 

@@ -5,7 +5,6 @@
 //! comes from a guest, and only agents ever read it.
 
 use std::fs::{self, File, OpenOptions};
-use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
@@ -15,15 +14,26 @@ use super::commit::{CommitError, read_frozen};
 use crate::limits::{FORK_BLOCK_BYTES, FORK_MARGIN_BYTES, FORK_PIECE_BYTES};
 use crate::snapshot::DRAFT_PREFIX;
 use agent_client::guest::{Guest, Output, Written};
-use archive::{Decoder, Entry};
+use archive::{Decoder, Entry, TarError};
 use host::id::RandomId;
 use host::paths::PRIVATE_FILE;
+use image::digest::{Digest, Digester};
 
 /// The files of a sandbox at one moment. Clones are the same.
 #[derive(Clone, Debug)]
 pub(crate) struct Contents {
     file: Arc<File>,
+    /// Of the archive.
     bytes: u64,
+    pub tally: Tally,
+}
+
+/// What is in an archive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub entries: u64,
+    /// Of the files.
+    pub bytes: u64,
 }
 
 /// What was read of a sandbox for its forks.
@@ -49,29 +59,14 @@ pub(crate) async fn read(
     Ok(Reading { contents: taken.map_err(CommitError::Disk)?, is_frozen })
 }
 
-/// How many entries an archive has, and the bytes of its files.
-pub(crate) async fn measure(contents: Contents) -> Result<(u64, u64), CommitError> {
-    let counting = tokio::task::spawn_blocking(move || {
-        let (mut entries, mut bytes) = (0, 0);
-        each_entry(contents.reader(), |entry, _| {
-            entries += 1;
-            bytes += entry.kind.content_bytes();
-        })?;
-        Ok((entries, bytes))
-    });
-    let counted = counting.await.unwrap_or_else(|error| Err(io::Error::other(error)));
-    counted.map_err(CommitError::Disk)
-}
-
 /// Reads an archive from a guest, and passes on each entry when all of its content was seen, with a digest of
 /// that.
 pub(crate) fn each_entry(
     mut archive: impl Read,
-    mut take: impl FnMut(Entry, u64),
+    mut take: impl FnMut(Entry, Digest),
 ) -> io::Result<()> {
-    let malformed = |error| io::Error::new(io::ErrorKind::InvalidData, error);
     let (mut decoder, mut buffer) = (Decoder::new(), vec![0; FORK_PIECE_BYTES]);
-    let mut open: Option<(Entry, DefaultHasher)> = None;
+    let mut open: Option<(Entry, Digester)> = None;
     loop {
         let count = archive.read(&mut buffer)?;
         if count == 0 {
@@ -80,21 +75,27 @@ pub(crate) fn each_entry(
         let mut bytes = &buffer[..count];
         while let Some(event) = decoder.next_event(&mut bytes).map_err(malformed)? {
             match event {
-                archive::Event::Entry(entry) => open = Some((entry, DefaultHasher::new())),
+                archive::Event::Entry(entry) => {
+                    open = Some((entry, Digester::default()));
+                }
                 archive::Event::Content(content) => {
-                    if let Some((_, hasher)) = &mut open {
-                        hasher.write(content);
+                    if let Some((_, digester)) = &mut open {
+                        digester.update(content);
                     }
                 }
                 archive::Event::EndOfEntry => {
-                    if let Some((entry, hasher)) = open.take() {
-                        take(entry, hasher.finish());
+                    if let Some((entry, digester)) = open.take() {
+                        take(entry, digester.finish());
                     }
                 }
                 archive::Event::EndOfArchive => {}
             }
         }
     }
+}
+
+fn malformed(error: TarError) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
 /// A new file that has lost its name.
@@ -106,9 +107,11 @@ fn unnamed(directory: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Writes an archive down, with holes for its zeros: a sparse file takes no more here than in the sandbox.
+/// Writes an archive down and counts what is in it, with holes for its zeros: a sparse file takes no more here
+/// than in the sandbox.
 fn spool(mut archive: impl Read, mut file: File, bytes_max: u64) -> io::Result<Contents> {
     let (mut bytes, mut written) = (0_u64, 0_u64);
+    let (mut decoder, mut tally) = (Decoder::new(), Tally::default());
     let mut block = vec![0; FORK_BLOCK_BYTES];
     loop {
         let count = fill(&mut archive, &mut block)?;
@@ -125,9 +128,11 @@ fn spool(mut archive: impl Read, mut file: File, bytes_max: u64) -> io::Result<C
             file.write_all(content)?;
         }
         bytes += count as u64;
+        tally.count(&mut decoder, content).map_err(malformed)?;
         if count < block.len() {
+            decoder.finish().map_err(malformed)?;
             file.set_len(bytes)?;
-            return Ok(Contents { file: Arc::new(file), bytes });
+            return Ok(Contents { file: Arc::new(file), bytes, tally });
         }
     }
 }
@@ -142,6 +147,19 @@ fn fill(from: &mut impl Read, block: &mut [u8]) -> io::Result<usize> {
         }
     }
     Ok(filled)
+}
+
+impl Tally {
+    /// Counts what the next part of an archive begins.
+    fn count(&mut self, decoder: &mut Decoder, mut part: &[u8]) -> Result<(), TarError> {
+        while let Some(event) = decoder.next_event(&mut part)? {
+            if let archive::Event::Entry(entry) = event {
+                self.entries += 1;
+                self.bytes += entry.kind.content_bytes();
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Contents {
@@ -192,19 +210,47 @@ impl Read for Reader {
 mod tests {
     use super::*;
 
+    /// An archive with one file.
+    fn archive_of(content: &[u8]) -> Vec<u8> {
+        let size = content.len() as u64;
+        let mut archive = Vec::new();
+        let entry = Entry {
+            path: b"data".to_vec(),
+            kind: archive::Kind::File { size },
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+            mtime_s: 0,
+            mtime_ns: 0,
+        };
+        archive::encode_entry(&entry, &mut archive).unwrap();
+        archive.extend_from_slice(content);
+        archive.extend_from_slice(archive::padding(size));
+        archive.extend_from_slice(&archive::END_OF_ARCHIVE);
+        archive
+    }
+
     #[test]
     fn zeros_take_no_room_and_what_is_too_much_is_refused() {
-        let mut archive = vec![7; FORK_BLOCK_BYTES + 1];
-        archive.resize(1 << 20, 0);
-        archive.extend([9; 100]);
+        let content = [[7; FORK_BLOCK_BYTES].as_slice(), &[0; 1 << 20], &[9; 100]].concat();
+        let archive = archive_of(&content);
         let file = unnamed(&std::env::temp_dir()).unwrap();
         let bytes_max = 4 * FORK_BLOCK_BYTES as u64;
         let contents = spool(&archive[..], file, bytes_max).unwrap();
         let mut read = Vec::new();
         contents.reader().read_to_end(&mut read).unwrap();
         assert_eq!(read, archive);
+        assert_eq!(contents.tally, Tally { entries: 1, bytes: content.len() as u64 });
         let file = unnamed(&std::env::temp_dir()).unwrap();
         let refused = spool(&archive[..], file, FORK_BLOCK_BYTES as u64).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::FileTooLarge);
+    }
+
+    #[test]
+    fn an_archive_that_is_cut_is_refused() {
+        let archive = archive_of(&[7; 5000]);
+        let file = unnamed(&std::env::temp_dir()).unwrap();
+        let refused = spool(&archive[..4000], file, 1 << 20).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
     }
 }

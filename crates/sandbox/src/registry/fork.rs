@@ -133,7 +133,6 @@ impl Forking<'_> {
         let origin = Origin::of(&self.record, now_ms());
         let prepared = self.prepare(&self.spec(self.kept(env)?), &origin).await?;
         let reading = read_layer(self.registry, &self.record, guest, output).await?;
-        let (entries, bytes) = contents::measure(reading.contents.clone()).await.map_err(failed)?;
         let forks = self.start(prepared, Some(&reading.contents)).await?;
         if self.request.keeps_index {
             self.keep_index(&forks, &reading.contents).await?;
@@ -143,8 +142,8 @@ impl Forking<'_> {
         let report = ForkReport {
             memory: false,
             frozen: reading.is_frozen,
-            entries,
-            bytes,
+            entries: reading.contents.tally.entries,
+            bytes: reading.contents.tally.bytes,
             notebooks,
             left,
         };
