@@ -1,14 +1,12 @@
 //! `try`: run a command in a fork, and show which files it has changed.
 
-use std::ffi::OsString;
-
 use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 
 use super::command_line;
 use super::context::Context;
-use super::exec::Exec;
+use super::exec::{Exec, SandboxCommand};
 use super::exit::Exit;
 use super::output::{self, printable};
 use super::session::{self, ProcessArguments};
@@ -37,18 +35,8 @@ pub struct Try {
     #[arg(long)]
     json: bool,
 
-    /// The sandbox: NAME or NAMESPACE/NAME
-    #[arg(value_name = "SANDBOX")]
-    which: SandboxRef,
-
-    /// The command and its arguments
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "COMMAND"
-    )]
-    command: Vec<OsString>,
+    #[command(flatten)]
+    words: SandboxCommand,
 }
 
 /// The document that `--json` prints.
@@ -64,13 +52,13 @@ struct Outcome {
 impl Try {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
         // Before a fork is made for it.
-        command_line::check_command("try", &self.command)?;
+        command_line::check_command("try", &self.words.command)?;
         session::check_terminal(&self.process)?;
-        let (sandbox, names) = (self.which.clone(), Vec::new());
+        let (sandbox, names) = (self.words.which.clone(), Vec::new());
         let request = Request::Fork { sandbox, count: 1, names, is_trial: true };
         let forked: Forked = match context.daemon().await?.ask(&request).await {
             Ok(forked) => forked,
-            Err(error) => return Err(context.explain(&self.which, error).await),
+            Err(error) => return Err(context.explain(&self.words.which, error).await),
         };
         let Some(fork) = forked.forks.first().map(Record::which) else {
             anyhow::bail!("the daemon made no fork");
@@ -86,7 +74,8 @@ impl Try {
     }
 
     async fn run_in(&self, context: &Context, fork: &SandboxRef) -> Result<Exit> {
-        let exec = Exec::attached(self.process.clone(), fork.clone(), self.command.clone());
+        let words = SandboxCommand { which: fork.clone(), ..self.words.clone() };
+        let exec = Exec::attached(self.process.clone(), words);
         let exit = exec.run(context).await?;
         let request = Request::Changes { sandbox: fork.clone() };
         let changes: Changes = match context.daemon().await?.ask(&request).await {

@@ -46,9 +46,16 @@ pub struct Exec {
     #[arg(long, value_name = "ID")]
     session: Option<SessionId>,
 
+    #[command(flatten)]
+    words: SandboxCommand,
+}
+
+/// A sandbox and a command for it.
+#[derive(Clone, Debug, Args)]
+pub struct SandboxCommand {
     /// The sandbox: NAME or NAMESPACE/NAME
     #[arg(value_name = "SANDBOX")]
-    which: SandboxRef,
+    pub which: SandboxRef,
 
     /// The command and its arguments
     #[arg(
@@ -57,32 +64,28 @@ pub struct Exec {
         allow_hyphen_values = true,
         value_name = "COMMAND"
     )]
-    command: Vec<OsString>,
+    pub command: Vec<OsString>,
 }
 
 impl Exec {
     /// One that runs a command in the foreground.
-    pub(super) fn attached(
-        process: ProcessArguments,
-        which: SandboxRef,
-        command: Vec<OsString>,
-    ) -> Self {
+    pub(super) fn attached(process: ProcessArguments, words: SandboxCommand) -> Self {
         let limits = GroupLimitArguments::default();
-        Self { process, limits, detach: false, session: None, which, command }
+        Self { process, limits, detach: false, session: None, words }
     }
 
     pub async fn run(&self, context: &Context) -> Result<Exit> {
-        command_line::check_command("exec", &self.command)?;
+        command_line::check_command("exec", &self.words.command)?;
         if !self.detach {
             session::check_terminal(&self.process)?;
         }
         let session = self.session.clone().map_or_else(session::draw_id, Ok)?;
-        let mut start = self.process.start(session.clone(), &self.command)?;
+        let mut start = self.process.start(session.clone(), &self.words.command)?;
         start.limits = self.limits.limits();
-        let mut words = self.command.iter().map(|word| word.to_string_lossy().into_owned());
+        let mut words = self.words.command.iter().map(|word| word.to_string_lossy().into_owned());
         let (program, arguments) = (words.next(), words.collect());
         let purpose = Purpose { verb: "exec".to_owned(), program, arguments, ..Purpose::default() };
-        let guest = context.guest_for(&self.which, purpose).await?;
+        let guest = context.guest_for(&self.words.which, purpose).await?;
         let exit = if self.detach {
             start.tied = false;
             start.holders = vec![LOG_HOLDER.to_owned()];
@@ -100,7 +103,7 @@ impl Exec {
         let holder = session::own_holder(&start.session);
         // The first one is who reads here; the recorder reads for the disk.
         start.holders = vec![holder.clone(), LOG_HOLDER.to_owned()];
-        let command = program_name(&self.command);
+        let command = program_name(&self.words.command);
         if matches!(start.stdio, Stdio::Pipes { .. }) {
             return pipes::run(guest, &start, &holder, &command).await;
         }
