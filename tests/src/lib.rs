@@ -286,6 +286,11 @@ impl Drop for Burrow {
     fn drop(&mut self) {
         let has_boxes = std::fs::read_dir(self.state().join("boxes"))
             .is_ok_and(|mut boxes| boxes.next().is_some());
+        // A test may have killed it by a signal of its own, or its guardian has: its sandboxes run on.
+        let has_ended = |child: &mut Child| matches!(child.try_wait(), Ok(Some(_)));
+        if self.daemon.as_mut().is_some_and(has_ended) {
+            self.daemon = None;
+        }
         if self.daemon.is_none() && has_boxes {
             // Only a daemon can remove them.
             self.daemon = self.command(&["serve"]).stderr(Stdio::null()).spawn().ok();

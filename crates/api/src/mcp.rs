@@ -12,6 +12,7 @@
 //! tools' words for what may help.
 
 mod captured;
+mod carried;
 mod cut;
 mod display;
 #[cfg(feature = "mcp-fixture")]
@@ -31,7 +32,7 @@ mod sessions;
 mod tool;
 pub(super) mod tools;
 
-pub use http::operations;
+pub use http::{operations, session_of};
 pub use lines::serve;
 pub use sessions::Sessions;
 

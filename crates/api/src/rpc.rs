@@ -34,6 +34,7 @@ use super::body::{JSON, Outgoing, Response, respond};
 use super::call::{Call, Inside, RunLimit};
 use super::creation::namespace_of;
 use super::forward::{self, Carried};
+use super::whereabouts::{self, Subject};
 use super::problem;
 use super::route::{Document, Input, Operation, Output, Refusals, operation};
 use super::shape::Nothing;
@@ -134,7 +135,7 @@ async fn elsewhere(call: &Call, request: &Request) -> Result<Option<Placement>, 
     if call.reaches(&which.namespace).is_err() {
         return Ok(None);
     }
-    Ok(forward::elsewhere(call, &which).await?)
+    Ok(whereabouts::elsewhere(call, &Subject::Sandbox(which)).await?)
 }
 
 /// Sends a request that came alone to the node that has its sandbox, whose answer is the answer.

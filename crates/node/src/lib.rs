@@ -4,7 +4,8 @@
 //!  daemon ─▶ Node ─▶ fleet (decides) ─▶ NATS
 //!    │         ├─▶ guardian, by the lease file: ends the sandboxes of a lease that is over
 //!    │         ├─▶ names: what the registry asks for before it makes a sandbox
-//!    │         └─▶ routes and marks: where a sandbox is, and who calls through which node
+//!    │         ├─▶ routes and things: where a sandbox is, by its name or by an id
+//!    │         └─▶ marks: who calls through which node
 //!    └─ serves whether NATS answers or not; without NATS nothing is created
 //! ```
 //!
@@ -24,6 +25,7 @@ mod room;
 mod routes;
 mod row;
 mod tallies;
+mod things;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
@@ -50,6 +52,7 @@ pub use mark::{Called, Mark, MarkRefused, Through};
 pub use routes::{Placed, Placement, Route};
 pub use row::NodeRow;
 pub use tallies::{FleetFigures, QuotaUse};
+pub use things::{Finder, Kind, Thing};
 
 use identity::Identity;
 use limits::{CONNECT_PAUSE, ROSTER_AGE_MAX};
@@ -98,6 +101,8 @@ struct Inner {
     held: Mutex<HashSet<Incarnation>>,
     roster: RwLock<(Option<Instant>, Roster)>,
     leashes: OnceLock<mpsc::UnboundedSender<machines::Lease>>,
+    finder: OnceLock<Finder>,
+    seen: Mutex<things::Seen>,
 }
 
 /// What a node says of itself, and how it is.
@@ -158,6 +163,8 @@ impl Node {
             held: Mutex::default(),
             roster: RwLock::default(),
             leashes: OnceLock::new(),
+            finder: OnceLock::new(),
+            seen: Mutex::default(),
         })))
     }
 

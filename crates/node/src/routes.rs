@@ -5,9 +5,11 @@ use fleet::ids::NodeId;
 use fleet::placement::Wish;
 use host::instant;
 use sandbox::refusal::Code;
-use sandbox::{NameRefused, SandboxRef, Spec};
+use sandbox::{NameRefused, SandboxId, SandboxRef, Spec};
 
+use crate::limits::ROSTER_AGE_MAX;
 use crate::mark::{self, Called, Mark, MarkRefused, Through};
+use crate::things::{Kind, Thing};
 use crate::{Node, incarnation, lock, name_of, room};
 
 /// Where a sandbox is.
@@ -62,7 +64,7 @@ impl Node {
         match handle.call(Call::Find { name }).await {
             Answer::Found { node, .. } if node == self.0.id => Route::Here,
             Answer::Found { node, incarnation, .. } => {
-                self.placement(node, incarnation.to_string()).await
+                self.placement(node, Some(incarnation.to_string())).await
             }
             Answer::Lost { node, incarnation } => {
                 Route::Lost { node: node.to_string(), incarnation: incarnation.to_string() }
@@ -87,7 +89,7 @@ impl Node {
         if node == self.0.id {
             return Ok(Placed::Here(life.to_string()));
         }
-        match self.placement(node, life.to_string()).await {
+        match self.placement(node, Some(life.to_string())).await {
             Route::There(placement) => Ok(Placed::There(placement)),
             route => Err(NameRefused {
                 code: Code::Unavailable,
@@ -96,7 +98,7 @@ impl Node {
         }
     }
 
-    async fn placement(&self, node: NodeId, incarnation: String) -> Route {
+    pub(crate) async fn placement(&self, node: NodeId, incarnation: Option<String>) -> Route {
         let known = self.roster().get(&node).cloned();
         let record = match known {
             Some(record) => Some(record),
@@ -104,8 +106,7 @@ impl Node {
         };
         match record {
             Some(record) => {
-                let (address, incarnation) = (record.address.clone(), Some(incarnation));
-                Route::There(Placement { node, address, incarnation })
+                Route::There(Placement { node, address: record.address.clone(), incarnation })
             }
             None => Route::Unknown { why: format!("the node {node} does not say where it is") },
         }
@@ -125,12 +126,29 @@ impl Node {
         Ok(others.map(placement).collect())
     }
 
-    /// The other node that has a sandbox: for those who cannot send a call on, and say where it is.
+    /// The other node that has the sandbox of a name or an id.
     pub async fn elsewhere(&self, which: &SandboxRef) -> Option<Placement> {
         // Boxed: few calls wait for it.
-        match Box::pin(self.route(which)).await {
+        match Box::pin(self.route_or_search(which)).await {
             Route::There(to) => Some(to),
             _ => None,
+        }
+    }
+
+    /// Where the sandbox of a name is, or of an id where none has that name.
+    pub async fn route_or_search(&self, which: &SandboxRef) -> Route {
+        let found = self.route(which).await;
+        let is_id = which.name.as_str().parse::<SandboxId>().is_ok();
+        if found != Route::Here || !is_id {
+            return found;
+        }
+        self.search(&Thing::new(Kind::Sandbox, which.name.as_str())).await
+    }
+
+    /// Resolves when a node is no longer in the fleet. One whose host is gone would never say so.
+    pub async fn left(&self, node: &NodeId) {
+        while self.knows(node) {
+            tokio::time::sleep(ROSTER_AGE_MAX).await;
         }
     }
 
@@ -142,6 +160,7 @@ impl Node {
             at_ms: instant::now_ms(),
             method: called.method.to_owned(),
             path: called.path.to_owned(),
+            host: called.host.map(str::to_owned),
             caller,
             incarnation: to.incarnation.clone(),
         };

@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::carried;
 use super::hints;
 use super::outline::outline;
 use super::schema;
@@ -70,6 +71,10 @@ pub struct Work {
     pub caller: Caller,
     pub session: Arc<Session>,
     pub trail: Trail,
+    /// Whether another node may carry the call out: it did not come from one.
+    pub carries: bool,
+    /// Whether it is the operator's, over the control socket.
+    pub is_operator: bool,
     /// What the call holds.
     pub memory: Share,
     pub context: RequestContext<RoleServer>,
@@ -168,6 +173,9 @@ impl Entry {
             let message = format!("this key may not do that: it needs the scope {}", self.access);
             let hint = "`host-bridge keygen --scope` makes a key with more scopes";
             return Err(Refusal::new(Code::Forbidden, message).hint(hint));
+        }
+        if let Some(to) = carried::node_of_call(&work, &arguments).await? {
+            return carried::call(&work, &self.tool.name, arguments, &to).await;
         }
         let (memory, api, session) =
             (work.memory.clone(), work.api.clone(), Arc::clone(&work.session));
@@ -272,7 +280,7 @@ impl Work {
     }
 
     /// A name is one of the session's namespace, unless it says another.
-    fn named(&self, name: &str) -> Result<SandboxRef, Refusal> {
+    pub fn named(&self, name: &str) -> Result<SandboxRef, Refusal> {
         let invalid = |error| Refusal::invalid(format!("sandbox: {error}"));
         let which = if name.contains('/') {
             name.parse().map_err(invalid)?
@@ -281,7 +289,7 @@ impl Work {
             SandboxRef { namespace, name: name.parse().map_err(invalid)? }
         };
         self.reaches(&which)?;
-        Ok(which)
+        Ok(self.api.registry().resolve(which))
     }
 
     pub fn reaches(&self, which: &SandboxRef) -> Result<(), Refusal> {
