@@ -22,6 +22,7 @@ use super::Api;
 use super::body::{Hold, Outgoing, Received, Response};
 use super::call::{Call, CallDeadline, RequestId, SentFor, Target, prefers};
 use super::caller::Caller;
+use super::clues::{Clues, is_judged_there};
 use super::e2b;
 use super::entrance::Entrance;
 use super::forward::{MARK, REQUEST_ID, forward};
@@ -35,7 +36,7 @@ use super::preview;
 use super::response::Foreign;
 use super::route::{Asked, Operation, Parameters, Refusals};
 use super::trail::{self, Trail};
-use super::whereabouts::{self, Clues, is_judged_there};
+use super::whereabouts;
 use access::audit::Door;
 use access::keys::Access;
 use node::{Called, Mark, Placement, Through};
@@ -355,8 +356,7 @@ async fn mark(api: &Api, headers: &HeaderMap, target: &Target) -> Result<Option<
     let Some(node) = api.node() else {
         return refuse(format!("{MARK} is for nodes of a fleet, and this bridge is in none"));
     };
-    let called =
-        Called { method: target.method.as_str(), path: target.place.as_str(), host: None };
+    let called = Called { method: target.method.as_str(), path: target.place.as_str(), host: None };
     let text = header.to_str().unwrap_or_default();
     match Box::pin(node.read_mark(text, called)).await {
         Ok(mark) => Ok(Some(mark)),
@@ -383,10 +383,7 @@ async fn elsewhere(operation: &Operation, call: &Call) -> Result<Option<Placemen
 }
 
 /// The node that judges who sends a request, if that is for another one to do.
-async fn node_of_seat(
-    api: &Api,
-    head: &RequestHead<'_>,
-) -> Result<Option<Placement>, Refusal> {
+async fn node_of_seat(api: &Api, head: &RequestHead<'_>) -> Result<Option<Placement>, Refusal> {
     if api.node().is_none() {
         return Ok(None);
     }

@@ -37,9 +37,7 @@ use tokio::io::copy_bidirectional;
 use super::body::{Hold, Outgoing, Received, Response};
 use super::call::{Call, Target};
 use super::caller::{API_KEY, Caller, take_keys};
-use super::limits::{
-    FORWARD_BODY_PAUSE_MAX, FORWARD_CONNECT_MAX, FORWARD_IDLE_MAX,
-};
+use super::limits::{FORWARD_BODY_PAUSE_MAX, FORWARD_CONNECT_MAX, FORWARD_IDLE_MAX};
 use super::origin::host_of;
 use super::proxy::strip_connection;
 use super::route::{Document, Output, percent_decode};
@@ -164,8 +162,8 @@ pub async fn forward(
     };
     call.trail.fact("node", to.node.as_str());
     let target = Target { place: without_key(&call.target.place), ..call.target.clone() };
-    let wants_upgrade = call.upgrade.is_some()
-        && (call.is_judged_there || websocket::is_wanted(&call.headers));
+    let wants_upgrade =
+        call.upgrade.is_some() && (call.is_judged_there || websocket::is_wanted(&call.headers));
     let received = match body {
         Some(bytes) => Received::of(bytes),
         None => std::mem::replace(&mut call.body, Received::of(Bytes::new())),

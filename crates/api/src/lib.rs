@@ -24,6 +24,7 @@ mod budget;
 mod call;
 mod caller;
 mod capture;
+mod clues;
 mod console;
 mod counters;
 mod creation;

@@ -16,13 +16,13 @@ use tokio::time::timeout;
 use super::Api;
 use super::body::Outgoing;
 use super::call::Call;
+use super::call::Target;
 use super::caller::Caller;
 use super::forward::{self, Sender};
 use super::limits::AGENT_DIAL_MAX;
 use super::response::{JSON, respond};
 use super::route::{Asked, Operation, operation};
 use super::shape::{Nothing, Raw};
-use super::call::Target;
 use agent_client::link;
 use machine::BoxFuture;
 use node::{Placement, Through};
@@ -55,7 +55,8 @@ fn known(_: &Api, asked: &Asked<'_>) -> Result<Caller, Refusal> {
 async fn control(mut call: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal> {
     let request = call.read_body().await?;
     let operator = call.api.operator().ok_or_else(|| {
-        Refusal::new(Code::Unsupported, "this bridge has no control socket").hint("`serve` opens one")
+        Refusal::new(Code::Unsupported, "this bridge has no control socket")
+            .hint("`serve` opens one")
     })?;
     let gateway = call.sent_for.as_ref().map(|sent_for| sent_for.gateway.clone());
     let answer = operator(call.api.clone(), request.to_vec(), gateway.unwrap_or_default()).await?;
@@ -65,12 +66,16 @@ async fn control(mut call: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal>
 /// The sandbox is not idle while the connection stands.
 async fn agent(mut call: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal> {
     let which = call.which()?;
-    let upgrade = call.upgrade.take().ok_or_else(|| Refusal::invalid("the request upgrades nothing"))?;
+    let upgrade =
+        call.upgrade.take().ok_or_else(|| Refusal::invalid("the request upgrades nothing"))?;
     let registry = call.api.registry();
     let activity = registry.keep_awake(&which).await?;
     let (address, _) = registry.dial(&which)?;
     let away = |why: String| {
-        Refusal::new(Code::GuestUnreachable, format!("the agent of {which} cannot be reached: {why}"))
+        Refusal::new(
+            Code::GuestUnreachable,
+            format!("the agent of {which} cannot be reached: {why}"),
+        )
     };
     let dialled = timeout(AGENT_DIAL_MAX, link::dial(&address)).await;
     let socket = dialled.map_err(|_| away("it does not answer".to_owned()))?;

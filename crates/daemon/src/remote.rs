@@ -20,19 +20,24 @@ use tokio::time::timeout;
 use super::audit as audit_log;
 use access::audit::{AuditUnwritable, Who};
 use api::Api;
-use control::message::{Answer, Dialled, ErrorCode, ErrorReply, Parts, Reply, Request};
+use control::message::{
+    Answer, Dialled, ErrorCode, ErrorReply, FleetList, List, NodeSandboxes, Parts, Reply, Request,
+    UnansweredNode,
+};
 use host::id::RandomId;
 use host::instant;
 use host::paths::PRIVATE_FILE;
 use machine::BoxFuture;
 use node::Placement;
-use sandbox::SandboxRef;
 use sandbox::refusal::{Code, Refusal};
+use sandbox::{Record, SandboxRef};
 
 /// How long a relay waits for its next connection: a client that has lost its own dials again.
 const RELAY_IDLE_MAX: Duration = Duration::from_secs(60);
 /// Connections over one relay at once: a client has one, and one more when it dials again.
 const RELAY_CONNECTIONS_MAX: usize = 16;
+/// How long one node is waited for in a list of all.
+const LIST_MAX: Duration = Duration::from_secs(5);
 /// What the sockets of relays are called.
 const RELAY_PREFIX: &str = "relay-";
 
@@ -67,6 +72,58 @@ pub(super) async fn carry_out(
         }
         Answer::Ok(reply) => Ok(reply),
         Answer::Error(refusal) => Err(refusal),
+    }
+}
+
+/// The sandboxes of all nodes. One that does not answer is named, and its sandboxes are missing.
+pub(super) async fn list(list: List, api: &Api) -> Result<Reply, ErrorReply> {
+    let Some(node) = api.node() else {
+        let hint = "leave --all-nodes out";
+        let message = "this bridge is in no fleet";
+        return Err(ErrorReply::new(ErrorCode::Unsupported, message, Some(hint)));
+    };
+    let others = node.others().await.map_err(|why| ErrorReply::new(ErrorCode::Busy, why, None))?;
+    let request = Request::List(list);
+    let text = serde_json::to_vec(&request).map_err(|error| malformed(&error))?;
+    let mut asked = JoinSet::new();
+    for to in others {
+        let (api, text) = (api.clone(), text.clone());
+        asked.spawn(async move {
+            let answer = timeout(LIST_MAX, api.order(&to, text)).await;
+            let sandboxes = match answer {
+                Ok(Ok(answer)) => sandboxes_of(&answer),
+                Ok(Err(refusal)) => Err(refusal.to_string()),
+                Err(_) => Err("it does not answer".to_owned()),
+            };
+            (to, sandboxes)
+        });
+    }
+    let mut all = FleetList::default();
+    if let Reply::Sandboxes(sandboxes) = request.carry_out(parts(api)).await? {
+        let address = api.previews().server().unwrap_or_default().to_owned();
+        all.nodes.push(NodeSandboxes { node: node.id().to_string(), address, sandboxes });
+    }
+    while let Some(answered) = asked.join_next().await {
+        match answered {
+            Ok((Placement { node, address, .. }, Ok(sandboxes))) => {
+                all.nodes.push(NodeSandboxes { node: node.to_string(), address, sandboxes });
+            }
+            Ok((to, Err(why))) => {
+                all.unanswered.push(UnansweredNode { node: to.node.to_string(), why });
+            }
+            Err(_) => {}
+        }
+    }
+    all.nodes.sort_by(|one, other| one.node.cmp(&other.node));
+    Ok(Reply::Fleet(all))
+}
+
+fn sandboxes_of(answer: &[u8]) -> Result<Vec<Record>, String> {
+    match serde_json::from_slice(answer) {
+        Ok(Answer::Ok(Reply::Sandboxes(sandboxes))) => Ok(sandboxes),
+        Ok(Answer::Ok(other)) => Err(format!("it says {:?}", other.name())),
+        Ok(Answer::Error(refusal)) => Err(refusal.to_string()),
+        Err(error) => Err(error.to_string()),
     }
 }
 
@@ -124,7 +181,8 @@ async fn join(mut stream: UnixStream, place: Arc<(Api, Placement, SandboxRef)>) 
 /// Removes what relays of a bridge that was killed have left.
 pub(super) fn clean(runtime: &Path) {
     let names = fs::read_dir(runtime).into_iter().flatten().flatten();
-    for entry in names.filter(|entry| entry.file_name().to_string_lossy().starts_with(RELAY_PREFIX)) {
+    for entry in names.filter(|entry| entry.file_name().to_string_lossy().starts_with(RELAY_PREFIX))
+    {
         let _ = fs::remove_file(entry.path());
     }
 }
@@ -138,13 +196,13 @@ pub(super) fn operate(
     Box::pin(async move {
         let request: Request = serde_json::from_slice(&request)
             .map_err(|error| Refusal::invalid(format!("a request of another node: {error}")))?;
-        if request.subject().is_none() {
+        if request.subject().is_none() && !matches!(request, Request::List(_)) {
             return Err(Refusal::invalid("a request of another node is about no sandbox"));
         }
         let (began_ms, audit) = (instant::now_ms(), api.audit());
-        let entry = audit.directory().and_then(|_| {
-            audit_log::of_request(&request, &Who::Local, api.registry(), audit)
-        });
+        let entry = audit
+            .directory()
+            .and_then(|_| audit_log::of_request(&request, &Who::Local, api.registry(), audit));
         if entry.is_some() && audit.admit().is_err() {
             return Err(Refusal::new(Code::Io, AuditUnwritable.to_string()));
         }

@@ -241,6 +241,9 @@ async fn carry_out(
         }
     };
     let answering = async {
+        if let Request::ListNodes(list) = request {
+            return remote::list(list, api).await;
+        }
         match elsewhere {
             Some(there) => remote::carry_out(&request, api, there, runtime).await,
             None => request.carry_out(remote::parts(api)).await,

@@ -44,7 +44,7 @@ use sandbox::limits::BUSY_PAUSE;
 use sandbox::refusal::{Code, Refusal};
 use sandbox::{EventSink, Registry, SandboxRef};
 use settings::Settings;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 
 pub use fleet::records::Readiness;
 pub use identity::IdentityError;
@@ -103,6 +103,7 @@ struct Inner {
     leashes: OnceLock<mpsc::UnboundedSender<machines::Lease>>,
     finder: OnceLock<Finder>,
     seen: Mutex<things::Seen>,
+    looks: Arc<Semaphore>,
 }
 
 /// What a node says of itself, and how it is.
@@ -165,6 +166,7 @@ impl Node {
             leashes: OnceLock::new(),
             finder: OnceLock::new(),
             seen: Mutex::default(),
+            looks: things::places(),
         })))
     }
 

@@ -28,7 +28,7 @@ pub const MARK_MS: u64 = 30_000;
 pub const MARK_BYTES_MAX: usize = 8 * 1024;
 /// The longest text of a thing that other nodes are asked for.
 pub const THING_BYTES_MAX: usize = 256;
-/// Nodes that one search asks at once.
+/// Nodes that all searches of a gateway ask at once.
 pub const LOOKS_AT_ONCE: usize = 64;
 /// Things whose node a gateway remembers.
 pub const THINGS_SEEN_MAX: usize = 16_384;

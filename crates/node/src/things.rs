@@ -57,6 +57,11 @@ pub struct NoThing;
 /// Says whether this bridge has a thing that is no sandbox.
 pub type Finder = Box<dyn Fn(Thing) -> BoxFuture<'static, bool> + Send + Sync>;
 
+/// Messages of searches that are under way at once: strangers may cause some.
+pub(crate) fn places() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(LOOKS_AT_ONCE))
+}
+
 /// Where things were found, by whose id nothing else is ever meant.
 pub(crate) type Seen = HashMap<Thing, (NodeId, Option<Incarnation>)>;
 
@@ -92,7 +97,11 @@ impl FromStr for Thing {
     fn from_str(text: &str) -> Result<Self, NoThing> {
         let (word, id) = text.split_once('/').ok_or(NoThing)?;
         let kind = KINDS.iter().find(|(_, known)| *known == word).ok_or(NoThing)?.0;
-        if id.is_empty() || text.len() > THING_BYTES_MAX { Err(NoThing) } else { Ok(Self::new(kind, id)) }
+        if id.is_empty() || text.len() > THING_BYTES_MAX {
+            Err(NoThing)
+        } else {
+            Ok(Self::new(kind, id))
+        }
     }
 }
 
@@ -110,7 +119,7 @@ impl Node {
         }
         let seen = lock(&self.0.seen).get(thing).cloned();
         match seen {
-            Some((node, life)) if self.knows(&node) => return self.at(node, life).await,
+            Some((node, _)) if self.knows(&node) => return self.at(node).await,
             Some((node, Some(life))) => {
                 return Route::Lost { node: node.to_string(), incarnation: life.to_string() };
             }
@@ -138,21 +147,21 @@ impl Node {
         let nodes = self.look_around().await;
         let ready = nodes.iter().filter(|(_, record)| record.readiness == Readiness::Ready);
         match ready.map(|(node, _)| node.clone()).max_by_key(weight) {
-            Some(home) if home != self.0.id => self.at(home, None).await,
+            Some(home) if home != self.0.id => self.at(home).await,
             _ => Route::Here,
         }
     }
 
-    async fn at(&self, node: NodeId, life: Option<Incarnation>) -> Route {
-        self.placement(node, life.map(|life| life.to_string())).await
+    /// The call is bound to no life: the id is, and the node knows whether it still has it.
+    async fn at(&self, node: NodeId) -> Route {
+        self.placement(node, None).await
     }
 
     async fn ask_all(&self, handle: &Handle, thing: &Thing) -> Route {
         // Boxed in a task each: a fleet may have a thousand nodes, and what waits is small so.
-        let places = Arc::new(Semaphore::new(LOOKS_AT_ONCE));
         let mut asked = JoinSet::new();
         for node in self.look_around().await.keys().filter(|node| **node != self.0.id).cloned() {
-            let (link, places) = (handle.link.clone(), Arc::clone(&places));
+            let (link, places) = (handle.link.clone(), Arc::clone(&self.0.looks));
             let request = Request::Look { thing: thing.to_string().into() };
             asked.spawn(async move {
                 let _place = places.acquire().await;
@@ -166,7 +175,7 @@ impl Node {
             match reply {
                 Some(Reply::Has { incarnation }) => {
                     self.remember(thing, &node, incarnation);
-                    return self.at(node, incarnation).await;
+                    return self.at(node).await;
                 }
                 Some(Reply::HasNot) => {}
                 _ => silent = Some(node),

@@ -96,8 +96,22 @@ fn verbs_at_any_node_work_on_a_sandbox_of_another() {
     here.ok(&["cp", file.to_str().unwrap(), "there:/tmp/sent"]);
     assert_eq!(here.ok(&["exec", "there", "--", "cat", "/tmp/sent"]), "a file");
     let recorded = members[1].server.ok(&["audit", "--json"]);
-    let from_here = |line: &str| line.contains("dial_sandbox") && line.contains("\"gateway\":\"n1\"");
+    let from_here =
+        |line: &str| line.contains("dial_sandbox") && line.contains("\"gateway\":\"n1\"");
     assert!(recorded.lines().any(from_here), "{recorded}");
+    let output = here.run(&["logs", "there"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("n2") && stderr.contains(members[1].server.url()), "{stderr}");
+    here.ok(&["start", "--name", "here"]);
+    for member in &members {
+        let listed = member.server.ok(&["ps", "--all-nodes", "--json"]);
+        let listed: Value = serde_json::from_str(&listed).unwrap();
+        let pair = |at: usize| (listed[at]["node"].clone(), listed[at]["name"].clone());
+        assert_eq!(
+            [pair(0), pair(1)],
+            [(json!("n1"), json!("here")), (json!("n2"), json!("there"))]
+        );
+    }
     here.ok(&["stop", "there"]);
     here.ok(&["rm", "there"]);
     let output = here.run(&["inspect", "there"]);
@@ -112,6 +126,9 @@ fn a_verb_whose_node_is_killed_ends_and_says_so() {
     let output = members[0].server.run(&["exec", "there", "--", "true"]);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && stderr.contains("n2"), "{stderr}");
+    let output = members[0].server.run(&["ps", "--all-nodes"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && stderr.contains("n2"), "{stderr}");
 }
 
 #[test]
@@ -121,10 +138,10 @@ fn nobody_but_a_node_reaches_the_control_of_another() {
     let inspect = json!({ "inspect": { "sandbox": "default/there" } });
     for mark in [None, Some("x")] {
         let kind = ("content-type", "application/json");
-        let headers: Vec<_> = mark.map(|mark| ("burrow-mark", mark)).into_iter().chain([kind]).collect();
+        let headers: Vec<_> =
+            mark.map(|mark| ("burrow-mark", mark)).into_iter().chain([kind]).collect();
         let body = inspect.to_string();
-        let refused =
-            members[1].client.send("POST", "/.fleet/control", &headers, body.as_bytes());
+        let refused = members[1].client.send("POST", "/.fleet/control", &headers, body.as_bytes());
         assert_eq!(refused.status, if mark.is_some() { 401 } else { 404 }, "{}", refused.text());
     }
     members[1].client.get("/.fleet/agent/default/there").expect(404);

@@ -19,7 +19,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_response(101)
             self.send_header("Upgrade", "websocket"); self.send_header("Connection", "Upgrade")
             self.send_header("Sec-WebSocket-Accept", accept); self.end_headers()
-            self.wfile.write(b"\x81\x05hello"); self.wfile.flush()
+            self.wfile.write(b"\x81\x07\"hello\""); self.wfile.flush()
             self.rfile.read(1)
             self.close_connection = True
             return
@@ -174,13 +174,22 @@ fn a_link_to_a_port_opens_it_at_any_node_and_a_key_stays_at_the_gateway() {
     assert!(!said.contains("msb_") && said.contains("None"), "a key got to the program: {said}");
     let asked = json!({ "port": program.port });
     let made = team.post("/v1/sandboxes/team/there/previews", &asked).expect(201).json();
+    // `http://PORT-ID.localhost:…/?burrow_link=…`
     let url = made["url"].as_str().expect("a link");
-    assert!(url.starts_with(first.server.url()), "the link is not for who has asked: {url}");
-    let with_link = &url[first.server.url().len()..];
+    let (host, _) = url["http://".len()..].split_once(':').expect("a host name");
+    let (_, link) = url.split_once('?').expect("a link");
     for member in [&first, &second] {
         let nobody = Client::new(member.server.url());
-        nobody.get(with_link).expect(200);
+        nobody.get(&format!("{place}?{link}")).expect(200);
         nobody.get(&place).expect(401);
+        // Under the port's own host name a browser gets the link as a cookie.
+        let named = Client::new(member.server.url()).host(host);
+        let accept = [("accept", "text/html")];
+        let entered = named.send("GET", &format!("/a?{link}"), &accept, &[]).expect(303);
+        let cookie = entered.header("set-cookie").expect("a cookie").split(';').next().unwrap();
+        let said = named.send("GET", "/a", &[("cookie", cookie)], &[]).expect(200).text();
+        assert!(said.starts_with("/a") && !said.contains("bpl_"), "{said}");
+        named.get("/a").expect(401);
     }
     let other = key_at(&first, "other");
     let refused = other.get(&place).expect(404).json();
@@ -203,7 +212,8 @@ fn a_kernel_of_jupyter_is_reached_at_any_node() {
         "date": "2026-01-01T00:00:00Z", "version": "5.3" });
     let content = json!({ "code": "print(6 * 7)", "silent": false, "store_history": true,
         "user_expressions": {}, "allow_stdin": false, "stop_on_error": true });
-    socket.tell(&json!({ "header": header, "parent_header": {}, "metadata": {}, "content": content,
+    socket
+        .tell(&json!({ "header": header, "parent_header": {}, "metadata": {}, "content": content,
         "channel": "shell", "buffers": [] }));
     let mut heard = Vec::new();
     eventually("the cell has run", || {

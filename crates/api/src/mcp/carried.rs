@@ -158,7 +158,8 @@ async fn ask<T: DeserializeOwned>(
         headers.insert(header, value.map_err(|_| Refusal::invalid("a name is no header"))?);
     }
     let target = Target { method: Method::POST, place: PathAndQuery::from_static("/mcp") };
-    let sender = Sender { api: &work.api, caller: work.caller.clone(), is_operator: work.is_operator };
+    let sender =
+        Sender { api: &work.api, caller: work.caller.clone(), is_operator: work.is_operator };
     let body = Bytes::from(message.to_string());
     let answer = forward::post(sender, to, target, headers, body).await?;
     let answer = message_of(&answer).ok_or_else(|| {

@@ -138,8 +138,8 @@ impl Request {
                 return Ok(Reply::Preview(Box::new(removed)));
             }
             Self::App(order) => return apps::carry_out(order, parts).await,
-            // The daemon answers these: they are about itself or the connection.
-            Self::Version {} | Self::End { .. } | Self::Mcp(_) => {
+            // The daemon answers these: they are about itself, the connection, or other nodes.
+            Self::Version {} | Self::ListNodes(_) | Self::End { .. } | Self::Mcp(_) => {
                 let message = "this bridge does not answer this request";
                 return Err(ErrorReply::new(ErrorCode::Unsupported, message, None));
             }
