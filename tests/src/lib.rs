@@ -291,6 +291,8 @@ impl Drop for Burrow {
         if self.daemon.as_mut().is_some_and(has_ended) {
             self.daemon = None;
         }
+        // One that a verb has started is nobody's child.
+        let may_be_unattended = self.daemon.is_none() && self.runtime().exists();
         if self.daemon.is_none() && has_boxes {
             // Only a daemon can remove them.
             self.daemon = self.command(&["serve"]).stderr(Stdio::null()).spawn().ok();
@@ -302,6 +304,9 @@ impl Drop for Burrow {
         let listed = self.run(&["ps", "--all", "--quiet"]);
         for name in String::from_utf8_lossy(&listed.stdout).lines() {
             self.run(&["rm", "--force", name]);
+        }
+        if may_be_unattended {
+            self.run(&["daemon", "stop", "--sandboxes"]);
         }
         if let Some(mut child) = self.daemon.take() {
             kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).ok();

@@ -31,6 +31,7 @@ mod session;
 mod sessions;
 mod tool;
 pub(super) mod tools;
+mod work;
 
 pub use http::{operations, session_of};
 pub use lines::serve;

@@ -49,11 +49,12 @@ pub async fn elsewhere(call: &Call, subject: &Subject) -> Result<Option<Placemen
 pub async fn find(api: &Api, subject: &Subject) -> Result<Option<Placement>, Refusal> {
     let Some(node) = api.node() else { return Ok(None) };
     let route = match subject {
-        Subject::Thing(thing) => node.search(thing).await,
-        Subject::Made(thing) => node.search_or_home(thing).await,
+        // Boxed: few calls wait for these, and each has room for one.
+        Subject::Thing(thing) => Box::pin(node.search(thing)).await,
+        Subject::Made(thing) => Box::pin(node.search_or_home(thing)).await,
         Subject::Sandbox(which) => {
             let which = api.registry().resolve(which.clone());
-            node.route_or_search(&which).await
+            Box::pin(node.route_or_search(&which)).await
         }
     };
     match route {

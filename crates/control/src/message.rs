@@ -7,6 +7,7 @@
 
 mod about;
 mod carry_out;
+mod elsewhere;
 mod reply;
 
 use std::num::NonZeroU16;
@@ -20,6 +21,7 @@ use sandbox::{Name, SandboxRef, Selector, Spec};
 
 pub use about::About;
 pub use carry_out::Parts;
+pub use elsewhere::Elsewhere;
 pub use reply::{
     Answer, CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, FleetList, NamespaceCost,
     NodeSandboxes, PreviewLink, Reply, UnansweredNode, Version,

@@ -1,4 +1,5 @@
-//! Requests of the control socket about a sandbox of another node of the fleet: sent there and answered from there.
+//! How requests of the control socket about a sandbox of another node of the fleet get there, and how those of others are
+//! carried out here.
 //!
 //! ```text
 //!  verb ─▶ control socket ─▶ this bridge ─HTTP─▶ the bridge that has the sandbox ─▶ its registry
@@ -20,120 +21,44 @@ use tokio::time::timeout;
 use super::audit as audit_log;
 use access::audit::{AuditUnwritable, Who};
 use api::Api;
-use control::message::{
-    Answer, Dialled, ErrorCode, ErrorReply, FleetList, List, NodeSandboxes, Parts, Reply, Request,
-    UnansweredNode,
-};
+use control::message::{Answer, Elsewhere, Parts, Request};
 use host::id::RandomId;
 use host::instant;
 use host::paths::PRIVATE_FILE;
 use machine::BoxFuture;
 use node::Placement;
+use sandbox::SandboxRef;
 use sandbox::refusal::{Code, Refusal};
-use sandbox::{Record, SandboxRef};
 
 /// How long a relay waits for its next connection: a client that has lost its own dials again.
 const RELAY_IDLE_MAX: Duration = Duration::from_secs(60);
 /// Connections over one relay at once: a client has one, and one more when it dials again.
 const RELAY_CONNECTIONS_MAX: usize = 16;
-/// How long one node is waited for in a list of all.
-const LIST_MAX: Duration = Duration::from_secs(5);
 /// What the sockets of relays are called.
 const RELAY_PREFIX: &str = "relay-";
 
-/// The node that has the sandbox of a request, if it is not here.
-pub(super) async fn node_of(request: &Request, api: &Api) -> Option<(Placement, SandboxRef)> {
-    let (node, which) = (api.node()?, request.subject()?);
-    if api.registry().get(&which).is_ok() {
-        return None;
-    }
-    Some((node.elsewhere(&which).await?, which))
+/// The other nodes, as requests of the control socket reach them.
+pub(super) struct OtherNodes<'a> {
+    pub api: &'a Api,
+    pub runtime: &'a Path,
 }
 
-/// Has that node carry the request out. A sandbox there is dialled through a relay here.
-pub(super) async fn carry_out(
-    request: &Request,
-    api: &Api,
-    (to, which): (Placement, SandboxRef),
-    runtime: &Path,
-) -> Result<Reply, ErrorReply> {
-    let inspect = Request::Inspect { sandbox: which.clone() };
-    // Who is at work there comes through a relay, which keeps the sandbox awake.
-    let request = if matches!(request, Request::Work { .. }) { &inspect } else { request };
-    let text = serde_json::to_vec(request).map_err(|error| malformed(&error))?;
-    let answer = api.order(&to, text).await?;
-    let answer = serde_json::from_slice(&answer).map_err(|error| malformed(&error))?;
-    match answer {
-        Answer::Ok(Reply::Dialled(dialled)) => {
-            let path = relay(api, to, which, runtime).map_err(|error| unopened(&error))?;
-            let address = format!("unix:{}", path.display()).parse();
-            let address = address.map_err(|error| unopened(&io::Error::other(error)))?;
-            Ok(Reply::Dialled(Dialled { address, ..dialled }))
-        }
-        Answer::Ok(reply) => Ok(reply),
-        Answer::Error(refusal) => Err(refusal),
+impl Elsewhere for OtherNodes<'_> {
+    fn order<'a>(
+        &'a self,
+        to: &'a Placement,
+        request: Vec<u8>,
+    ) -> BoxFuture<'a, Result<Vec<u8>, Refusal>> {
+        Box::pin(async move { Ok(self.api.order(to, request).await?.to_vec()) })
     }
-}
 
-/// The sandboxes of all nodes. One that does not answer is named, and its sandboxes are missing.
-pub(super) async fn list(list: List, api: &Api) -> Result<Reply, ErrorReply> {
-    let Some(node) = api.node() else {
-        let hint = "leave --all-nodes out";
-        let message = "this bridge is in no fleet";
-        return Err(ErrorReply::new(ErrorCode::Unsupported, message, Some(hint)));
-    };
-    let others = node.others().await.map_err(|why| ErrorReply::new(ErrorCode::Busy, why, None))?;
-    let request = Request::List(list);
-    let text = serde_json::to_vec(&request).map_err(|error| malformed(&error))?;
-    let mut asked = JoinSet::new();
-    for to in others {
-        let (api, text) = (api.clone(), text.clone());
-        asked.spawn(async move {
-            let answer = timeout(LIST_MAX, api.order(&to, text)).await;
-            let sandboxes = match answer {
-                Ok(Ok(answer)) => sandboxes_of(&answer),
-                Ok(Err(refusal)) => Err(refusal.to_string()),
-                Err(_) => Err("it does not answer".to_owned()),
-            };
-            (to, sandboxes)
-        });
+    fn relay(&self, to: Placement, which: SandboxRef) -> io::Result<PathBuf> {
+        relay(self.api, to, which, self.runtime)
     }
-    let mut all = FleetList::default();
-    if let Reply::Sandboxes(sandboxes) = request.carry_out(parts(api)).await? {
-        let address = api.previews().server().unwrap_or_default().to_owned();
-        all.nodes.push(NodeSandboxes { node: node.id().to_string(), address, sandboxes });
-    }
-    while let Some(answered) = asked.join_next().await {
-        match answered {
-            Ok((Placement { node, address, .. }, Ok(sandboxes))) => {
-                all.nodes.push(NodeSandboxes { node: node.to_string(), address, sandboxes });
-            }
-            Ok((to, Err(why))) => {
-                all.unanswered.push(UnansweredNode { node: to.node.to_string(), why });
-            }
-            Err(_) => {}
-        }
-    }
-    all.nodes.sort_by(|one, other| one.node.cmp(&other.node));
-    Ok(Reply::Fleet(all))
-}
 
-fn sandboxes_of(answer: &[u8]) -> Result<Vec<Record>, String> {
-    match serde_json::from_slice(answer) {
-        Ok(Answer::Ok(Reply::Sandboxes(sandboxes))) => Ok(sandboxes),
-        Ok(Answer::Ok(other)) => Err(format!("it says {:?}", other.name())),
-        Ok(Answer::Error(refusal)) => Err(refusal.to_string()),
-        Err(error) => Err(error.to_string()),
+    fn address(&self) -> String {
+        self.api.previews().server().unwrap_or_default().to_owned()
     }
-}
-
-fn malformed(error: &serde_json::Error) -> ErrorReply {
-    let message = format!("the other node's bridge speaks otherwise: {error}");
-    ErrorReply::new(ErrorCode::Unsupported, message, Some("run one release on all nodes"))
-}
-
-fn unopened(error: &io::Error) -> ErrorReply {
-    ErrorReply::new(ErrorCode::Io, format!("cannot open a relay to the other node: {error}"), None)
 }
 
 /// Opens a socket that leads to the agent of a sandbox of another node. It goes when nobody uses it.
@@ -196,8 +121,8 @@ pub(super) fn operate(
     Box::pin(async move {
         let request: Request = serde_json::from_slice(&request)
             .map_err(|error| Refusal::invalid(format!("a request of another node: {error}")))?;
-        if request.subject().is_none() && !matches!(request, Request::List(_)) {
-            return Err(Refusal::invalid("a request of another node is about no sandbox"));
+        if !request.may_come_from_another() {
+            return Err(Refusal::invalid("this request is for the bridge's own operator"));
         }
         let (began_ms, audit) = (instant::now_ms(), api.audit());
         let entry = audit
@@ -206,7 +131,7 @@ pub(super) fn operate(
         if entry.is_some() && audit.admit().is_err() {
             return Err(Refusal::new(Code::Io, AuditUnwritable.to_string()));
         }
-        let carried = request.carry_out(parts(&api)).await;
+        let carried = request.carry_out(parts(&api), None).await;
         if let Some(entry) = entry {
             let entry = entry.fact("gateway", gateway);
             audit.record(audit_log::ended(entry, carried.as_ref(), began_ms));

@@ -233,24 +233,15 @@ async fn carry_out(
     reader: &mut BufReader<OwnedReadHalf>,
 ) -> Result<Reply, ErrorReply> {
     let needs_client = request.needs_client();
-    let elsewhere = remote::node_of(&request, api).await;
+    let others = remote::OtherNodes { api, runtime };
     let gone = async {
         // What is sent meanwhile waits, and a client that sends something is there.
         if !needs_client || !matches!(reader.fill_buf().await, Ok([]) | Err(_)) {
             std::future::pending::<()>().await;
         }
     };
-    let answering = async {
-        if let Request::ListNodes(list) = request {
-            return remote::list(list, api).await;
-        }
-        match elsewhere {
-            Some(there) => remote::carry_out(&request, api, there, runtime).await,
-            None => request.carry_out(remote::parts(api)).await,
-        }
-    };
     tokio::select! {
-        answer = answering => answer,
+        answer = request.carry_out(remote::parts(api), Some(&others)) => answer,
         () = gone => Err(AppError::Abandoned.into()),
     }
 }

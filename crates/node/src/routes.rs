@@ -5,11 +5,9 @@ use fleet::ids::NodeId;
 use fleet::placement::Wish;
 use host::instant;
 use sandbox::refusal::Code;
-use sandbox::{NameRefused, SandboxId, SandboxRef, Spec};
+use sandbox::{NameRefused, SandboxRef, Spec};
 
-use crate::limits::ROSTER_AGE_MAX;
 use crate::mark::{self, Called, Mark, MarkRefused, Through};
-use crate::things::{Kind, Thing};
 use crate::{Node, incarnation, lock, name_of, room};
 
 /// Where a sandbox is.
@@ -124,32 +122,6 @@ impl Node {
             incarnation: None,
         };
         Ok(others.map(placement).collect())
-    }
-
-    /// The other node that has the sandbox of a name or an id.
-    pub async fn elsewhere(&self, which: &SandboxRef) -> Option<Placement> {
-        // Boxed: few calls wait for it.
-        match Box::pin(self.route_or_search(which)).await {
-            Route::There(to) => Some(to),
-            _ => None,
-        }
-    }
-
-    /// Where the sandbox of a name is, or of an id where none has that name.
-    pub async fn route_or_search(&self, which: &SandboxRef) -> Route {
-        let found = self.route(which).await;
-        let is_id = which.name.as_str().parse::<SandboxId>().is_ok();
-        if found != Route::Here || !is_id {
-            return found;
-        }
-        self.search(&Thing::new(Kind::Sandbox, which.name.as_str())).await
-    }
-
-    /// Resolves when a node is no longer in the fleet. One whose host is gone would never say so.
-    pub async fn left(&self, node: &NodeId) {
-        while self.knows(node) {
-            tokio::time::sleep(ROSTER_AGE_MAX).await;
-        }
     }
 
     /// The mark of a call to another node.

@@ -22,12 +22,12 @@ use fleet::ids::{Incarnation, NodeId};
 use fleet::records::Readiness;
 use machine::BoxFuture;
 use ring::digest::{SHA256, digest};
-use sandbox::SandboxId;
+use sandbox::{SandboxId, SandboxRef};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::limits::{LOOKS_AT_ONCE, THING_BYTES_MAX, THINGS_SEEN_MAX};
-use crate::routes::Route;
+use crate::limits::{LOOKS_AT_ONCE, ROSTER_AGE_MAX, THING_BYTES_MAX, THINGS_SEEN_MAX};
+use crate::routes::{Placement, Route};
 use crate::{Node, incarnation, lock};
 
 /// What kind of thing an id is of.
@@ -132,7 +132,33 @@ impl Node {
         self.ask_all(&handle, thing).await
     }
 
-    /// The same of a thing that is made when it is first used: if no node has it, the one that makes it, which is the
+    /// The other node that has the sandbox of a name or an id.
+    pub async fn elsewhere(&self, which: &SandboxRef) -> Option<Placement> {
+        // Boxed: few calls wait for it.
+        match Box::pin(self.route_or_search(which)).await {
+            Route::There(to) => Some(to),
+            _ => None,
+        }
+    }
+
+    /// Where the sandbox of a name is, or of an id where none has that name.
+    pub async fn route_or_search(&self, which: &SandboxRef) -> Route {
+        let found = Box::pin(self.route(which)).await;
+        let is_id = which.name.as_str().parse::<SandboxId>().is_ok();
+        if found != Route::Here || !is_id {
+            return found;
+        }
+        self.search(&Thing::new(Kind::Sandbox, which.name.as_str())).await
+    }
+
+    /// Resolves when a node is no longer in the fleet. One whose host is gone would never say so.
+    pub async fn left(&self, node: &NodeId) {
+        while self.knows(node) {
+            tokio::time::sleep(ROSTER_AGE_MAX).await;
+        }
+    }
+
+    /// Which node has a thing that is made when it is first used: if no node has it, the one that makes it, which is the
     /// same whoever asks.
     pub async fn search_or_home(&self, thing: &Thing) -> Route {
         let found = self.search(thing).await;

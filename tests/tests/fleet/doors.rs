@@ -1,7 +1,11 @@
 //! Sandboxes of other nodes at doors beside the native API.
 
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use tests::eventually;
 use tests::fleet::{Member, Nats, open};
 use tests::http::Client;
 use tests::mcp::{VERSION, Web, text};
@@ -122,7 +126,20 @@ fn verbs_at_any_node_work_on_a_sandbox_of_another() {
 fn a_verb_whose_node_is_killed_ends_and_says_so() {
     let Some(nats) = Nats::start() else { return };
     let members = with_one_there(&nats);
+    let mut command =
+        members[0].server.command(&["exec", "there", "--", "sh", "-c", "echo begun; sleep 60"]);
+    let mut running =
+        command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
+    let mut line = String::new();
+    BufReader::new(running.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+    assert_eq!(line, "begun\n");
     members[1].signal(Signal::SIGKILL);
+    let mut ended = None;
+    eventually("the verb ends", || {
+        ended = running.try_wait().expect("it is ours");
+        ended.is_some()
+    });
+    assert!(ended.is_some_and(|status| !status.success()), "a cut was taken for the end");
     let output = members[0].server.run(&["exec", "there", "--", "true"]);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && stderr.contains("n2"), "{stderr}");

@@ -23,6 +23,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.rfile.read(1)
             self.close_connection = True
             return
+        if self.path == "/endless":
+            self.send_response(200); self.send_header("Transfer-Encoding", "chunked"); self.end_headers()
+            self.wfile.write(b"5\r\nbegun\r\n"); self.wfile.flush()
+            self.rfile.read(1)
+            return
         body = ("%s %s %s" % (self.path, self.headers.get("authorization"), self.headers.get("cookie"))).encode()
         self.send_response(200); self.send_header("Content-Length", str(len(body))); self.end_headers()
         self.wfile.write(body)
@@ -52,6 +57,14 @@ fn with_keys(nats: &Nats) -> (Member, Member) {
 fn key_at(member: &Member, namespace: &str) -> Client {
     let key = member.server.ok(&["keygen", "--namespace", namespace, "--scope", "run"]);
     Client::new(member.server.url()).key(key.trim())
+}
+
+/// Gives one node the keys of another.
+fn share_keys(from: &Member, to: &Member) {
+    for name in ["secrets.json", "keys.json"] {
+        let (from, to) = (from.server.state().join("keys"), to.server.state().join("keys"));
+        std::fs::copy(from.join(name), to.join(name)).expect("a copy");
+    }
 }
 
 fn serving(member: &Member, sandbox: &str) -> Listening {
@@ -164,12 +177,42 @@ fn a_preview_of_any_node_shows_a_port_of_another() {
 }
 
 #[test]
+fn a_stream_of_a_port_whose_node_dies_is_cut_off_and_not_ended() {
+    let Some(nats) = Nats::start() else { return };
+    let (members, _) = with_one_there(&nats);
+    let program = serving(&members[1], "there");
+    let place = format!("/p/default/there/{}/endless", program.port);
+    let answer = members[0].client.open("GET", &place, &[], &[]);
+    assert_eq!(answer.status, 200);
+    members[1].signal(Signal::SIGKILL);
+    let cut = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| answer.whole()));
+    assert!(cut.is_err(), "a part was taken for the whole");
+}
+
+#[test]
+fn a_mark_of_a_client_is_refused_at_every_door() {
+    let Some(nats) = Nats::start() else { return };
+    let (members, id) = with_one_there(&nats);
+    let one = format!("/sandboxes/{id}");
+    for path in [&one, "/p/default/there/80/", "/api/kernels/x", "/mcp", "/v1/artifacts/x"] {
+        for member in &members {
+            let refused = member.client.send("GET", path, &[("burrow-mark", "e30.e30")], &[]);
+            assert_eq!(refused.status, 401, "{path}: {}", refused.text());
+        }
+    }
+}
+
+#[test]
 fn a_link_to_a_port_opens_it_at_any_node_and_a_key_stays_at_the_gateway() {
     let Some(nats) = Nats::start() else { return };
     let (first, second) = with_keys(&nats);
     let program = serving(&second, "team/there");
     let place = format!("/p/team/there/{}/", program.port);
     let team = key_at(&first, "team");
+    // A link is good while the node of its sandbox knows the key that made it.
+    share_keys(&first, &second);
+    let at_home = Client::new(second.server.url()).key(team.sent_key());
+    eventually("the second knows it", || at_home.get(&place).status == 200);
     let said = team.get(&place).expect(200).text();
     assert!(!said.contains("msb_") && said.contains("None"), "a key got to the program: {said}");
     let asked = json!({ "port": program.port });

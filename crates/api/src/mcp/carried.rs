@@ -11,8 +11,8 @@ use rmcp::model::{CallToolResult, JsonObject, ReadResourceResult};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::resources;
-use super::tool::Work;
+use super::resources::uri::sandbox_of;
+use super::work::Work;
 use crate::Api;
 use crate::call::Target;
 use crate::forward::{self, Sender};
@@ -71,7 +71,7 @@ pub async fn node_of_uri(work: &Work, uri: &str) -> Result<Option<Placement>, Re
     if !work.carries || work.api.node().is_none() {
         return Ok(None);
     }
-    match resources::sandbox_of(uri).and_then(|name| work.named(&name).ok()) {
+    match sandbox_of(uri).and_then(|name| work.named(&name).ok()) {
         Some(which) => whereabouts::find(&work.api, &Subject::Sandbox(which)).await,
         None => Ok(None),
     }

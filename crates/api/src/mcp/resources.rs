@@ -7,7 +7,7 @@
 
 mod artifacts;
 mod files;
-mod uri;
+pub mod uri;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -29,7 +29,7 @@ use crate::forms::problem::Problem;
 use access::keys::Access;
 use sandbox::refusal::{Code, Refusal};
 
-pub use uri::{of_sandbox, sandbox_of};
+pub use uri::of_sandbox;
 
 /// Of a source, on its way.
 pub type Answering<'a, T> = Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send + 'a>>;
