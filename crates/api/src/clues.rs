@@ -1,5 +1,4 @@
-//! What a request is about, by its path, its headers and its query: the one place where requests of all doors are told
-//! apart by that.
+//! What a request is about, by its path, its headers and its query: one place for the requests of all doors.
 //!
 //! ```text
 //!  path, headers, query ─▶ subject: a name · an id · nothing ─▶ `whereabouts` ─▶ here: the handler

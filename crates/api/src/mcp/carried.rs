@@ -163,7 +163,7 @@ async fn ask<T: DeserializeOwned>(
     let body = Bytes::from(message.to_string());
     let answer = forward::post(sender, to, target, headers, body).await?;
     let answer = message_of(&answer).ok_or_else(|| {
-        Refusal::new(Code::Internal, format!("the answer of the node {} is none of MCP", to.node))
+        Refusal::new(Code::Internal, format!("the node {} did not answer in MCP", to.node))
     })?;
     if let Some(error) = answer["error"]["message"].as_str() {
         return Err(Refusal::new(Code::Unavailable, error.to_owned()));
