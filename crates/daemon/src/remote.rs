@@ -76,10 +76,9 @@ fn relay(api: &Api, to: Placement, which: SandboxRef, runtime: &Path) -> io::Res
                     Ok(Ok((stream, _))) if connections.len() < RELAY_CONNECTIONS_MAX => {
                         connections.spawn(join(stream, Arc::clone(&api)));
                     }
-                    Ok(Ok(_)) => {}
                     Ok(Err(_)) => break,
                     Err(_) if connections.is_empty() => break,
-                    Err(_) => {}
+                    Ok(Ok(_)) | Err(_) => {}
                 },
                 Some(_) = connections.join_next() => {}
             }
@@ -92,14 +91,12 @@ fn relay(api: &Api, to: Placement, which: SandboxRef, runtime: &Path) -> io::Res
 async fn join(mut stream: UnixStream, place: Arc<(Api, Placement, SandboxRef)>) {
     let (api, to, which) = &*place;
     let Some(node) = api.node() else { return };
-    match api.reach_agent(to, which).await {
-        Ok(mut agent) => tokio::select! {
-            // Either end closes both.
-            _ = copy_bidirectional(&mut stream, &mut agent) => {}
-            () = node.left(&to.node) => {}
-        },
-        // The client sees its connection closed, and asks what has become of the sandbox.
-        Err(_) => {}
+    // Without an agent the client sees its connection closed, and asks what has become of the sandbox.
+    let Ok(mut agent) = api.reach_agent(to, which).await else { return };
+    tokio::select! {
+        // Either end closes both.
+        _ = copy_bidirectional(&mut stream, &mut agent) => {}
+        () = node.left(&to.node) => {}
     }
 }
 

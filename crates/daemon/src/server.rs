@@ -102,7 +102,7 @@ impl Server {
                         let door = Arc::clone(&door);
                         connections.spawn(async move {
                             match place {
-                                Some(_place) => attend(stream, &door).await,
+                                Some(_place) => Box::pin(attend(stream, &door)).await,
                                 None => turn_away(stream).await,
                             }
                         });
@@ -180,7 +180,8 @@ async fn attend(stream: UnixStream, door: &Attendance) {
                 let answer = Answer::Ok(Reply::Mcp {});
                 let written = timeout(CONTROL_WRITE_DEADLINE, write_line(&mut writer, &answer));
                 if matches!(written.await, Ok(Ok(()))) {
-                    mcp::serve(api, preset, reader, writer).await;
+                    // Boxed: few connections become one, and each has room for one.
+                    Box::pin(mcp::serve(api, preset, reader, writer)).await;
                 }
                 if let Some(entry) = entry {
                     audit.record(audit_log::ended(entry, Ok(&Reply::Mcp {}), began_ms));
