@@ -286,6 +286,13 @@ impl Drop for Burrow {
     fn drop(&mut self) {
         let has_boxes = std::fs::read_dir(self.state().join("boxes"))
             .is_ok_and(|mut boxes| boxes.next().is_some());
+        // A test may have killed it by a signal of its own, or its guardian has: its sandboxes run on.
+        let has_ended = |child: &mut Child| matches!(child.try_wait(), Ok(Some(_)));
+        if self.daemon.as_mut().is_some_and(has_ended) {
+            self.daemon = None;
+        }
+        // One that a verb has started is nobody's child.
+        let may_be_unattended = self.daemon.is_none() && self.runtime().exists();
         if self.daemon.is_none() && has_boxes {
             // Only a daemon can remove them.
             self.daemon = self.command(&["serve"]).stderr(Stdio::null()).spawn().ok();
@@ -297,6 +304,9 @@ impl Drop for Burrow {
         let listed = self.run(&["ps", "--all", "--quiet"]);
         for name in String::from_utf8_lossy(&listed.stdout).lines() {
             self.run(&["rm", "--force", name]);
+        }
+        if may_be_unattended {
+            self.run(&["daemon", "stop", "--sandboxes"]);
         }
         if let Some(mut child) = self.daemon.take() {
             kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).ok();

@@ -118,6 +118,8 @@ pub struct Call {
     pub target: Target,
     /// The life of the sandbox that another node has sent this call for.
     pub sent_for: Option<SentFor>,
+    /// Whether only the node of its sandbox can say who may send it.
+    pub is_judged_there: bool,
     pub entrance: Entrance,
     pub parameters: Parameters,
     /// The query string, without its question mark.
@@ -155,12 +157,12 @@ pub struct Inside {
 }
 
 impl Call {
-    /// The sandbox that the path names, if the key reaches it.
+    /// The sandbox that the path names, or whose id it has, if the key reaches it.
     pub fn which(&self) -> Result<SandboxRef, Refusal> {
         let namespace: Name = self.parameter("namespace")?;
         let name: Name = self.parameter("name")?;
         self.reaches(&namespace)?;
-        Ok(SandboxRef { namespace, name })
+        Ok(self.api.registry().resolve(SandboxRef { namespace, name }))
     }
 
     /// Refuses a namespace that is not the key's.

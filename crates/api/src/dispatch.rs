@@ -10,7 +10,7 @@ use std::time::Duration;
 use hyper::body::Incoming;
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ALLOW, CACHE_CONTROL, EXPECT, HeaderMap, HeaderName,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ALLOW, CACHE_CONTROL, EXPECT, HOST, HeaderMap, HeaderName,
     HeaderValue, ORIGIN, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::http::request::Parts;
@@ -22,9 +22,10 @@ use super::Api;
 use super::body::{Hold, Outgoing, Received, Response};
 use super::call::{Call, CallDeadline, RequestId, SentFor, Target, prefers};
 use super::caller::Caller;
+use super::clues::{Clues, is_judged_there};
 use super::e2b;
 use super::entrance::Entrance;
-use super::forward::{self, MARK, REQUEST_ID, forward};
+use super::forward::{MARK, REQUEST_ID, forward};
 use super::idempotency;
 use super::limits::{
     DEADLINE_MAX, REFUSED_BODY_BYTES_MAX, REQUEST_ID_BYTES_MAX, STRANGERS_BODY_BYTES_MAX,
@@ -35,14 +36,13 @@ use super::preview;
 use super::response::Foreign;
 use super::route::{Asked, Operation, Parameters, Refusals};
 use super::trail::{self, Trail};
+use super::whereabouts;
 use access::audit::Door;
 use access::keys::Access;
 use node::{Called, Mark, Placement, Through};
 use sandbox::SandboxRef;
 use sandbox::refusal::{Code, Refusal};
 
-/// What the paths of operations of one sandbox begin with.
-const ONE_SANDBOX: &str = "/v1/sandboxes/{namespace}/{name}";
 /// How many milliseconds the whole call may take.
 pub const DEADLINE: HeaderName = HeaderName::from_static("burrow-deadline-ms");
 /// Of an answer: the sandbox was asleep, and the call waited so many milliseconds for it.
@@ -65,16 +65,22 @@ pub async fn dispatch(
         .headers()
         .contains_key(hyper::header::UPGRADE)
         .then(|| hyper::upgrade::on(&mut request));
-    let (head, incoming) = request.into_parts();
+    let (mut head, incoming) = request.into_parts();
     let body = Received::new(incoming, &head.headers);
     let unread = body.unread();
     let request_headers = expectations(&head.headers);
     let origin = allowed_origin(api, &head.headers);
-    let path = place_of(api, &head.headers, head.uri.path());
     let query = head.uri.query().unwrap_or_default().to_owned();
     let mut log = RequestLog::default();
     let target = target(&head);
     let marked = mark(api, &head.headers, &target).await;
+    if let Ok(Some(Mark { host: Some(host), .. })) = &marked
+        && let Ok(host) = HeaderValue::try_from(host)
+    {
+        // The client has called the other node by it.
+        head.headers.insert(HOST, host);
+    }
+    let path = place_of(api, &head.headers, head.uri.path());
     let request_head = RequestHead {
         method: &head.method,
         uri: &head.uri,
@@ -83,6 +89,7 @@ pub async fn dispatch(
         headers: &head.headers,
         entrance,
     };
+    let mut away = Ok(None);
     let (admitted, sent_for) = match marked {
         Ok(mark) => {
             let (through, sent_for) = mark.map_or((None, None), |mark| {
@@ -90,7 +97,10 @@ pub async fn dispatch(
                 let sent_for = SentFor { gateway, incarnation: mark.incarnation };
                 (Some(mark.caller), Some(sent_for))
             });
-            (admit(api, &request_head, through, &request_id, &mut log), sent_for)
+            if sent_for.is_none() {
+                away = node_of_seat(api, &request_head).await;
+            }
+            (admit(api, &request_head, (through, &away), &request_id, &mut log), sent_for)
         }
         Err(refusal) => (Err(refusal), None),
     };
@@ -109,6 +119,7 @@ pub async fn dispatch(
                 request_id: request_id.clone(),
                 target,
                 sent_for,
+                is_judged_there: is_judged_there(operation.path),
                 entrance,
                 parameters,
                 query,
@@ -122,7 +133,8 @@ pub async fn dispatch(
                 trail: log.trail.clone(),
                 upgrade,
             };
-            carry_out(&operation, call, log.key.as_deref().unwrap_or_default()).await
+            let key = log.key.as_deref().unwrap_or_default();
+            carry_out(&operation, call, key, away.unwrap_or_default()).await
         }
         Err(problem) => {
             drop(body);
@@ -214,7 +226,7 @@ enum Admitted {
 fn admit(
     api: &Api,
     head: &RequestHead<'_>,
-    through: Option<Through>,
+    (through, away): (Option<Through>, &Result<Option<Placement>, Refusal>),
     request_id: &RequestId,
     log: &mut RequestLog,
 ) -> Result<Admitted, Refusal> {
@@ -244,14 +256,17 @@ fn admit(
         None => Caller::Anybody,
         Some(access) => {
             log.trail = begin_trail(api, operation, &parameters, request_id, entrance);
-            let admitted = match operation.credential {
-                None if through.is_some() => {
-                    through.map_or(Ok(Caller::Anybody), |through| api.door().admit_through(through))
-                }
-                None => api.door().admit(headers, entrance.peer),
-                Some(known) => {
-                    known(api, &Asked { headers, path: uri.path(), query, peer: entrance.peer })
-                }
+            let through = through.as_ref();
+            let asked = Asked { headers, path: uri.path(), query, peer: entrance.peer, through };
+            let admitted = match (operation.credential, away) {
+                (Some(_), Ok(Some(_))) => api.door().admit_for_another(headers, entrance.peer),
+                (Some(known), Err(refusal)) => asked.admit(api).and_then(|caller| {
+                    let namespace = parameters.get("namespace").and_then(|text| text.parse().ok());
+                    let is_theirs = namespace.is_none_or(|namespace| caller.covers(&namespace));
+                    if is_theirs { Err(refusal.clone()) } else { known(api, &asked) }
+                }),
+                (Some(known), Ok(None)) => known(api, &asked),
+                (None, _) => asked.admit(api),
             };
             let caller = match admitted {
                 Ok(caller) => caller,
@@ -265,7 +280,8 @@ fn admit(
             if matches!(caller, Caller::Visitor(_)) {
                 log.trail.of_stranger(api.strangers());
             }
-            if !caller.may(access) {
+            let is_judged_there = matches!((away, &caller), (Ok(Some(_)), Caller::Anybody));
+            if !is_judged_there && !caller.may(access) {
                 let message =
                     format!("this key may not do that: {} needs the scope {access}", operation.id);
                 return Err(Refusal::new(Code::Forbidden, message)
@@ -313,7 +329,7 @@ fn begin_trail(
     let trail = Trail::begin(api.audit(), api.registry(), entry, looks);
     let text = |name: &str| parameters.get(name).and_then(|text| text.parse().ok());
     if let (Some(namespace), Some(name)) = (text("namespace"), text("name")) {
-        let which = SandboxRef { namespace, name };
+        let which = api.registry().resolve(SandboxRef { namespace, name });
         if operation.path.starts_with("/v1/sandboxes/") {
             trail.sandbox(&which);
         } else {
@@ -340,7 +356,7 @@ async fn mark(api: &Api, headers: &HeaderMap, target: &Target) -> Result<Option<
     let Some(node) = api.node() else {
         return refuse(format!("{MARK} is for nodes of a fleet, and this bridge is in none"));
     };
-    let called = Called { method: target.method.as_str(), path: target.place.as_str() };
+    let called = Called { method: target.method.as_str(), path: target.place.as_str(), host: None };
     let text = header.to_str().unwrap_or_default();
     match Box::pin(node.read_mark(text, called)).await {
         Ok(mark) => Ok(Some(mark)),
@@ -348,13 +364,42 @@ async fn mark(api: &Api, headers: &HeaderMap, target: &Target) -> Result<Option<
     }
 }
 
-/// The node that has the sandbox that a path names, if it is not this one.
+/// The node that has what a call is about, if it is not this one.
 async fn elsewhere(operation: &Operation, call: &Call) -> Result<Option<Placement>, Refusal> {
-    if call.api.node().is_none() || !operation.path.starts_with(ONE_SANDBOX) {
+    if call.api.node().is_none() {
         return Ok(None);
     }
-    let Ok(which) = call.which() else { return Ok(None) };
-    forward::elsewhere(call, &which).await
+    let clues = Clues {
+        template: operation.path,
+        parameters: &call.parameters,
+        headers: &call.headers,
+        query: &call.query,
+        caller: Some(&call.caller),
+    };
+    match clues.subject() {
+        Some(subject) => whereabouts::elsewhere(call, &subject).await,
+        None => Ok(None),
+    }
+}
+
+/// The node that judges who sends a request, if that is for another one to do.
+async fn node_of_seat(api: &Api, head: &RequestHead<'_>) -> Result<Option<Placement>, Refusal> {
+    if api.node().is_none() {
+        return Ok(None);
+    }
+    let Ok((operation, parameters)) = api.routes().find(head.method, head.path) else {
+        return Ok(None);
+    };
+    let template = operation.path;
+    if !is_judged_there(template) {
+        return Ok(None);
+    }
+    let (parameters, headers, query) = (&parameters, head.headers, head.query);
+    match (Clues { template, parameters, headers, query, caller: None }).subject() {
+        // Boxed: few calls wait for it.
+        Some(subject) => Box::pin(whereabouts::find(api, &subject)).await,
+        None => Ok(None),
+    }
 }
 
 /// Records the outcome of a call in the audit log, which waits for the end of the answer.
@@ -375,10 +420,23 @@ fn finish(log: &RequestLog, response: &mut Response) {
 
 /// Calls the handler, within the deadline, when there is a place for it. One that has a deadline is
 /// not left to go on past it, and one that there is no memory for ends as if its client were gone.
-async fn carry_out(operation: &Operation, call: Call, key: &str) -> Result<Response, Refusal> {
-    if let Some(placement) = elsewhere(operation, &call).await? {
+async fn carry_out(
+    operation: &Operation,
+    call: Call,
+    key: &str,
+    away: Option<Placement>,
+) -> Result<Response, Refusal> {
+    let away = match away {
+        None => elsewhere(operation, &call).await?,
+        away => away,
+    };
+    if let Some(placement) = away {
         let deadline = call.deadline;
-        return within(deadline, Box::pin(forward(call, &placement, None))).await;
+        let mut response = within(deadline, Box::pin(forward(call, &placement, None))).await?;
+        if operation.is_passage {
+            response.extensions_mut().insert(Foreign);
+        }
+        return Ok(response);
     }
     let (api, which) = (call.api.clone(), call.which().ok());
     match (carry(operation, call, key).await, which) {

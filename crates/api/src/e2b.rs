@@ -37,7 +37,7 @@ mod seat;
 mod snapshots;
 mod watches;
 
-pub use place::place_of;
+pub use place::{place_of, sandbox_of};
 
 use super::route::Operation;
 

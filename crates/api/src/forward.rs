@@ -5,9 +5,12 @@
 //!         ◀── the answer, byte by byte ─────◀─────────
 //! ```
 //!
-//! What the client proved itself with stays here: neither its key nor a mark of its own goes on. The owner gets a mark
-//! that this node has signed. A call that has one is never sent on again. An answer whose node goes away is cut off,
+//! A key that the client proved itself with stays here, and so does a mark of its own. The owner gets a mark that this
+//! node has signed. What only the owner can judge goes on: tokens of its sandboxes, and links to ports of them. A call
+//! that has a mark is never sent on again. An answer whose node goes away is cut off,
 //! so that no client takes a part for the whole.
+
+mod own;
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -18,7 +21,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::Stream;
 use futures_util::stream::unfold;
-use http_body_util::{BodyExt, Limited};
+use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{
@@ -33,20 +36,20 @@ use tokio::io::copy_bidirectional;
 
 use super::body::{Hold, Outgoing, Received, Response};
 use super::call::{Call, Target};
-use super::caller::{API_KEY, Caller};
-use super::limits::{
-    FORWARD_ANSWER_BYTES_MAX, FORWARD_ANSWER_MAX, FORWARD_BODY_PAUSE_MAX, FORWARD_CONNECT_MAX,
-    FORWARD_IDLE_MAX, FORWARD_LOOK_PAUSE,
-};
+use super::caller::{API_KEY, Caller, take_keys};
+use super::limits::{FORWARD_BODY_PAUSE_MAX, FORWARD_CONNECT_MAX, FORWARD_IDLE_MAX};
+use super::origin::host_of;
 use super::proxy::strip_connection;
-use super::route::{Document, Output};
+use super::route::{Document, Output, percent_decode};
 use super::subprotocol::{KEY_PROTOCOL, offered};
 use super::websocket;
+use access::keys::KEY_PREFIX;
 use host::dial::{Dialler, Origin, Scheme};
-use node::{Called, Node, Placement, Route, Through};
-use sandbox::SandboxRef;
+use node::{Called, Node, Placement, Through};
 use sandbox::limits::BUSY_PAUSE;
-use sandbox::refusal::{Code, Reason, Refusal};
+use sandbox::refusal::{Code, Refusal};
+
+pub use own::{Sender, ask, post, tunnel};
 
 /// The mark of a call between nodes.
 pub const MARK: HeaderName = HeaderName::from_static("burrow-mark");
@@ -56,6 +59,8 @@ pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// What stays at the gateway, beside what is about the connection: what the client proves itself with, and what says
 /// from which page it comes, which was looked at here.
 const KEPT: [HeaderName; 7] = [HOST, EXPECT, AUTHORIZATION, API_KEY, COOKIE, ORIGIN, REFERER];
+/// The same of a request that the other node judges, and that a program there may read: keys are taken out of it.
+const KEPT_OF_SEATS: [HeaderName; 2] = [HOST, EXPECT];
 
 /// Connections to the other nodes that wait for the next call.
 #[derive(Default)]
@@ -146,40 +151,6 @@ impl<T: Output> Output for Carried<T> {
     }
 }
 
-/// The node that has the sandbox of a call, if it is not this one. The caller's key must reach the sandbox's namespace:
-/// others learn what they would of a bridge of its own.
-pub async fn elsewhere(call: &Call, which: &SandboxRef) -> Result<Option<Placement>, Refusal> {
-    let Some(node) = call.api.node() else { return Ok(None) };
-    if let Some(sent_for) = &call.sent_for {
-        call.trail.fact("gateway", sent_for.gateway.as_str());
-        let is_here = sent_for.incarnation.as_deref().is_none_or(|life| node.has(life));
-        return if is_here { Ok(None) } else { Err(moved(which)) };
-    }
-    // Boxed: few calls wait for it, and each connection has room for one.
-    match Box::pin(node.route(which)).await {
-        Route::Here => Ok(None),
-        Route::There(placement) => Ok(Some(placement)),
-        Route::Lost { node, incarnation } => Err(lost(which, &node, &incarnation)),
-        Route::Unknown { why } => {
-            let message = format!("where {which} is cannot be found out now: {why}");
-            Err(Refusal::new(Code::Unavailable, message).retry_after(BUSY_PAUSE))
-        }
-    }
-}
-
-fn moved(which: &SandboxRef) -> Refusal {
-    let message = format!("{which} is no longer at this node");
-    Refusal::new(Code::Unavailable, message).retry_after(BUSY_PAUSE)
-}
-
-fn lost(which: &SandboxRef, node: &str, incarnation: &str) -> Refusal {
-    let message = format!("{which} was lost with its node {node}");
-    Refusal::new(Code::Gone, message)
-        .because(Reason::Lost)
-        .details(serde_json::json!({ "node": node, "incarnation": incarnation }))
-        .hint("its name is free: create it again")
-}
-
 /// Sends a call to the node that has its sandbox. `body` is what was read of it here.
 pub async fn forward(
     mut call: Call,
@@ -190,19 +161,20 @@ pub async fn forward(
         return Err(Refusal::new(Code::Internal, "this bridge is in no fleet"));
     };
     call.trail.fact("node", to.node.as_str());
-    let target = call.target.clone();
-    let wants_upgrade = call.upgrade.is_some() && websocket::is_wanted(&call.headers);
+    let target = Target { place: without_key(&call.target.place), ..call.target.clone() };
+    let wants_upgrade =
+        call.upgrade.is_some() && (call.is_judged_there || websocket::is_wanted(&call.headers));
     let received = match body {
         Some(bytes) => Received::of(bytes),
         None => std::mem::replace(&mut call.body, Received::of(Bytes::new())),
     };
     let mut request = Request::new(Passing::new(received));
+    *request.headers_mut() = passed_on(&call, &target, &node, to, wants_upgrade)?;
     *request.method_mut() = target.method;
     *request.uri_mut() = target.place.into();
-    *request.headers_mut() = passed_on(&call, &node, to, wants_upgrade)?;
     let api = call.api.clone();
     let peers = api.peers();
-    let gone = node_gone(&node, to);
+    let gone = node.left(&to.node);
     let sending = send(peers, to, request);
     let (answer, connection) = tokio::select! {
         sent = sending => sent?,
@@ -258,11 +230,18 @@ fn failed(to: &Placement, error: &hyper::Error) -> Refusal {
 /// The headers of a request on its way to another node.
 fn passed_on(
     call: &Call,
+    target: &Target,
     node: &Node,
     to: &Placement,
     wants_upgrade: bool,
 ) -> Result<HeaderMap, Refusal> {
-    let mut headers = without_kept(&call.headers);
+    let mut headers = if call.is_judged_there {
+        let mut headers = without(&call.headers, &KEPT_OF_SEATS);
+        take_keys(&mut headers);
+        headers
+    } else {
+        without(&call.headers, &KEPT)
+    };
     headers.remove(&MARK);
     headers.remove(CONTENT_LENGTH);
     // A browser's WebSocket has its key among its subprotocols.
@@ -279,9 +258,10 @@ fn passed_on(
     }
     if wants_upgrade {
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-        headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+        let wanted = call.headers.get(UPGRADE).cloned();
+        headers.insert(UPGRADE, wanted.unwrap_or(HeaderValue::from_static("websocket")));
     }
-    sign(&mut headers, call, &call.target, node, to)?;
+    sign(&mut headers, call, target, node, to)?;
     Ok(headers)
 }
 
@@ -293,62 +273,66 @@ fn sign(
     node: &Node,
     to: &Placement,
 ) -> Result<(), Refusal> {
-    let caller = match &call.caller {
-        Caller::Holder(grant) => Through::Holder(Box::new(grant.clone())),
-        Caller::Local => Through::Local,
-        Caller::Anybody | Caller::Visitor(_) => {
-            return Err(Refusal::new(Code::Unauthenticated, "nobody is sent on to another node"));
-        }
-    };
-    let called = Called { method: target.method.as_str(), path: target.place.as_str() };
-    let mark = HeaderValue::try_from(node.sign(to, called, caller));
-    let mark = mark.map_err(|_| Refusal::new(Code::Internal, "a mark is no header"))?;
-    headers.insert(MARK, mark);
-    let host = origin_of(&to.address).map(|origin| origin.authority()).unwrap_or_default();
-    headers.insert(HOST, HeaderValue::try_from(host).map_err(|_| unreachable(to, "its name"))?);
+    let through = through_of(&call.caller, call.is_judged_there)?;
+    let host = Some(host_of(&call.headers)).filter(|host| !host.is_empty());
+    mark(headers, node, to, (target, host), through)?;
     if let Ok(id) = HeaderValue::from_str(&call.request_id.0) {
         headers.insert(REQUEST_ID, id);
     }
     Ok(())
 }
 
-/// Asks another node something for the caller, and reads the whole answer.
-pub async fn ask(
-    call: &Call,
+fn through_of(caller: &Caller, is_judged_there: bool) -> Result<Through, Refusal> {
+    match caller {
+        Caller::Holder(grant) => Ok(Through::Holder(Box::new(grant.clone()))),
+        Caller::Local => Ok(Through::Local),
+        Caller::Anybody if is_judged_there => Ok(Through::Bearer),
+        Caller::Anybody | Caller::Visitor(_) => {
+            Err(Refusal::new(Code::Unauthenticated, "nobody is sent on to another node"))
+        }
+    }
+}
+
+fn mark(
+    headers: &mut HeaderMap,
     node: &Node,
     to: &Placement,
-    place: PathAndQuery,
-) -> Result<Bytes, Refusal> {
-    let asking = async {
-        let target = Target { method: Method::GET, place };
-        let mut request = Request::new(Passing::new(Received::of(Bytes::new())));
-        sign(request.headers_mut(), call, &target, node, to)?;
-        *request.uri_mut() = target.place.into();
-        let peers = call.api.peers();
-        let (answer, mut connection) = send(peers, to, request).await?;
-        let status = answer.status();
-        let body = Limited::new(answer.into_body(), FORWARD_ANSWER_BYTES_MAX).collect().await;
-        let body = body.map_err(|error| unreachable(to, &error.to_string()))?.to_bytes();
-        if connection.ready().await.is_ok() {
-            peers.put(&to.address, connection);
-        }
-        if status != StatusCode::OK {
-            return Err(unreachable(to, &format!("it answers {status}")));
-        }
-        Ok(body)
-    };
-    let asked = tokio::time::timeout(FORWARD_ANSWER_MAX, asking).await;
-    asked.unwrap_or_else(|_| Err(unreachable(to, "it does not answer")))
+    (target, host): (&Target, Option<&str>),
+    through: Through,
+) -> Result<(), Refusal> {
+    let called = Called { method: target.method.as_str(), path: target.place.as_str(), host };
+    let mark = HeaderValue::try_from(node.sign(to, called, through));
+    let mark = mark.map_err(|_| Refusal::new(Code::Internal, "a mark is no header"))?;
+    headers.insert(MARK, mark);
+    let host = origin_of(&to.address).map(|origin| origin.authority()).unwrap_or_default();
+    headers.insert(HOST, HeaderValue::try_from(host).map_err(|_| unreachable(to, "its name"))?);
+    Ok(())
 }
 
 /// Without what is about one connection alone, and what its other end proves itself with.
-fn without_kept(headers: &HeaderMap) -> HeaderMap {
+fn without(headers: &HeaderMap, kept: &[HeaderName]) -> HeaderMap {
     let mut passed = headers.clone();
     strip_connection(&mut passed);
-    for name in KEPT {
+    for name in kept {
         passed.remove(name);
     }
     passed
+}
+
+/// A place without a key of ours in its query, where Jupyter's clients may have it.
+fn without_key(place: &PathAndQuery) -> PathAndQuery {
+    let Some(query) = place.query() else { return place.clone() };
+    let is_key = |field: &&str| {
+        let value = field.split_once('=').map_or("", |(_, value)| value);
+        percent_decode(value).is_some_and(|value| value.starts_with(KEY_PREFIX))
+    };
+    if !query.split('&').any(|field| is_key(&field)) {
+        return place.clone();
+    }
+    let rest: Vec<_> = query.split('&').filter(|field| !is_key(field)).collect();
+    let (path, rest) = (place.path(), rest.join("&"));
+    let text = if rest.is_empty() { path.to_owned() } else { format!("{path}?{rest}") };
+    PathAndQuery::try_from(text).expect("a part of a query is one")
 }
 
 /// The answer for the client, whose body is sent as it comes.
@@ -364,7 +348,7 @@ fn passed_back(
     let (sink, outgoing) = Outgoing::stream(length.filter(|_| call.target.method != Method::HEAD));
     let mut response = hyper::Response::new(outgoing);
     *response.status_mut() = head.status;
-    *response.headers_mut() = without_kept(&head.headers);
+    *response.headers_mut() = without(&head.headers, &KEPT);
     // What is not sent to its end is cut off.
     sink.cut();
     let api = call.api.clone();
@@ -373,7 +357,7 @@ fn passed_back(
             let frame = tokio::select! {
                 frame = body.frame() => frame,
                 () = sink.closed() => return,
-                () = node_gone(&node, &to) => return,
+                () = node.left(&to.node) => return,
             };
             match frame {
                 None => break,
@@ -405,17 +389,18 @@ fn switched(
 ) -> Response {
     let mut response = hyper::Response::new(Outgoing::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-    *response.headers_mut() = without_kept(answer.headers());
+    *response.headers_mut() = without(answer.headers(), &KEPT);
+    let changed = answer.headers().get(UPGRADE).cloned();
     let headers = response.headers_mut();
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    headers.insert(UPGRADE, changed.unwrap_or(HeaderValue::from_static("websocket")));
     let theirs = hyper::upgrade::on(answer);
     tokio::spawn(async move {
         let _held = held;
         let (Ok(theirs), Ok(ours)) = (theirs.await, ours.await) else { return };
         tokio::select! {
             () = joined(ours, theirs) => {}
-            () = node_gone(&node, &to) => {}
+            () = node.left(&to.node) => {}
         }
     });
     response
@@ -425,13 +410,6 @@ async fn joined(ours: Upgraded, theirs: Upgraded) {
     let (mut ours, mut theirs) = (TokioIo::new(ours), TokioIo::new(theirs));
     // Either end closes both.
     let _ = copy_bidirectional(&mut ours, &mut theirs).await;
-}
-
-/// Resolves when a node is no longer in the fleet. One whose host is gone would never say so.
-async fn node_gone(node: &Node, to: &Placement) {
-    while node.knows(&to.node) {
-        tokio::time::sleep(FORWARD_LOOK_PAUSE).await;
-    }
 }
 
 /// A body on its way to another node.
@@ -505,10 +483,23 @@ mod tests {
             let name: HeaderName = name.parse().unwrap();
             headers.insert(name, HeaderValue::from_static(value));
         }
-        let passed = without_kept(&headers);
+        let passed = without(&headers, &KEPT);
         let mut names: Vec<_> = passed.keys().map(HeaderName::as_str).collect();
         names.sort_unstable();
         assert_eq!(names, ["content-type", "idempotency-key"]);
+    }
+
+    #[test]
+    fn a_key_in_a_query_stays_here() {
+        for (given, passed) in [
+            ("/api/kernels", "/api/kernels"),
+            ("/api/kernels?token=msb_x", "/api/kernels"),
+            ("/a?session_id=1&token=%6dsb_x&b=2", "/a?session_id=1&b=2"),
+            ("/a?burrow_link=x&token=mine", "/a?burrow_link=x&token=mine"),
+        ] {
+            let place = PathAndQuery::from_static(given);
+            assert_eq!(without_key(&place).as_str(), passed);
+        }
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub struct Memory {
     kernels: kernels::Kernels,
 }
 
+pub use kernels::has_kernel;
+
 pub fn operations() -> Vec<Operation> {
     let path = "/api/kernels/{kernel}/channels";
     let summary = "Exchange messages with a kernel.";

@@ -24,6 +24,7 @@ mod budget;
 mod call;
 mod caller;
 mod capture;
+mod clues;
 mod console;
 mod counters;
 mod creation;
@@ -40,6 +41,7 @@ pub mod limits;
 mod listen;
 mod loglines;
 pub mod mcp;
+mod operator;
 mod origin;
 mod outflow;
 mod pace;
@@ -69,6 +71,7 @@ mod threads;
 mod trail;
 mod v1;
 mod websocket;
+mod whereabouts;
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -79,6 +82,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use caller::RateOption;
 pub use limits::Limits;
+pub use operator::Operator;
 pub use origin::Origins;
 pub use places::Connections;
 pub use prometheus::MetricLabels;
@@ -103,7 +107,7 @@ use access::audit::Audit;
 use access::keys::Keyring;
 use access::preview::Previews;
 use host::dial::Dialler;
-use node::Node;
+use node::{Kind, Node, Thing};
 use sandbox::{Registry, SandboxRef, Visit};
 use services::app::Apps;
 use services::artifact::Artifacts;
@@ -192,6 +196,7 @@ struct Inner {
     artifacts: Option<Artifacts>,
     node: Option<Node>,
     peers: forward::Peers,
+    operator: OnceLock<Operator>,
     events: Option<Events>,
     audit: Audit,
     labels: prometheus::ExportedLabels,
@@ -233,7 +238,7 @@ impl Api {
         let forwards = Forwards::within(options.forwarded_ports.clone());
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let framers = origins.framers();
-        Self(Arc::new(Inner {
+        let api = Self(Arc::new(Inner {
             registry,
             door: Door::new(keyring, rate),
             origins,
@@ -247,6 +252,7 @@ impl Api {
             artifacts,
             peers: forward::Peers::new(Dialler::new(options.fleet_ca)),
             node: options.node,
+            operator: OnceLock::new(),
             events,
             audit,
             labels: prometheus::ExportedLabels::new(metric_labels),
@@ -267,7 +273,40 @@ impl Api {
             requests: AtomicU64::new(1),
             ready: AtomicBool::new(true),
             document: OnceLock::new(),
-        }))
+        }));
+        if let Some(node) = api.node() {
+            let door = api.downgrade();
+            node.finds_with(Box::new(move |thing| {
+                let door = door.upgrade();
+                Box::pin(async move {
+                    match door {
+                        Some(api) => api.has(&thing).await,
+                        None => false,
+                    }
+                })
+            }));
+        }
+        api
+    }
+
+    /// Whether a thing that is no sandbox is here, whosever it is.
+    async fn has(&self, thing: &Thing) -> bool {
+        let id = thing.id.as_str();
+        match thing.kind {
+            Kind::Sandbox => false,
+            Kind::Kernel => jupyter::has_kernel(self, id),
+            Kind::Session => self.mcp().has(id),
+            Kind::Artifact => match (self.artifact_store(), id.parse()) {
+                (Some(artifacts), Ok(id)) => artifacts.get(&id).await.is_ok(),
+                _ => false,
+            },
+            Kind::Notebook => match (self.0.notebooks.as_ref(), id.parse::<SandboxRef>()) {
+                (Some(notebooks), Ok(which)) => {
+                    notebooks.get(&which.namespace, &which.name).await.is_ok()
+                }
+                _ => false,
+            },
+        }
     }
 
     pub fn registry(&self) -> &Registry {
@@ -495,6 +534,7 @@ fn operations() -> Vec<route::Operation> {
         jupyter::operations(),
         preview::operations(),
         mcp::operations(),
+        operator::operations(),
         v1::operations(),
     ]
     .into_iter()

@@ -136,6 +136,8 @@ pub const IDEMPOTENT_ANSWER_BYTES_MAX: usize = 256 * 1024;
 /// All answers together, in memory and on disk; the oldest make room. Most have less than 2 KiB, so that
 /// few calls with large answers do not push the others out before their time.
 pub const IDEMPOTENT_ANSWERS_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// How long an agent is waited for that another node's operator connects to.
+pub const AGENT_DIAL_MAX: Duration = Duration::from_secs(5);
 /// How long a connection to another node may take.
 pub const FORWARD_CONNECT_MAX: Duration = Duration::from_secs(5);
 /// How long one node is waited for when all are asked: a list names the one that is late.
@@ -146,8 +148,6 @@ pub const FORWARD_ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub const FORWARD_ASKED_AT_ONCE: usize = 16;
 /// Connections to one node that wait for the next call.
 pub const FORWARD_IDLE_MAX: usize = 64;
-/// How often it is looked whether the node that answers is still in the fleet.
-pub const FORWARD_LOOK_PAUSE: Duration = Duration::from_secs(1);
 /// How long a client may pause in a body that goes to another node, which has its own bound, a shorter one.
 pub const FORWARD_BODY_PAUSE_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Keys whose rates are remembered; those that are idle are forgotten first.

@@ -12,6 +12,7 @@
 //! tools' words for what may help.
 
 mod captured;
+mod carried;
 mod cut;
 mod display;
 #[cfg(feature = "mcp-fixture")]
@@ -30,8 +31,9 @@ mod session;
 mod sessions;
 mod tool;
 pub(super) mod tools;
+mod work;
 
-pub use http::operations;
+pub use http::{operations, session_of};
 pub use lines::serve;
 pub use sessions::Sessions;
 

@@ -14,11 +14,12 @@ use serde_json::{Map, Value};
 use super::Api;
 use super::body::Response;
 use super::call::{Call, Peer};
-use super::caller::Caller;
+use super::caller::{Caller, sends_key};
 pub use super::parameters::Parameters;
 use crate::forms::problem::Problem;
 use crate::problem;
 use access::keys::Access;
+use node::Through;
 use sandbox::refusal::{Code, Refusal};
 
 /// What a handler returns, boxed.
@@ -36,6 +37,26 @@ pub struct Asked<'a> {
     pub path: &'a str,
     pub query: &'a str,
     pub peer: Peer,
+    /// Who sends it through another node, if that knows.
+    pub through: Option<&'a Through>,
+}
+
+impl Asked<'_> {
+    /// Who sends the request, by its key or by what another node says.
+    pub fn admit(&self, api: &Api) -> Result<Caller, Refusal> {
+        match self.through {
+            None | Some(Through::Bearer) => api.door().admit(self.headers, self.peer),
+            Some(through) => api.door().admit_through(through.clone()),
+        }
+    }
+
+    /// Whether the sender has a key, here or at the node that has let it in.
+    pub fn has_key(&self) -> bool {
+        match self.through {
+            None | Some(Through::Bearer) => sends_key(self.headers),
+            Some(Through::Local | Through::Holder(_) | Through::Operator) => true,
+        }
+    }
 }
 
 /// One method of one path.

@@ -38,6 +38,7 @@ use super::problem;
 use super::route::{Document, Input, Operation, Output, Refusals, operation};
 use super::shape::Nothing;
 use super::trail::Trail;
+use super::whereabouts::{self, Subject};
 use access::audit::Door;
 use access::keys::{Access, RetryAfter};
 use envelope::{Envelope, NoRequest, Request};
@@ -134,7 +135,7 @@ async fn elsewhere(call: &Call, request: &Request) -> Result<Option<Placement>, 
     if call.reaches(&which.namespace).is_err() {
         return Ok(None);
     }
-    Ok(forward::elsewhere(call, &which).await?)
+    Ok(whereabouts::elsewhere(call, &Subject::Sandbox(which)).await?)
 }
 
 /// Sends a request that came alone to the node that has its sandbox, whose answer is the answer.

@@ -137,6 +137,16 @@ impl Context {
         CliError::UnknownSandbox { name: which.clone(), similar }
     }
 
+    /// Where the log of a sandbox is that another node of the fleet has.
+    pub async fn log_elsewhere(&self, which: &SandboxRef) -> Option<CliError> {
+        let list = List { all: true, namespace: Some(which.namespace.clone()), ..List::default() };
+        let all = self.running().await.ok()?.list_nodes(list).await.ok()?;
+        let has_it = |one: &Record| one.which() == *which;
+        let found = all.nodes.into_iter().find(|node| node.sandboxes.iter().any(has_it))?;
+        let (node, address) = (found.node, found.address);
+        Some(CliError::LogElsewhere { name: which.clone(), node, address })
+    }
+
     /// The names of all sandboxes, for a hint. Errors mean no hint.
     async fn names(&self) -> Vec<String> {
         let Ok(mut daemon) = self.running().await else { return Vec::new() };

@@ -26,6 +26,8 @@ use workspace::WorkspaceError;
 pub enum CliError {
     #[error("there is no sandbox {name}{}", alternatives(similar))]
     UnknownSandbox { name: SandboxRef, similar: Vec<String> },
+    #[error("sandbox {name} is at the node {node}, and so is its log")]
+    LogElsewhere { name: SandboxRef, node: String, address: String },
     #[error("sandbox {name} is not running: it is {state}")]
     NotRunning { name: SandboxRef, state: String },
     #[error("{wanted:?} matches no session of the sandbox{}", alternatives(sessions))]
@@ -238,6 +240,12 @@ impl CliError {
                 "`host-bridge ps -a` lists all sandboxes; `host-bridge start --name NAME` starts one"
             }
             Self::UnknownSandbox { .. } => "`host-bridge ps -a` lists all sandboxes",
+            Self::LogElsewhere { name, address, .. } => {
+                let SandboxRef { namespace, name } = name;
+                return Some(format!(
+                    "run this on its host, or read {address}/v1/sandboxes/{namespace}/{name}/logs at any node"
+                ));
+            }
             Self::NotRunning { name, .. } => {
                 return Some(format!(
                     "`host-bridge restart {name}` starts it again; `host-bridge logs {name}` shows its output"

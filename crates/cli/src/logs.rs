@@ -72,6 +72,9 @@ impl Logs {
         let directory = match find_log(&context.paths, &self.which) {
             Ok(directory) => directory,
             Err(SandboxError::NotFound { which }) => {
+                if let Some(elsewhere) = context.log_elsewhere(&which).await {
+                    return Err(elsewhere.into());
+                }
                 return Err(context.unknown(&which).await.into());
             }
             Err(error) => return Err(error.into()),

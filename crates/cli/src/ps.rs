@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
+use serde::Serialize;
 
 use super::context::Context;
 use super::exit::Exit;
 use super::values::{human_bytes, human_cpus, human_duration, human_labels};
 use super::{instant, output, table};
-use control::List;
+use control::{FleetList, List, NodeSandboxes, UnansweredNode};
 use sandbox::{Name, Record, Selector, State};
 
 /// List sandboxes
@@ -21,6 +22,7 @@ use sandbox::{Name, Record, Selector, State};
   host-bridge ps -a                        include stopped ones
   host-bridge rm -f $(host-bridge ps -aq)
   host-bridge ps --label team=a --label ci
+  host-bridge ps --all-nodes               of the whole fleet, with their nodes
   host-bridge ps --json | jq -r '.[].name'"
 )]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
@@ -41,6 +43,10 @@ pub struct Ps {
     #[arg(long, value_name = "KEY[=VALUE]")]
     label: Vec<Selector>,
 
+    /// List the sandboxes of all nodes of the fleet
+    #[arg(long)]
+    all_nodes: bool,
+
     /// Add columns for limits, expiry and labels
     #[arg(long, conflicts_with = "quiet")]
     wide: bool,
@@ -54,6 +60,9 @@ impl Ps {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
         let list =
             List { namespace: self.namespace.clone(), all: self.all, labels: self.label.clone() };
+        if self.all_nodes {
+            return self.all_nodes(context.daemon().await?.list_nodes(list).await?);
+        }
         let mut records = context.daemon().await?.list(list).await?;
         records.sort_by_key(|record| (record.created_at_ms, record.which()));
         if self.json {
@@ -76,6 +85,59 @@ impl Ps {
         }
         Ok(Exit::SUCCESS)
     }
+
+    /// Prints what all nodes have. A node that did not answer is named, and fails the verb: what it has is missing.
+    fn all_nodes(&self, list: FleetList) -> Result<Exit> {
+        let FleetList { nodes, unanswered } = list;
+        let mut all: Vec<(String, Record)> = Vec::new();
+        for NodeSandboxes { node, sandboxes, .. } in nodes {
+            all.extend(sandboxes.into_iter().map(|record| (node.clone(), record)));
+        }
+        all.sort_by_cached_key(|(node, record)| {
+            (node.clone(), record.created_at_ms, record.which())
+        });
+        if self.json {
+            let shown: Vec<_> =
+                all.iter().map(|(node, record)| NodeRecord { node, record }).collect();
+            output::print_json(&shown)?;
+        } else if self.quiet {
+            for (_, record) in &all {
+                output::print_line(&record.which().to_string())?;
+            }
+        } else {
+            let now_ms = instant::now_ms();
+            let rows = all.iter().map(|(node, record)| (node.clone(), record, row(record, now_ms)));
+            let text = if self.wide {
+                let wide = |(node, record, row)| with_node(node, wide_row(row, record, now_ms));
+                table::align::<10>(
+                    with_node("NODE", WIDE_HEAD),
+                    &rows.map(wide).collect::<Vec<_>>(),
+                )
+            } else {
+                let narrow = |(node, _, row)| with_node(node, row);
+                table::align::<6>(with_node("NODE", HEAD), &rows.map(narrow).collect::<Vec<_>>())
+            };
+            output::print(&text)?;
+        }
+        for UnansweredNode { node, why } in &unanswered {
+            output::note(&format!("the sandboxes of the node {node} are missing: {why}"));
+        }
+        Ok(if unanswered.is_empty() { Exit::SUCCESS } else { Exit::FAILED_ITSELF })
+    }
+}
+
+/// A record with the node that has it.
+#[derive(Serialize)]
+struct NodeRecord<'a> {
+    node: &'a str,
+    #[serde(flatten)]
+    record: &'a Record,
+}
+
+/// A row with one more column before the others.
+fn with_node<T, const N: usize, const M: usize>(node: impl Into<T>, row: [T; N]) -> [T; M] {
+    let mut cells = std::iter::once(node.into()).chain(row);
+    std::array::from_fn(|_| cells.next().expect("M is N and one more"))
 }
 
 const HEAD: [&str; 5] = ["NAME", "MACHINE", "STATE", "AGE", "IMAGE"];

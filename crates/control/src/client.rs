@@ -10,7 +10,9 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::timeout;
 
 use super::line::{LineError, read_line, write_line};
-use super::message::{Answer, Dialled, ErrorReply, List, Purpose, Reply, Request, Version};
+use super::message::{
+    Answer, Dialled, ErrorReply, FleetList, List, Purpose, Reply, Request, Version,
+};
 use crate::limits::CONTROL_REPLY_BYTES_MAX;
 use host::paths::Paths;
 use sandbox::{Preset, Record, SandboxRef, Spec};
@@ -97,6 +99,10 @@ impl Client {
 
     pub async fn list(&mut self, list: List) -> Result<Vec<Record>, ClientError> {
         self.ask(&Request::List(list)).await
+    }
+
+    pub async fn list_nodes(&mut self, list: List) -> Result<FleetList, ClientError> {
+        self.ask(&Request::ListNodes(list)).await
     }
 
     pub async fn inspect(&mut self, which: &SandboxRef) -> Result<Record, ClientError> {

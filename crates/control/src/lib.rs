@@ -40,6 +40,7 @@ pub use message::{
     CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, List, NamespaceCost, PreviewLink,
     Purpose, Request, Version,
 };
+pub use message::{FleetList, NodeSandboxes, UnansweredNode};
 pub use node::{NodeRow, Readiness};
 pub use open_audit::{OpenAuditError, entry, open_audit};
 pub use pool::{PoolError, pool_options};

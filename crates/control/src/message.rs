@@ -7,6 +7,7 @@
 
 mod about;
 mod carry_out;
+mod elsewhere;
 mod reply;
 
 use std::num::NonZeroU16;
@@ -20,9 +21,10 @@ use sandbox::{Name, SandboxRef, Selector, Spec};
 
 pub use about::About;
 pub use carry_out::Parts;
+pub use elsewhere::Elsewhere;
 pub use reply::{
-    Answer, CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, NamespaceCost, PreviewLink,
-    Reply, Version,
+    Answer, CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, FleetList, NamespaceCost,
+    NodeSandboxes, PreviewLink, Reply, UnansweredNode, Version,
 };
 
 /// A request of a client.
@@ -33,6 +35,8 @@ pub enum Request {
     /// Starts a sandbox; answered when its agent has answered.
     Start(Box<Spec>),
     List(List),
+    /// The same of all nodes of the fleet.
+    ListNodes(List),
     Inspect {
         sandbox: SandboxRef,
     },

@@ -9,6 +9,7 @@
 mod audit;
 mod door;
 mod embedded;
+mod remote;
 mod serve;
 mod server;
 

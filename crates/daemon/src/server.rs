@@ -16,13 +16,14 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::audit as audit_log;
+use super::remote;
 use access::audit::{Audit, AuditUnwritable, Entry, Who};
 use api::{Api, mcp};
 use control::limits::{
     CONTROL_CONNECTIONS_MAX, CONTROL_IDLE_MAX, CONTROL_LINE_BYTES_MAX, CONTROL_WRITE_DEADLINE,
 };
 use control::line::{LineError, read_line, write_line};
-use control::message::{Answer, ErrorCode, ErrorReply, Parts, Reply, Request, Version};
+use control::message::{Answer, ErrorCode, ErrorReply, Reply, Request, Version};
 use host::instant;
 use host::paths::PRIVATE_FILE;
 use sandbox::{Activity, Record, Registry};
@@ -54,6 +55,8 @@ pub enum Ended {
 struct Attendance {
     api: Api,
     is_unattended: bool,
+    /// Where the sockets of relays are.
+    runtime: PathBuf,
     /// Takes the order to end; says whether sandboxes are stopped.
     orders: mpsc::Sender<bool>,
 }
@@ -83,7 +86,11 @@ impl Server {
         let places = Arc::new(Semaphore::new(CONTROL_CONNECTIONS_MAX));
         let mut connections = JoinSet::new();
         let (orders, mut ordered) = mpsc::channel(1);
-        let door = Arc::new(Attendance { api, is_unattended: life.is_unattended, orders });
+        let runtime = self.socket.parent().map(Path::to_path_buf).unwrap_or_default();
+        remote::clean(&runtime);
+        api.operate_with(remote::operate);
+        let is_unattended = life.is_unattended;
+        let door = Arc::new(Attendance { api, is_unattended, runtime, orders });
         let mut busy_at = Instant::now();
         let idle_max = life.idle_end.unwrap_or(Duration::MAX);
         loop {
@@ -95,7 +102,7 @@ impl Server {
                         let door = Arc::clone(&door);
                         connections.spawn(async move {
                             match place {
-                                Some(_place) => attend(stream, &door).await,
+                                Some(_place) => Box::pin(attend(stream, &door)).await,
                                 None => turn_away(stream).await,
                             }
                         });
@@ -173,7 +180,8 @@ async fn attend(stream: UnixStream, door: &Attendance) {
                 let answer = Answer::Ok(Reply::Mcp {});
                 let written = timeout(CONTROL_WRITE_DEADLINE, write_line(&mut writer, &answer));
                 if matches!(written.await, Ok(Ok(()))) {
-                    mcp::serve(api, preset, reader, writer).await;
+                    // Boxed: few connections become one, and each has room for one.
+                    Box::pin(mcp::serve(api, preset, reader, writer)).await;
                 }
                 if let Some(entry) = entry {
                     audit.record(audit_log::ended(entry, Ok(&Reply::Mcp {}), began_ms));
@@ -187,12 +195,13 @@ async fn attend(stream: UnixStream, door: &Attendance) {
                 ending = Some(stop_sandboxes);
                 (Answer::Ok(Reply::Ending {}), false)
             }
-            Ok(Some(request)) => {
+            Ok(Some(mut request)) => {
+                request.resolve(registry);
                 if let Request::Work { sandbox } = &request {
                     // What is wrong with it, the answer says.
                     at_work = registry.keep_awake(sandbox).await.ok().flatten();
                 }
-                (carry_out(request, api, &mut reader).await.into(), true)
+                (carry_out(request, api, &door.runtime, &mut reader).await.into(), true)
             }
             Ok(None) | Err(LineError::Io(_) | LineError::Cut) => return,
             Err(error @ LineError::Json(_)) => (invalid(&error), true),
@@ -221,16 +230,11 @@ async fn attend(stream: UnixStream, door: &Attendance) {
 async fn carry_out(
     request: Request,
     api: &Api,
+    runtime: &Path,
     reader: &mut BufReader<OwnedReadHalf>,
 ) -> Result<Reply, ErrorReply> {
     let needs_client = request.needs_client();
-    let parts = Parts {
-        registry: api.registry(),
-        apps: api.apps(),
-        artifacts: api.artifact_store(),
-        node: api.node(),
-        previews: api.previews(),
-    };
+    let others = remote::OtherNodes { api, runtime };
     let gone = async {
         // What is sent meanwhile waits, and a client that sends something is there.
         if !needs_client || !matches!(reader.fill_buf().await, Ok([]) | Err(_)) {
@@ -238,7 +242,7 @@ async fn carry_out(
         }
     };
     tokio::select! {
-        answer = request.carry_out(parts) => answer,
+        answer = request.carry_out(remote::parts(api), Some(&others)) => answer,
         () = gone => Err(AppError::Abandoned.into()),
     }
 }

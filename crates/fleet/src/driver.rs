@@ -2,13 +2,14 @@
 //! bridge starts one and talks to it by [`Handle`].
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::event::{Action, Answer, Call, Event, Note, Refusal, Ticket};
+use crate::event::{Action, Answer, Call, Event, Note, Refusal, Reply, Ticket};
 use crate::ids::{Incarnation, Millis, Name};
 use crate::lease::Leash;
 use crate::limits::{EVENTS_MAX, FAILURE_CHARS_MAX, TICK_MS};
@@ -25,7 +26,15 @@ pub trait Machines: Send + 'static {
     /// In milliseconds of [`now_ms`].
     fn leash(&mut self, leash: Leash);
     fn note(&mut self, note: &Note);
+    /// Whether this host has a thing, as [`Reply::Has`] or [`Reply::HasNot`].
+    fn look(&mut self, thing: &str) -> Looking {
+        tracing::debug!(thing, "nothing is kept here");
+        Box::pin(std::future::ready(Reply::HasNot))
+    }
 }
+
+/// What finds out whether a host has a thing.
+pub type Looking = Pin<Box<dyn Future<Output = Reply> + Send>>;
 
 /// Where machines report what has become of them.
 #[derive(Clone)]
@@ -255,6 +264,12 @@ impl<M: Machines> Driver<M> {
             Action::End { incarnation } => {
                 if let Some(report) = self.report() {
                     self.machines.end(incarnation, report);
+                }
+            }
+            Action::Look { ticket, thing } => {
+                if let Some(to) = self.replies.remove(&ticket) {
+                    let looking = self.machines.look(&thing);
+                    tokio::spawn(async move { link.reply(to, &looking.await).await });
                 }
             }
             Action::Note(note) => self.machines.note(&note),

@@ -135,6 +135,11 @@ pub enum Action {
     End {
         incarnation: Incarnation,
     },
+    /// Says whether this host has a thing that no name of the store is about; the answer goes to who has asked.
+    Look {
+        ticket: Ticket,
+        thing: Arc<str>,
+    },
     /// For the operator.
     Note(Note),
 }
@@ -196,6 +201,11 @@ pub enum Request {
     Mark {
         readiness: Readiness,
     },
+    /// Whether the node has a thing that is known by an id alone. What things there are is the hosts' business.
+    Look {
+        #[serde(with = "crate::ids::shared_text")]
+        thing: Arc<str>,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -219,6 +229,12 @@ pub enum Reply {
         why: String,
     },
     Marked,
+    /// The node has the thing, which belongs to the sandbox of this life if to any.
+    Has {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        incarnation: Option<Incarnation>,
+    },
+    HasNot,
     /// The node can't say: it has no lease at the moment.
     Away,
 }

@@ -4,7 +4,8 @@
 //!  daemon ─▶ Node ─▶ fleet (decides) ─▶ NATS
 //!    │         ├─▶ guardian, by the lease file: ends the sandboxes of a lease that is over
 //!    │         ├─▶ names: what the registry asks for before it makes a sandbox
-//!    │         └─▶ routes and marks: where a sandbox is, and who calls through which node
+//!    │         ├─▶ routes and things: where a sandbox is, by its name or by an id
+//!    │         └─▶ marks: who calls through which node
 //!    └─ serves whether NATS answers or not; without NATS nothing is created
 //! ```
 //!
@@ -24,6 +25,7 @@ mod room;
 mod routes;
 mod row;
 mod tallies;
+mod things;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
@@ -42,7 +44,7 @@ use sandbox::limits::BUSY_PAUSE;
 use sandbox::refusal::{Code, Refusal};
 use sandbox::{EventSink, Registry, SandboxRef};
 use settings::Settings;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 
 pub use fleet::records::Readiness;
 pub use identity::IdentityError;
@@ -50,6 +52,7 @@ pub use mark::{Called, Mark, MarkRefused, Through};
 pub use routes::{Placed, Placement, Route};
 pub use row::NodeRow;
 pub use tallies::{FleetFigures, QuotaUse};
+pub use things::{Finder, Kind, Thing};
 
 use identity::Identity;
 use limits::{CONNECT_PAUSE, ROSTER_AGE_MAX};
@@ -98,6 +101,9 @@ struct Inner {
     held: Mutex<HashSet<Incarnation>>,
     roster: RwLock<(Option<Instant>, Roster)>,
     leashes: OnceLock<mpsc::UnboundedSender<machines::Lease>>,
+    finder: OnceLock<Finder>,
+    seen: Mutex<things::Seen>,
+    looks: Arc<Semaphore>,
 }
 
 /// What a node says of itself, and how it is.
@@ -158,6 +164,9 @@ impl Node {
             held: Mutex::default(),
             roster: RwLock::default(),
             leashes: OnceLock::new(),
+            finder: OnceLock::new(),
+            seen: Mutex::default(),
+            looks: things::places(),
         })))
     }
 

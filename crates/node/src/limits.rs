@@ -26,6 +26,12 @@ pub const ROSTER_AGE_MAX: Duration = Duration::from_secs(1);
 pub const MARK_MS: u64 = 30_000;
 /// The longest mark, in bytes of its header.
 pub const MARK_BYTES_MAX: usize = 8 * 1024;
+/// The longest text of a thing that other nodes are asked for.
+pub const THING_BYTES_MAX: usize = 256;
+/// Nodes that all searches of a gateway ask at once.
+pub const LOOKS_AT_ONCE: usize = 64;
+/// Things whose node a gateway remembers.
+pub const THINGS_SEEN_MAX: usize = 16_384;
 /// CPUs that are promised for each that the host has, where the configuration does not say.
 pub const CPUS_PROMISED: u32 = 8;
 /// The longest file of a lease.

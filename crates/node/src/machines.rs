@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use fleet::driver::{Machinery, Machines};
-use fleet::event::Note;
+use fleet::driver::{Looking, Machinery, Machines};
+use fleet::event::{Note, Reply};
 use fleet::ids::{Incarnation, Millis, Name};
 use fleet::lease::Leash;
 use machine::ProcessIdentity;
@@ -106,6 +106,13 @@ impl Machines for HostMachines {
     fn leash(&mut self, leash: Leash) {
         self.end_at = leash.end_at;
         let _ = self.leases.send(Lease::Until(leash.end_at));
+    }
+
+    fn look(&mut self, thing: &str) -> Looking {
+        match self.node() {
+            Some(node) => node.answer_look(thing),
+            None => Box::pin(std::future::ready(Reply::HasNot)),
+        }
     }
 
     fn note(&mut self, note: &Note) {

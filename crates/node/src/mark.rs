@@ -28,6 +28,11 @@ pub enum Through {
     /// The gateway asks for no keys.
     Local,
     Holder(Box<Grant>),
+    /// Who is at the control socket of the gateway.
+    Operator,
+    /// Whom only the node of the sandbox can judge, by what the request itself carries: the token of a sandbox, or a
+    /// link to a port.
+    Bearer,
 }
 
 /// See the module's description.
@@ -41,6 +46,9 @@ pub struct Mark {
     pub method: String,
     /// With the query.
     pub path: String,
+    /// The host name that the client has called, where it means something at the other node too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     pub caller: Through,
     /// The life of the sandbox that is meant: the fence of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -69,6 +77,8 @@ pub enum MarkRefused {
 pub struct Called<'a> {
     pub method: &'a str,
     pub path: &'a str,
+    /// What is signed with it, and read from the mark.
+    pub host: Option<&'a str>,
 }
 
 pub(crate) fn sign(mark: &Mark, key: &Ed25519KeyPair) -> String {
@@ -112,7 +122,7 @@ mod tests {
     use super::*;
 
     const NOW: u64 = 1_700_000_000_000;
-    const CALLED: Called<'_> = Called { method: "POST", path: "/v1/x?y=1" };
+    const CALLED: Called<'_> = Called { method: "POST", path: "/v1/x?y=1", host: None };
 
     fn key() -> Ed25519KeyPair {
         let made = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
@@ -130,6 +140,7 @@ mod tests {
             at_ms: NOW,
             method: CALLED.method.to_owned(),
             path: CALLED.path.to_owned(),
+            host: None,
             caller: Through::Local,
             incarnation: None,
         }

@@ -62,7 +62,7 @@ impl Node {
         match handle.call(Call::Find { name }).await {
             Answer::Found { node, .. } if node == self.0.id => Route::Here,
             Answer::Found { node, incarnation, .. } => {
-                self.placement(node, incarnation.to_string()).await
+                self.placement(node, Some(incarnation.to_string())).await
             }
             Answer::Lost { node, incarnation } => {
                 Route::Lost { node: node.to_string(), incarnation: incarnation.to_string() }
@@ -87,7 +87,7 @@ impl Node {
         if node == self.0.id {
             return Ok(Placed::Here(life.to_string()));
         }
-        match self.placement(node, life.to_string()).await {
+        match self.placement(node, Some(life.to_string())).await {
             Route::There(placement) => Ok(Placed::There(placement)),
             route => Err(NameRefused {
                 code: Code::Unavailable,
@@ -96,7 +96,7 @@ impl Node {
         }
     }
 
-    async fn placement(&self, node: NodeId, incarnation: String) -> Route {
+    pub(crate) async fn placement(&self, node: NodeId, incarnation: Option<String>) -> Route {
         let known = self.roster().get(&node).cloned();
         let record = match known {
             Some(record) => Some(record),
@@ -104,8 +104,7 @@ impl Node {
         };
         match record {
             Some(record) => {
-                let (address, incarnation) = (record.address.clone(), Some(incarnation));
-                Route::There(Placement { node, address, incarnation })
+                Route::There(Placement { node, address: record.address.clone(), incarnation })
             }
             None => Route::Unknown { why: format!("the node {node} does not say where it is") },
         }
@@ -125,15 +124,6 @@ impl Node {
         Ok(others.map(placement).collect())
     }
 
-    /// The other node that has a sandbox: for those who cannot send a call on, and say where it is.
-    pub async fn elsewhere(&self, which: &SandboxRef) -> Option<Placement> {
-        // Boxed: few calls wait for it.
-        match Box::pin(self.route(which)).await {
-            Route::There(to) => Some(to),
-            _ => None,
-        }
-    }
-
     /// The mark of a call to another node.
     pub fn sign(&self, to: &Placement, called: Called<'_>, caller: Through) -> String {
         let mark = Mark {
@@ -142,6 +132,7 @@ impl Node {
             at_ms: instant::now_ms(),
             method: called.method.to_owned(),
             path: called.path.to_owned(),
+            host: called.host.map(str::to_owned),
             caller,
             incarnation: to.incarnation.clone(),
         };

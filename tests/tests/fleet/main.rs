@@ -2,6 +2,7 @@
 
 mod dev;
 mod doors;
+mod gateway;
 mod lists;
 mod names;
 mod nodes;

@@ -366,6 +366,8 @@ const NAME_LANGUAGES: &[Exception] = &[
     ("crates/sandbox/src/host_packages.rs", "directories of packages"),
     ("crates/api/src/document.rs", "a host of a fleet"),
     ("crates/api/src/forward.rs", "a host of a fleet"),
+    ("crates/api/src/mcp/carried.rs", "a host of a fleet"),
+    ("crates/api/src/whereabouts.rs", "a host of a fleet"),
     ("crates/api/src/v1/nodes.rs", "a host of a fleet"),
     ("crates/control/src/message/about.rs", "a host of a fleet"),
     ("crates/settings/src/table/fleet.rs", "a host of a fleet"),

@@ -38,6 +38,7 @@ use protocol::{AgentId, ClientId, Reply, Request, RequestId, StreamId};
 use tokio::time::{Instant, sleep_until};
 
 pub use address::{Address, InvalidAddress};
+pub use dial::dial;
 pub use error::{Failure, LinkError};
 pub use state::{Begins, Opening, RequestError};
 pub use stream::Piece;

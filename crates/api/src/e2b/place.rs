@@ -35,6 +35,11 @@ impl<'a> Place<'a> {
     }
 }
 
+/// The id of the sandbox that a request is for, as the client writes it.
+pub fn sandbox_of(headers: &HeaderMap) -> Option<&str> {
+    Some(Place::of(headers)?.sandbox)
+}
+
 /// The path under which a request for a sandbox is in the table of operations; `None` for any other.
 pub fn place_of(headers: &HeaderMap, path: &str) -> Option<String> {
     Some(match Place::of(headers)?.port {

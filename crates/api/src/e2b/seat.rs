@@ -42,7 +42,7 @@ pub fn known(api: &Api, asked: &Asked<'_>) -> Result<Caller, Refusal> {
     let token = [TOKEN, TRAFFIC_TOKEN].iter().find_map(|name| asked.headers.get(name));
     let caller = match token.and_then(|token| token.to_str().ok()) {
         Some(token) => passes::holder(api, (&which, &id), token, asked.peer),
-        None => api.door().admit(asked.headers, asked.peer),
+        None => asked.admit(api),
     }?;
     if caller.covers(&which.namespace) { Ok(caller) } else { Err(gone(id.as_str())) }
 }

@@ -22,7 +22,7 @@ pub fn known(api: &Api, asked: &Asked<'_>) -> Result<Caller, Refusal> {
             let headers = HeaderMap::from_iter([(AUTHORIZATION, bearer)]);
             api.door().admit(&headers, asked.peer)
         }
-        None => api.door().admit(asked.headers, asked.peer),
+        None => asked.admit(api),
     }
 }
 

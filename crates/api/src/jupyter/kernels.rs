@@ -20,8 +20,10 @@ use crate::Api;
 use crate::body::json_response;
 use crate::call::Call;
 use crate::creation::{namespace_of, permitted};
+use crate::forward::forward;
 use crate::route::{Operation, operation};
 use crate::shape::{Done, MaybeJson, Nothing, Raw};
+use crate::whereabouts::{self, Subject};
 use agent_client::guest::contexts::open;
 use host::id::random_bytes;
 use sandbox::refusal::{Code, Refusal};
@@ -129,6 +131,16 @@ pub fn find(call: &Call) -> Result<Arc<Kernel>, Refusal> {
     Ok(kernel)
 }
 
+/// Whether this bridge has a kernel, whosever it is.
+pub fn has_kernel(api: &Api, id: &str) -> bool {
+    if api.jupyter().kernels.lock().iter().any(|kernel| kernel.id == id) {
+        return true;
+    }
+    let name = format!("{PREFIX}{id}");
+    let records = api.registry().list(None);
+    records.iter().any(|record| record.name.as_str() == name && record.labels.contains_key(LABEL))
+}
+
 fn is_there(api: &Api, kernel: &Kernel) -> bool {
     api.registry().get(&kernel.which).is_ok_and(|record| !record.state.is_over())
 }
@@ -202,7 +214,16 @@ async fn create(
             );
             return Err(Refusal::invalid(message).hint("set one of them"));
         }
-        (Some(sandbox), None) => (named(&call, &sandbox)?, false),
+        (Some(sandbox), None) => {
+            let which = named(&call, &sandbox)?;
+            // A kernel is where its sandbox is.
+            let subject = Subject::Sandbox(which.clone());
+            if let Some(to) = whereabouts::elsewhere(&call, &subject).await? {
+                let body = call.was_read.clone();
+                return Ok(Raw(Box::pin(forward(call, &to, body)).await?));
+            }
+            (which, false)
+        }
         (None, image) => (make(&call, &name, spec, image).await?, true),
     };
     let kernel = Kernel::new(id, spec, which, context, owns);
@@ -239,7 +260,7 @@ fn named(call: &Call, text: &str) -> Result<SandboxRef, Refusal> {
     };
     let which = SandboxRef { namespace: namespace_of(&call.caller, namespace), name: parse(name)? };
     call.reaches(&which.namespace)?;
-    Ok(which)
+    Ok(call.api.registry().resolve(which))
 }
 
 /// Makes a sandbox for a kernel.

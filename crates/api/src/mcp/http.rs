@@ -7,11 +7,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap};
 use hyper::http::request::Builder;
 use hyper::{Method, Request, StatusCode};
 use serde::Deserialize;
 
+use super::carried::CARRIED;
 use super::hints;
 use super::limits::SESSION_NAME_BYTES_MAX;
 use super::server::HttpCaller;
@@ -78,12 +79,17 @@ struct MessageHead {
     method: Option<String>,
 }
 
+/// The session that a request says it is of.
+pub fn session_of(headers: &HeaderMap) -> Option<&str> {
+    let name = headers.get(SESSION)?.to_str().ok()?;
+    (name.len() <= SESSION_NAME_BYTES_MAX).then_some(name)
+}
+
 async fn carry(mut call: Call, method: Method) -> Result<SdkResponse, Refusal> {
     let body = call.read_body().await?;
     let (api, label) = (call.api.clone(), call.caller.label());
     let sessions = api.mcp();
-    let name = call.headers.get(SESSION).and_then(|name| name.to_str().ok()).map(str::to_owned);
-    let name = name.filter(|name| name.len() <= SESSION_NAME_BYTES_MAX);
+    let name = session_of(&call.headers).map(str::to_owned);
     let mut busy = match &name {
         Some(name) => sessions.enter(name, &label)?,
         None => None,
@@ -102,7 +108,9 @@ async fn carry(mut call: Call, method: Method) -> Result<SdkResponse, Refusal> {
         headers.clone_from(&call.headers);
         headers.remove(AUTHORIZATION);
     }
-    let sent = HttpCaller::new(call.caller.clone(), session, busy.clone(), call.trail.clone());
+    let was_carried = call.sent_for.is_some() && call.headers.contains_key(&CARRIED);
+    let trail = (call.trail.clone(), !was_carried);
+    let sent = HttpCaller::new(call.caller.clone(), session, busy.clone(), trail);
     let request: Request<Full<Bytes>> = builder
         .extension(sent)
         .body(Full::new(body))

@@ -7,7 +7,7 @@
 
 mod artifacts;
 mod files;
-mod uri;
+pub mod uri;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,6 +21,7 @@ use rmcp::model::{
 };
 use serde_json::json;
 
+use super::carried;
 use super::hints;
 use super::limits::{CURSOR_BYTES_MAX, RESOURCES_PER_PAGE, URI_BYTES_MAX};
 use super::tool::{PROBLEM_META, Work};
@@ -100,7 +101,12 @@ pub fn templates() -> ListResourceTemplatesResult {
 }
 
 pub async fn read(work: &Work, uri: &str) -> Result<ReadResourceResult, ErrorData> {
-    let found = find(work, uri).await.map_err(|problem| refused(&problem, Some(uri)))?;
+    let failed = |problem: Refusal| refused(&problem, Some(uri));
+    if let Some(to) = carried::node_of_uri(work, uri).await.map_err(failed)? {
+        may_read(work).map_err(failed)?;
+        return carried::read(work, uri, &to).await.map_err(failed);
+    }
+    let found = find(work, uri).await.map_err(failed)?;
     let ResourceContent { mime_type, bytes, is_text } = found;
     let contents = match String::from_utf8(bytes) {
         Ok(text) if is_text => ResourceContents::text(text, uri),

@@ -70,7 +70,12 @@ impl Outputs {
 
 impl Results {
     /// The beginning of both outputs; what has more is kept, if there is memory for it.
-    pub fn show(&mut self, mut outputs: Outputs, begin_share: impl FnOnce() -> Share) -> Shown {
+    pub fn show(
+        &mut self,
+        mut outputs: Outputs,
+        handle: impl Fn(u64) -> String,
+        begin_share: impl FnOnce() -> Share,
+    ) -> Shown {
         let mut rest = Vec::new();
         let mut begin = |stream: Stream| {
             let output = outputs.of(stream);
@@ -91,7 +96,7 @@ impl Results {
         if rest.is_empty() {
             return Shown { stdout, stderr, run: None, rest };
         }
-        outputs.run = format!("r{}", self.count + 1);
+        outputs.run = handle(self.count + 1);
         let run = outputs.run.clone();
         let run = self.keep(outputs, begin_share).then_some(run);
         if run.is_some() {
@@ -138,6 +143,10 @@ mod tests {
     use super::*;
     use crate::limits::MEMORY_STEP_BYTES;
 
+    fn handle(number: u64) -> String {
+        format!("r{number}")
+    }
+
     fn outputs(stdout: usize, stderr: usize) -> Outputs {
         let mut outputs = Outputs::default();
         let memory = Share::within(u64::MAX);
@@ -149,7 +158,7 @@ mod tests {
     #[test]
     fn what_fits_is_shown_whole_and_not_kept() {
         let (mut results, share) = (Results::default(), || Share::within(u64::MAX));
-        let shown = results.show(outputs(SHOWN_BYTES_MAX, 3), share);
+        let shown = results.show(outputs(SHOWN_BYTES_MAX, 3), handle, share);
         assert_eq!((shown.stdout.len(), shown.stderr.as_str()), (SHOWN_BYTES_MAX, "eee"));
         assert!(shown.run.is_none() && shown.rest.is_empty() && results.runs().is_empty());
     }
@@ -157,7 +166,7 @@ mod tests {
     #[test]
     fn what_is_cut_is_read_on_from_where_it_was_cut() {
         let (mut results, share) = (Results::default(), || Share::within(u64::MAX));
-        let shown = results.show(outputs(SHOWN_BYTES_MAX + 5, 0), share);
+        let shown = results.show(outputs(SHOWN_BYTES_MAX + 5, 0), handle, share);
         let run = shown.run.expect("a handle");
         let [rest] = shown.rest.try_into().expect("one output");
         assert_eq!(rest.total_bytes, SHOWN_BYTES_MAX as u64 + 5);
@@ -171,11 +180,11 @@ mod tests {
         // The first step is free, as of every call.
         let free = MEMORY_STEP_BYTES as usize;
         assert!(free < KEPT_BYTES_MAX);
-        assert!(results.show(outputs(free, 0), share).run.is_some());
-        let shown = results.show(outputs(KEPT_BYTES_MAX, 0), share);
+        assert!(results.show(outputs(free, 0), handle, share).run.is_some());
+        let shown = results.show(outputs(KEPT_BYTES_MAX, 0), handle, share);
         assert!(shown.run.is_none() && results.runs().is_empty());
         assert_eq!(shown.rest[0].kept_bytes, SHOWN_BYTES_MAX as u64);
-        let again = results.show(outputs(free, 0), share);
+        let again = results.show(outputs(free, 0), handle, share);
         assert_eq!(again.run.as_deref(), Some("r2"));
     }
 
@@ -183,13 +192,13 @@ mod tests {
     fn the_oldest_give_way() {
         let (mut results, share) = (Results::default(), || Share::within(u64::MAX));
         for _ in 0..10 {
-            results.show(outputs(KEPT_BYTES_MAX, 0), share);
+            results.show(outputs(KEPT_BYTES_MAX, 0), handle, share);
         }
         assert_eq!(results.runs(), ["r7", "r8", "r9", "r10"]);
         assert_eq!(results.bytes, SESSION_KEPT_BYTES_MAX);
         let (mut results, share) = (Results::default(), || Share::within(u64::MAX));
         for _ in 0..=RESULTS_KEPT_MAX {
-            results.show(outputs(SHOWN_BYTES_MAX + 1, 0), share);
+            results.show(outputs(SHOWN_BYTES_MAX + 1, 0), handle, share);
         }
         assert_eq!(results.runs().len(), RESULTS_KEPT_MAX);
     }

@@ -48,6 +48,8 @@ pub struct HttpCaller {
     session: Option<Arc<Session>>,
     /// That of the message, in which its calls have theirs.
     trail: Trail,
+    /// Whether another node may carry its calls out.
+    carries: bool,
     /// Its session is not idle while the call goes on, even when its client is gone.
     _busy: Option<Hold>,
 }
@@ -57,9 +59,9 @@ impl HttpCaller {
         caller: Caller,
         session: Option<Arc<Session>>,
         busy: Option<Hold>,
-        trail: Trail,
+        (trail, carries): (Trail, bool),
     ) -> Self {
-        Self { caller, session, trail, _busy: busy }
+        Self { caller, session, trail, carries, _busy: busy }
     }
 }
 
@@ -71,24 +73,25 @@ impl Server {
     fn work(&self, context: RequestContext<RoleServer>) -> Result<Work, ErrorData> {
         let api = self.api.upgrade().map(Api);
         let api = api.ok_or_else(|| ErrorData::internal_error("the server is stopping", None))?;
-        let (caller, session, trail) = match context.extensions.get::<Parts>() {
+        let (caller, session, trail, carries) = match context.extensions.get::<Parts>() {
             // A client of the control socket may do everything.
             None => {
                 let entry = Entry::new(Who::Local, Door::Mcp, "mcp_session");
                 let trail = Trail::begin(api.audit(), api.registry(), entry, true);
                 trail.forget();
-                (Caller::Local, Arc::clone(&self.session), trail)
+                (Caller::Local, Arc::clone(&self.session), trail, true)
             }
             Some(parts) => {
                 let sent = parts.extensions.get::<HttpCaller>().cloned();
-                let Some(HttpCaller { caller, session, trail, .. }) = sent else {
+                let Some(HttpCaller { caller, session, trail, carries, .. }) = sent else {
                     return Err(ErrorData::internal_error("a request of nobody", None));
                 };
-                (caller, session.unwrap_or_else(|| Arc::clone(&self.session)), trail)
+                (caller, session.unwrap_or_else(|| Arc::clone(&self.session)), trail, carries)
             }
         };
+        let is_operator = context.extensions.get::<Parts>().is_none();
         let memory = api.budget().share(&caller);
-        Ok(Work { api, caller, session, trail, memory, context })
+        Ok(Work { api, caller, session, trail, carries, is_operator, memory, context })
     }
 }
 

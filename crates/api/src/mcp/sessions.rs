@@ -148,6 +148,11 @@ impl Sessions {
         Ok(Some(busy))
     }
 
+    /// Whether a session of that name is here, whosever it is.
+    pub fn has(&self, name: &str) -> bool {
+        self.table().named.contains_key(name)
+    }
+
     /// Finds a place for a new session of a key. One of its own gives way, if need be.
     pub async fn make_room(&self, label: &str) -> Result<SessionSlot, Refusal> {
         let (place, leaving) = {

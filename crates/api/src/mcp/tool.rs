@@ -3,36 +3,29 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
-use rmcp::RoleServer;
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, MetaObject, Tool, ToolAnnotations};
-use rmcp::service::RequestContext;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::carried;
 use super::hints;
 use super::outline::outline;
 use super::schema;
-use super::session::Session;
-use crate::Api;
-use crate::budget::Share;
-use crate::call::Inside;
-use crate::caller::Caller;
 use crate::forms::problem::Problem;
-use crate::limits::DEADLINE_MAX;
 use crate::trail::Trail;
 use access::audit::Door;
 use access::keys::Access;
-use sandbox::SandboxRef;
 use sandbox::refusal::{Code, Refusal};
 
 /// The key of a refusal for programs; people and models read its text.
 pub const PROBLEM_META: &str = "burrow/problem";
 /// How many milliseconds the call waited for a sandbox that was asleep.
 const WOKE_META: &str = "burrow/woke_ms";
+
+pub use super::work::{Entered, Work};
 
 type Answering = Pin<Box<dyn Future<Output = Result<CallToolResult, Refusal>> + Send>>;
 type Handler = Arc<dyn Fn(Work, JsonObject) -> Answering + Send + Sync>;
@@ -64,17 +57,6 @@ pub enum Effect {
     Runs,
 }
 
-/// A call that is being answered.
-pub struct Work {
-    pub api: Api,
-    pub caller: Caller,
-    pub session: Arc<Session>,
-    pub trail: Trail,
-    /// What the call holds.
-    pub memory: Share,
-    pub context: RequestContext<RoleServer>,
-}
-
 /// What a tool gives back: for models to read, and for programs.
 pub struct Answer<O> {
     /// The structure as lines, when there is nothing here.
@@ -82,13 +64,6 @@ pub struct Answer<O> {
     pub structured: O,
     /// Whether the request has failed. The content is the same.
     pub is_error: bool,
-}
-
-/// A running sandbox that was asked for.
-pub struct Entered {
-    pub inside: Inside,
-    /// What its caller should know of it.
-    pub note: Option<String>,
 }
 
 /// Makes a row of a function.
@@ -169,6 +144,9 @@ impl Entry {
             let hint = "`host-bridge keygen --scope` makes a key with more scopes";
             return Err(Refusal::new(Code::Forbidden, message).hint(hint));
         }
+        if let Some(to) = carried::node_of_call(&work, &arguments).await? {
+            return carried::call(&work, &self.tool.name, arguments, &to).await;
+        }
         let (memory, api, session) =
             (work.memory.clone(), work.api.clone(), Arc::clone(&work.session));
         let named = arguments.get("sandbox").and_then(Value::as_str);
@@ -240,74 +218,6 @@ fn refused(refusal: &Refusal) -> CallToolResult {
         result.meta = Some(MetaObject(JsonObject::from_iter([(PROBLEM_META.to_owned(), problem)])));
     }
     result
-}
-
-impl Work {
-    /// The running sandbox of that name, or the session's own, which is made if there is none.
-    pub async fn enter(&self, sandbox: Option<&str>) -> Result<Entered, Refusal> {
-        let (which, note) = match sandbox {
-            Some(name) => (self.named(name)?, None),
-            None => self.session.own_or_make(&self.api, &self.caller).await?,
-        };
-        Ok(Entered { inside: self.inside(which).await?, note })
-    }
-
-    /// The same for those who only look: they make nothing.
-    pub async fn look(&self, sandbox: Option<&str>) -> Result<Inside, Refusal> {
-        self.inside(self.which(sandbox)?).await
-    }
-
-    /// The sandbox of that name, or the session's own, in whatever state it is.
-    pub fn which(&self, sandbox: Option<&str>) -> Result<SandboxRef, Refusal> {
-        if let Some(name) = sandbox {
-            return self.named(name);
-        }
-        let own = self.session.own().ok_or_else(|| {
-            Refusal::not_found("this session has no sandbox of its own")
-                .hint("call `execute` or `shell_execute`, which make one, or name a sandbox")
-        })?;
-        // The key may have been given another namespace since.
-        self.reaches(&own)?;
-        Ok(own)
-    }
-
-    /// A name is one of the session's namespace, unless it says another.
-    fn named(&self, name: &str) -> Result<SandboxRef, Refusal> {
-        let invalid = |error| Refusal::invalid(format!("sandbox: {error}"));
-        let which = if name.contains('/') {
-            name.parse().map_err(invalid)?
-        } else {
-            let namespace = self.session.namespace(&self.caller);
-            SandboxRef { namespace, name: name.parse().map_err(invalid)? }
-        };
-        self.reaches(&which)?;
-        Ok(which)
-    }
-
-    pub fn reaches(&self, which: &SandboxRef) -> Result<(), Refusal> {
-        if self.caller.covers(&which.namespace) {
-            return Ok(());
-        }
-        let message = format!("this key does not cover the namespace {}", which.namespace);
-        Err(Refusal::new(Code::Forbidden, message).hint("use a key for that namespace"))
-    }
-
-    /// A sandbox that runs. One that is asleep is woken, and the answer says so.
-    pub async fn inside(&self, which: SandboxRef) -> Result<Inside, Refusal> {
-        let inside = self.api.inside(which).await?;
-        self.trail.woke(inside.woke_in);
-        Ok(inside)
-    }
-
-    /// How long a run may take that asks for so many seconds.
-    pub fn time_limit(&self, seconds: Option<f64>) -> Result<Duration, Refusal> {
-        let Some(seconds) = seconds else { return Ok(self.api.limits().rpc_run_deadline) };
-        let limit = Duration::try_from_secs_f64(seconds).ok();
-        limit.filter(|limit| limit.as_millis() > 0 && *limit <= DEADLINE_MAX).ok_or_else(|| {
-            let max = DEADLINE_MAX.as_secs();
-            Refusal::invalid(format!("timeout must be from 0.001 to {max} seconds, not {seconds}"))
-        })
-    }
 }
 
 #[cfg(test)]

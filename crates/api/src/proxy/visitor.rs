@@ -13,7 +13,7 @@ use super::Form;
 use crate::Api;
 use crate::body::{Outgoing, Response};
 use crate::call::Call;
-use crate::caller::{Caller, sends_key};
+use crate::caller::Caller;
 use crate::response::Foreign;
 use crate::route::Asked;
 use access::preview::LINK_FIELD;
@@ -41,7 +41,7 @@ pub fn admit(
     visit: &Visit<'_>,
     gone: impl FnOnce() -> Refusal,
 ) -> Result<Caller, Refusal> {
-    if !sends_key(asked.headers)
+    if !asked.has_key()
         && let Some(which) = visit.which
     {
         let (previews, registry) = (api.previews(), api.registry());
@@ -57,7 +57,7 @@ pub fn admit(
             return Ok(Caller::Visitor(which.namespace.clone()));
         }
     }
-    let caller = api.door().admit(asked.headers, asked.peer)?;
+    let caller = asked.admit(api)?;
     match visit.which {
         Some(which) if caller.covers(&which.namespace) => Ok(caller),
         _ => Err(gone()),

@@ -6,14 +6,17 @@ mod history;
 use hyper::Method;
 
 use super::super::call::Call;
+use super::super::forward::{Carried, forward};
 use super::super::route::{Operation, operation};
 use super::super::shape::{Done, Json, MaybeJson, Nothing, Query, Reply};
 use super::super::stream::Either;
+use super::super::whereabouts::{self, Subject};
 use super::runs::{InterruptRequest, Interrupted, RunEvent, RunRequest, RunResult, carry_turn};
 use crate::creation::notebook_sandbox;
 use crate::forms::notebooks::{
     ForgetRequest, Notebook, NotebookList, NotebooksQuery, OpenNotebook, Stats, stats_of,
 };
+use node::Placement;
 use sandbox::refusal::{Code, Refusal};
 use sandbox::{Name, SandboxRef};
 use services::notebook::{NotebookSandbox, TurnRequest};
@@ -146,10 +149,14 @@ async fn open(
     call: Call,
     _: Nothing,
     Json(request): Json<OpenNotebook>,
-) -> Result<Reply<Notebook>, Refusal> {
+) -> Result<Carried<Reply<Notebook>>, Refusal> {
     let own = call.caller.only_namespace().cloned();
-    let namespace = request.namespace.or(own).unwrap_or_else(Name::default_namespace);
+    let namespace = request.namespace.clone().or(own).unwrap_or_else(Name::default_namespace);
     call.reaches(&namespace)?;
+    if let Some(to) = home_of(&call, &namespace, &request).await? {
+        let body = call.was_read.clone();
+        return Ok(Carried::There(Box::new(Box::pin(forward(call, &to, body)).await?)));
+    }
     let place = match (request.sandbox, request.spec) {
         (Some(_), Some(_)) => {
             let message = "give a notebook `sandbox` or `spec`, not both";
@@ -169,7 +176,30 @@ async fn open(
     let language = request.language.as_deref();
     let usual = notebook_sandbox(&call.api, &call.caller, (&namespace, &request.name), |_| Ok(()))?;
     let opened = notebooks.open(&namespace, &request.name, language, place, usual).await?;
-    Ok(Reply(opened.into()))
+    Ok(Carried::Here(Reply(opened.into())))
+}
+
+/// The other node that has a notebook, or that is to have a new one: that of its sandbox, if it names one.
+async fn home_of(
+    call: &Call,
+    namespace: &Name,
+    request: &OpenNotebook,
+) -> Result<Option<Placement>, Refusal> {
+    if call.api.node().is_none() || call.sent_for.is_some() {
+        return Ok(None);
+    }
+    let in_namespace =
+        |name: &Name| SandboxRef { namespace: namespace.clone(), name: name.clone() };
+    let notebook = whereabouts::notebook(&in_namespace(&request.name));
+    let Some(sandbox) = &request.sandbox else {
+        return whereabouts::elsewhere(call, &Subject::Made(notebook)).await;
+    };
+    match whereabouts::elsewhere(call, &Subject::Thing(notebook.clone())).await? {
+        None if !call.api.has(&notebook).await => {
+            whereabouts::elsewhere(call, &Subject::Sandbox(in_namespace(sandbox))).await
+        }
+        found => Ok(found),
+    }
 }
 
 async fn list(

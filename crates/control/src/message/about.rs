@@ -7,8 +7,8 @@ use crate::apps::AppOrder;
 use crate::limits::CONTROL_REPLY_DEADLINE;
 use access::audit::Entry;
 use machine::limits::{SNAPSHOT_WRITE_DEADLINE, VIRTUAL_RESTORE_DEADLINE};
-use sandbox::SandboxRef;
 use sandbox::limits::STOP_GRACE_DEFAULT;
+use sandbox::{Registry, SandboxRef};
 use services::app::limits::READY_TIMEOUT_MAX;
 use workspace::limits::{LAST_SYNC_DEADLINE, SYNC_DEADLINE};
 
@@ -62,7 +62,7 @@ impl Request {
                 About { operation, looks: order.looks(), sandbox: sandbox.cloned() }
             }
             Self::Version {} => About::look("version", None),
-            Self::List(_) => About::look("list_sandboxes", None),
+            Self::List(_) | Self::ListNodes(_) => About::look("list_sandboxes", None),
             Self::Wait { sandbox } => About::look("wait_sandbox", Some(sandbox)),
             Self::Inspect { sandbox } | Self::Work { sandbox } => {
                 About::look("get_sandbox", Some(sandbox))
@@ -112,6 +112,32 @@ impl Request {
             Self::Start(_) => None,
             _ => self.about().sandbox,
         }
+    }
+
+    /// Takes an id for the sandbox that has it, where no sandbox has that name.
+    pub fn resolve(&mut self, registry: &Registry) {
+        let (Self::Inspect { sandbox }
+        | Self::Dial { sandbox, .. }
+        | Self::Work { sandbox }
+        | Self::Stop { sandbox, .. }
+        | Self::Restart { sandbox, .. }
+        | Self::Wait { sandbox }
+        | Self::Kill { sandbox }
+        | Self::Remove { sandbox, .. }
+        | Self::Pause { sandbox }
+        | Self::Resume { sandbox }
+        | Self::Snapshot { sandbox, .. }
+        | Self::Fork { sandbox, .. }
+        | Self::Changes { sandbox }
+        | Self::Commit { sandbox, .. }
+        | Self::Sync { sandbox }
+        | Self::CreatePreview { sandbox, .. }
+        | Self::Previews { sandbox }
+        | Self::RemovePreview { sandbox, .. }) = self
+        else {
+            return;
+        };
+        *sandbox = registry.resolve(sandbox.clone());
     }
 
     /// Whether it is given up when its client is gone before the answer.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
+use super::elsewhere::{self, Elsewhere};
 use super::{
     CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, List, NamespaceCost, Reply, Request,
 };
@@ -35,17 +36,20 @@ pub struct Parts<'a> {
 }
 
 impl Request {
-    /// A refusal because there is no such sandbox here says which node of the fleet has it.
-    pub async fn carry_out(self, parts: Parts<'_>) -> Result<Reply, ErrorReply> {
-        let (which, node) = (self.subject(), parts.node);
-        match (self.carry(parts).await, which, node) {
-            (Err(error), Some(which), Some(node)) if error.code == ErrorCode::NotFound => {
-                let Some(to) = node.elsewhere(&which).await else { return Err(error) };
-                let message = format!("{which} is at the node {}, not here", to.node);
-                let hint = format!("run this on its host, or call the API at {}", to.address);
-                Err(ErrorReply::new(ErrorCode::Unsupported, message, Some(&hint)))
-            }
-            (answered, _, _) => answered,
+    /// What is about a sandbox of another node is carried out there, if others are reached.
+    pub async fn carry_out(
+        self,
+        parts: Parts<'_>,
+        others: Option<&dyn Elsewhere>,
+    ) -> Result<Reply, ErrorReply> {
+        let Some(others) = others else { return self.carry(parts).await };
+        if let Self::ListNodes(list) = self {
+            let here = listed(&list, parts.registry);
+            return elsewhere::list(list, here, parts, others).await;
+        }
+        match self.node(parts).await {
+            Some(there) => self.carry_elsewhere(there, others).await,
+            None => self.carry(parts).await,
         }
     }
 
@@ -138,8 +142,8 @@ impl Request {
                 return Ok(Reply::Preview(Box::new(removed)));
             }
             Self::App(order) => return apps::carry_out(order, parts).await,
-            // The daemon answers these: they are about itself or the connection.
-            Self::Version {} | Self::End { .. } | Self::Mcp(_) => {
+            // The daemon answers these: they are about itself, the connection, or other nodes.
+            Self::Version {} | Self::ListNodes(_) | Self::End { .. } | Self::Mcp(_) => {
                 let message = "this bridge does not answer this request";
                 return Err(ErrorReply::new(ErrorCode::Unsupported, message, None));
             }

@@ -33,6 +33,28 @@ impl From<Result<Reply, ErrorReply>> for Answer {
     }
 }
 
+/// The sandboxes of all nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FleetList {
+    pub nodes: Vec<NodeSandboxes>,
+    /// Nodes whose sandboxes are missing.
+    pub unanswered: Vec<UnansweredNode>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeSandboxes {
+    pub node: String,
+    /// Where its bridge is reached.
+    pub address: String,
+    pub sandboxes: Vec<Record>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnansweredNode {
+    pub node: String,
+    pub why: String,
+}
+
 /// Generates the answers from their table, and takes out of each what a client wants. A row is the variant and
 /// its content, in the section of its form on the wire; a large content is boxed.
 macro_rules! replies {
@@ -77,6 +99,7 @@ replies! {
     plain {
         Version(Version);
         Sandboxes(Vec<Record>);
+        Fleet(FleetList);
         Dialled(Dialled);
         Pool(Vec<ShelfStatus>);
         Nodes(Vec<NodeRow>);

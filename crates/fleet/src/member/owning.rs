@@ -161,6 +161,10 @@ impl Member {
                 self.mark(readiness);
                 Some(Reply::Marked)
             }
+            Request::Look { thing } => {
+                self.out.push(Action::Look { ticket, thing });
+                None
+            }
         };
         if let Some(reply) = reply {
             self.out.push(Action::Reply { ticket, reply });

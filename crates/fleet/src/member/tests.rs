@@ -224,6 +224,14 @@ fn a_reservation_that_nobody_uses_is_given_up_for_good() {
 }
 
 #[test]
+fn what_a_host_has_is_looked_for_by_the_host() {
+    let mut node = Joined::new();
+    assert_eq!(node.ask(NOW, Request::Look { thing: "sandbox/0123".into() }), None);
+    let looked = |action: &Action| matches!(action, Action::Look { ticket: 1, thing } if &**thing == "sandbox/0123");
+    assert!(node.done.iter().any(looked));
+}
+
+#[test]
 fn a_node_without_a_lease_offers_and_starts_nothing() {
     let mut node = Joined::new();
     let offer = Request::Offer { wish: Wish::default() };

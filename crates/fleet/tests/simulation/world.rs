@@ -344,7 +344,8 @@ impl World {
                 let after = self.way();
                 self.push(host, after, What::MachineEnds(incarnation));
             }
-            Action::Note(_) => {}
+            // Nobody looks for a thing here: every sandbox of a simulation has a name.
+            Action::Note(_) | Action::Look { .. } => {}
         }
     }
 

@@ -57,6 +57,17 @@ impl Registry {
         found.next().map(|(which, _)| which.clone())
     }
 
+    /// The sandbox that is meant where a name or an id is taken: the one of that name, or else the one of that id in
+    /// the namespace. Of neither it is the name of none.
+    pub fn resolve(&self, which: SandboxRef) -> SandboxRef {
+        if self.get(&which).is_ok() {
+            return which;
+        }
+        let id = which.name.as_str().parse::<SandboxId>().ok();
+        let found = id.and_then(|id| self.find(&id));
+        found.filter(|found| found.namespace == which.namespace).unwrap_or(which)
+    }
+
     /// The sandboxes of one namespace or of all, by name.
     pub fn list(&self, namespace: Option<&Name>) -> Vec<Record> {
         let filter = Filter { namespace: namespace.cloned(), ..Filter::default() };

@@ -55,7 +55,8 @@ pub const SECTION: Section = Section {
             },
             show: |settings| {
                 let servers = &settings.fleet.servers;
-                if servers.is_empty() { quote(OFF) } else { quote_all(servers) }
+                let shown: Vec<_> = servers.iter().map(|server| without_password(server)).collect();
+                if servers.is_empty() { quote(OFF) } else { quote_all(&shown) }
             },
         },
         ConfigOption {
@@ -183,3 +184,28 @@ pub const SECTION: Section = Section {
         },
     ],
 };
+
+/// An address of NATS as it is shown: with its user, and without its password or its token.
+fn without_password(address: &str) -> String {
+    let Some((scheme, rest)) = address.split_once("://") else { return address.to_owned() };
+    let Some((who, host)) = rest.rsplit_once('@') else { return address.to_owned() };
+    let user = who.split_once(':').map_or(String::new(), |(user, _)| format!("{user}:"));
+    format!("{scheme}://{user}***@{host}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_password;
+
+    #[test]
+    fn an_address_is_shown_without_its_password() {
+        for (address, shown) in [
+            ("nats://10.0.0.1:4222", "nats://10.0.0.1:4222"),
+            ("nats://host1:secret@nats:4222", "nats://host1:***@nats:4222"),
+            ("tls://host1:se@cret@nats", "tls://host1:***@nats"),
+            ("tls://token@nats", "tls://***@nats"),
+        ] {
+            assert_eq!(without_password(address), shown);
+        }
+    }
+}

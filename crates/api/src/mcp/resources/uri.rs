@@ -19,6 +19,11 @@ pub fn of_sandbox(which: &SandboxRef, kind: &str, path: &str) -> String {
     uri
 }
 
+/// The sandbox that a URI is of.
+pub fn sandbox_of(uri: &str) -> Option<String> {
+    Some(parse_file(uri.strip_prefix(SANDBOXES)?)?.0)
+}
+
 /// The sandbox and the absolute path that the rest of a file's URI names.
 pub fn parse_file(rest: &str) -> Option<(String, String)> {
     let (sandbox, path) = rest.split_once(FILES)?;

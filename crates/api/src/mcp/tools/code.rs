@@ -19,6 +19,7 @@ use crate::forms::contexts::interpreter_of;
 use crate::forms::exit::ended;
 use crate::forms::notebooks::InNotebook;
 use crate::mcp::captured::{self, CapturedResult};
+use crate::mcp::carried::handle;
 use crate::mcp::cut::{Rest, clip, page};
 use crate::mcp::display::Displays;
 use crate::mcp::limits::{LATE_BYTES_MAX, REASON_BYTES_MAX, SHOWN_BYTES_MAX};
@@ -352,8 +353,10 @@ impl Transcript {
         let finished = &over.finished;
         let (status, exit_code, words) = end(&over);
         let captured = over.captured;
-        let shown =
-            work.session.results().show(self.outputs, || work.api.budget().share(&work.caller));
+        let shown = work
+            .session
+            .results()
+            .show(self.outputs, handle(&work.api), || work.api.budget().share(&work.caller));
         let value = self.displays.value().map(|text| clip(&text, SHOWN_BYTES_MAX));
         let sandbox = inside.which.to_string();
         let place = of_sandbox(&inside.which, "displays", context.as_str());

@@ -14,6 +14,7 @@ use super::output::{notes, shown_outputs};
 use crate::budget::Share;
 use crate::forms::artifacts::{KeptArtifact, LeftOut};
 use crate::mcp::captured::{self, CapturedResult};
+use crate::mcp::carried::handle;
 use crate::mcp::cut::{Rest, clip};
 use crate::mcp::limits::REASON_BYTES_MAX;
 use crate::mcp::progress::Progress;
@@ -167,7 +168,10 @@ fn conclude(
     let left = record.left_behind_count;
     let left =
         (left > 0).then(|| format!("{left} of its processes keep running in the background"));
-    let shown = work.session.results().show(outputs, || work.api.budget().share(&work.caller));
+    let shown = work
+        .session
+        .results()
+        .show(outputs, handle(&work.api), || work.api.budget().share(&work.caller));
     let mut content = shown_outputs(&shown);
     content.extend(captured.pictures);
     let place = format!("exit code {exit_code}, sandbox {sandbox}");

@@ -1,0 +1,124 @@
+//! What a node asks of another one by itself: for a list of all nodes, a tool of MCP, and the command line.
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Limited};
+use hyper::header::{CONNECTION, HeaderMap, HeaderValue, UPGRADE};
+use hyper::http::uri::PathAndQuery;
+use hyper::upgrade::Upgraded;
+use hyper::{Method, Request, StatusCode};
+
+use super::{Passing, Peers, mark, send, sign, through_of, unreachable};
+use crate::Api;
+use crate::body::Received;
+use crate::call::{Call, Target};
+use crate::caller::Caller;
+use crate::forms::problem::Problem;
+use crate::limits::{FORWARD_ANSWER_BYTES_MAX, FORWARD_ANSWER_MAX};
+use node::{Node, Placement, Through};
+use sandbox::refusal::{Code, Refusal};
+
+/// Asks another node something for the caller, and reads the whole answer.
+pub async fn ask(
+    call: &Call,
+    node: &Node,
+    to: &Placement,
+    place: PathAndQuery,
+) -> Result<Bytes, Refusal> {
+    let asking = async {
+        let target = Target { method: Method::GET, place };
+        let mut request = Request::new(Passing::new(Received::of(Bytes::new())));
+        sign(request.headers_mut(), call, &target, node, to)?;
+        *request.uri_mut() = target.place.into();
+        let peers = call.api.peers();
+        let (status, body) = whole(peers, to, request).await?;
+        if status != StatusCode::OK {
+            return Err(unreachable(to, &format!("it answers {status}")));
+        }
+        Ok(body)
+    };
+    let asked = tokio::time::timeout(FORWARD_ANSWER_MAX, asking).await;
+    asked.unwrap_or_else(|_| Err(unreachable(to, "it does not answer")))
+}
+
+/// Who has another node do something that no request of a client is about.
+pub struct Sender<'a> {
+    pub api: &'a Api,
+    pub caller: Caller,
+    /// Of this host's bridge: who is at its control socket.
+    pub is_operator: bool,
+}
+
+/// Sends a request of this node's own to another one, as a caller, and reads the whole answer.
+pub async fn post(
+    sender: Sender<'_>,
+    to: &Placement,
+    target: Target,
+    mut headers: HeaderMap,
+    body: Bytes,
+) -> Result<Bytes, Refusal> {
+    let Sender { api, caller, is_operator } = sender;
+    let Some(node) = api.node() else {
+        return Err(Refusal::new(Code::Internal, "this bridge is in no fleet"));
+    };
+    let through = if is_operator { Through::Operator } else { through_of(&caller, false)? };
+    mark(&mut headers, node, to, (&target, None), through)?;
+    let mut request = Request::new(Passing::new(Received::of(body)));
+    *request.method_mut() = target.method;
+    *request.uri_mut() = target.place.into();
+    *request.headers_mut() = headers;
+    let asking = async {
+        let (status, body) = whole(api.peers(), to, request).await?;
+        if status.is_success() { Ok(body) } else { Err(refusal_of(to, status, &body)) }
+    };
+    tokio::select! {
+        asked = asking => asked,
+        () = node.left(&to.node) => Err(unreachable(to, "it has left the fleet")),
+    }
+}
+
+/// What another node has refused, in its own words.
+fn refusal_of(to: &Placement, status: StatusCode, body: &[u8]) -> Refusal {
+    match serde_json::from_slice::<Problem>(body) {
+        Ok(problem) => Refusal::new(problem.code, problem.message),
+        Err(_) => unreachable(to, &format!("it answers {status}")),
+    }
+}
+
+/// Sends a request, and reads the whole answer.
+async fn whole(
+    peers: &Peers,
+    to: &Placement,
+    request: Request<Passing>,
+) -> Result<(StatusCode, Bytes), Refusal> {
+    let (answer, mut connection) = send(peers, to, request).await?;
+    let status = answer.status();
+    let body = Limited::new(answer.into_body(), FORWARD_ANSWER_BYTES_MAX).collect().await;
+    let body = body.map_err(|error| unreachable(to, &error.to_string()))?.to_bytes();
+    if connection.ready().await.is_ok() {
+        peers.put(&to.address, connection);
+    }
+    Ok((status, body))
+}
+
+/// Opens a connection of bytes both ways to a place of another node, as the operator of this one.
+pub async fn tunnel(api: &Api, to: &Placement, place: PathAndQuery) -> Result<Upgraded, Refusal> {
+    let Some(node) = api.node() else {
+        return Err(Refusal::new(Code::Internal, "this bridge is in no fleet"));
+    };
+    let target = Target { method: Method::GET, place };
+    let mut headers = HeaderMap::new();
+    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(UPGRADE, HeaderValue::from_static("burrow-agent"));
+    mark(&mut headers, node, to, (&target, None), Through::Operator)?;
+    let mut request = Request::new(Passing::new(Received::of(Bytes::new())));
+    *request.uri_mut() = target.place.into();
+    *request.headers_mut() = headers;
+    let (answer, _) = send(api.peers(), to, request).await?;
+    if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
+        let status = answer.status();
+        let body = Limited::new(answer.into_body(), FORWARD_ANSWER_BYTES_MAX).collect().await;
+        let body = body.map_err(|error| unreachable(to, &error.to_string()))?.to_bytes();
+        return Err(refusal_of(to, status, &body));
+    }
+    hyper::upgrade::on(answer).await.map_err(|error| unreachable(to, &error.to_string()))
+}

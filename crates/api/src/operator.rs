@@ -1,0 +1,129 @@
+//! What the operator at another node has this one do: requests of its control socket about a sandbox that is here, and
+//! bytes to and from the agent of one. Only nodes of the fleet reach this, with a mark that says so.
+
+use std::os::unix::net::UnixStream as StdStream;
+
+use bytes::Bytes;
+use hyper::header::{CONNECTION, HeaderValue, UPGRADE};
+use hyper::http::uri::PathAndQuery;
+use hyper::upgrade::Upgraded;
+use hyper::{Method, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::io::copy_bidirectional;
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+use super::Api;
+use super::body::Outgoing;
+use super::call::Call;
+use super::call::Target;
+use super::caller::Caller;
+use super::forward::{self, Sender};
+use super::limits::AGENT_DIAL_MAX;
+use super::response::{JSON, respond};
+use super::route::{Asked, Operation, operation};
+use super::shape::{Nothing, Raw};
+use agent_client::link;
+use machine::BoxFuture;
+use node::{Placement, Through};
+use sandbox::SandboxRef;
+use sandbox::refusal::{Code, Refusal};
+
+const CONTROL: &str = "/.fleet/control";
+const AGENT: &str = "/.fleet/agent/{namespace}/{name}";
+
+/// Carries a request of a control socket out, which came through the gateway of that name, and gives its answer.
+pub type Operator = fn(Api, Vec<u8>, String) -> BoxFuture<'static, Result<Vec<u8>, Refusal>>;
+
+pub fn operations() -> Vec<Operation> {
+    [
+        operation(Method::POST, CONTROL, "fleet_control", "For other nodes.", control).carrier(),
+        operation(Method::GET, AGENT, "fleet_agent", "For other nodes.", agent),
+    ]
+    .map(|operation| operation.tag("fleet").undocumented().run().known_by(known))
+    .to_vec()
+}
+
+/// To everybody else there is nothing here.
+fn known(_: &Api, asked: &Asked<'_>) -> Result<Caller, Refusal> {
+    match asked.through {
+        Some(Through::Operator) => Ok(Caller::Local),
+        _ => Err(Refusal::not_found(format!("there is nothing at {}", asked.path))),
+    }
+}
+
+async fn control(mut call: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal> {
+    let request = call.read_body().await?;
+    let operator = call.api.operator().ok_or_else(|| {
+        Refusal::new(Code::Unsupported, "this bridge has no control socket")
+            .hint("`serve` opens one")
+    })?;
+    let gateway = call.sent_for.as_ref().map(|sent_for| sent_for.gateway.clone());
+    let answer = operator(call.api.clone(), request.to_vec(), gateway.unwrap_or_default()).await?;
+    Ok(Raw(respond(StatusCode::OK, JSON, Outgoing::whole(answer))))
+}
+
+/// The sandbox is not idle while the connection stands.
+async fn agent(mut call: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal> {
+    let which = call.which()?;
+    let upgrade =
+        call.upgrade.take().ok_or_else(|| Refusal::invalid("the request upgrades nothing"))?;
+    let registry = call.api.registry();
+    let activity = registry.keep_awake(&which).await?;
+    let (address, _) = registry.dial(&which)?;
+    let away = |why: String| {
+        Refusal::new(
+            Code::GuestUnreachable,
+            format!("the agent of {which} cannot be reached: {why}"),
+        )
+    };
+    let dialled = timeout(AGENT_DIAL_MAX, link::dial(&address)).await;
+    let socket = dialled.map_err(|_| away("it does not answer".to_owned()))?;
+    let socket = socket.map_err(|error| away(error.to_string()))?;
+    let stream = UnixStream::from_std(StdStream::from(socket.release()));
+    let mut stream = stream.map_err(|error| away(error.to_string()))?;
+    let held = call.held.take();
+    tokio::spawn(async move {
+        let _kept = (held, activity);
+        if let Ok(client) = upgrade.await {
+            // Either end closes both.
+            let _ = copy_bidirectional(&mut TokioIo::new(client), &mut stream).await;
+        }
+    });
+    let mut response = hyper::Response::new(Outgoing::empty());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    response.headers_mut().insert(UPGRADE, HeaderValue::from_static("burrow-agent"));
+    Ok(Raw(response))
+}
+
+impl Api {
+    /// Sets what carries out requests of control sockets.
+    pub fn operate_with(&self, operator: Operator) {
+        // One process has one control socket.
+        let _ = self.0.operator.set(operator);
+    }
+
+    fn operator(&self) -> Option<Operator> {
+        self.0.operator.get().copied()
+    }
+
+    /// Has another node carry a request of the control socket out.
+    pub async fn order(&self, to: &Placement, request: Vec<u8>) -> Result<Bytes, Refusal> {
+        let target = Target { method: Method::POST, place: PathAndQuery::from_static(CONTROL) };
+        let sender = Sender { api: self, caller: Caller::Local, is_operator: true };
+        forward::post(sender, to, target, hyper::HeaderMap::new(), request.into()).await
+    }
+
+    /// A connection to the agent of a sandbox of another node.
+    pub async fn reach_agent(
+        &self,
+        to: &Placement,
+        which: &SandboxRef,
+    ) -> Result<TokioIo<Upgraded>, Refusal> {
+        let SandboxRef { namespace, name } = which;
+        let place = PathAndQuery::try_from(format!("/.fleet/agent/{namespace}/{name}"));
+        let place = place.map_err(|error| Refusal::of(Code::Internal, &error))?;
+        Ok(TokioIo::new(forward::tunnel(self, to, place).await?))
+    }
+}

@@ -1,0 +1,91 @@
+//! Which node has what a call is about.
+//!
+//! `clues` says it of most requests, by their heads. What makes a kernel or a notebook says so in its body, and its handler
+//! looks.
+
+use std::fmt;
+
+use super::Api;
+use super::call::Call;
+use node::{Kind, Placement, Route, Thing};
+use sandbox::SandboxRef;
+use sandbox::limits::BUSY_PAUSE;
+use sandbox::refusal::{Code, Reason, Refusal};
+
+/// What a request is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// By a name, which may be an id.
+    Sandbox(SandboxRef),
+    Thing(Thing),
+    /// One that is made when it is first used.
+    Made(Thing),
+}
+
+/// A notebook, by its namespace and name.
+pub fn notebook(which: &SandboxRef) -> Thing {
+    Thing::new(Kind::Notebook, &which.to_string())
+}
+
+/// The node that has what a call is about, if it is not this one. The caller's key must reach the namespace: others learn
+/// what they would of a bridge of its own.
+pub async fn elsewhere(call: &Call, subject: &Subject) -> Result<Option<Placement>, Refusal> {
+    let Some(node) = call.api.node() else { return Ok(None) };
+    if let Some(sent_for) = &call.sent_for {
+        call.trail.fact("gateway", sent_for.gateway.as_str());
+        let is_here = sent_for.incarnation.as_deref().is_none_or(|life| node.has(life));
+        return if is_here { Ok(None) } else { Err(moved(subject)) };
+    }
+    if let Subject::Sandbox(which) = subject
+        && !call.caller.covers(&which.namespace)
+    {
+        return Ok(None);
+    }
+    // Boxed: few calls wait for it, and each connection has room for one.
+    Box::pin(find(&call.api, subject)).await
+}
+
+/// The same, whoever calls.
+pub async fn find(api: &Api, subject: &Subject) -> Result<Option<Placement>, Refusal> {
+    let Some(node) = api.node() else { return Ok(None) };
+    let route = match subject {
+        // Boxed: few calls wait for these, and each has room for one.
+        Subject::Thing(thing) => Box::pin(node.search(thing)).await,
+        Subject::Made(thing) => Box::pin(node.search_or_home(thing)).await,
+        Subject::Sandbox(which) => {
+            let which = api.registry().resolve(which.clone());
+            Box::pin(node.route_or_search(&which)).await
+        }
+    };
+    match route {
+        Route::Here => Ok(None),
+        Route::There(placement) => Ok(Some(placement)),
+        Route::Lost { node, incarnation } => Err(lost(subject, &node, &incarnation)),
+        Route::Unknown { why } => {
+            let message = format!("where {subject} is cannot be found out now: {why}");
+            Err(Refusal::new(Code::Unavailable, message).retry_after(BUSY_PAUSE))
+        }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sandbox(which) => write!(f, "{which}"),
+            Self::Thing(thing) | Self::Made(thing) => write!(f, "{thing}"),
+        }
+    }
+}
+
+fn moved(subject: &Subject) -> Refusal {
+    let message = format!("{subject} is no longer at this node");
+    Refusal::new(Code::Unavailable, message).retry_after(BUSY_PAUSE)
+}
+
+fn lost(subject: &Subject, node: &str, incarnation: &str) -> Refusal {
+    let message = format!("{subject} was lost with its node {node}");
+    Refusal::new(Code::Gone, message)
+        .because(Reason::Lost)
+        .details(serde_json::json!({ "node": node, "incarnation": incarnation }))
+        .hint("its name is free: create it again")
+}
