@@ -34,6 +34,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
@@ -115,7 +116,7 @@ fn launch_sandbox(began_us: u64) -> ExitCode {
     };
     let scratch_in_memory = booted.config.scratch_mount.is_empty();
     let settings = settings(&mut booted, began_us, listener.is_none(), scratch_in_memory);
-    let groups = CgroupSupport::discover(booted.cgroup_root, booted.older_memory);
+    let groups = CgroupSupport::discover(booted.cgroup_root);
     exit_of(live(settings, groups, Doors { link: Some(link), listener, ..Doors::default() }))
 }
 
@@ -141,6 +142,7 @@ fn settings(
         env: std::mem::take(&mut booted.config.env),
         scratch_in_memory,
         layer: booted.layer.take(),
+        older_groups: std::mem::take(&mut booted.older_groups),
         boot: steps.collect(),
         began_us,
         ends_with_link,
@@ -212,7 +214,7 @@ fn boot_and_serve(began_us: u64, off: &mut PowerOff) -> End {
         machine: true,
         ..settings(&mut booted, began_us, ends_with_link, off.written.is_none())
     };
-    let groups = CgroupSupport::discover(booted.cgroup_root.take(), None);
+    let groups = CgroupSupport::discover(booted.cgroup_root.take());
     let doors = Doors {
         link,
         listener: None,
@@ -248,11 +250,12 @@ fn serve(listen: &Listen, began_us: u64) -> ExitCode {
         env: std::env::vars().collect(),
         scratch_in_memory: false,
         layer: None,
+        older_groups: Arc::default(),
         boot: Vec::new(),
         began_us,
         ends_with_link: false,
     };
-    let exit = exit_of(live(settings, CgroupSupport::discover(None, None), doors));
+    let exit = exit_of(live(settings, CgroupSupport::discover(None), doors));
     if let Listen::Unix(path) = listen {
         // A remaining socket would suggest that somebody still listens.
         std::fs::remove_file(path).ok();

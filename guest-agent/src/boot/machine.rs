@@ -24,6 +24,7 @@ mod steps;
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::Arc;
 
 use nix::mount::MsFlags;
 use nix::sys::statfs::{FsType, TMPFS_MAGIC, statfs};
@@ -91,7 +92,8 @@ pub fn enter() -> Result<Machine, Failure> {
     match booted {
         Ok(()) => {
             let config = stage.config;
-            let booted = Booted { config, report, cgroup_root, older_memory: None, layer: None };
+            let older_groups = Arc::default();
+            let booted = Booted { config, report, cgroup_root, older_groups, layer: None };
             Ok(Machine { booted, line, link, serial, written })
         }
         Err(error) => {

@@ -106,13 +106,14 @@ impl Ground {
     /// may be no limit.
     pub fn memory_limit(&self, own: Option<u64>) -> Option<u64> {
         own.or_else(|| self.groups.borrow().as_ref()?.memory_limit())
+            .or_else(|| self.config.older_groups.limit_bytes())
             .or_else(|| self.config.machine.then(resource::memory_bytes))
     }
 
     /// How many processes of the sandbox the kernel has killed because memory ran out, if it does not count
     /// them per group.
     pub fn sandbox_oom_kills(&self) -> u64 {
-        self.groups.borrow().as_ref().and_then(Groups::oom_kills).unwrap_or(0)
+        self.config.older_groups.oom_kills().unwrap_or(0)
     }
 
     /// Why there are no control groups, if there are none.

@@ -115,7 +115,7 @@ fn read_all(stdio: &Stdio) -> String {
 }
 
 fn groups() -> Option<Groups> {
-    match CgroupSupport::discover(None, None) {
+    match CgroupSupport::discover(None) {
         CgroupSupport::Available(groups) => Some(groups),
         CgroupSupport::Unavailable { reason } => {
             eprintln!("skipped: {reason}");
