@@ -66,8 +66,8 @@ impl AccountFiles {
     }
 
     pub fn read(&self) -> Account {
-        let text = |file: &Option<File>| read_again(file.as_ref()?).ok();
-        let number = |file: &Option<File>| text(file)?.trim().parse().ok();
+        let text = |file: &Option<File>| text(file.as_ref()?);
+        let number = |file: &Option<File>| number(file.as_ref()?);
         let [cpu_pressure, memory_pressure, io_pressure] =
             self.pressures.each_ref().map(|file| parse_pressure(&text(file)?));
         let io = text(&self.io);
@@ -100,27 +100,14 @@ impl AccountFiles {
     }
 }
 
-impl Account {
-    /// What is not known in it, from another one.
-    pub fn or(self, other: Self) -> Self {
-        Self {
-            cpu_us: self.cpu_us.or(other.cpu_us),
-            user_us: self.user_us.or(other.user_us),
-            system_us: self.system_us.or(other.system_us),
-            throttled_us: self.throttled_us.or(other.throttled_us),
-            memory_bytes: self.memory_bytes.or(other.memory_bytes),
-            memory_bytes_max: self.memory_bytes_max.or(other.memory_bytes_max),
-            memory_bytes_peak: self.memory_bytes_peak.or(other.memory_bytes_peak),
-            cache_bytes: self.cache_bytes.or(other.cache_bytes),
-            swap_bytes: self.swap_bytes.or(other.swap_bytes),
-            oom_kills: self.oom_kills.or(other.oom_kills),
-            cpu_pressure: self.cpu_pressure.or(other.cpu_pressure),
-            memory_pressure: self.memory_pressure.or(other.memory_pressure),
-            io_pressure: self.io_pressure.or(other.io_pressure),
-            read_bytes: self.read_bytes.or(other.read_bytes),
-            written_bytes: self.written_bytes.or(other.written_bytes),
-        }
-    }
+/// All of a file, if it can be read.
+pub(super) fn text(file: &File) -> Option<String> {
+    read_again(file).ok()
+}
+
+/// The number that a file is.
+pub(super) fn number(file: &File) -> Option<u64> {
+    text(file)?.trim().parse().ok()
 }
 
 /// The numbers after `name` of all devices in an `io.stat`.

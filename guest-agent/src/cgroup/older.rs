@@ -7,16 +7,13 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 
-use super::account::field;
+use super::account::{field, number, text};
 use super::{Account, Directory, own_version_1};
 use crate::sys::{mount, mountinfo};
 
 /// The name of a group that is a sandbox's own begins with it.
 const PREFIX: &str = "burrow-";
-/// Any of the files is shorter.
-const FILE_BYTES_MAX: usize = 4096;
 /// The kernel's value for no limit is slightly below the largest number.
 const UNLIMITED_BYTES: u64 = 1 << 62;
 const NS_PER_US: u64 = 1000;
@@ -64,31 +61,34 @@ impl OlderGroups {
     /// How many processes of the sandbox the kernel has killed because memory ran out. Kernels before 4.13 do
     /// not report it.
     pub fn oom_kills(&self) -> Option<u64> {
-        field(&read(&self.memory.as_ref()?.events)?, "oom_kill")
+        field(&text(&self.memory.as_ref()?.events)?, "oom_kill")
     }
 
     pub fn limit_bytes(&self) -> Option<u64> {
         number(&self.memory.as_ref()?.limit).filter(|bytes| *bytes < UNLIMITED_BYTES)
     }
 
-    /// What they account for. Memory in use is not among it, since its sum would differ from that of a walk.
-    pub fn account(&self) -> Account {
-        let memory = self.memory.as_ref();
-        let parts = memory.and_then(|memory| read(memory.parts.as_ref()?));
-        let part = |name| field(parts.as_deref()?, name);
-        let throttled_ns = || field(&read(self.processors.as_ref()?)?, "throttled_time");
-        Account {
-            throttled_us: throttled_ns().map(|ns| ns / NS_PER_US),
-            memory_bytes_max: self.limit_bytes(),
-            memory_bytes_peak: memory.and_then(|memory| number(memory.peak.as_ref()?)),
+    /// Adds what they account for and version 2 does not. Memory in use is not among it, since its sum would
+    /// differ from that of a walk.
+    pub fn complete(&self, account: &mut Account) {
+        if let Some(memory) = &self.memory {
+            let parts = memory.parts.as_ref().and_then(text);
+            let part = |name| field(parts.as_deref()?, name);
+            let complete = |known: &mut Option<u64>, ours| *known = known.or(ours);
+            complete(&mut account.memory_bytes_max, self.limit_bytes());
+            complete(&mut account.memory_bytes_peak, memory.peak.as_ref().and_then(number));
             // Files in memory are no cache: they cannot be dropped.
-            cache_bytes: part("total_cache")
-                .zip(part("total_shmem"))
-                .map(|(cached, in_memory)| cached.saturating_sub(in_memory)),
+            let cached = part("total_cache").zip(part("total_shmem"));
+            let cached = cached.map(|(cached, in_memory)| cached.saturating_sub(in_memory));
+            complete(&mut account.cache_bytes, cached);
             // Without an account of swap there is no such line.
-            swap_bytes: part("total_swap"),
-            oom_kills: self.oom_kills(),
-            ..Account::default()
+            complete(&mut account.swap_bytes, part("total_swap"));
+            complete(&mut account.oom_kills, self.oom_kills());
+        }
+        if let Some(times) = self.processors.as_ref().and_then(text)
+            && account.throttled_us.is_none()
+        {
+            account.throttled_us = field(&times, "throttled_time").map(|ns| ns / NS_PER_US);
         }
     }
 }
@@ -103,15 +103,4 @@ impl OlderMemory {
             peak: open("memory.max_usage_in_bytes").ok(),
         })
     }
-}
-
-fn number(file: &File) -> Option<u64> {
-    read(file)?.trim().parse().ok()
-}
-
-fn read(file: &File) -> Option<String> {
-    let mut text = vec![0; FILE_BYTES_MAX];
-    let count = file.read_at(&mut text, 0).ok()?;
-    text.truncate(count);
-    String::from_utf8(text).ok()
 }

@@ -170,15 +170,15 @@ fn account(
     proc: Option<&Directory>,
     older: Option<&OlderGroups>,
 ) -> Account {
-    let account = match (scope, files, proc) {
+    let mut account = match (scope, files, proc) {
         (Scope::Machine, _, Some(proc)) => machine(proc),
         (_, Some(files), _) => files.read(),
         _ => Account::default(),
     };
-    match older {
-        Some(older) => account.or(older.account()),
-        None => account,
+    if let Some(older) = older {
+        older.complete(&mut account);
     }
+    account
 }
 
 /// The kernel's own accounting.
