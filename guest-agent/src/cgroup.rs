@@ -44,10 +44,12 @@ const RETIRED_MAX: usize = 1024;
 /// Empty groups that are kept for reuse: about as many as programs that end together.
 const SPARES_MAX: usize = 16;
 
-/// Whether sessions have groups.
-pub enum CgroupSupport {
-    Available(Groups),
-    Unavailable { reason: String },
+/// What there is of control groups.
+pub struct CgroupSupport {
+    /// Those of sessions, or why there are none.
+    pub groups: Result<Groups, String>,
+    /// What version 1 holds of the sandbox.
+    pub older: OlderGroups,
 }
 
 /// Why there is no group.
@@ -101,7 +103,7 @@ impl From<protocol::requests::GroupLimits> for GroupLimits {
 impl CgroupSupport {
     /// Finds the hierarchy and moves the agent into a leaf of it; or takes the directory that `boot`
     /// has made, in whose leaf the agent is already.
-    pub fn discover(made: Option<Directory>) -> Self {
+    pub fn discover(made: Option<Directory>, older: OlderGroups) -> Self {
         let groups = match made {
             Some(root) => Groups::below(root, true),
             None => own_directory().and_then(|path| {
@@ -111,10 +113,7 @@ impl CgroupSupport {
                 Groups::below(root, false)
             }),
         };
-        match groups {
-            Ok(groups) => Self::Available(groups),
-            Err(error) => Self::Unavailable { reason: error.to_string() },
-        }
+        Self { groups: groups.map_err(|error| error.to_string()), older }
     }
 }
 

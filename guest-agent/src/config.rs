@@ -10,8 +10,6 @@ use std::sync::Arc;
 
 use protocol::hello::BootStep;
 
-use crate::cgroup::OlderGroups;
-
 /// The help text. It lists everything that the command line accepts.
 pub const HELP: &str = "\
 The agent inside a Burrow sandbox. Usually started by host-bridge, not by hand.
@@ -130,8 +128,6 @@ pub struct Config {
     pub scratch_in_memory: bool,
     /// The writable layer; none where the boot has made none, and in a machine.
     pub layer: Option<Layer>,
-    /// What version 1 of control groups holds of the sandbox.
-    pub older_groups: Arc<OlderGroups>,
     /// The steps of the boot.
     pub boot: Vec<BootStep>,
     /// When `main` began, by the monotonic clock.

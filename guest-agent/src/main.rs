@@ -34,7 +34,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
@@ -44,7 +43,7 @@ use crate::boot::Outcome;
 use crate::boot::launch::{self, Booted, Role};
 use crate::boot::layer;
 use crate::boot::machine::{self, Machine};
-use crate::cgroup::CgroupSupport;
+use crate::cgroup::{CgroupSupport, OlderGroups};
 use crate::config::line::Halt;
 use crate::config::{Config, Invocation, Listen};
 use crate::doors::Doors;
@@ -116,7 +115,7 @@ fn launch_sandbox(began_us: u64) -> ExitCode {
     };
     let scratch_in_memory = booted.config.scratch_mount.is_empty();
     let settings = settings(&mut booted, began_us, listener.is_none(), scratch_in_memory);
-    let groups = CgroupSupport::discover(booted.cgroup_root);
+    let groups = CgroupSupport::discover(booted.cgroup_root, booted.older_groups);
     exit_of(live(settings, groups, Doors { link: Some(link), listener, ..Doors::default() }))
 }
 
@@ -142,7 +141,6 @@ fn settings(
         env: std::mem::take(&mut booted.config.env),
         scratch_in_memory,
         layer: booted.layer.take(),
-        older_groups: std::mem::take(&mut booted.older_groups),
         boot: steps.collect(),
         began_us,
         ends_with_link,
@@ -214,7 +212,7 @@ fn boot_and_serve(began_us: u64, off: &mut PowerOff) -> End {
         machine: true,
         ..settings(&mut booted, began_us, ends_with_link, off.written.is_none())
     };
-    let groups = CgroupSupport::discover(booted.cgroup_root.take());
+    let groups = CgroupSupport::discover(booted.cgroup_root.take(), OlderGroups::default());
     let doors = Doors {
         link,
         listener: None,
@@ -250,12 +248,12 @@ fn serve(listen: &Listen, began_us: u64) -> ExitCode {
         env: std::env::vars().collect(),
         scratch_in_memory: false,
         layer: None,
-        older_groups: Arc::default(),
         boot: Vec::new(),
         began_us,
         ends_with_link: false,
     };
-    let exit = exit_of(live(settings, CgroupSupport::discover(None), doors));
+    let exit =
+        exit_of(live(settings, CgroupSupport::discover(None, OlderGroups::default()), doors));
     if let Listen::Unix(path) = listen {
         // A remaining socket would suggest that somebody still listens.
         std::fs::remove_file(path).ok();

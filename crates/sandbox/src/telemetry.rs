@@ -5,8 +5,8 @@
 //! agent keeps a quarter of an hour of samples, so that a cut of the link or a new bridge leaves no gap. The same samples
 //! are counted as costs. Nothing here can stop a sandbox: what cannot be read or written is reported once.
 //!
-//! Files are written on threads that may block. Whoever has asked may be gone by then: the samples are counted
-//! to the end all the same, before the next question is asked.
+//! Files are written on threads that may block. The task that has asked may be gone by then: the samples are counted
+//! to the end nevertheless, before the next question is asked.
 
 mod bucket;
 mod history;

@@ -42,7 +42,7 @@ pub struct Booted {
     pub report: Vec<StepReport>,
     /// For `CgroupSupport::discover`.
     pub cgroup_root: Option<Directory>,
-    pub older_groups: Arc<OlderGroups>,
+    pub older_groups: OlderGroups,
     pub layer: Option<Layer>,
 }
 
@@ -142,7 +142,7 @@ fn become_init(
     };
 
     // The host's hierarchies are still visible.
-    let older_groups = Arc::new(OlderGroups::open());
+    let older_groups = OlderGroups::open();
     stage.group_path = group.map(|group| below_host(&group.into_path()));
     let mut report = vec![namespaces];
     run(steps::STEPS, &mut stage, &mut report)?;

@@ -24,14 +24,13 @@ mod steps;
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::Arc;
 
 use nix::mount::MsFlags;
 use nix::sys::statfs::{FsType, TMPFS_MAGIC, statfs};
 
 use super::launch::Booted;
 use super::{BootError, Outcome, Stage, StepReport, run};
-use crate::cgroup::Directory;
+use crate::cgroup::{Directory, OlderGroups};
 use crate::config::line::{Line, parse_line};
 use crate::host::serial::Port;
 use crate::sys::mount;
@@ -92,7 +91,7 @@ pub fn enter() -> Result<Machine, Failure> {
     match booted {
         Ok(()) => {
             let config = stage.config;
-            let older_groups = Arc::default();
+            let older_groups = OlderGroups::default();
             let booted = Booted { config, report, cgroup_root, older_groups, layer: None };
             Ok(Machine { booted, line, link, serial, written })
         }

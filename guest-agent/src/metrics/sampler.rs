@@ -56,7 +56,7 @@ impl Sampler {
         let groups = ground.groups.borrow();
         let is_grouped = scope == Scope::Namespace;
         let files = groups.as_ref().filter(|_| is_grouped).and_then(Groups::account_files);
-        let older = is_grouped.then_some(&*ground.config.older_groups);
+        let older = is_grouped.then_some(&ground.older_groups);
         let account = account(scope, files.as_ref(), proc.as_ref(), older);
         Self {
             scope,
@@ -80,7 +80,7 @@ impl Sampler {
     pub async fn sample(&mut self, ground: &Ground) -> Sample {
         let now_us = clock::monotonic_us();
         let time_ms = clock::wall_ms();
-        let older = (self.scope == Scope::Namespace).then_some(&*ground.config.older_groups);
+        let older = (self.scope == Scope::Namespace).then_some(&ground.older_groups);
         let account = account(self.scope, self.files.as_ref(), self.proc.as_ref(), older);
         let counted = match &self.proc {
             Some(proc) => self.census.take(proc, self.wanted).await,

@@ -3,17 +3,22 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 use tests::http::Client;
 use tests::server::Server;
-use tests::{eventually, have_or_skip, workspace};
+use tests::{eventually, have_or_skip};
 
 const RULES: &str = "dist/prometheus/burrow.rules.yml";
 const RULES_TEST: &str = "dist/prometheus/burrow.rules.test.yml";
 const DASHBOARD: &str = "dist/grafana/burrow.json";
+
+/// The root of the repository.
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
 
 fn read(path: &str) -> String {
     fs::read_to_string(workspace().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
@@ -63,7 +68,7 @@ fn families(client: &Client) -> BTreeSet<String> {
     types.filter_map(|rest| Some(rest.split_once(' ')?.0.to_owned())).collect()
 }
 
-/// Those that only a node of a fleet has, which `fleet::nodes` looks at.
+/// Those that only a node of a fleet has, at which a test of `fleet` looks.
 fn is_of_fleet(name: &str) -> bool {
     name.starts_with("burrow_fleet_")
 }

@@ -188,7 +188,7 @@ fn history(place: &FullDisk) -> (u64, Vec<Value>) {
     let seen = place.get(&format!("{WORK}/metrics?step=1000"));
     let points = seen["points"].as_array().expect("a list").iter();
     let samples = points.map(|point| point["samples"].as_u64().expect("a number")).sum();
-    // Before the first and behind the last sample there is nothing to know.
+    // Before the first sample there is nothing to know.
     let first = seen["points"][0]["at_ms"].as_u64().unwrap_or(u64::MAX);
     let gaps = seen["gaps"].as_array().expect("a list").iter();
     let inner = gaps.filter(|gap| gap["from_ms"].as_u64().expect("a time") > first);

@@ -272,7 +272,7 @@ fn kernels_number(groups: &[PathBuf], sources: &[(&str, &str, f64)]) -> Option<f
 fn throttling_and_memory_are_those_of_the_control_groups_files() {
     let server = Server::dev();
     let client = Client::new(server.url());
-    let wanted = json!({ "namespace": "bill", "name": "work", "memory_mib": 256, "cpus": 0.25 });
+    let wanted = json!({ "namespace": "bill", "name": "work", "memory_mib": 256, "cpus": 0.1 });
     let record = client.post("/v1/sandboxes", &wanted).expect(201).json();
     let id = record["id"].as_str().unwrap().to_owned();
     let throttled = [("cpu.stat", "throttled_usec ", 1.0), ("cpu.stat", "throttled_time ", 1e-3)];
@@ -305,7 +305,7 @@ fn throttling_and_memory_are_those_of_the_control_groups_files() {
         let near = |at: usize| (ours[at] - before[at]).abs() <= before[at] * TOLERANCE;
         near(0) && near(1)
     });
-    assert!(compared[1][0] > 1e6, "a quarter of a processor throttles: {compared:?}");
+    assert!(compared[1][0] > 0.2e6, "a tenth of a processor throttles: {compared:?}");
     assert!(compared[1][1] > 40e6, "{compared:?}");
     let sample = newest(&client);
     assert_eq!(sample["oom_kills"], 0, "{sample}");

@@ -163,14 +163,18 @@ impl Bucket {
                 narrow(bytes, value);
             }
         };
-        self.gauges().into_iter().for_each(|one| gauge(&mut bytes, one));
+        for one in self.gauges() {
+            gauge(&mut bytes, one);
+        }
         for limit in [self.memory_kib_max, self.disk_kib_max] {
             narrow(&mut bytes, limit.unwrap_or(UNKNOWN));
         }
         for part in self.cpu_parts.list() {
             bytes.extend(part.unwrap_or(UNKNOWN_TIME).to_le_bytes());
         }
-        [self.cache_kib, self.swap_kib].into_iter().for_each(|one| gauge(&mut bytes, one));
+        for one in [self.cache_kib, self.swap_kib] {
+            gauge(&mut bytes, one);
+        }
         narrow(&mut bytes, self.memory_kib_peak.unwrap_or(UNKNOWN));
         let sum = checksum(&bytes[4..]);
         bytes[..4].copy_from_slice(&sum.to_le_bytes());
