@@ -4,6 +4,8 @@ use std::task::{Context, Waker};
 use super::*;
 use crate::Spec;
 
+const RECORD_BYTES: u64 = bucket::RECORD_BYTES as u64;
+
 struct Scene {
     directory: PathBuf,
     record: Record,
@@ -119,11 +121,13 @@ fn an_hour_takes_what_the_limits_say() {
     }
     let files = std::fs::read_dir(scene.directory.join(DIRECTORY)).unwrap();
     let bytes: u64 = files.map(|file| file.unwrap().metadata().unwrap().len()).sum();
-    const RECORD: u64 = bucket::RECORD_BYTES as u64;
     let records = 3600 + 360 + 60;
     // A step may begin within the first and the last of them.
-    assert!((RECORD * records..RECORD * (records + 3) + 3 * 16).contains(&bytes), "{bytes}");
-    let month: u64 = RESOLUTIONS.iter().map(|one| u64::from(one.records) * RECORD).sum();
+    assert!(
+        (RECORD_BYTES * records..RECORD_BYTES * (records + 3) + 3 * 16).contains(&bytes),
+        "{bytes}"
+    );
+    let month: u64 = RESOLUTIONS.iter().map(|one| u64::from(one.records) * RECORD_BYTES).sum();
     assert!(month < 12_100_000, "{month}");
 }
 
