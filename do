@@ -60,6 +60,24 @@ install_machines() {
     install_cargo_tool vhost-device-vsock vhost-device-vsock@0.3.0 ||
         say "could not install vhost-device-vsock; tests of virtual machines are skipped"
 }
+# Prometheus's own check of rules, without the service that comes with it in Debian's package.
+install_promtool() {
+    have promtool && return
+    if have apt-get && have dpkg-deb && [ "$(id -u)" = 0 ]; then
+        say "installing promtool"
+        local place
+        place=$(mktemp -d)
+        # apt gives up its rights for a download, and needs a directory of its own.
+        chmod 755 "$place"
+        if apt-get update -qq && (cd "$place" && apt-get download -qq prometheus >/dev/null 2>&1 &&
+            dpkg-deb -x prometheus_*.deb . && install -m 755 usr/bin/promtool /usr/local/bin/); then
+            rm -rf "$place"
+            return
+        fi
+        rm -rf "$place"
+    fi
+    say "could not install promtool; tests of rules for Prometheus are skipped"
+}
 # A server of S3's on loopback, for the tests of buckets. It is only driven: it need not be quick.
 install_store() {
     install_quickly s3s-fs s3s-fs@0.14.1 --features binary ||
@@ -69,6 +87,7 @@ case $recipe in
 ci | test | test-vm | test-v2 | soak | soak-fleet | soak-repl | soak-server | soak-races | soak-crashes | soak-vm)
     install_cargo_tool cargo-nextest cargo-nextest
     install_debian tmux vim less zsh fish python3 ssh=openssh-client rsync busybox=busybox-static umoci docker-registry skopeo htpasswd=apache2-utils openssl ip=iproute2 curl git strace chromium
+    install_promtool
     install_store
     ;;&
 ci | test | test-vm | test-v2 | soak-vm | bench) install_machines ;;&

@@ -31,7 +31,11 @@ export function metricsTab(place, { which, sandbox, signal }) {
     }),
     chart({
       title: "Memory",
-      series: [{ name: "Memory", value: (one) => one.memory_bytes }],
+      series: [
+        { name: "memory", value: (one) => one.memory_bytes },
+        { name: "cache", value: (one) => one.cache_bytes },
+        { name: "swap", value: (one) => one.swap_bytes },
+      ],
       format: bytes,
       // The limit is the top where it is near.
       ceiling: (last) => (last && last.memory_bytes * 4 > memoryMax(last) ? memoryMax(last) : 1024 * 1024),

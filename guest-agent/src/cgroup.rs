@@ -25,7 +25,7 @@ use crate::sys::mountinfo;
 use account::field;
 pub use account::{Account, AccountFiles, parse_pressure};
 pub use directory::Directory;
-pub use older::OlderMemory;
+pub use older::OlderGroups;
 
 #[cfg(test)]
 mod tests;
@@ -44,10 +44,12 @@ const RETIRED_MAX: usize = 1024;
 /// Empty groups that are kept for reuse: about as many as programs that end together.
 const SPARES_MAX: usize = 16;
 
-/// Whether sessions have groups.
-pub enum CgroupSupport {
-    Available(Groups),
-    Unavailable { reason: String },
+/// What there is of control groups.
+pub struct CgroupSupport {
+    /// Those of sessions, or why there are none.
+    pub groups: Result<Groups, String>,
+    /// What version 1 holds of the sandbox.
+    pub older: OlderGroups,
 }
 
 /// Why there is no group.
@@ -76,8 +78,6 @@ pub struct Groups {
     /// Empty groups for the next starts.
     spares: Vec<SessionGroup>,
     retired: Vec<SessionGroup>,
-    /// The memory group of the sandbox in version 1.
-    older: Option<OlderMemory>,
 }
 
 /// The limits of a session. A limit without its controller fails the start.
@@ -102,8 +102,8 @@ impl From<protocol::requests::GroupLimits> for GroupLimits {
 
 impl CgroupSupport {
     /// Finds the hierarchy and moves the agent into a leaf of it; or takes the directory that `boot`
-    /// has made, in whose leaf the agent is already. `older` holds the sandbox's memory, if version 1 does.
-    pub fn discover(made: Option<Directory>, older: Option<OlderMemory>) -> Self {
+    /// has made, in whose leaf the agent is already.
+    pub fn discover(made: Option<Directory>, older: OlderGroups) -> Self {
         let groups = match made {
             Some(root) => Groups::below(root, true),
             None => own_directory().and_then(|path| {
@@ -113,13 +113,7 @@ impl CgroupSupport {
                 Groups::below(root, false)
             }),
         };
-        match groups {
-            Ok(mut groups) => {
-                groups.older = older;
-                Self::Available(groups)
-            }
-            Err(error) => Self::Unavailable { reason: error.to_string() },
-        }
+        Self { groups: groups.map_err(|error| error.to_string()), older }
     }
 }
 
@@ -144,11 +138,13 @@ fn own_path(mounts: &[mountinfo::Mount], memberships: &str) -> Result<PathBuf, C
         .ok_or(CgroupError::OutOfSight(first))
 }
 
-/// Where this process's group for a controller of version 1 is visible.
+/// Where this process's group for a controller of version 1 is visible; `file` is one that only groups of this
+/// controller have.
 fn own_version_1(
     mounts: &[mountinfo::Mount],
     memberships: &str,
     controller: &str,
+    file: &str,
 ) -> Option<PathBuf> {
     // A line is `4:memory:/path`; some controllers share a hierarchy.
     let own = memberships.lines().find_map(|line| {
@@ -161,7 +157,7 @@ fn own_version_1(
         .iter()
         .filter(|mount| mount.kind == "cgroup")
         .filter_map(|mount| Some(mount.point.join(Path::new(own).strip_prefix(&mount.root).ok()?)))
-        .find(|group| group.join(format!("{controller}.limit_in_bytes")).exists())
+        .find(|group| group.join(file).exists())
 }
 
 /// A group whose children have controllers may hold no process, unless it is the hierarchy's top.
@@ -182,15 +178,8 @@ impl Groups {
     /// Hands the controllers down, and makes the first spare, which proves that groups can be made.
     fn below(root: Directory, is_ours: bool) -> Result<Self, CgroupError> {
         let controllers = hand_down(&root);
-        let mut groups = Self {
-            root,
-            is_ours,
-            controllers,
-            next: 0,
-            spares: Vec::new(),
-            retired: Vec::new(),
-            older: None,
-        };
+        let mut groups =
+            Self { root, is_ours, controllers, next: 0, spares: Vec::new(), retired: Vec::new() };
         let first = groups.create()?;
         groups.spares.push(first);
         Ok(groups)
@@ -211,14 +200,7 @@ impl Groups {
     pub fn memory_limit(&self) -> Option<u64> {
         let newer = self.is_ours.then(|| self.root.read("memory.max").ok()).flatten();
         // `max` is no number.
-        let newer = newer.and_then(|text| text.trim().parse().ok());
-        newer.or_else(|| self.older.as_ref()?.limit_bytes())
-    }
-
-    /// How many processes of the sandbox the kernel has killed because memory ran out, if that is only
-    /// counted for the sandbox and not for each group.
-    pub fn oom_kills(&self) -> Option<u64> {
-        self.older.as_ref()?.oom_kills()
+        newer.and_then(|text| text.trim().parse().ok())
     }
 
     /// A group for a new session: the spare if there is one.
@@ -500,6 +482,10 @@ impl SessionGroup {
     pub fn account(&self) -> Account {
         let mut account = AccountFiles::open(&self.directory).read();
         account.cpu_us = account.cpu_us.map(|us| us.saturating_sub(self.cpu_us_before));
+        if self.cpu_us_before > 0 {
+            // Only the sum is known of its earlier users.
+            (account.user_us, account.system_us) = (None, None);
+        }
         account
     }
 

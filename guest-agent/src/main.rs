@@ -43,7 +43,7 @@ use crate::boot::Outcome;
 use crate::boot::launch::{self, Booted, Role};
 use crate::boot::layer;
 use crate::boot::machine::{self, Machine};
-use crate::cgroup::CgroupSupport;
+use crate::cgroup::{CgroupSupport, OlderGroups};
 use crate::config::line::Halt;
 use crate::config::{Config, Invocation, Listen};
 use crate::doors::Doors;
@@ -115,7 +115,7 @@ fn launch_sandbox(began_us: u64) -> ExitCode {
     };
     let scratch_in_memory = booted.config.scratch_mount.is_empty();
     let settings = settings(&mut booted, began_us, listener.is_none(), scratch_in_memory);
-    let groups = CgroupSupport::discover(booted.cgroup_root, booted.older_memory);
+    let groups = CgroupSupport::discover(booted.cgroup_root, booted.older_groups);
     exit_of(live(settings, groups, Doors { link: Some(link), listener, ..Doors::default() }))
 }
 
@@ -212,7 +212,7 @@ fn boot_and_serve(began_us: u64, off: &mut PowerOff) -> End {
         machine: true,
         ..settings(&mut booted, began_us, ends_with_link, off.written.is_none())
     };
-    let groups = CgroupSupport::discover(booted.cgroup_root.take(), None);
+    let groups = CgroupSupport::discover(booted.cgroup_root.take(), OlderGroups::default());
     let doors = Doors {
         link,
         listener: None,
@@ -252,7 +252,8 @@ fn serve(listen: &Listen, began_us: u64) -> ExitCode {
         began_us,
         ends_with_link: false,
     };
-    let exit = exit_of(live(settings, CgroupSupport::discover(None, None), doors));
+    let exit =
+        exit_of(live(settings, CgroupSupport::discover(None, OlderGroups::default()), doors));
     if let Listen::Unix(path) = listen {
         // A remaining socket would suggest that somebody still listens.
         std::fs::remove_file(path).ok();

@@ -100,13 +100,30 @@ pub struct Sample {
     pub read_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written_bytes: Option<u64>,
+    /// The parts of `cpu_us` in programs and in the kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_user_us: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_system_us: Option<u64>,
+    /// How long a quota has kept programs from running so far, if there can be one that the agent sees.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_throttled_us: Option<u64>,
+    /// The most memory at once so far, with cache, if the kernel has kept it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes_peak: Option<u64>,
+    /// Pages of files on disks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub swap_bytes: Option<u64>,
 }
 
 decode_struct! {
     Sample:
     number, time_ms, uptime_ms, cpu_us, memory_bytes, processes; cpu_hundredths, memory_bytes_max,
     disk_bytes, disk_bytes_max, partial, oom_kills, cpu_pressure, memory_pressure, io_pressure,
-    read_bytes, written_bytes
+    read_bytes, written_bytes, cpu_user_us, cpu_system_us, cpu_throttled_us, memory_bytes_peak, cache_bytes,
+    swap_bytes
 }
 
 impl Sample {

@@ -1416,6 +1416,11 @@ export interface components {
             /** Format: uint64 */
             at_ms: number;
             /**
+             * Format: uint64
+             * @description Pages of files on disks. The kernel can drop them.
+             */
+            cache_bytes?: number;
+            /**
              * Format: double
              * @description CPU use since the previous sample, where 100 is one CPU. The first sample has none.
              */
@@ -1427,9 +1432,24 @@ export interface components {
             cpu_pressure_percent?: number;
             /**
              * Format: uint64
+             * @description The part of `cpu_us` in the kernel.
+             */
+            cpu_system_us?: number;
+            /**
+             * Format: uint64
+             * @description How long the limit on CPU time has kept programs from running so far.
+             */
+            cpu_throttled_us?: number;
+            /**
+             * Format: uint64
              * @description CPU time used so far; it never decreases.
              */
             cpu_us: number;
+            /**
+             * Format: uint64
+             * @description The part of `cpu_us` in programs.
+             */
+            cpu_user_us?: number;
             /**
              * Format: uint64
              * @description Bytes used in the writable file system at `/`.
@@ -1443,6 +1463,11 @@ export interface components {
             memory_bytes: number;
             /** Format: uint64 */
             memory_bytes_max?: number;
+            /**
+             * Format: uint64
+             * @description The most memory at once so far, cache included.
+             */
+            memory_bytes_peak?: number;
             /** Format: double */
             memory_pressure_percent?: number;
             /** Format: uint64 */
@@ -1458,6 +1483,8 @@ export interface components {
              * @description Bytes read from block devices so far.
              */
             read_bytes?: number;
+            /** Format: uint64 */
+            swap_bytes?: number;
             /** @constant */
             type: "sample";
             /**
@@ -1534,13 +1561,15 @@ export interface components {
             samples: components["schemas"]["MetricsSample"][];
             scope: components["schemas"]["MetricsScope"];
         };
-        /** @description What a sandbox used in one step. */
+        /** @description What a sandbox used in one step. What is not known is absent. */
         MetricsPoint: {
             /**
              * Format: uint64
              * @description When the step began.
              */
             at_ms: number;
+            /** @description Pages of files on disks. The kernel can drop them. */
+            cache_bytes?: components["schemas"]["MetricsRange"];
             /**
              * Format: uint64
              * @description The time that its samples account for. It may exceed the step: a sandbox in which nothing runs is sampled
@@ -1553,9 +1582,24 @@ export interface components {
             cpu_pressure_percent?: components["schemas"]["MetricsRange"];
             /**
              * Format: uint64
+             * @description CPU time of the kernel in this step.
+             */
+            cpu_system_us?: number;
+            /**
+             * Format: uint64
+             * @description How long the limit on CPU time kept programs from running in this step.
+             */
+            cpu_throttled_us?: number;
+            /**
+             * Format: uint64
              * @description CPU time used in it.
              */
             cpu_us: number;
+            /**
+             * Format: uint64
+             * @description CPU time of programs in this step.
+             */
+            cpu_user_us?: number;
             /** @description Bytes used in the writable file system at `/`. */
             disk_bytes?: components["schemas"]["MetricsRange"];
             /** Format: uint64 */
@@ -1571,6 +1615,11 @@ export interface components {
             memory_bytes?: components["schemas"]["MetricsRange"];
             /** Format: uint64 */
             memory_bytes_max?: number;
+            /**
+             * Format: uint64
+             * @description The most memory at once since the sandbox began, cache included.
+             */
+            memory_bytes_peak?: number;
             memory_pressure_percent?: components["schemas"]["MetricsRange"];
             /**
              * Format: uint64
@@ -1585,6 +1634,7 @@ export interface components {
             read_bytes: number;
             /** Format: uint64 */
             samples: number;
+            swap_bytes?: components["schemas"]["MetricsRange"];
             /** Format: uint64 */
             written_bytes: number;
         };
@@ -1597,10 +1647,15 @@ export interface components {
             /** Format: double */
             min: number;
         };
-        /** @description What a sandbox used at one moment. */
+        /** @description What a sandbox used at one moment. What is not known is absent. */
         MetricsSample: {
             /** Format: uint64 */
             at_ms: number;
+            /**
+             * Format: uint64
+             * @description Pages of files on disks. The kernel can drop them.
+             */
+            cache_bytes?: number;
             /**
              * Format: double
              * @description CPU use since the previous sample, where 100 is one CPU. The first sample has none.
@@ -1613,9 +1668,24 @@ export interface components {
             cpu_pressure_percent?: number;
             /**
              * Format: uint64
+             * @description The part of `cpu_us` in the kernel.
+             */
+            cpu_system_us?: number;
+            /**
+             * Format: uint64
+             * @description How long the limit on CPU time has kept programs from running so far.
+             */
+            cpu_throttled_us?: number;
+            /**
+             * Format: uint64
              * @description CPU time used so far; it never decreases.
              */
             cpu_us: number;
+            /**
+             * Format: uint64
+             * @description The part of `cpu_us` in programs.
+             */
+            cpu_user_us?: number;
             /**
              * Format: uint64
              * @description Bytes used in the writable file system at `/`.
@@ -1629,6 +1699,11 @@ export interface components {
             memory_bytes: number;
             /** Format: uint64 */
             memory_bytes_max?: number;
+            /**
+             * Format: uint64
+             * @description The most memory at once so far, cache included.
+             */
+            memory_bytes_peak?: number;
             /** Format: double */
             memory_pressure_percent?: number;
             /** Format: uint64 */
@@ -1644,6 +1719,8 @@ export interface components {
              * @description Bytes read from block devices so far.
              */
             read_bytes?: number;
+            /** Format: uint64 */
+            swap_bytes?: number;
             /**
              * Format: uint64
              * @description Since the agent began.

@@ -184,13 +184,17 @@ impl Audit {
     /// Refuses an operation that could not be recorded.
     pub fn admit(&self) -> Result<(), AuditUnwritable> {
         let Some(inner) = &self.0 else { return Ok(()) };
-        let state = &inner.state;
-        let is_failing =
-            state.is_failing.load(Ordering::Relaxed) || state.lost.load(Ordering::Relaxed) > 0;
-        if is_failing && inner.options().on_failure == OnFailure::Refuse {
+        if self.is_failing() == Some(true) && inner.options().on_failure == OnFailure::Refuse {
             return Err(AuditUnwritable);
         }
         Ok(())
+    }
+
+    /// Whether records cannot be written, or do not fit into the queue; `None` if nothing is recorded.
+    pub fn is_failing(&self) -> Option<bool> {
+        let state = &self.0.as_ref()?.state;
+        let is_behind = state.lost.load(Ordering::Relaxed) > 0;
+        Some(is_behind || state.is_failing.load(Ordering::Relaxed))
     }
 
     /// Records an entry. It never waits, so it can be called anywhere.

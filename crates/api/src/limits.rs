@@ -157,6 +157,10 @@ pub const STRANGER: [u8; 4] = [127, 0, 0, 1];
 /// Namespaces and keys whose caps are in a scrape.
 pub const SCRAPE_SCOPES_MAX: usize = 100;
 
+/// Sandboxes that have series of their own in a scrape: 15 each, and Prometheus keeps every one. The rest are
+/// counted.
+pub const SCRAPE_SANDBOXES_MAX: usize = 2_000;
+
 /// How long a scrape waits for one sandbox.
 pub const SCRAPE_GUEST_MAX: Duration = Duration::from_secs(1);
 /// While scrapes come, sandboxes are asked for their samples so often, beside the scrapes.

@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 use super::Api;
 use super::call::Call;
 use super::counters::BUCKETS_US;
-use super::limits::SCRAPE_SCOPES_MAX;
+use super::limits::{SCRAPE_SANDBOXES_MAX, SCRAPE_SCOPES_MAX};
 use super::route::{Operation, operation};
 use super::shape::{Nothing, Page};
 use bytes::Bytes;
@@ -37,17 +37,33 @@ pub fn operations() -> Vec<Operation> {
 
 async fn scrape(call: Call, _: Nothing, _: Nothing) -> Result<Page, Refusal> {
     let records = call.api.registry().list(call.caller.only_namespace());
-    let samples = sample(&call.api, &records).await;
+    let age = |record: &Record| (record.created_at_ms, record.which());
+    let shown = oldest(&records, SCRAPE_SANDBOXES_MAX, age);
+    let samples = sample(&call.api, &shown).await;
     let mut text = Text::default();
     let labels =
         records.iter().map(|record| (record.which(), call.api.labels().of(&record.labels)));
     sandboxes(&mut text, &records, &samples, &labels.collect());
+    let left_out = records.len() - shown.len();
+    let about = "Sandboxes without series of their own, because there are too many.";
+    text.single("burrow_sandboxes_left_out", "gauge", about, left_out as f64);
     // What the server does for all is not for the holder of one namespace.
     if call.caller.only_namespace().is_none() {
         server(&mut text, &call.api);
         parts::Parts::look(&call.api).await.write(&mut text, &call.api);
     }
     Ok(Page { kind: KIND, text: Bytes::from(text.0) })
+}
+
+/// The sandboxes that have series of their own. The oldest stay, so that no series comes and goes while others are
+/// made and removed.
+fn oldest<T: Clone, K: Ord>(all: &[T], max: usize, age: impl FnMut(&T) -> K) -> Vec<T> {
+    let mut oldest = all.to_vec();
+    if oldest.len() > max {
+        oldest.sort_by_key(age);
+        oldest.truncate(max);
+    }
+    oldest
 }
 
 /// What a family of numbers takes from a sample.
@@ -75,7 +91,7 @@ fn sandboxes(
         text.line("burrow_sandboxes", &[("state", phase.name())], count as f64);
     }
     by_label(text, records, labelled);
-    let families: [(&str, &str, &str, Read); 9] = [
+    let families: [(&str, &str, &str, Read); 15] = [
         ("burrow_sandbox_cpu_seconds_total", "counter", "CPU time used.", |sample| {
             Some(sample.cpu_us as f64 / US_PER_S)
         }),
@@ -105,6 +121,33 @@ fn sandboxes(
         }),
         ("burrow_sandbox_written_bytes_total", "counter", "Written to block devices.", |sample| {
             sample.written_bytes.map(|bytes| bytes as f64)
+        }),
+        ("burrow_sandbox_cpu_user_seconds_total", "counter", "CPU time of programs.", |sample| {
+            sample.cpu_user_us.map(|us| us as f64 / US_PER_S)
+        }),
+        (
+            "burrow_sandbox_cpu_system_seconds_total",
+            "counter",
+            "CPU time of the kernel.",
+            |sample| sample.cpu_system_us.map(|us| us as f64 / US_PER_S),
+        ),
+        (
+            "burrow_sandbox_cpu_throttled_seconds_total",
+            "counter",
+            "Time for which the limit on CPU time kept programs from running.",
+            |sample| sample.cpu_throttled_us.map(|us| us as f64 / US_PER_S),
+        ),
+        (
+            "burrow_sandbox_memory_bytes_peak",
+            "gauge",
+            "The most memory at once, cache included.",
+            |sample| sample.memory_bytes_peak.map(|bytes| bytes as f64),
+        ),
+        ("burrow_sandbox_cache_bytes", "gauge", "Cached pages of files on disks.", |sample| {
+            sample.cache_bytes.map(|bytes| bytes as f64)
+        }),
+        ("burrow_sandbox_swap_bytes", "gauge", "Memory moved to swap.", |sample| {
+            sample.swap_bytes.map(|bytes| bytes as f64)
         }),
     ];
     for (name, kind, help, read) in families {
@@ -319,5 +362,22 @@ impl Text {
         }
         let closing = if labels.is_empty() { "" } else { "}" };
         let _ = writeln!(self.0, "{closing} {value}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_sandboxes_keep_their_series() {
+        let all = [(9, "a/new"), (1, "a/old"), (1, "b/old")];
+        let names = |max: usize| {
+            let shown = oldest(&all, max, |one| *one).into_iter();
+            shown.map(|(_, name)| name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(3), ["a/new", "a/old", "b/old"]);
+        assert_eq!(names(2), ["a/old", "b/old"]);
+        assert!(names(0).is_empty());
     }
 }

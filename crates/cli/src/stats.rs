@@ -19,7 +19,8 @@ use sandbox::{SandboxRef, State};
   host-bridge stats work ci/job-7
   host-bridge stats --json | jq '.[] | {sandbox, memory_bytes}'
 
-CPU is that of the last second; 100% is one processor. The numbers are what the agent of each sandbox reports.")]
+CPU is that of the last second; 100% is one processor. The numbers are what the agent of each sandbox reports.
+--json has more of them: user, system and throttled time, the peak of memory, cache, swap and kills.")]
 pub struct Stats {
     /// Print the newest samples as JSON
     #[arg(long)]

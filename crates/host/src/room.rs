@@ -33,8 +33,22 @@ pub fn lacks_room(error: &(dyn Error + 'static)) -> bool {
 
 /// The room that a file system has for its users.
 pub fn free_bytes(path: &Path) -> io::Result<u64> {
-    let disk = statvfs(path)?;
-    Ok(disk.blocks_available().saturating_mul(disk.fragment_size()))
+    Ok(Room::at(path)?.free_bytes)
+}
+
+/// The room of a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    pub free_bytes: u64,
+    pub all_bytes: u64,
+}
+
+impl Room {
+    pub fn at(path: &Path) -> io::Result<Self> {
+        let disk = statvfs(path)?;
+        let bytes = |blocks: u64| blocks.saturating_mul(disk.fragment_size());
+        Ok(Self { free_bytes: bytes(disk.blocks_available()), all_bytes: bytes(disk.blocks()) })
+    }
 }
 
 #[cfg(test)]

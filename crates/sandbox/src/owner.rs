@@ -335,6 +335,7 @@ impl Owner {
                 let _ = reply.send(Err(SandboxError::StillRunning { which, state }));
             }
             Order::Remove { force: true, reply } => {
+                self.place.telemetry.doom();
                 self.removing.push(reply);
                 self.begin_removal().await;
             }

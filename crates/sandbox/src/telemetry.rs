@@ -4,6 +4,9 @@
 //! An owner has one for its sandbox, which asks the agent every few seconds for what it has sampled since; the
 //! agent keeps a quarter of an hour of samples, so that a cut of the link or a new bridge leaves no gap. The same samples
 //! are counted as costs. Nothing here can stop a sandbox: what cannot be read or written is reported once.
+//!
+//! Files are written on threads that may block. The task that has asked may be gone by then: the samples are counted
+//! to the end nevertheless, before the next question is asked.
 
 mod bucket;
 mod history;
@@ -12,15 +15,17 @@ mod step;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use protocol::FaultCode;
 use protocol::limits::METRICS_PAGE_MAX;
 use protocol::metrics::Sample;
+use tokio::sync::OwnedMutexGuard;
+use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
-pub use bucket::{Bucket, Counters, Gauge};
+pub use bucket::{Bucket, Counters, CpuParts, Gauge};
 pub use history::{History, InvalidWindow, Window};
 use step::Step;
 
@@ -53,20 +58,29 @@ struct Inner {
     carried: Carried,
     /// Batches that could not be written.
     failures: AtomicU64,
+    /// The sandbox is about to be removed, with its history: nothing is written any more.
+    is_doomed: AtomicBool,
     /// One question at a time: two would count the same samples.
-    asking: tokio::sync::Mutex<()>,
+    asking: Arc<tokio::sync::Mutex<()>>,
+    account: Mutex<Account>,
+    /// Locked only by threads that may block: it is held while files are written.
     store: Mutex<Store>,
 }
 
-struct Store {
+struct Account {
     payer: Payer,
+    /// Bytes of connections that are counted.
+    carried: [u64; 2],
+    /// The sandbox is removed: what still comes would be counted for nobody.
+    is_closed: bool,
+}
+
+struct Store {
     directory: PathBuf,
     /// Opened with the first batch.
     rings: Vec<Ring>,
     /// Up to when an earlier bridge has written, until the first batch of this one is added.
     known_ms: Option<u64>,
-    /// Bytes of connections that are counted.
-    counted: [u64; 2],
 }
 
 impl Telemetry {
@@ -77,13 +91,8 @@ impl Telemetry {
         costs: Costs,
         events: EventSink,
     ) -> Self {
-        let store = Store {
-            payer: Payer::of(record),
-            directory: state.join(DIRECTORY),
-            rings: Vec::new(),
-            known_ms: None,
-            counted: [0; 2],
-        };
+        let directory = state.join(DIRECTORY);
+        let store = Store { directory, rings: Vec::new(), known_ms: None };
         Self(Arc::new(Inner {
             is_kept,
             which: record.which(),
@@ -92,19 +101,31 @@ impl Telemetry {
             events,
             carried: Carried::default(),
             failures: AtomicU64::new(0),
-            asking: tokio::sync::Mutex::default(),
+            is_doomed: AtomicBool::new(false),
+            asking: Arc::default(),
+            account: Mutex::new(Account {
+                payer: Payer::of(record),
+                carried: [0; 2],
+                is_closed: false,
+            }),
             store: Mutex::new(store),
         }))
     }
 
     /// The sandbox has another machine than it was about to have: one of the pool.
     pub fn move_to(&self, record: &Record, state: &Path) {
-        let mut store = self.store();
-        (store.payer, store.directory) = (Payer::of(record), state.join(DIRECTORY));
+        self.account().payer = Payer::of(record);
+        // Nothing is written before it runs.
+        self.store().directory = state.join(DIRECTORY);
     }
 
     fn payer(&self) -> Payer {
-        self.store().payer.clone()
+        self.account().payer.clone()
+    }
+
+    fn account(&self) -> MutexGuard<'_, Account> {
+        // Its fields are replaced as a whole.
+        self.0.account.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where the bytes of the sandbox's connections are counted.
@@ -149,7 +170,7 @@ impl Telemetry {
 
     /// Takes the samples that are new.
     pub async fn collect(&self, guest: &Guest) -> Result<(), GuestError> {
-        let _asking = self.0.asking.lock().await;
+        let mut asking = Arc::clone(&self.0.asking).lock_owned().await;
         let payer = self.payer();
         // A guest that always has more is asked again in its turn.
         for _ in 0..TELEMETRY_PAGES_MAX {
@@ -166,19 +187,55 @@ impl Telemetry {
                 }
                 page => page?,
             };
-            self.take(&page.samples, now_ms());
-            if page.samples.len() < METRICS_PAGE_MAX {
-                return Ok(());
+            let is_last = page.samples.len() < METRICS_PAGE_MAX;
+            match self.take_apart(page.samples, asking).await {
+                Some(still_asking) if !is_last => asking = still_asking,
+                _ => return Ok(()),
             }
         }
         Ok(())
     }
 
-    /// Counts and keeps samples that have just come.
+    /// Takes samples on a thread that may block. The right to ask goes along: if the caller is cut off, the next
+    /// question waits until these are counted. `None` after a panic, which the thread has reported.
+    async fn take_apart(
+        &self,
+        samples: Vec<Sample>,
+        asking: OwnedMutexGuard<()>,
+    ) -> Option<OwnedMutexGuard<()>> {
+        let telemetry = self.clone();
+        let taking = spawn_blocking(move || {
+            telemetry.take(&samples, now_ms());
+            asking
+        });
+        taking.await.ok()
+    }
+
+    /// Counts samples that have just come, and writes them.
     fn take(&self, samples: &[Sample], now_ms: u64) {
-        let newest = samples.last().map_or(0, |sample| sample.uptime_ms);
+        let buckets = self.count(samples, now_ms);
+        if !buckets.is_empty() {
+            let written = self.keep(&buckets);
+            self.note(&written);
+        }
+    }
+
+    fn keep(&self, buckets: &[Bucket]) -> io::Result<()> {
         let mut store = self.store();
-        let payer = store.payer.clone();
+        if self.0.is_doomed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        store.write(buckets, |what| self.trouble(what))
+    }
+
+    /// Counts samples that have just come, and what connections have carried.
+    fn count(&self, samples: &[Sample], now_ms: u64) -> Vec<Bucket> {
+        let newest = samples.last().map_or(0, |sample| sample.uptime_ms);
+        let mut account = self.account();
+        if account.is_closed {
+            return Vec::new();
+        }
+        let payer = account.payer.clone();
         let mut buckets: Vec<Bucket> = Vec::with_capacity(samples.len());
         for sample in samples {
             let at_ms = moment(sample, newest, now_ms);
@@ -193,22 +250,19 @@ impl Telemetry {
             buckets.push(step.shown(last.as_ref(), sample).bucket(sample, at_ms));
         }
         let carried = [self.0.carried.sent_bytes(), self.0.carried.received_bytes()];
-        let before = std::mem::replace(&mut store.counted, carried);
+        let before = std::mem::replace(&mut account.carried, carried);
         let [sent_bytes, received_bytes] = [carried[0] - before[0], carried[1] - before[1]];
         self.0.costs.count_carried(&payer, sent_bytes, received_bytes, now_ms);
         if let Some(newest) = buckets.last_mut() {
             newest.counters.sent_bytes = sent_bytes;
             newest.counters.received_bytes = received_bytes;
         }
-        if !buckets.is_empty() {
-            let written = store.write(&buckets, |what| self.trouble(what));
-            self.note(&written);
-        }
+        buckets
     }
 
     /// The sandbox has ended: what its connections have carried since the last samples is counted.
     pub fn settle(&self) {
-        self.take(&[], now_ms());
+        self.count(&[], now_ms());
     }
 
     /// What the sandbox has cost so far.
@@ -216,9 +270,24 @@ impl Telemetry {
         self.0.costs.of_sandbox(&self.payer())
     }
 
-    /// The sandbox is removed.
-    pub fn forget(&self) {
-        self.0.costs.forget(&self.payer());
+    /// The sandbox will be removed, with its history: what comes is counted, and no longer written.
+    pub fn doom(&self) {
+        self.0.is_doomed.store(true, Ordering::Release);
+    }
+
+    fn close(&self) {
+        self.doom();
+        let mut account = self.account();
+        account.is_closed = true;
+        self.0.costs.forget(&account.payer);
+    }
+
+    /// The sandbox is removed. From then on nothing writes to its directory.
+    pub async fn forget(&self) {
+        self.close();
+        let telemetry = self.clone();
+        // A batch may be on its way; after a panic there is none.
+        let _ = spawn_blocking(move || drop(telemetry.store())).await;
     }
 
     fn note(&self, written: &io::Result<()>) {

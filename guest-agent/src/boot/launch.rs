@@ -23,7 +23,7 @@ use super::ids::Namespaces;
 use super::root::below_host;
 use super::supervisor::{self, SandboxGroup, die_with_supervisor};
 use super::{LaunchError, Outcome, Stage, StepReport, run, steps};
-use crate::cgroup::{Directory, OlderMemory};
+use crate::cgroup::{Directory, OlderGroups};
 use crate::config::Layer;
 use crate::sys::namespace::{Side, fork};
 use crate::sys::{clock, prctl};
@@ -42,7 +42,7 @@ pub struct Booted {
     pub report: Vec<StepReport>,
     /// For `CgroupSupport::discover`.
     pub cgroup_root: Option<Directory>,
-    pub older_memory: Option<OlderMemory>,
+    pub older_groups: OlderGroups,
     pub layer: Option<Layer>,
 }
 
@@ -142,13 +142,13 @@ fn become_init(
     };
 
     // The host's hierarchies are still visible.
-    let older_memory = OlderMemory::open();
+    let older_groups = OlderGroups::open();
     stage.group_path = group.map(|group| below_host(&group.into_path()));
     let mut report = vec![namespaces];
     run(steps::STEPS, &mut stage, &mut report)?;
     let is_patchwork = stage.is_patchwork;
     let layer = stage.scratch.map(|scratch| Layer { directory: Arc::new(scratch), is_patchwork });
-    Ok(Booted { config: stage.config, report, cgroup_root: stage.group, older_memory, layer })
+    Ok(Booted { config: stage.config, report, cgroup_root: stage.group, older_groups, layer })
 }
 
 fn enter_inner_namespaces(ids: Option<&Namespaces>) -> io::Result<()> {

@@ -30,7 +30,7 @@ use nix::sys::statfs::{FsType, TMPFS_MAGIC, statfs};
 
 use super::launch::Booted;
 use super::{BootError, Outcome, Stage, StepReport, run};
-use crate::cgroup::Directory;
+use crate::cgroup::{Directory, OlderGroups};
 use crate::config::line::{Line, parse_line};
 use crate::host::serial::Port;
 use crate::sys::mount;
@@ -91,7 +91,8 @@ pub fn enter() -> Result<Machine, Failure> {
     match booted {
         Ok(()) => {
             let config = stage.config;
-            let booted = Booted { config, report, cgroup_root, older_memory: None, layer: None };
+            let older_groups = OlderGroups::default();
+            let booted = Booted { config, report, cgroup_root, older_groups, layer: None };
             Ok(Machine { booted, line, link, serial, written })
         }
         Err(error) => {

@@ -12,11 +12,18 @@ use super::read_again;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     pub cpu_us: Option<u64>,
+    pub user_us: Option<u64>,
+    pub system_us: Option<u64>,
+    /// How long a quota has kept programs from running.
+    pub throttled_us: Option<u64>,
     /// Without the pages of files that were not used lately: the kernel drops them as soon as
     /// anything else needs memory.
     pub memory_bytes: Option<u64>,
     pub memory_bytes_max: Option<u64>,
     pub memory_bytes_peak: Option<u64>,
+    /// Pages of files on disks.
+    pub cache_bytes: Option<u64>,
+    pub swap_bytes: Option<u64>,
     pub oom_kills: Option<u64>,
     /// Hundredths of a percent.
     pub cpu_pressure: Option<u32>,
@@ -34,6 +41,7 @@ pub struct AccountFiles {
     memory_parts: Option<File>,
     memory_max: Option<File>,
     memory_peak: Option<File>,
+    memory_swap: Option<File>,
     memory_events: Option<File>,
     io: Option<File>,
     pressures: [Option<File>; 3],
@@ -49,6 +57,7 @@ impl AccountFiles {
             memory_parts: of_memory("memory.stat"),
             memory_max: open("memory.max"),
             memory_peak: of_memory("memory.peak"),
+            memory_swap: of_memory("memory.swap.current"),
             memory_events: of_memory("memory.events"),
             io: open("io.stat"),
             pressures: ["cpu.pressure", "memory.pressure", "io.pressure"].map(open),
@@ -57,19 +66,30 @@ impl AccountFiles {
     }
 
     pub fn read(&self) -> Account {
-        let text = |file: &Option<File>| read_again(file.as_ref()?).ok();
-        let number = |file: &Option<File>| text(file)?.trim().parse().ok();
+        let text = |file: &Option<File>| text(file.as_ref()?);
+        let number = |file: &Option<File>| number(file.as_ref()?);
         let [cpu_pressure, memory_pressure, io_pressure] =
             self.pressures.each_ref().map(|file| parse_pressure(&text(file)?));
         let io = text(&self.io);
         let memory_bytes: Option<u64> = number(&self.memory);
-        let droppable = || field(&text(&self.memory_parts)?, "inactive_file");
+        let parts = text(&self.memory_parts);
+        let part = |name| field(parts.as_deref()?, name);
+        let cpu = text(&self.cpu);
+        let time = |name| field(cpu.as_deref()?, name);
         Account {
-            cpu_us: text(&self.cpu).and_then(|text| field(&text, "usage_usec")),
-            memory_bytes: memory_bytes.map(|bytes| bytes.saturating_sub(droppable().unwrap_or(0))),
+            cpu_us: time("usage_usec"),
+            user_us: time("user_usec"),
+            system_us: time("system_usec"),
+            throttled_us: time("throttled_usec"),
+            memory_bytes: memory_bytes
+                .map(|bytes| bytes.saturating_sub(part("inactive_file").unwrap_or(0))),
             // `max` is no number.
             memory_bytes_max: number(&self.memory_max),
             memory_bytes_peak: number(&self.memory_peak),
+            // Files in memory are no cache: they cannot be dropped.
+            cache_bytes: part("file")
+                .map(|cached| cached.saturating_sub(part("shmem").unwrap_or(0))),
+            swap_bytes: number(&self.memory_swap),
             oom_kills: text(&self.memory_events).and_then(|text| field(&text, "oom_kill")),
             cpu_pressure,
             memory_pressure,
@@ -78,6 +98,16 @@ impl AccountFiles {
             written_bytes: io.as_ref().map(|text| sum(text, "wbytes=")),
         }
     }
+}
+
+/// All of a file, if it can be read.
+pub(super) fn text(file: &File) -> Option<String> {
+    read_again(file).ok()
+}
+
+/// The number that a file is.
+pub(super) fn number(file: &File) -> Option<u64> {
+    text(file)?.trim().parse().ok()
 }
 
 /// The numbers after `name` of all devices in an `io.stat`.
@@ -120,11 +150,12 @@ mod tests {
     #[test]
     fn every_controller_says_its_part() {
         let (path, directory) = group(&[
-            ("cpu.stat", "usage_usec 1500\nuser_usec 1000\nsystem_usec 500\n"),
+            ("cpu.stat", "usage_usec 1500\nuser_usec 1000\nsystem_usec 500\nthrottled_usec 70\n"),
             ("memory.current", "1000000\n"),
-            ("memory.stat", "anon 5\ninactive_anon 7\nactive_file 11\ninactive_file 400000\n"),
+            ("memory.stat", "anon 5\nfile 500000\nshmem 9\nactive_file 11\ninactive_file 400000\n"),
             ("memory.max", "2000000\n"),
             ("memory.peak", "1500000\n"),
+            ("memory.swap.current", "4096\n"),
             ("memory.events", "low 0\nhigh 0\nmax 0\noom 2\noom_kill 1\n"),
             ("cpu.pressure", "some avg10=12.34 avg60=0.00 avg300=0.00 total=0\nfull avg10=9.00"),
             ("memory.pressure", "some avg10=0.07 avg60=0.00 avg300=0.00 total=0\n"),
@@ -134,9 +165,14 @@ mod tests {
         std::fs::remove_dir_all(path).unwrap();
         let expected = Account {
             cpu_us: Some(1500),
+            user_us: Some(1000),
+            system_us: Some(500),
+            throttled_us: Some(70),
             memory_bytes: Some(600_000),
             memory_bytes_max: Some(2_000_000),
             memory_bytes_peak: Some(1_500_000),
+            cache_bytes: Some(499_991),
+            swap_bytes: Some(4096),
             oom_kills: Some(1),
             cpu_pressure: Some(1234),
             memory_pressure: Some(7),

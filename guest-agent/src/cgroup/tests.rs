@@ -45,8 +45,15 @@ fn fields_are_matched_whole() {
     assert_eq!(field(text, "oom_"), None);
 }
 
+fn account_of(older: &OlderGroups) -> Account {
+    let mut account = Account::default();
+    older.complete(&mut account);
+    account
+}
+
 #[test]
 fn the_memory_of_a_sandbox_that_version_1_holds_is_found_and_read() {
+    const LIMIT: &str = "memory.limit_in_bytes";
     let root = std::env::temp_dir().join(format!("burrow-older-{}", std::process::id()));
     let group = root.join("memory/up/burrow-0123456789ab");
     std::fs::create_dir_all(&group).expect("a directory");
@@ -60,11 +67,29 @@ fn the_memory_of_a_sandbox_that_version_1_holds_is_found_and_read() {
     let mounts =
         [mount("cgroup", "/", &point("cpu"), false), mount("cgroup", "/", &point("memory"), false)];
     let memberships = "4:rdma,memory:/up/burrow-0123456789ab\n1:cpu:/\n0::/\n";
-    assert_eq!(own_version_1(&mounts, memberships, "memory").as_ref(), Some(&group));
-    assert_eq!(own_version_1(&mounts, "1:cpu:/\n", "memory"), None);
-    let older =
-        OlderMemory::within(&Directory::open(&group).expect("a directory")).expect("it is there");
-    assert_eq!((older.oom_kills(), older.limit_bytes()), (Some(2), Some(64 << 20)));
+    assert_eq!(own_version_1(&mounts, memberships, "memory", LIMIT).as_ref(), Some(&group));
+    assert_eq!(own_version_1(&mounts, "1:cpu:/\n", "memory", LIMIT), None);
+    let directory = Directory::open(&group).expect("a directory");
+    let older = OlderGroups::within(Some(&directory), None);
+    let expected =
+        Account { memory_bytes_max: Some(64 << 20), oom_kills: Some(2), ..Account::default() };
+    assert_eq!(account_of(&older), expected, "what has no file is not known");
+    for (file, text) in [
+        ("memory.stat", "cache 9\ntotal_cache 5000\ntotal_shmem 1000\ntotal_swap 77\n"),
+        ("memory.max_usage_in_bytes", "123456\n"),
+        ("cpu.stat", "nr_periods 9\nnr_throttled 4\nthrottled_time 2500999\n"),
+    ] {
+        std::fs::write(group.join(file), text).expect("written");
+    }
+    let older = OlderGroups::within(Some(&directory), Some(&directory));
+    let expected = Account {
+        throttled_us: Some(2500),
+        memory_bytes_peak: Some(123_456),
+        cache_bytes: Some(4000),
+        swap_bytes: Some(77),
+        ..expected
+    };
+    assert_eq!(account_of(&older), expected);
     std::fs::write(group.join("memory.limit_in_bytes"), "9223372036854771712\n").expect("written");
     assert_eq!(older.limit_bytes(), None, "no limit");
     std::fs::remove_dir_all(root).expect("removed");

@@ -23,7 +23,7 @@ pub use activity::{Activities, Activity};
 pub use environment::SandboxEnvironment;
 pub use freezer::Freezer;
 
-use crate::cgroup::{CgroupSupport, Groups, SessionGroup};
+use crate::cgroup::{CgroupSupport, Groups, OlderGroups, SessionGroup};
 use crate::config::Config;
 use crate::pid1::reaper::Reaper;
 use crate::sys::{clock, resource};
@@ -36,6 +36,7 @@ pub struct Ground {
     pub budget: Budget,
     /// The control groups of sessions and interpreters, or nothing where the machine has none.
     pub groups: RefCell<Option<Groups>>,
+    pub older_groups: OlderGroups,
     pub environment: SandboxEnvironment,
     pub freezer: Freezer,
     pub activities: Rc<Activities>,
@@ -52,9 +53,10 @@ pub struct Ground {
 impl Ground {
     pub fn new(mut config: Config, reaper: Reaper, groups: CgroupSupport) -> Rc<Self> {
         let share = (resource::memory_bytes() / limits::SPOOLS_MEMORY_SHARE) as usize;
+        let CgroupSupport { groups, older } = groups;
         let (groups, cgroup_missing) = match groups {
-            CgroupSupport::Available(groups) => (Some(groups), None),
-            CgroupSupport::Unavailable { reason } => (None, Some(reason)),
+            Ok(groups) => (Some(groups), None),
+            Err(reason) => (None, Some(reason)),
         };
         let controllers =
             groups.as_ref().map_or(Vec::new(), |groups| groups.controllers().to_vec());
@@ -78,6 +80,7 @@ impl Ground {
             reaper,
             budget: Budget::new(share.clamp(limits::SPOOL_BYTES_MIN, limits::SPOOLS_BYTES_MAX)),
             groups: RefCell::new(groups),
+            older_groups: older,
             freezer: Freezer::default(),
             activities: Rc::default(),
             stopping: Cell::new(false),
@@ -106,13 +109,14 @@ impl Ground {
     /// may be no limit.
     pub fn memory_limit(&self, own: Option<u64>) -> Option<u64> {
         own.or_else(|| self.groups.borrow().as_ref()?.memory_limit())
+            .or_else(|| self.older_groups.limit_bytes())
             .or_else(|| self.config.machine.then(resource::memory_bytes))
     }
 
     /// How many processes of the sandbox the kernel has killed because memory ran out, if it does not count
     /// them per group.
     pub fn sandbox_oom_kills(&self) -> u64 {
-        self.groups.borrow().as_ref().and_then(Groups::oom_kills).unwrap_or(0)
+        self.older_groups.oom_kills().unwrap_or(0)
     }
 
     /// Why there are no control groups, if there are none.

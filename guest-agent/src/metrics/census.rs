@@ -23,7 +23,7 @@ use super::limits::{
     PROCESSES_READ_MAX,
 };
 use crate::cgroup::Directory;
-use crate::process::procfs::{Times, parse_number, parse_private_pages, parse_times};
+use crate::process::procfs::{Spent, parse_number, parse_private_pages, parse_times};
 use crate::sys::clock;
 use crate::sys::dirent::read_entries;
 
@@ -32,7 +32,9 @@ pub struct Census {
     /// Only its descendants are counted.
     ancestor: Option<u32>,
     pids: Vec<u32>,
-    accounts: Accounts,
+    /// Each kind of time is counted by itself.
+    user: Accounts,
+    system: Accounts,
     entries: Vec<u8>,
 }
 
@@ -50,7 +52,8 @@ pub struct Counted {
     /// There were more than were looked into.
     pub partial: bool,
     /// CPU time since the walk before, or before the first.
-    pub grown_ticks: u64,
+    pub user_ticks: u64,
+    pub system_ticks: u64,
     pub private_pages: u64,
 }
 
@@ -59,7 +62,8 @@ impl Census {
         Self {
             ancestor,
             pids: Vec::new(),
-            accounts: Accounts::default(),
+            user: Accounts::default(),
+            system: Accounts::default(),
             entries: vec![0; DIRECTORY_BYTES],
         }
     }
@@ -78,7 +82,8 @@ impl Census {
         }
         let mut members = 0;
         let now = clock::boot_ticks();
-        self.accounts.begin();
+        self.user.begin();
+        self.system.begin();
         for at in 0..self.pids.len() {
             if at % PROCESSES_PER_TURN == PROCESSES_PER_TURN - 1 {
                 tokio::task::yield_now().await;
@@ -87,7 +92,8 @@ impl Census {
                 members += 1;
             }
         }
-        counted.grown_ticks = self.accounts.end(counted.partial, now);
+        counted.user_ticks = self.user.end(counted.partial, now);
+        counted.system_ticks = self.system.end(counted.partial, now);
         if self.ancestor.is_some() {
             counted.processes = members;
         }
@@ -137,17 +143,19 @@ impl Census {
                 Err(_) => None,
             };
             let Some(times) = times else {
-                self.accounts.keep(pid);
+                self.user.keep(pid);
+                self.system.keep(pid);
                 return true;
             };
             if let Some(ancestor) = self.ancestor
                 && pid != ancestor
-                && !self.accounts.is_known(times.parent)
-                && !self.accounts.is_same(pid, &times)
+                && !self.user.is_known(times.parent)
+                && !self.user.is_same(pid, times.began)
             {
                 return false;
             }
-            self.accounts.add(pid, &times);
+            self.user.add(pid, times.began, times.user);
+            self.system.add(pid, times.began, times.system);
         }
         if wanted.memory
             && let Ok(length) = read_file(proc, pid, b"/statm", &mut buffer)
@@ -194,7 +202,7 @@ struct ProcessUsage {
     waited: u64,
 }
 
-/// Computes the usage. Pure; processes are added in the order of their numbers.
+/// Computes the usage of one kind of time. Pure; processes are added in the order of their numbers.
 #[derive(Default)]
 struct Accounts {
     /// By the previous walk.
@@ -237,11 +245,11 @@ impl Accounts {
         self.ended += known.own + known.waited;
     }
 
-    fn add(&mut self, pid: u32, times: &Times) {
+    fn add(&mut self, pid: u32, began: u64, spent: Spent) {
         let is_first_walk = self.before == 0;
         let known = self.advance_to(pid);
         let (own, waited) = match known {
-            Some(known) if known.began == times.began => (known.own, known.waited),
+            Some(known) if known.began == began => (known.own, known.waited),
             other => {
                 // The number has been given out again.
                 if let Some(other) = other {
@@ -249,13 +257,13 @@ impl Accounts {
                 }
                 // A process that began since is all new. An older one was beyond the bound before,
                 // or came from outside, and it is unknown when it used its time.
-                let is_new = is_first_walk || times.began + 1 >= self.before;
-                if is_new { (0, 0) } else { (times.own, times.waited) }
+                let is_new = is_first_walk || began + 1 >= self.before;
+                if is_new { (0, 0) } else { (spent.own, spent.waited) }
             }
         };
-        self.own_grown += times.own.saturating_sub(own);
-        self.waited_grown += times.waited.saturating_sub(waited);
-        let Times { own, waited, began, .. } = *times;
+        self.own_grown += spent.own.saturating_sub(own);
+        self.waited_grown += spent.waited.saturating_sub(waited);
+        let Spent { own, waited } = spent;
         self.fresh.push(ProcessUsage { pid, began, own, waited });
     }
 
@@ -274,9 +282,9 @@ impl Accounts {
     }
 
     /// Whether the walk before has counted this very process.
-    fn is_same(&self, pid: u32, times: &Times) -> bool {
+    fn is_same(&self, pid: u32, began: u64) -> bool {
         let at = self.known.binary_search_by_key(&pid, |known| known.pid);
-        at.is_ok_and(|at| self.known[at].began == times.began)
+        at.is_ok_and(|at| self.known[at].began == began)
     }
 
     /// Ends a walk that began at `now`, and says how many ticks were used since the one before.
@@ -309,7 +317,7 @@ mod tests {
     fn walk(accounts: &mut Accounts, now: u64, rows: &[Row]) -> u64 {
         accounts.begin();
         for &(pid, began, own, waited) in rows {
-            accounts.add(pid, &Times { parent: 1, own, waited, began });
+            accounts.add(pid, began, Spent { own, waited });
         }
         accounts.end(false, now)
     }

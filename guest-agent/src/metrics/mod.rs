@@ -126,7 +126,7 @@ pub async fn usage(snapshot: UsageSnapshot) -> Result<Reply, Fault> {
     // Those that are not read count as alive.
     let mut processes = pids.len().saturating_sub(PROCESSES_READ_MAX);
     // What the kernel does not account is a sum over living processes.
-    let mut sum = Used::default();
+    let (mut sum, mut ticks) = (Used::default(), 0_u64);
     for (at, pid) in pids.into_iter().take(PROCESSES_READ_MAX).enumerate() {
         if at % PROCESSES_PER_TURN == PROCESSES_PER_TURN - 1 {
             tokio::task::yield_now().await;
@@ -136,7 +136,7 @@ pub async fn usage(snapshot: UsageSnapshot) -> Result<Reply, Fault> {
         }
         processes += 1;
         let Some(used) = procfs::used(pid) else { continue };
-        sum.times.own += used.times.own + used.times.waited;
+        ticks += used.times.sum();
         sum.private_pages += used.private_pages;
         sum.read_bytes += used.read_bytes;
         sum.written_bytes += used.written_bytes;
@@ -144,7 +144,7 @@ pub async fn usage(snapshot: UsageSnapshot) -> Result<Reply, Fault> {
     Ok(Reply::Usage(TreeUsage {
         grouped: account.cpu_us.is_some(),
         processes: processes as u32,
-        cpu_us: account.cpu_us.unwrap_or(sum.times.own * TICK_US),
+        cpu_us: account.cpu_us.unwrap_or(ticks * TICK_US),
         memory_bytes: account
             .memory_bytes
             .unwrap_or_else(|| sum.private_pages * resource::page_bytes()),

@@ -28,6 +28,12 @@ struct Record {
     oom_kills: u64,
     read_bytes: u64,
     written_bytes: u64,
+    cpu_user_us: u64,
+    cpu_system_us: u64,
+    cpu_throttled_us: u64,
+    memory_bytes_peak: u64,
+    cache_bytes: u64,
+    swap_bytes: u64,
     cpu_hundredths: u32,
     processes: u32,
     pressures: [u16; 3],
@@ -95,6 +101,12 @@ impl Record {
             oom_kills: wide(sample.oom_kills),
             read_bytes: wide(sample.read_bytes),
             written_bytes: wide(sample.written_bytes),
+            cpu_user_us: wide(sample.cpu_user_us),
+            cpu_system_us: wide(sample.cpu_system_us),
+            cpu_throttled_us: wide(sample.cpu_throttled_us),
+            memory_bytes_peak: wide(sample.memory_bytes_peak),
+            cache_bytes: wide(sample.cache_bytes),
+            swap_bytes: wide(sample.swap_bytes),
             cpu_hundredths: sample.cpu_hundredths.unwrap_or(u32::MAX),
             processes: sample.processes,
             pressures: [sample.cpu_pressure, sample.memory_pressure, sample.io_pressure]
@@ -127,6 +139,12 @@ impl Record {
             io_pressure,
             read_bytes: wide(self.read_bytes),
             written_bytes: wide(self.written_bytes),
+            cpu_user_us: wide(self.cpu_user_us),
+            cpu_system_us: wide(self.cpu_system_us),
+            cpu_throttled_us: wide(self.cpu_throttled_us),
+            memory_bytes_peak: wide(self.memory_bytes_peak),
+            cache_bytes: wide(self.cache_bytes),
+            swap_bytes: wide(self.swap_bytes),
         }
     }
 }
@@ -169,6 +187,12 @@ mod tests {
             io_pressure: Some(10_000),
             read_bytes: Some(15),
             written_bytes: Some(16),
+            cpu_user_us: Some(17),
+            cpu_system_us: Some(18),
+            cpu_throttled_us: Some(19),
+            memory_bytes_peak: Some(20),
+            cache_bytes: Some(21),
+            swap_bytes: Some(22),
         };
         let empty = Sample { number: 2, ..Sample::default() };
         let mut ring = Ring::default();

@@ -4,7 +4,8 @@
 //! |---|---|---|---|
 //! | CPU | `/proc/stat` | its control group, or a walk | a walk |
 //! | memory | `/proc/meminfo` | its control group, or a walk and the scratch file system | a walk |
-//! | pressure, kills, block devices | `/proc` | its control group | – |
+//! | pressure, kills, cache, swap, block devices | `/proc` | its control group | – |
+//! | throttling, peak of memory | – | its control group | – |
 //!
 //! A *walk* is a [`Census`]. Which of the two is used is decided once, because their sums begin
 //! differently. `/proc` and `/` are opened once, too, so that later mounts over them have no
@@ -17,7 +18,7 @@ use nix::sys::statvfs::fstatvfs;
 use protocol::metrics::{Sample, Scope};
 
 use super::census::{Census, Counted, Wanted};
-use crate::cgroup::{Account, AccountFiles, Directory, Groups, parse_pressure};
+use crate::cgroup::{Account, AccountFiles, Directory, Groups, OlderGroups, parse_pressure};
 use crate::ground::Ground;
 use crate::process::procfs::parse_number;
 use crate::sys::{clock, lookup, resource};
@@ -41,6 +42,9 @@ pub struct Sampler {
     wanted: Wanted,
     page_bytes: u64,
     cpu_us: u64,
+    /// Its parts, as far as they are known.
+    user_us: Option<u64>,
+    system_us: Option<u64>,
     /// When the sample before was taken.
     before_us: Option<u64>,
 }
@@ -52,7 +56,8 @@ impl Sampler {
         let groups = ground.groups.borrow();
         let is_grouped = scope == Scope::Namespace;
         let files = groups.as_ref().filter(|_| is_grouped).and_then(Groups::account_files);
-        let account = account(scope, files.as_ref(), proc.as_ref());
+        let older = is_grouped.then_some(&ground.older_groups);
+        let account = account(scope, files.as_ref(), proc.as_ref(), older);
         Self {
             scope,
             files,
@@ -65,6 +70,8 @@ impl Sampler {
             },
             page_bytes: resource::page_bytes(),
             cpu_us: 0,
+            user_us: None,
+            system_us: None,
             before_us: None,
         }
     }
@@ -73,7 +80,8 @@ impl Sampler {
     pub async fn sample(&mut self, ground: &Ground) -> Sample {
         let now_us = clock::monotonic_us();
         let time_ms = clock::wall_ms();
-        let account = account(self.scope, self.files.as_ref(), self.proc.as_ref());
+        let older = (self.scope == Scope::Namespace).then_some(&ground.older_groups);
+        let account = account(self.scope, self.files.as_ref(), self.proc.as_ref(), older);
         let counted = match &self.proc {
             Some(proc) => self.census.take(proc, self.wanted).await,
             None => Counted { partial: true, ..Counted::default() },
@@ -82,16 +90,21 @@ impl Sampler {
         let cpu_before_us = self.cpu_us;
         let elapsed_us = self.before_us.map(|before_us| (now_us - before_us).max(1));
         if self.wanted.times {
-            let mut grown_us = counted.grown_ticks * TICK_US;
+            let mut grown_us = (counted.user_ticks + counted.system_ticks) * TICK_US;
             if let Some(elapsed_us) = elapsed_us {
                 // Whatever the walk has found, the usage cannot exceed the capacity.
                 let most_us = elapsed_us.saturating_mul(u64::from(ground.cpus())) + 2 * TICK_US;
                 grown_us = grown_us.min(most_us);
             }
             self.cpu_us += grown_us;
+            let system_us = (counted.system_ticks * TICK_US).min(grown_us);
+            self.system_us = Some(self.system_us.unwrap_or(0) + system_us);
+            self.user_us = Some(self.user_us.unwrap_or(0) + grown_us - system_us);
         } else {
             // A file that could not be read this time has not run backwards.
             self.cpu_us = self.cpu_us.max(account.cpu_us.unwrap_or(0));
+            self.user_us = self.user_us.max(account.user_us);
+            self.system_us = self.system_us.max(account.system_us);
         }
         let cpu_hundredths = elapsed_us.map(|elapsed_us| {
             let used_us = self.cpu_us - cpu_before_us;
@@ -129,6 +142,12 @@ impl Sampler {
             io_pressure: account.io_pressure,
             read_bytes: account.read_bytes,
             written_bytes: account.written_bytes,
+            cpu_user_us: self.user_us,
+            cpu_system_us: self.system_us,
+            cpu_throttled_us: account.throttled_us,
+            memory_bytes_peak: account.memory_bytes_peak,
+            cache_bytes: account.cache_bytes,
+            swap_bytes: account.swap_bytes,
         }
     }
 }
@@ -145,12 +164,21 @@ pub fn scope(init: bool) -> Scope {
 }
 
 /// The kernel's accounting for the sandbox as a whole.
-fn account(scope: Scope, files: Option<&AccountFiles>, proc: Option<&Directory>) -> Account {
-    match (scope, files, proc) {
+fn account(
+    scope: Scope,
+    files: Option<&AccountFiles>,
+    proc: Option<&Directory>,
+    older: Option<&OlderGroups>,
+) -> Account {
+    let mut account = match (scope, files, proc) {
         (Scope::Machine, _, Some(proc)) => machine(proc),
         (_, Some(files), _) => files.read(),
         _ => Account::default(),
+    };
+    if let Some(older) = older {
+        older.complete(&mut account);
     }
+    account
 }
 
 /// The kernel's own accounting.
@@ -159,13 +187,27 @@ fn machine(proc: &Directory) -> Account {
     let (memory, events) = (text("meminfo"), text("vmstat"));
     let kib = |text: &str, name| named(text, name).map(|kib| kib.saturating_mul(1024));
     let total = kib(&memory, "MemTotal:");
+    let busy = BusyTicks::parse(&text("stat"));
+    let time = |ticks: u64| ticks.saturating_mul(TICK_US);
+    let cached = kib(&memory, "Cached:").zip(kib(&memory, "Buffers:"));
     Account {
-        cpu_us: busy_ticks(&text("stat")).map(|ticks| ticks.saturating_mul(TICK_US)),
+        cpu_us: busy.map(|busy| time(busy.user.saturating_add(busy.system))),
+        user_us: busy.map(|busy| time(busy.user)),
+        system_us: busy.map(|busy| time(busy.system)),
+        // A machine does not learn of its quota, and Linux keeps no peak of all of its memory.
+        throttled_us: None,
         memory_bytes: total
             .zip(kib(&memory, "MemAvailable:"))
             .map(|(total, available)| total.saturating_sub(available)),
         memory_bytes_max: total,
         memory_bytes_peak: None,
+        // Files in memory are no cache: they cannot be dropped.
+        cache_bytes: cached.zip(kib(&memory, "Shmem:")).map(|((cached, buffers), in_memory)| {
+            cached.saturating_add(buffers).saturating_sub(in_memory)
+        }),
+        swap_bytes: kib(&memory, "SwapTotal:")
+            .zip(kib(&memory, "SwapFree:"))
+            .map(|(total, free)| total.saturating_sub(free)),
         oom_kills: named(&events, "oom_kill "),
         cpu_pressure: parse_pressure(&text("pressure/cpu")),
         memory_pressure: parse_pressure(&text("pressure/memory")),
@@ -183,14 +225,24 @@ fn named(text: &str, name: &str) -> Option<u64> {
 
 /// The busy time of all CPUs together, in ticks: everything in `/proc/stat`'s first line except idle, I/O
 /// wait, stolen time, and guest time, which user time already contains.
-fn busy_ticks(stat: &str) -> Option<u64> {
-    let mut times =
-        stat.strip_prefix("cpu ")?.split_whitespace().map(|field| parse_number(field.as_bytes()));
-    let mut next = || times.next()?;
-    let (user, nice, system) = (next()?, next()?, next()?);
-    let (_idle, _disks) = (next()?, next()?);
-    let (interrupts, soft) = (next()?, next()?);
-    Some([nice, system, interrupts, soft].into_iter().fold(user, u64::saturating_add))
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct BusyTicks {
+    user: u64,
+    /// In the kernel, interrupts included.
+    system: u64,
+}
+
+impl BusyTicks {
+    fn parse(stat: &str) -> Option<Self> {
+        let fields = stat.strip_prefix("cpu ")?.split_whitespace();
+        let mut times = fields.map(|field| parse_number(field.as_bytes()));
+        let mut next = || times.next()?;
+        let (user, nice, system) = (next()?, next()?, next()?);
+        let (_idle, _disks) = (next()?, next()?);
+        let (interrupts, soft) = (next()?, next()?);
+        let system = [interrupts, soft].into_iter().fold(system, u64::saturating_add);
+        Some(Self { user: user.saturating_add(nice), system })
+    }
 }
 
 #[cfg(test)]
@@ -200,9 +252,9 @@ mod tests {
     #[test]
     fn work_is_distinguished_from_waiting() {
         let text = "cpu  1000 200 30 99999 88888 4 1 77777 66666 55555\ncpu0 1 1 1 1\n";
-        assert_eq!(busy_ticks(text), Some(1235));
-        assert_eq!(busy_ticks("cpu 1 2 3"), None);
-        assert_eq!(busy_ticks("cpu0 1 2 3 4 5 6 7 8"), None);
+        assert_eq!(BusyTicks::parse(text), Some(BusyTicks { user: 1200, system: 35 }));
+        assert_eq!(BusyTicks::parse("cpu 1 2 3"), None);
+        assert_eq!(BusyTicks::parse("cpu0 1 2 3 4 5 6 7 8"), None);
     }
 
     #[test]

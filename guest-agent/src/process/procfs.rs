@@ -75,12 +75,28 @@ fn parse_stat(text: &[u8]) -> Option<Process> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
     pub parent: u32,
-    /// CPU time of the process itself, in all its threads.
-    pub own: u64,
-    /// CPU time of the children that it has waited for, and of theirs.
-    pub waited: u64,
+    pub user: Spent,
+    /// In the kernel.
+    pub system: Spent,
     /// When it began, since the machine's start. With its number it is like no other process.
     pub began: u64,
+}
+
+/// CPU time of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// Of the process itself, in all its threads.
+    pub own: u64,
+    /// Of the children that it has waited for, and of theirs.
+    pub waited: u64,
+}
+
+impl Times {
+    /// All of it.
+    pub fn sum(&self) -> u64 {
+        let of = |spent: Spent| spent.own.saturating_add(spent.waited);
+        of(self.user).saturating_add(of(self.system))
+    }
 }
 
 /// The times in `/proc/PID/stat`.
@@ -91,9 +107,13 @@ pub fn parse_times(stat: &[u8]) -> Option<Times> {
     let mut fields = stat.get(name_end + 2..)?.split(|byte| *byte == b' ');
     let parent = parse_number(fields.nth(4 - 3)?)? as u32;
     let mut time = |ahead| parse_number(fields.nth(ahead)?);
-    let own = time(14 - 5)?.saturating_add(time(0)?);
-    let waited = time(0)?.saturating_add(time(0)?);
-    Some(Times { parent, own, waited, began: time(22 - 18)? })
+    let [user, system, waited_user, waited_system] = [time(14 - 5)?, time(0)?, time(0)?, time(0)?];
+    Some(Times {
+        parent,
+        user: Spent { own: user, waited: waited_user },
+        system: Spent { own: system, waited: waited_system },
+        began: time(22 - 18)?,
+    })
 }
 
 /// The pages of `/proc/PID/statm` that are private or shared with the process that it was forked
@@ -192,7 +212,9 @@ mod tests {
         let rest = "S 3 4 5 0 -1 4194304 6 7 8 9 110 20 -1 40 20 0 1 0 777 2 3 4";
         for name in ["sh", "a b", ") S 1 1 (", "\n1 (x) R 9", "))))", "\u{ff}"] {
             let times = parse_times(format!("12 ({name}) {rest}\n").as_bytes());
-            let expected = Times { parent: 3, own: 130, waited: 40, began: 777 };
+            let spent = |own, waited| Spent { own, waited };
+            let (user, system) = (spent(110, 0), spent(20, 40));
+            let expected = Times { parent: 3, user, system, began: 777 };
             assert_eq!(times, Some(expected), "{name:?}");
         }
     }

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use super::tree::Tree;
 use super::*;
-use crate::cgroup::{CgroupSupport, GroupLimits, Groups};
+use crate::cgroup::{CgroupSupport, GroupLimits, Groups, OlderGroups};
 use crate::pid1::reaper::{Exit, Reaper, Remaining, Starting, Status};
 
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -115,9 +115,9 @@ fn read_all(stdio: &Stdio) -> String {
 }
 
 fn groups() -> Option<Groups> {
-    match CgroupSupport::discover(None, None) {
-        CgroupSupport::Available(groups) => Some(groups),
-        CgroupSupport::Unavailable { reason } => {
+    match CgroupSupport::discover(None, OlderGroups::default()).groups {
+        Ok(groups) => Some(groups),
+        Err(reason) => {
             eprintln!("skipped: {reason}");
             None
         }

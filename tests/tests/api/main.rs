@@ -12,5 +12,6 @@ mod api_previews;
 mod api_rpc;
 mod api_sessions;
 mod api_sleep;
+mod dist_metrics;
 mod generators;
 mod refusals;

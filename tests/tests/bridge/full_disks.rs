@@ -183,6 +183,52 @@ fn a_stop_that_cannot_be_written_says_so_and_is_written_when_there_is_room() {
     place.end();
 }
 
+/// The samples of the last minutes, and the gaps between them.
+fn history(place: &FullDisk) -> (u64, Vec<Value>) {
+    let seen = place.get(&format!("{WORK}/metrics?step=1000"));
+    let points = seen["points"].as_array().expect("a list").iter();
+    let samples = points.map(|point| point["samples"].as_u64().expect("a number")).sum();
+    // Before the first sample there is nothing to know.
+    let first = seen["points"][0]["at_ms"].as_u64().unwrap_or(u64::MAX);
+    let gaps = seen["gaps"].as_array().expect("a list").iter();
+    let inner = gaps.filter(|gap| gap["from_ms"].as_u64().expect("a time") > first);
+    (samples, inner.cloned().collect())
+}
+
+#[test]
+fn samples_wait_for_room_on_a_full_disk_and_nothing_else_minds() {
+    let Some(mut place) = FullDisk::new_or_skip(1024) else { return };
+    let client = place.client();
+    client.post(ALL, &json!({ "name": "work" })).expect(201);
+    // Samples come every second while something runs.
+    let busy = json!({ "argv": ["sleep", "1000"], "session": "busy" });
+    client.post(&format!("{WORK}/sessions"), &busy).expect(201);
+    eventually("something is kept", || history(&place).0 > 2);
+    let metrics =
+        format!("boxes/{}/metrics/seconds", place.get(WORK)["id"].as_str().expect("an id"));
+    let metrics = place.server.state().join(metrics);
+    let length = || std::fs::metadata(&metrics).expect("the file").len();
+    let filler = place.fill();
+    // What the last page of the file still has room for is written: 19 records, so these are more.
+    let before = history(&place).0;
+    eventually("samples come that find no room", || history(&place).0 > before + 22);
+    let full = length();
+    let ran = client.post(&format!("{WORK}/exec"), &json!({ "argv": ["echo", "alive"] }));
+    assert!(ran.expect(200).text().contains("alive"));
+    let (waiting, gaps) = history(&place);
+    assert!(gaps.is_empty(), "{gaps:?}");
+    filler.remove();
+    eventually("what has waited is written", || {
+        history(&place);
+        length() > full
+    });
+    place.server.kill_and_serve_again();
+    eventually("the next bridge has gone on", || history(&place).0 > waiting);
+    let gaps = history(&place).1;
+    assert!(gaps.is_empty(), "what has waited is in the file: {gaps:?}");
+    place.end();
+}
+
 /// A notebook with one run that is saved.
 fn notebook_or_skip() -> Option<FullDisk> {
     if !have_or_skip("python3") {

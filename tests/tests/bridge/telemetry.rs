@@ -3,12 +3,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics, with the line")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use tests::eventually;
 use tests::http::Client;
 use tests::server::Server;
+use tests::{eventually, skip};
 
 const BOX: &str = "/v1/sandboxes/bill/work";
 
@@ -182,4 +182,141 @@ fn damaged_files_are_set_aside_and_stop_nothing() {
     });
     assert!(metrics.join("seconds.damaged").exists() && costs.join("current.damaged").exists());
     assert!(number(&usage(&client), "cpu_seconds") >= 0.0);
+}
+
+/// Busy in programs, then in the kernel, and then what the kernel says of either.
+const PARTED_LOAD: &str = "timeout 4 sh -c 'while :; do :; done'; \
+                           timeout 4 dd if=/dev/zero of=/dev/null bs=1M 2>/dev/null; times";
+
+/// User and system time of the children of the load, in seconds, from its log.
+fn parts_of_load(client: &Client) -> Option<[f64; 2]> {
+    let page = client.get(&format!("{BOX}/logs?session=load")).expect(200).json();
+    let entries = page["entries"].as_array().unwrap();
+    entries.iter().find(|entry| entry["type"] == "exited")?;
+    let text: String = entries.iter().filter_map(|entry| entry["text"].as_str()).collect();
+    let mut parts = text.lines().nth(1).unwrap().split_whitespace().map(seconds);
+    Some([parts.next().unwrap(), parts.next().unwrap()])
+}
+
+fn newest(client: &Client) -> Value {
+    let page = client.get(&format!("{BOX}/metrics")).expect(200).json();
+    page["samples"][0].clone()
+}
+
+#[test]
+fn time_of_programs_and_of_the_kernel_are_those_of_a_known_load() {
+    let server = Server::dev();
+    let client = Client::new(server.url());
+    client.post("/v1/sandboxes", &json!({ "namespace": "bill", "name": "work" })).expect(201);
+    let mut before = Value::Null;
+    eventually("there is a sample", || {
+        before = newest(&client);
+        before["cpu_user_us"].is_u64()
+    });
+    let load = json!({ "argv": ["sh", "-c", PARTED_LOAD], "session": "load" });
+    let _ = client.post(&format!("{BOX}/sessions"), &load).expect(201);
+    let mut really = [0.0; 2];
+    eventually("the load is over", || parts_of_load(&client).map(|parts| really = parts).is_some());
+    let ended = number(&newest(&client), "number");
+    let mut after = Value::Null;
+    eventually("there is a later sample", || {
+        after = newest(&client);
+        number(&after, "number") > ended
+    });
+    let grown = |field| (number(&after, field) - number(&before, field)) / 1e6;
+    assert_near(grown("cpu_user_us"), really[0]);
+    assert_near(grown("cpu_system_us"), really[1]);
+    assert!(really.iter().all(|part| *part > 0.3), "a load of one kind alone: {really:?}");
+    let sum = number(&after, "cpu_user_us") + number(&after, "cpu_system_us");
+    let whole = number(&after, "cpu_us");
+    assert!((sum - whole).abs() < whole * TOLERANCE, "{sum} and {whole}");
+
+    let seen = history(&client, "step=1000");
+    let points = seen["points"].as_array().unwrap().iter();
+    let kept: f64 = points.filter_map(|point| point["cpu_user_us"].as_f64()).sum();
+    assert!((kept - number(&newest(&client), "cpu_user_us")).abs() < 0.2e6, "{kept}: {after}");
+}
+
+/// The control groups of a sandbox, whichever hierarchies have them.
+fn groups_of(id: &str) -> Vec<PathBuf> {
+    fn walk(directory: &Path, name: &str, found: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            }
+            if entry.file_name().to_string_lossy().contains(name) {
+                found.push(entry.path());
+            }
+            walk(&entry.path(), name, found);
+        }
+    }
+    let mut found = Vec::new();
+    walk(Path::new("/sys/fs/cgroup"), id, &mut found);
+    found
+}
+
+/// The number after a name in a file of one of the groups, in either version's words.
+fn kernels_number(groups: &[PathBuf], sources: &[(&str, &str, f64)]) -> Option<f64> {
+    sources.iter().find_map(|(file, name, unit)| {
+        let texts =
+            groups.iter().filter_map(|group| std::fs::read_to_string(group.join(file)).ok());
+        let found = texts.filter_map(|text| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+            line.trim().parse::<f64>().ok()
+        });
+        found.map(|number| number * unit).reduce(f64::max)
+    })
+}
+
+#[test]
+fn throttling_and_memory_are_those_of_the_control_groups_files() {
+    let server = Server::dev();
+    let client = Client::new(server.url());
+    let wanted = json!({ "namespace": "bill", "name": "work", "memory_mib": 256, "cpus": 0.1 });
+    let record = client.post("/v1/sandboxes", &wanted).expect(201).json();
+    let id = record["id"].as_str().unwrap().to_owned();
+    let throttled = [("cpu.stat", "throttled_usec ", 1.0), ("cpu.stat", "throttled_time ", 1e-3)];
+    let peak = [("memory.peak", "", 1.0), ("memory.max_usage_in_bytes", "", 1.0)];
+    let groups = groups_of(&id);
+    if kernels_number(&groups, &throttled).is_none() || kernels_number(&groups, &peak).is_none() {
+        return skip("no control group holds the processors and memory of a sandbox here");
+    }
+    let load = "head -c 50000000 /dev/zero | tail -c 40000000 >/dev/null; \
+                timeout 4 sh -c 'while :; do :; done'";
+    let load = json!({ "argv": ["sh", "-c", load], "session": "load" });
+    let _ = client.post(&format!("{BOX}/sessions"), &load).expect(201);
+    eventually("the load is over", || {
+        let page = client.get(&format!("{BOX}/logs?session=load")).expect(200).json();
+        page["entries"].as_array().unwrap().iter().any(|entry| entry["type"] == "exited")
+    });
+    // The kernel's own numbers move on; they are compared where they have not between two looks.
+    let mut compared = Vec::new();
+    eventually("both agree while the kernel's numbers rest", || {
+        let kernels = || [&throttled[..], &peak].map(|of| kernels_number(&groups, of).unwrap());
+        let before = kernels();
+        let first = number(&newest(&client), "number");
+        let mut sample = newest(&client);
+        eventually("the next sample", || {
+            sample = newest(&client);
+            number(&sample, "number") > first
+        });
+        let ours = ["cpu_throttled_us", "memory_bytes_peak"].map(|field| number(&sample, field));
+        compared = vec![before, ours, kernels()];
+        let near = |at: usize| (ours[at] - before[at]).abs() <= before[at] * TOLERANCE;
+        near(0) && near(1)
+    });
+    assert!(compared[1][0] > 0.2e6, "a tenth of a processor throttles: {compared:?}");
+    assert!(compared[1][1] > 40e6, "{compared:?}");
+    let sample = newest(&client);
+    assert_eq!(sample["oom_kills"], 0, "{sample}");
+    assert_eq!(sample["memory_bytes_max"], 256 << 20);
+    assert!(sample["cache_bytes"].is_u64(), "{sample}");
+    // The history has them, and a sandbox without limits has no figure where the kernel has none.
+    let seen = history(&client, "step=1000");
+    let last = seen["points"].as_array().unwrap().last().unwrap().clone();
+    let peak = number(&last, "memory_bytes_peak");
+    assert!((peak - compared[1][1]).abs() <= 1024.0, "{peak}, in whole KiB: {compared:?}");
+    let points = seen["points"].as_array().unwrap().iter();
+    let kept: f64 = points.filter_map(|point| point["cpu_throttled_us"].as_f64()).sum();
+    assert!((kept - compared[1][0]).abs() <= compared[1][0] * TOLERANCE, "{kept}: {compared:?}");
 }

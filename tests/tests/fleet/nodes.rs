@@ -106,3 +106,21 @@ fn only_a_key_that_may_do_everything_sees_and_marks_nodes() {
     member.client.get("/v1/nodes").expect(401);
     assert_eq!(member.nodes()[0]["readiness"], "ready");
 }
+
+#[test]
+fn each_figure_of_a_fleet_in_the_rules_and_the_dashboard_is_one_that_a_node_has() {
+    let Some(nats) = Nats::start() else { return };
+    let member = Member::open(&nats, "n1");
+    let text = member.client.get("/metrics").expect(200).text();
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../dist");
+    let mut used = 0;
+    for file in ["prometheus/burrow.rules.yml", "grafana/burrow.json"] {
+        let named = std::fs::read_to_string(root.join(file)).expect("the file");
+        let words = named.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        for name in words.filter(|word| word.starts_with("burrow_fleet_")) {
+            assert!(text.contains(&format!("# TYPE {name} ")), "{file}: no node has {name}");
+            used += 1;
+        }
+    }
+    assert!(used > 4, "{used}");
+}

@@ -421,6 +421,17 @@ class Metrics:
     disk_bytes: int | None
     processes: int
     uptime_seconds: float
+    #: CPU time so far in programs and in the kernel; this and what follows is None where it is not known.
+    cpu_user_us: int | None = None
+    cpu_system_us: int | None = None
+    #: How long the limit on CPU time kept programs from running so far.
+    cpu_throttled_us: int | None = None
+    #: The most memory at once so far, cache included.
+    memory_bytes_peak: int | None = None
+    cache_bytes: int | None = None
+    swap_bytes: int | None = None
+    #: Processes killed because memory ran out so far.
+    oom_kills: int | None = None
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 
@@ -433,6 +444,13 @@ def metrics(reply: Mapping[str, Any]) -> Metrics:
         disk_bytes=reply.get("disk_bytes"),
         processes=reply.get("processes", 0),
         uptime_seconds=reply.get("uptime_ms", 0) / 1000,
+        cpu_user_us=reply.get("cpu_user_us"),
+        cpu_system_us=reply.get("cpu_system_us"),
+        cpu_throttled_us=reply.get("cpu_throttled_us"),
+        memory_bytes_peak=reply.get("memory_bytes_peak"),
+        cache_bytes=reply.get("cache_bytes"),
+        swap_bytes=reply.get("swap_bytes"),
+        oom_kills=reply.get("oom_kills"),
         raw=reply,
     )
 

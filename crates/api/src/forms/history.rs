@@ -30,7 +30,7 @@ pub struct MetricsGap {
     pub to_ms: u64,
 }
 
-/// What a sandbox used in one step.
+/// What a sandbox used in one step. What is not known is absent.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MetricsPoint {
@@ -80,6 +80,29 @@ pub struct MetricsPoint {
     /// Bytes sent to the outside in this step.
     pub egress_sent_bytes: u64,
     pub egress_received_bytes: u64,
+    /// CPU time of programs in this step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub cpu_user_us: Option<u64>,
+    /// CPU time of the kernel in this step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub cpu_system_us: Option<u64>,
+    /// How long the limit on CPU time kept programs from running in this step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub cpu_throttled_us: Option<u64>,
+    /// The most memory at once since the sandbox began, cache included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub memory_bytes_peak: Option<u64>,
+    /// Pages of files on disks. The kernel can drop them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "MetricsRange")]
+    pub cache_bytes: Option<MetricsRange>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "MetricsRange")]
+    pub swap_bytes: Option<MetricsRange>,
 }
 
 /// The least value, the mean over time, and the greatest value.
@@ -140,5 +163,11 @@ fn point(at_ms: u64, bucket: &Bucket) -> MetricsPoint {
         written_bytes: bucket.counters.written_bytes,
         egress_sent_bytes: bucket.counters.sent_bytes,
         egress_received_bytes: bucket.counters.received_bytes,
+        cpu_user_us: bucket.cpu_parts.user_us,
+        cpu_system_us: bucket.cpu_parts.system_us,
+        cpu_throttled_us: bucket.cpu_parts.throttled_us,
+        memory_bytes_peak: limit(bucket.memory_kib_peak),
+        cache_bytes: kib(bucket.cache_kib),
+        swap_bytes: kib(bucket.swap_kib),
     }
 }

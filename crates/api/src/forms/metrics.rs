@@ -38,7 +38,7 @@ pub enum MetricsScope {
     Agent,
 }
 
-/// What a sandbox used at one moment.
+/// What a sandbox used at one moment. What is not known is absent.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MetricsSample {
@@ -86,6 +86,29 @@ pub struct MetricsSample {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub written_bytes: Option<u64>,
+    /// The part of `cpu_us` in programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub cpu_user_us: Option<u64>,
+    /// The part of `cpu_us` in the kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub cpu_system_us: Option<u64>,
+    /// How long the limit on CPU time has kept programs from running so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub cpu_throttled_us: Option<u64>,
+    /// The most memory at once so far, cache included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub memory_bytes_peak: Option<u64>,
+    /// Pages of files on disks. The kernel can drop them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub cache_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub swap_bytes: Option<u64>,
 }
 
 impl From<Samples> for MetricsPage {
@@ -122,6 +145,12 @@ impl From<&Sample> for MetricsSample {
             io_pressure_percent: percent(sample.io_pressure),
             read_bytes: sample.read_bytes,
             written_bytes: sample.written_bytes,
+            cpu_user_us: sample.cpu_user_us,
+            cpu_system_us: sample.cpu_system_us,
+            cpu_throttled_us: sample.cpu_throttled_us,
+            memory_bytes_peak: sample.memory_bytes_peak,
+            cache_bytes: sample.cache_bytes,
+            swap_bytes: sample.swap_bytes,
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use super::{Text, US_PER_S};
 use crate::Api;
+use host::room::Room;
 use node::{FleetFigures, Readiness};
 use sandbox::tallies::{EgressTally, Tallies, WorkspaceTally};
 use services::app::State;
@@ -17,6 +18,7 @@ pub struct Parts {
     notebooks: Option<NotebookFigures>,
     artifacts: Option<ArtifactFigures>,
     fleet: Option<FleetFigures>,
+    room: Option<Room>,
 }
 
 impl Parts {
@@ -34,7 +36,7 @@ impl Parts {
             Some(node) => Some(node.figures().await),
             None => None,
         };
-        Self { notebooks, artifacts, fleet }
+        Self { notebooks, artifacts, fleet, room: api.registry().room().await }
     }
 
     pub fn write(&self, text: &mut Text, api: &Api) {
@@ -47,11 +49,25 @@ impl Parts {
         if let Some(figures) = &self.fleet {
             fleet(text, figures, api.peers().tally());
         }
+        if let Some(room) = &self.room {
+            disk(text, *room);
+        }
+        if let Some(is_failing) = api.audit().is_failing() {
+            let about = "Whether records of the audit log cannot be written.";
+            text.single("burrow_audit_failing", "gauge", about, f64::from(u8::from(is_failing)));
+        }
         apps(text, api);
         let tallies: &Tallies = api.registry().tallies();
         egress(text, &tallies.egress());
         workspaces(text, &tallies.workspaces(), api.registry().carried());
     }
+}
+
+fn disk(text: &mut Text, room: Room) {
+    let about = "Size of the file system that has the state of sandboxes.";
+    text.single("burrow_state_disk_bytes", "gauge", about, room.all_bytes as f64);
+    let about = "Free bytes of the file system that has the state of sandboxes.";
+    text.single("burrow_state_disk_free_bytes", "gauge", about, room.free_bytes as f64);
 }
 
 fn notebooks(text: &mut Text, it: &NotebookFigures) {

@@ -158,7 +158,7 @@ impl Model {
             }
             News::Sampled { which, sample } => {
                 if let Some(row) = self.all.get_mut(&which) {
-                    row.sample(sample);
+                    row.sample(&sample);
                 }
             }
             News::Inside { which, parts, at_ms } => {

@@ -9,7 +9,7 @@ use sandbox::{Record, SandboxRef};
 #[derive(Debug)]
 pub enum News {
     Listed(Vec<Record>),
-    Sampled { which: SandboxRef, sample: Sample },
+    Sampled { which: SandboxRef, sample: Box<Sample> },
     Inside { which: SandboxRef, parts: Vec<Part>, at_ms: u64 },
     Trouble(String),
 }

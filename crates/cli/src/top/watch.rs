@@ -134,7 +134,7 @@ impl<'c> Watcher<'c> {
             Done::Sampled { which, guest, samples } => {
                 let sample = samples.newest().copied();
                 self.work.push(follow(which.clone(), guest, samples.seen()).boxed_local());
-                sample.map(|sample| News::Sampled { which, sample })
+                sample.map(|sample| News::Sampled { which, sample: Box::new(sample) })
             }
             Done::Inside { which, parts } => {
                 self.inside = None;

@@ -128,7 +128,7 @@ impl Owner {
         // The record is removed last, so that a crash in between leaves nothing that cannot be
         // found.
         let state = self.place.directories.state.clone();
-        self.place.telemetry.forget();
+        self.place.telemetry.forget().await;
         for path in [log_directory(&state), state] {
             if let Err(error) = remove_directory(&path).await {
                 self.trouble(format!("{} could not be removed: {error}", path.display()));

@@ -16,6 +16,7 @@ use crate::telemetry::{History, Telemetry, Window};
 use crate::{Activity, Filter, Name, Page, Record, SandboxError, SandboxRef, Snapshot, State};
 use agent_client::guest::Guest;
 use agent_client::link::Address;
+use host::room::Room;
 use machine::SandboxId;
 
 /// What can be awaited.
@@ -206,6 +207,13 @@ impl Registry {
         let reading = tokio::task::spawn_blocking(move || telemetry.history(window));
         let read = reading.await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
         read.map_err(|source| SandboxError::Files { action: "read the metrics in", path, source })
+    }
+
+    /// The room of the file system that has the state of sandboxes; `None` if it does not say. It may block for
+    /// as long as a disk does.
+    pub async fn room(&self) -> Option<Room> {
+        let state = self.0.paths.state.clone();
+        tokio::task::spawn_blocking(move || Room::at(&state)).await.ok()?.ok()
     }
 
     /// What a sandbox has cost since it was created.

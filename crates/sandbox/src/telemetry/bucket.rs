@@ -4,24 +4,37 @@
 //! as what was added in the span, all else as its least, mean and greatest value, means by time.
 //!
 //! ```text
-//! 0        4        8       16     20        24        28      32           72         156
-//! +--------+--------+--------+------+---------+---------+-------+------------+----------+----------+
+//! 0        4        8       16     20        24        28      32           72         156        164
+//! +--------+--------+--------+------+---------+---------+-------+------------+----------+----------+--
 //! |checksum|sequence|  from  | span | covered | samples | kills | 5 counters | 7 gauges | 2 limits |
-//! +--------+--------+--------+------+---------+---------+-------+------------+----------+----------+
+//! +--------+--------+--------+------+---------+---------+-------+------------+----------+----------+--
 //!    u32      u32      u64     u32     u32        u32      u32     u64 each    3 × u32    u32 each
+//!
+//!   164                  188             212    216
+//! --+--------------------+---------------+------+
+//!   | 3 parts of CPU time| cache and swap| peak |
+//! --+--------------------+---------------+------+
+//!        u64 each             3 × u32      u32
 //! ```
 //!
-//! All numbers are little-endian, times are in milliseconds, memory and disk space in KiB. The greatest `u32`
-//! stands for what was not known.
+//! Records of the first version end at 164; what follows is then unknown.
+//!
+//! All numbers are little-endian, times are in milliseconds, memory and disk space in KiB. The greatest number of
+//! a field stands for what was not known.
 
 use crate::log::checksum;
 
 /// The length of a record.
-pub const RECORD_BYTES: usize = 164;
+pub const RECORD_BYTES: usize = 216;
+/// The length of a record of the first version.
+pub const FIRST_RECORD_BYTES: usize = 164;
 
 const COUNTERS: usize = 5;
 const GAUGES: usize = 7;
+/// Gauges that the first version does not have.
+const LATER_GAUGES: usize = 2;
 const UNKNOWN: u32 = u32::MAX;
+const UNKNOWN_TIME: u64 = u64::MAX;
 
 /// Whole numbers that count up: what was added in a span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,6 +45,15 @@ pub struct Counters {
     /// Over connections to the outside.
     pub sent_bytes: u64,
     pub received_bytes: u64,
+}
+
+/// The parts of CPU time that were added in a span, and the time that a quota has withheld, as far as they are
+/// known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuParts {
+    pub user_us: Option<u64>,
+    pub system_us: Option<u64>,
+    pub throttled_us: Option<u64>,
 }
 
 /// What goes up and down.
@@ -64,6 +86,12 @@ pub struct Bucket {
     pub io_pressure: Option<Gauge>,
     pub memory_kib_max: Option<u32>,
     pub disk_kib_max: Option<u32>,
+    pub cpu_parts: CpuParts,
+    /// Pages of files on disks.
+    pub cache_kib: Option<Gauge>,
+    pub swap_kib: Option<Gauge>,
+    /// The most memory at once since the sandbox began.
+    pub memory_kib_peak: Option<u32>,
 }
 
 impl Bucket {
@@ -82,6 +110,13 @@ impl Bucket {
         self.counters = Counters::of(std::array::from_fn(|at| all[at].saturating_add(more[at])));
         self.memory_kib_max = later.memory_kib_max.or(self.memory_kib_max);
         self.disk_kib_max = later.disk_kib_max.or(self.disk_kib_max);
+        self.cpu_parts = CpuParts::of(std::array::from_fn(|at| {
+            let (all, more) = (self.cpu_parts.list()[at], later.cpu_parts.list()[at]);
+            all.zip(more).map(|(all, more)| all.saturating_add(more)).or(all).or(more)
+        }));
+        self.cache_kib = merge(self.cache_kib, later.cache_kib, weights);
+        self.swap_kib = merge(self.swap_kib, later.swap_kib, weights);
+        self.memory_kib_peak = self.memory_kib_peak.max(later.memory_kib_peak);
     }
 
     fn gauges(&self) -> [Option<Gauge>; GAUGES] {
@@ -122,23 +157,33 @@ impl Bucket {
         for counter in self.counters.list() {
             bytes.extend(counter.to_le_bytes());
         }
-        for gauge in self.gauges() {
+        let gauge = |bytes: &mut Vec<u8>, gauge: Option<Gauge>| {
             let gauge = gauge.unwrap_or(Gauge { min: UNKNOWN, mean: UNKNOWN, max: UNKNOWN });
             for value in [gauge.min, gauge.mean, gauge.max] {
-                narrow(&mut bytes, value);
+                narrow(bytes, value);
             }
+        };
+        for one in self.gauges() {
+            gauge(&mut bytes, one);
         }
         for limit in [self.memory_kib_max, self.disk_kib_max] {
             narrow(&mut bytes, limit.unwrap_or(UNKNOWN));
         }
+        for part in self.cpu_parts.list() {
+            bytes.extend(part.unwrap_or(UNKNOWN_TIME).to_le_bytes());
+        }
+        for one in [self.cache_kib, self.swap_kib] {
+            gauge(&mut bytes, one);
+        }
+        narrow(&mut bytes, self.memory_kib_peak.unwrap_or(UNKNOWN));
         let sum = checksum(&bytes[4..]);
         bytes[..4].copy_from_slice(&sum.to_le_bytes());
         bytes.try_into().expect("a record has one length, which the fields above add up to")
     }
 
-    /// A record and its sequence number; `None` for a damaged one.
+    /// A record of either version and its sequence number; `None` for a damaged one.
     pub fn parse(record: &[u8]) -> Option<(u32, Self)> {
-        if record.len() != RECORD_BYTES {
+        if ![RECORD_BYTES, FIRST_RECORD_BYTES].contains(&record.len()) {
             return None;
         }
         let mut rest = Fields(record);
@@ -152,12 +197,14 @@ impl Bucket {
         bucket.samples = rest.narrow();
         bucket.oom_kills = rest.narrow();
         bucket.counters = Counters::of([(); COUNTERS].map(|()| rest.wide()));
-        bucket.set_gauges([(); GAUGES].map(|()| {
-            let [min, mean, max] = [(); 3].map(|()| rest.narrow());
-            (min != UNKNOWN).then_some(Gauge { min, mean, max })
-        }));
-        let mut limit = || Some(rest.narrow()).filter(|limit| *limit != UNKNOWN);
-        (bucket.memory_kib_max, bucket.disk_kib_max) = (limit(), limit());
+        bucket.set_gauges([(); GAUGES].map(|()| rest.gauge()));
+        [bucket.memory_kib_max, bucket.disk_kib_max] = [(); 2].map(|()| rest.limit());
+        if record.len() == RECORD_BYTES {
+            let part = |us: u64| Some(us).filter(|us| *us != UNKNOWN_TIME);
+            bucket.cpu_parts = CpuParts::of([(); 3].map(|()| part(rest.wide())));
+            [bucket.cache_kib, bucket.swap_kib] = [(); LATER_GAUGES].map(|()| rest.gauge());
+            bucket.memory_kib_peak = rest.limit();
+        }
         Some((sequence, bucket))
     }
 }
@@ -171,6 +218,16 @@ impl Counters {
     fn of(list: [u64; COUNTERS]) -> Self {
         let [cpu_us, read_bytes, written_bytes, sent_bytes, received_bytes] = list;
         Self { cpu_us, read_bytes, written_bytes, sent_bytes, received_bytes }
+    }
+}
+
+impl CpuParts {
+    fn list(&self) -> [Option<u64>; 3] {
+        [self.user_us, self.system_us, self.throttled_us]
+    }
+
+    fn of([user_us, system_us, throttled_us]: [Option<u64>; 3]) -> Self {
+        Self { user_us, system_us, throttled_us }
     }
 }
 
@@ -200,6 +257,15 @@ impl Fields<'_> {
     fn wide(&mut self) -> u64 {
         u64::from_le_bytes(self.take())
     }
+
+    fn gauge(&mut self) -> Option<Gauge> {
+        let [min, mean, max] = [(); 3].map(|()| self.narrow());
+        (min != UNKNOWN).then_some(Gauge { min, mean, max })
+    }
+
+    fn limit(&mut self) -> Option<u32> {
+        Some(self.narrow()).filter(|limit| *limit != UNKNOWN)
+    }
 }
 
 #[cfg(test)]
@@ -225,6 +291,9 @@ mod tests {
     fn a_record_is_read_as_it_was_written_and_no_changed_bit_passes() {
         let mut one = bucket(1_000_000, 7, 1000, 5);
         one.memory_kib_max = Some(9);
+        one.cpu_parts = CpuParts { user_us: Some(3), system_us: Some(0), throttled_us: None };
+        one.cache_kib = one.memory_kib;
+        one.memory_kib_peak = Some(11);
         let record = one.encode(42);
         assert_eq!(Bucket::parse(&record), Some((42, one)));
         for bit in 0..RECORD_BYTES * 8 {
@@ -246,5 +315,20 @@ mod tests {
         assert_eq!(all.memory_kib, Some(expected));
         assert_eq!(all.io_pressure, Some(Gauge { min: 50, mean: 50, max: 50 }), "of one alone");
         assert_eq!(all.disk_kib, None);
+    }
+
+    #[test]
+    fn what_is_not_known_stays_unknown_and_is_no_zero() {
+        let mut all = bucket(10_000, 1, 1000, 0);
+        all.merge(&bucket(11_000, 1, 1000, 0));
+        assert_eq!(all.cpu_parts, CpuParts::default());
+        assert_eq!((all.cache_kib, all.swap_kib, all.memory_kib_peak), (None, None, None));
+        let known = CpuParts { user_us: Some(2), system_us: Some(0), throttled_us: None };
+        let later =
+            Bucket { cpu_parts: known, memory_kib_peak: Some(5), ..bucket(12_000, 1, 9, 0) };
+        all.merge(&later);
+        all.merge(&later);
+        assert_eq!(all.cpu_parts, CpuParts { user_us: Some(4), ..known });
+        assert_eq!(all.memory_kib_peak, Some(5));
     }
 }

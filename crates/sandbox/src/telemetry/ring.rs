@@ -3,19 +3,21 @@
 //!
 //! A record's place follows from its sequence number. The newest record is still being added to, and is
 //! written again with each batch, so that a killed bridge loses no more than what it had not written. A file
-//! that is not ours is set aside, and a damaged record is skipped.
+//! that is not ours is set aside, and a damaged record is skipped. A file of the first version, whose records are
+//! shorter, is written again when it is opened.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::bucket::{Bucket, RECORD_BYTES};
+use super::bucket::{Bucket, FIRST_RECORD_BYTES, RECORD_BYTES};
 use crate::limits::TELEMETRY_PENDING_MAX;
-use host::paths::PRIVATE_FILE;
+use host::paths::{PRIVATE_FILE, write_durably};
 
 const HEAD_BYTES: usize = 16;
-const MAGIC: [u8; 8] = *b"burrowm1";
+const MAGIC: [u8; 8] = *b"burrowm2";
+const FIRST_MAGIC: [u8; 8] = *b"burrowm1";
 
 /// How fine the records of a file are, and how many there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +28,7 @@ pub struct Resolution {
 }
 
 /// What is kept of a sandbox's samples: every second of an hour or more, ten seconds of a day, minutes of 30
-/// days. A record has 164 bytes, so a sandbox that is busy for a month takes 9.1 MB, in its first hour 0.7 MB.
+/// days. A record has 216 bytes, so a sandbox that is busy for a month takes 12.0 MB, in its first hour 0.9 MB.
 pub const RESOLUTIONS: [Resolution; 3] = [
     Resolution { file: "seconds", step_ms: 1_000, records: 3_600 },
     Resolution { file: "tens", step_ms: 10_000, records: 8_640 },
@@ -53,6 +55,10 @@ impl Ring {
         let is_ours = match File::open(&ring.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((ring, false)),
             Err(error) => return Err(error),
+            Ok(file) if ring.is_first_version(&file) => {
+                // Nothing is lost if it fails: the file is set aside.
+                ring.upgrade().and_then(|file| ring.find_newest(&file)).unwrap_or(false)
+            }
             Ok(file) => ring.find_newest(&file)?,
         };
         if !is_ours {
@@ -62,9 +68,34 @@ impl Ring {
     }
 
     fn head(&self) -> [u8; HEAD_BYTES] {
+        self.head_of(MAGIC, RECORD_BYTES)
+    }
+
+    fn is_first_version(&self, file: &File) -> bool {
         let mut head = [0; HEAD_BYTES];
-        head[..8].copy_from_slice(&MAGIC);
-        head[8..12].copy_from_slice(&(RECORD_BYTES as u32).to_le_bytes());
+        let first = self.head_of(FIRST_MAGIC, FIRST_RECORD_BYTES);
+        file.read_exact_at(&mut head, 0).is_ok() && head == first
+    }
+
+    /// Writes a file of the first version again, in the place of the old one.
+    fn upgrade(&self) -> io::Result<File> {
+        let old = fs::read(&self.path)?;
+        let records = old[HEAD_BYTES.min(old.len())..].chunks_exact(FIRST_RECORD_BYTES);
+        let mut bytes = self.head().to_vec();
+        for record in records.take(self.resolution.records as usize) {
+            // A damaged one stays damaged.
+            let again = Bucket::parse(record).map(|(sequence, bucket)| bucket.encode(sequence));
+            bytes.extend(again.unwrap_or([0; RECORD_BYTES]));
+        }
+        let directory = self.path.parent().expect("a file in a directory");
+        write_durably(directory, self.resolution.file, &bytes)?;
+        File::open(&self.path)
+    }
+
+    fn head_of(&self, magic: [u8; 8], record_bytes: usize) -> [u8; HEAD_BYTES] {
+        let mut head = [0; HEAD_BYTES];
+        head[..8].copy_from_slice(&magic);
+        head[8..12].copy_from_slice(&(record_bytes as u32).to_le_bytes());
         head[12..].copy_from_slice(&self.resolution.records.to_le_bytes());
         head
     }
@@ -196,6 +227,7 @@ impl Ring {
 
 #[cfg(test)]
 mod tests {
+    use super::super::bucket::CpuParts;
     use super::*;
 
     const SMALL: Resolution = Resolution { file: "small", step_ms: 1000, records: 10 };
@@ -269,6 +301,45 @@ mod tests {
         ring.add(&bucket(16));
         ring.write().unwrap();
         assert_eq!(seconds(&ring), [16]);
+    }
+
+    /// A file as the first version has written it, that was written over from the beginning again.
+    fn write_first_version(directory: &Path, newest: u32) {
+        let ring = Ring::open(directory, SMALL).unwrap().0;
+        let mut bytes = ring.head_of(FIRST_MAGIC, FIRST_RECORD_BYTES).to_vec();
+        for slot in 0..10 {
+            let sequence = newest - (newest - slot) % 10;
+            let mut record = bucket(sequence.into()).encode(sequence);
+            let sum = crate::log::checksum(&record[4..FIRST_RECORD_BYTES]);
+            record[..4].copy_from_slice(&sum.to_le_bytes());
+            bytes.extend(&record[..FIRST_RECORD_BYTES]);
+        }
+        fs::write(directory.join("small"), bytes).unwrap();
+    }
+
+    #[test]
+    fn a_file_of_the_first_version_is_read_and_continued() {
+        let directory = place("first");
+        write_first_version(&directory, 37);
+        let (mut ring, is_damaged) = Ring::open(&directory, SMALL).unwrap();
+        assert!(!is_damaged && !directory.join("small.damaged").exists());
+        assert_eq!(seconds(&ring), (28..=37).collect::<Vec<_>>());
+        assert!(ring.read().unwrap().iter().all(|at| at.cpu_parts == CpuParts::default()));
+        ring.add(&bucket(38));
+        ring.write().unwrap();
+        let again = Ring::open(&directory, SMALL).unwrap().0;
+        assert_eq!(seconds(&again), (29..=38).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_file_of_the_first_version_that_cannot_be_written_again_is_set_aside() {
+        let directory = place("unwritable");
+        write_first_version(&directory, 37);
+        // Something else is where the new file is written first.
+        fs::create_dir(directory.join("small.new")).unwrap();
+        let (ring, is_damaged) = Ring::open(&directory, SMALL).unwrap();
+        assert!(is_damaged && directory.join("small.damaged").exists());
+        assert!(seconds(&ring).is_empty());
     }
 
     #[test]

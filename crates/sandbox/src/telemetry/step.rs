@@ -5,7 +5,7 @@
 
 use protocol::metrics::Sample;
 
-use super::bucket::{Bucket, Counters, Gauge};
+use super::bucket::{Bucket, Counters, CpuParts, Gauge};
 use crate::costs::Cost;
 use crate::limits::TELEMETRY_GAP_MS;
 
@@ -17,6 +17,7 @@ pub struct Step {
     /// How much of that is known of: all, or the last moment if samples in between are missing.
     pub covered_ms: u64,
     pub counters: Counters,
+    pub cpu_parts: CpuParts,
     pub oom_kills: u64,
     /// Memory times time, in KiB and milliseconds.
     pub memory_kib_ms: u64,
@@ -36,6 +37,9 @@ impl Step {
             now.unwrap_or(0).saturating_sub(before.or(now).unwrap_or(0))
         };
         let from_start = |before: Option<u64>| if last.number == 0 { Some(0) } else { before };
+        // A part of which only one of two is known has grown by nobody knows how much.
+        let part =
+            |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(from_start(before)?));
         let kib = (last.memory_bytes / 1024).midpoint(sample.memory_bytes / 1024);
         Self {
             elapsed_ms,
@@ -45,6 +49,11 @@ impl Step {
                 read_bytes: grown(sample.read_bytes, from_start(last.read_bytes)),
                 written_bytes: grown(sample.written_bytes, from_start(last.written_bytes)),
                 ..Counters::default()
+            },
+            cpu_parts: CpuParts {
+                user_us: part(sample.cpu_user_us, last.cpu_user_us),
+                system_us: part(sample.cpu_system_us, last.cpu_system_us),
+                throttled_us: part(sample.cpu_throttled_us, last.cpu_throttled_us),
             },
             oom_kills: grown(sample.oom_kills, from_start(last.oom_kills)),
             memory_kib_ms: kib.saturating_mul(elapsed_ms),
@@ -73,6 +82,10 @@ impl Step {
             io_pressure: sample.io_pressure.map(one),
             memory_kib_max: sample.memory_bytes_max.map(kib),
             disk_kib_max: sample.disk_bytes_max.map(kib),
+            cpu_parts: self.cpu_parts,
+            cache_kib: sample.cache_bytes.map(kib).map(one),
+            swap_kib: sample.swap_bytes.map(kib).map(one),
+            memory_kib_peak: sample.memory_bytes_peak.map(kib),
         }
     }
 
@@ -92,6 +105,7 @@ impl Step {
         let misses = last.is_some_and(|last| last.number + 1 != sample.number);
         if misses && self.elapsed_ms > TELEMETRY_GAP_MS {
             self.counters = Counters::default();
+            self.cpu_parts = CpuParts::default();
         }
         self
     }
@@ -130,6 +144,18 @@ mod tests {
         let (one, two) = (sample(1, 1000, 50, None), sample(2, 2000, 40, Some(900)));
         let step = Step::between(Some(&one), &two);
         assert_eq!(step.counters, Counters::default());
+    }
+
+    #[test]
+    fn the_parts_of_cpu_time_are_known_or_unknown_and_never_guessed() {
+        let one = sample(1, 1000, 50, None);
+        let two = Sample { cpu_user_us: Some(40), ..sample(2, 2000, 90, None) };
+        let three = Sample { cpu_user_us: Some(70), ..sample(3, 3000, 120, None) };
+        let user_us = |last, next| Step::between(last, next).cpu_parts.user_us;
+        assert_eq!(user_us(Some(&one), &two), None, "not known before");
+        assert_eq!(user_us(Some(&two), &three), Some(30));
+        assert_eq!(user_us(None, &two), Some(40), "since the agent began");
+        assert_eq!(user_us(Some(&three), &Sample { number: 4, ..one }), None);
     }
 
     #[test]

@@ -1,5 +1,10 @@
+use std::pin::pin;
+use std::task::{Context, Waker};
+
 use super::*;
 use crate::Spec;
+
+const RECORD_BYTES: u64 = bucket::RECORD_BYTES as u64;
 
 struct Scene {
     directory: PathBuf,
@@ -118,7 +123,55 @@ fn an_hour_takes_what_the_limits_say() {
     let bytes: u64 = files.map(|file| file.unwrap().metadata().unwrap().len()).sum();
     let records = 3600 + 360 + 60;
     // A step may begin within the first and the last of them.
-    assert!((164 * records..164 * (records + 3) + 3 * 16).contains(&bytes), "{bytes}");
-    let month: u64 = RESOLUTIONS.iter().map(|one| u64::from(one.records) * 164).sum();
-    assert!(month < 9_200_000, "{month}");
+    assert!(
+        (RECORD_BYTES * records..RECORD_BYTES * (records + 3) + 3 * 16).contains(&bytes),
+        "{bytes}"
+    );
+    let month: u64 = RESOLUTIONS.iter().map(|one| u64::from(one.records) * RECORD_BYTES).sum();
+    assert!(month < 12_100_000, "{month}");
+}
+
+#[tokio::test]
+async fn questions_that_are_cut_count_no_sample_twice() {
+    let scene = Scene::new("cut");
+    let telemetry = scene.telemetry();
+    let payer = telemetry.payer();
+    let question = async |until: u64| {
+        let asking = Arc::clone(&telemetry.0.asking).lock_owned().await;
+        let since = telemetry.0.costs.last(&payer).map_or(0, |last| last.number);
+        let samples = (since + 1..=until).map(|second| scene.sample(second)).collect();
+        telemetry.take_apart(samples, asking).await
+    };
+    for until in (1..=100).step_by(3) {
+        // Nothing can be counted before all of these are cut.
+        let counting = telemetry.account();
+        for _ in 0..3 {
+            let mut cut = pin!(question(until));
+            let polled = cut.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            assert!(polled.is_pending(), "it waits");
+        }
+        drop(counting);
+    }
+    assert!(question(100).await.is_some());
+    let cost = telemetry.cost();
+    assert_eq!((cost.cpu_us, cost.run_ms), (100 * 100_000, 100_000));
+    let (from_ms, to_ms) = (scene.created_ms, now_ms() + 1000);
+    let history = telemetry.history(Window { from_ms, to_ms, step_ms: 60_000 }).unwrap();
+    assert_eq!(history.points.iter().map(|(_, at)| at.samples).sum::<u32>(), 100);
+}
+
+#[tokio::test]
+async fn what_is_about_to_be_removed_is_counted_and_not_written() {
+    let scene = Scene::new("doomed");
+    let telemetry = scene.telemetry();
+    scene.take(&telemetry, 10);
+    std::fs::remove_dir_all(scene.directory.join(DIRECTORY)).unwrap();
+    telemetry.doom();
+    scene.take(&telemetry, 20);
+    assert!(!scene.directory.join(DIRECTORY).exists());
+    assert_eq!(telemetry.cost().cpu_us, 20 * 100_000);
+    telemetry.forget().await;
+    // A question that was on its way.
+    scene.take(&telemetry, 30);
+    assert_eq!(telemetry.cost(), Cost::default());
 }

@@ -37,6 +37,12 @@ fn metrics_sample() -> Sample {
         io_pressure: Some(u32::MAX),
         read_bytes: Some(u64::MAX),
         written_bytes: Some(u64::MAX),
+        cpu_user_us: Some(u64::MAX),
+        cpu_system_us: Some(u64::MAX),
+        cpu_throttled_us: Some(u64::MAX),
+        memory_bytes_peak: Some(u64::MAX),
+        cache_bytes: Some(u64::MAX),
+        swap_bytes: Some(u64::MAX),
     }
 }
 

@@ -69,12 +69,12 @@ impl Row {
         }
     }
 
-    pub fn sample(&mut self, sample: Sample) {
+    pub fn sample(&mut self, sample: &Sample) {
         if self.history.len() == HISTORY_MAX {
             self.history.pop_front();
         }
         self.history.push_back(sample.cpu_hundredths.unwrap_or_default());
-        self.sample = Some(sample);
+        self.sample = Some(*sample);
     }
 
     /// Its columns, those of [`HEAD`].

@@ -23,7 +23,7 @@ fn which(name: &str) -> SandboxRef {
 
 fn sampled(name: &str, cpu_hundredths: u32, memory_bytes: u64) -> News {
     let sample = Sample { cpu_hundredths: Some(cpu_hundredths), memory_bytes, ..sample() };
-    News::Sampled { which: which(name), sample }
+    News::Sampled { which: which(name), sample: Box::new(sample) }
 }
 
 fn sample() -> Sample {

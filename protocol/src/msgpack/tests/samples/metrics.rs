@@ -41,6 +41,12 @@ impl Draw<'_> {
             io_pressure: self.maybe(Self::small),
             read_bytes: self.maybe(Self::number),
             written_bytes: self.maybe(Self::number),
+            cpu_user_us: self.maybe(Self::number),
+            cpu_system_us: self.maybe(Self::number),
+            cpu_throttled_us: self.maybe(Self::number),
+            memory_bytes_peak: self.maybe(Self::number),
+            cache_bytes: self.maybe(Self::number),
+            swap_bytes: self.maybe(Self::number),
         }
     }
 
