@@ -175,7 +175,10 @@ impl Printer {
                 ));
                 Ok(())
             }
-            Event::Started { .. } | Event::Exited { .. } | Event::Closed { .. } => Ok(()),
+            Event::Started { .. }
+            | Event::Resized { .. }
+            | Event::Exited { .. }
+            | Event::Closed { .. } => Ok(()),
         }
     }
 }
@@ -198,6 +201,9 @@ fn describe(entry: &Entry) -> serde_json::Value {
         }
         Event::Gap { session, channel, from, to } => json!({
             "event": "gap", "session": session, "channel": channel, "from": from, "to": to,
+        }),
+        Event::Resized { session, rows, columns } => json!({
+            "event": "resized", "session": session, "rows": rows, "columns": columns,
         }),
         Event::Exited { session, record } => json!({
             "event": "exited", "session": session, "record": record,

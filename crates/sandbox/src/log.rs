@@ -18,11 +18,14 @@
 
 mod carry;
 mod known;
+mod playback;
 mod reader;
 mod record;
 mod recording;
 mod room;
+mod runs;
 mod segment;
+mod verify;
 mod writer;
 
 use std::io;
@@ -32,11 +35,13 @@ use protocol::message::Channel;
 use protocol::{ExitRecord, SessionId};
 
 pub use known::{AllSessions, Extent, OneSession, RecordedSession};
+pub use playback::Playback;
 pub use reader::{From, InvalidMark, Mark, Reader, Step};
 pub use record::Run;
 pub(super) use record::checksum;
 pub use recording::Recording;
 pub use room::ReadBudget;
+pub use verify::{Comparison, Finding, Missing, MissingBecause, OutputComparison, verify};
 pub use writer::Writer;
 
 use super::record::StoredRecord;
@@ -75,6 +80,12 @@ pub enum Event {
         from: u64,
         to: u64,
     },
+    /// The size of the session's terminal from here on, as far as the bridge has seen it.
+    Resized {
+        session: SessionId,
+        rows: u16,
+        columns: u16,
+    },
     Exited {
         session: SessionId,
         record: ExitRecord,
@@ -100,6 +111,7 @@ impl Event {
             Self::Started { session, .. }
             | Self::Output { session, .. }
             | Self::Gap { session, .. }
+            | Self::Resized { session, .. }
             | Self::Exited { session, .. } => Some(session),
             Self::Missing { .. } | Self::Damaged { .. } | Self::Closed { .. } => None,
         }
