@@ -22,18 +22,20 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::digest::{SHA256, digest};
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use ledger::Ledger;
 pub use statement::{Decision, Decisions, Limits, Output, Statement, Subject, decisions};
 
+use crate::audit::Entry;
 use host::hex;
 
 /// What is signed begins with this, so that a signature of ours means nothing elsewhere.
 const PURPOSE: &[u8] = b"burrow receipt 1\n";
 
 /// A signed statement.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Receipt {
     pub statement: Statement,
@@ -102,6 +104,17 @@ impl Receipt {
     pub(crate) fn line(&self) -> String {
         serde_json::to_string(self).expect("a receipt is JSON")
     }
+}
+
+/// The record of a new receipt in the audit log, whose chain then holds it too.
+pub fn issued_entry(receipt: &Receipt) -> Entry {
+    let statement = &receipt.statement;
+    let entry = Entry::of_bridge("receipt.issued")
+        .fact("session", statement.session.clone())
+        .fact("receipt", receipt.digest())
+        .fact("seq", statement.seq);
+    let Subject { namespace, name, id, .. } = statement.sandbox.clone();
+    Entry { namespace: Some(namespace), sandbox: Some(name), id: Some(id), ..entry }
 }
 
 fn signed_bytes(statement: &Statement) -> Vec<u8> {

@@ -19,8 +19,8 @@ use super::output::{self, Sink};
 use super::session;
 use super::values::Since;
 use crate::following::until_ended;
+use sandbox::SandboxRef;
 use sandbox::log::{Entry, Event, From, Reader};
-use sandbox::{SandboxError, SandboxRef, find_log};
 
 /// Show the output of a sandbox's sessions
 #[derive(Debug, Args)]
@@ -69,13 +69,7 @@ pub struct Logs {
 
 impl Logs {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
-        let directory = match find_log(&context.paths, &self.which) {
-            Ok(directory) => directory,
-            Err(SandboxError::NotFound { which }) => {
-                return Err(context.unknown(&which).await.into());
-            }
-            Err(error) => return Err(error.into()),
-        };
+        let directory = context.log(&self.which).await?;
         let since_ms = self.since.map(|since| since.resolve(instant::now_ms()));
         // With both, the lines are counted first: the last N, if they are recent enough.
         let from = match (self.tail, since_ms) {

@@ -26,7 +26,8 @@ use super::log::{LogError, Run, Writer};
 use super::name::SandboxRef;
 use super::presence::{Activity, Presence};
 use crate::limits::{
-    RECORDER_DIGEST_WAIT, RECORDER_DRAIN, RECORDER_LOOK_PAUSE, RECORDER_ORDER_WAIT, RECORDER_RETRY_PAUSE,
+    RECORDER_DIGEST_WAIT, RECORDER_DRAIN, RECORDER_LOOK_PAUSE, RECORDER_ORDER_WAIT,
+    RECORDER_RETRY_PAUSE,
 };
 use agent_client::guest::{Guest, GuestError, Output, Piece};
 

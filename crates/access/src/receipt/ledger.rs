@@ -126,8 +126,7 @@ impl Ledger {
 /// Writes a line behind the whole ones, and waits for the disk.
 fn append(path: &Path, whole_bytes: u64, line: &[u8]) -> io::Result<()> {
     let mut options = OpenOptions::new();
-    let mut file =
-        options.append(true).create(true).mode(PRIVATE_FILE).open(path)?;
+    let mut file = options.append(true).create(true).mode(PRIVATE_FILE).open(path)?;
     file.set_len(whole_bytes)?;
     file.write_all(line)?;
     file.sync_all()

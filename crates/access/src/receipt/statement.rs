@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -13,7 +14,7 @@ use sandbox::Record;
 use sandbox::log::RecordedSession;
 
 /// See the module's description. Its fields are signed in this order.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Statement {
     /// From one, without gaps.
@@ -21,6 +22,8 @@ pub struct Statement {
     /// RFC 3339 in UTC.
     pub issued_at: String,
     /// The SHA-256 of the receipt before this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
     pub previous: Option<String>,
     pub sandbox: Subject,
     pub session: String,
@@ -38,11 +41,13 @@ pub struct Statement {
     /// The egress rules of the sandbox.
     pub egress: Vec<String>,
     /// What its egress decided meanwhile, for any of its programs; absent where no audit log is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Decisions")]
     pub decisions: Option<Decisions>,
 }
 
 /// The sandbox, and what it was made from.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Subject {
     pub namespace: String,
@@ -50,12 +55,16 @@ pub struct Subject {
     /// Names are used again.
     pub id: String,
     pub machine: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
     pub image: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
     pub image_digest: Option<String>,
 }
 
 /// One output of the session.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Output {
     pub output: String,
@@ -64,20 +73,26 @@ pub struct Output {
     /// How much of it no reader has had.
     pub dropped: u64,
     /// The agent's SHA-256 of all of it; absent if the agent gave none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
     pub sha256: Option<String>,
 }
 
 /// The limits of the sandbox; absent where there was none.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
     pub memory_mib: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u32")]
     pub cpu_millis: Option<u32>,
     pub scratch_bytes: u64,
 }
 
 /// Egress decisions, from the audit log.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Decisions {
     pub allowed: u64,
@@ -88,7 +103,7 @@ pub struct Decisions {
     pub has_more: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Decision {
     pub time: String,
@@ -166,7 +181,8 @@ pub fn decisions(
         ..Filter::default()
     };
     let records = read(directory, &filter, RECORDS_READ_MAX, false)?;
-    let mut found = Decisions { has_more: records.len() == RECORDS_READ_MAX, ..Decisions::default() };
+    let mut found =
+        Decisions { has_more: records.len() == RECORDS_READ_MAX, ..Decisions::default() };
     let is_decision = |operation: &str| matches!(operation, "egress.name" | "egress.connection");
     for record in records.into_iter().filter(|record| is_decision(&record.entry.operation)) {
         match record.entry.outcome {

@@ -45,7 +45,7 @@ impl Playback {
             match self.runs.next()? {
                 None => return Ok(None),
                 // What is missing because of it shows as a gap.
-                Some(RunItem::Damage(_)) => {}
+                Some(RunItem::Damage) => {}
                 Some(RunItem::Record(of, record)) => {
                     if self.only.as_ref().is_some_and(|only| *only != of) {
                         continue;
@@ -72,7 +72,12 @@ impl Playback {
                     return;
                 }
                 if offset > *next {
-                    ready(Event::Gap { session: session.clone(), channel, from: *next, to: offset });
+                    ready(Event::Gap {
+                        session: session.clone(),
+                        channel,
+                        from: *next,
+                        to: offset,
+                    });
                 }
                 *next = offset.saturating_add(bytes.len() as u64);
                 ready(Event::Output { session, channel, offset, bytes });

@@ -25,8 +25,8 @@ pub(super) struct Runs {
 
 pub(super) enum RunItem {
     Record(SessionRun, Box<Record<'static>>),
-    /// This many bytes of the log's files are damaged here.
-    Damage(u64),
+    /// Bytes of the log's files are damaged here.
+    Damage,
 }
 
 impl Runs {
@@ -50,7 +50,7 @@ impl Runs {
                 continue;
             };
             match segment.find().map_err(|source| failed(&self.directory, source))? {
-                Some(SegmentItem::Damage(bytes)) => return Ok(Some(RunItem::Damage(bytes))),
+                Some(SegmentItem::Damage(_)) => return Ok(Some(RunItem::Damage)),
                 Some(SegmentItem::Record(record)) => {
                     let Some(session) = record.what.session().cloned() else { continue };
                     if let (RecordBody::Started(started), None) = (&record.what, record.carried) {
@@ -67,7 +67,7 @@ impl Runs {
                     let rest = rest.map_err(|source| failed(&self.directory, source))?;
                     self.segment = None;
                     if rest > 0 {
-                        return Ok(Some(RunItem::Damage(rest)));
+                        return Ok(Some(RunItem::Damage));
                     }
                 }
             }
