@@ -270,3 +270,6 @@ impl KeptOutput {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
