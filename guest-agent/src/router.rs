@@ -44,7 +44,9 @@ pub fn handle(agent: &Rc<Agent>, peer: &Rc<Peer>, id: RequestId, request: Reques
             Ok(session) => {
                 let wait = async move {
                     let record = session.wait().await;
-                    Ok(Reply::Exited(session.digested_record().unwrap_or_else(|| (*record).clone())))
+                    Ok(Reply::Exited(
+                        session.digested_record().unwrap_or_else(|| (*record).clone()),
+                    ))
                 };
                 later(peer, id, boxed(wait));
             }

@@ -36,7 +36,7 @@ const SPEED_MAX: f64 = 1000.0;
 /// Play a session's output again, in its time
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  host-bridge replay work
+  host-bridge replay work --speed 10 --max-idle 1s
   host-bridge replay work build --speed 4 --max-idle 2s
   host-bridge replay work build --from 1m30s
   host-bridge replay work build --export asciicast build.cast

@@ -87,7 +87,8 @@ impl Outlet {
     fn new(spool: Spool, holders: SortedMap<String, u64>, kind: Kind) -> Self {
         let sent = spool.start();
         let digest = holders.contains_key(RECORDER).then(RunningDigest::new);
-        let state = State { spool, readers: Vec::new(), holders, kind, closed: false, sent, digest };
+        let state =
+            State { spool, readers: Vec::new(), holders, kind, closed: false, sent, digest };
         Self(Rc::new(Inner { state: RefCell::new(state), room: Notify::new() }))
     }
 

@@ -11,7 +11,13 @@ const BLOCK_BYTES: usize = 64;
 const LENGTH_AT: usize = BLOCK_BYTES - 8;
 
 const START: [u32; 8] = [
-    0x6a09_e667, 0xbb67_ae85, 0x3c6e_f372, 0xa54f_f53a, 0x510e_527f, 0x9b05_688c, 0x1f83_d9ab,
+    0x6a09_e667,
+    0xbb67_ae85,
+    0x3c6e_f372,
+    0xa54f_f53a,
+    0x510e_527f,
+    0x9b05_688c,
+    0x1f83_d9ab,
     0x5be0_cd19,
 ];
 
@@ -109,12 +115,24 @@ mod tests {
     use super::*;
 
     const ABC: [u32; 8] = [
-        0xba78_16bf, 0x8f01_cfea, 0x4141_40de, 0x5dae_2223, 0xb003_61a3, 0x9617_7a9c, 0xb410_ff61,
+        0xba78_16bf,
+        0x8f01_cfea,
+        0x4141_40de,
+        0x5dae_2223,
+        0xb003_61a3,
+        0x9617_7a9c,
+        0xb410_ff61,
         0xf200_15ad,
     ];
     /// Of a million times `a`, which the standard gives as an example.
     const MILLION: [u32; 8] = [
-        0xcdc7_6e5c, 0x9914_fb92, 0x81a1_c7e2, 0x84d7_3e67, 0xf180_9a48, 0xa497_200e, 0x046d_39cc,
+        0xcdc7_6e5c,
+        0x9914_fb92,
+        0x81a1_c7e2,
+        0x84d7_3e67,
+        0xf180_9a48,
+        0xa497_200e,
+        0x046d_39cc,
         0xc711_2cd0,
     ];
 
