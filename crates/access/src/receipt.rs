@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A receipt is issued once for a run of a session and kept; the next request gets the same one. It says what the
-//! bridge has seen and been told by the agent: it proves who said so and that nothing of it was changed since, and
-//! not that a guest that has broken its agent told the truth.
+//! bridge has seen and what the agent reports: it proves who signed it and that nothing of it was changed since. A guest
+//! that has broken its agent may report what it likes.
 
 mod ledger;
 pub mod limits;

@@ -64,7 +64,8 @@ fn output(events: &[Value]) -> String {
 }
 
 /// Two thousand lines, in some of which a character may be cut.
-const LINES: &str = "i=0; while [ $i -lt 2000 ]; do echo \"line $i: grün ✓\"; i=$((i+1)); done; echo end >&2";
+const LINES: &str =
+    "i=0; while [ $i -lt 2000 ]; do echo \"line $i: grün ✓\"; i=$((i+1)); done; echo end >&2";
 
 #[test]
 fn a_replay_is_what_was_live_byte_for_byte() {
@@ -94,10 +95,11 @@ fn a_replay_is_what_was_live_byte_for_byte() {
 }
 
 #[test]
-fn a_replay_begins_where_it_is_told() {
+fn a_replay_begins_at_a_time_or_an_offset() {
     let stage = Stage::new();
     stage.runs("build", false, "printf 0123456789");
-    let from = |place: &str| stage.server.ok(&["replay", "--speed", "0", "--from", place, "box", "build"]);
+    let from =
+        |place: &str| stage.server.ok(&["replay", "--speed", "0", "--from", place, "box", "build"]);
     assert_eq!(from("@4"), "456789");
     assert_eq!(from("1h"), "");
     assert_eq!(from("2020-01-01"), "0123456789");
