@@ -92,7 +92,8 @@ async fn receipt(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Receipt>, R
     let issuing = tokio::task::spawn_blocking(move || {
         let decided = audit.directory().map(|directory| decisions(directory, &record, &recorded));
         let decided = decided.transpose().map_err(|error| io(&error))?;
-        let (receipt, is_new) = ledger.issue(&record, &recorded, decided).map_err(refused)?;
+        let (receipt, is_new) =
+            ledger.issue(&record, &recorded, decided).map_err(|error| refused(&error))?;
         if is_new {
             audit.record(issued_entry(&receipt));
         }
@@ -109,11 +110,11 @@ async fn read<T: Send + 'static>(
     read.map_err(|error| io(&error))
 }
 
-fn refused(error: ReceiptError) -> Refusal {
+fn refused(error: &ReceiptError) -> Refusal {
     match error {
         ReceiptError::NotEnded { .. } => Refusal::new(Code::Conflict, error.to_string())
             .details(serde_json::json!({ "reason": "still_running" })),
-        ReceiptError::Files { .. } | ReceiptError::Key { .. } => io(&error),
+        ReceiptError::Files { .. } | ReceiptError::Key { .. } => io(error),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use protocol::message::Channel;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::recording::{Recording, Step};
 
@@ -15,7 +15,7 @@ pub fn write(recording: &Recording) -> String {
         "timestamp": recording.started_at_ms / 1000, "title": recording.title,
         "command": recording.command, "env": { "TERM": "xterm-256color" },
     });
-    let mut text = format!("{head}\n");
+    let mut text = line(&head);
     let mut characters: BTreeMap<Channel, Characters> = BTreeMap::new();
     let mut last = 0.0;
     for (at, step) in &recording.steps {
@@ -28,13 +28,17 @@ pub fn write(recording: &Recording) -> String {
             Step::Note(note) => ("m", note.clone()),
         };
         if !data.is_empty() {
-            text.push_str(&format!("{}\n", json!([last, kind, data])));
+            text.push_str(&line(&json!([last, kind, data])));
         }
     }
     for rest in characters.values().filter(|rest| !rest.0.is_empty()) {
-        text.push_str(&format!("{}\n", json!([last, "o", String::from_utf8_lossy(&rest.0)])));
+        text.push_str(&line(&json!([last, "o", String::from_utf8_lossy(&rest.0)])));
     }
     text
+}
+
+fn line(value: &Value) -> String {
+    format!("{value}\n")
 }
 
 /// The bytes of a character that the next output goes on with.

@@ -84,7 +84,8 @@ fn script() -> String {
         for line in text.lines() {
             if let Some(import) = line.strip_prefix("import ") {
                 let (names, from) = import.split_once(" from ").expect("modules import names");
-                body.push_str(&format!("const {names} = modules[\"{}\"];\n", module_of(from)));
+                let import = format!("const {names} = modules[\"{}\"];\n", module_of(from));
+                body.push_str(&import);
                 continue;
             }
             let declared = line.strip_prefix("export ");
@@ -97,10 +98,11 @@ fn script() -> String {
             body.push('\n');
         }
         let exported = exported.join(", ");
-        script.push_str(&format!(
+        let module = format!(
             "modules[\"{}\"] = (() => {{\n{body}return {{ {exported} }};\n}})();\n",
             module_of(path)
-        ));
+        );
+        script.push_str(&module);
     }
     script
 }
