@@ -50,7 +50,7 @@ _agent: _target
     # toolchain's own linker keeps one of equal functions.
     flags=(-C force-frame-pointers=yes -C force-unwind-tables=no)
     flags+=(-C linker=rust-lld -C link-arg=--icf=all -C link-arg=--build-id=none)
-    # Inlining up to a cost of 10 keeps it small.
+    # A call is smaller than what most functions would be in the place of it.
     flags+=(-C llvm-args=-inline-threshold=10)
     # The musl of toolchains before 1.93 does not apply packed relocations, and their agent would crash.
     flags+=(-C link-arg=-z -C link-arg=pack-relative-relocs)

@@ -115,6 +115,8 @@ function linesOf(entry) {
   switch (entry.type) {
     case "started":
       return said(`started ${entry.command}`, "note");
+    case "resized":
+      return said(`the terminal has ${entry.columns} × ${entry.rows} cells`, "note");
     case "exited":
       return said(exit(entry.exit), "note");
     case "gap":

@@ -10,6 +10,7 @@ import { logsTab } from "./logs.js";
 import { metricsTab } from "./metrics.js";
 import { overviewTab } from "./overview.js";
 import { portsTab } from "./ports.js";
+import { replayTab } from "./replay.js";
 import { runTab } from "./run.js";
 import { hrefOf, removeSandbox } from "./sandboxes.js";
 import { terminalsTab } from "./terminals.js";
@@ -25,6 +26,7 @@ const TABS = {
   logs: ["Logs", logsTab],
   metrics: ["Metrics", metricsTab],
   ports: ["Ports", portsTab],
+  replay: ["Replay", replayTab],
 };
 
 export async function sandboxView(place, { parameters, signal }) {

@@ -42,7 +42,12 @@ pub fn handle(agent: &Rc<Agent>, peer: &Rc<Peer>, id: RequestId, request: Reques
         }
         Request::Wait { session } => match agent.sessions.get(&session) {
             Ok(session) => {
-                let wait = async move { Ok(Reply::Exited((*session.wait().await).clone())) };
+                let wait = async move {
+                    let record = session.wait().await;
+                    Ok(Reply::Exited(
+                        session.digested_record().unwrap_or_else(|| (*record).clone()),
+                    ))
+                };
                 later(peer, id, boxed(wait));
             }
             Err(fault) => peer.answer(id, Err(fault)),
@@ -54,11 +59,7 @@ pub fn handle(agent: &Rc<Agent>, peer: &Rc<Peer>, id: RequestId, request: Reques
             peer.answer(id, sent.map(done));
         }
         Request::Resize(ask) => {
-            let session = agent.sessions.get(&ask.session);
-            peer.answer(
-                id,
-                session.and_then(|session| session.resize(&ask, peer.client)).map(done),
-            );
+            peer.answer(id, agent.sessions.resize(&ask, peer.client).map(done));
         }
         Request::Release(ask) => peer.answer(id, agent.sessions.release(&ask).map(done)),
         Request::Subscribe(ask) => peer.answer(id, subscribe(agent, peer, id, &ask)),

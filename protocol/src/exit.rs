@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 use crate::message::Channel;
 use crate::{decode_enum, decode_struct};
 
+/// The holder that keeps output on the host's disk. The agent digests what it keeps.
+pub const RECORDER: &str = "log";
+
 /// The end of a session's leader, kept by the agent until every holder has released the session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExitRecord {
@@ -110,16 +113,23 @@ decode_struct! {
 }
 
 /// The sum of one output at the leader's end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputTotal {
     pub channel: Channel,
     /// Bytes that were read from the program.
     pub written: u64,
     /// Bytes that the `drop_oldest` policy discarded before every holder had them.
     pub dropped: u64,
+    /// How many bytes `sha256` is of, from the first on: `written`, or all of a terminal's output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digested: Option<u64>,
+    /// SHA-256 of them, in hexadecimal digits. Only of a session that [`RECORDER`] holds, and only
+    /// once the agent has read that far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
 }
 
-decode_struct!(OutputTotal: channel, written, dropped);
+decode_struct!(OutputTotal: channel, written, dropped; digested, sha256);
 
 /// A process that outlived the leader of its session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -299,11 +299,14 @@ pub struct SessionInfo {
     /// Whether the program has not executed yet; until then, `pid` may be 0.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub starting: bool,
+    /// How large its terminal is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<ask::TerminalSize>,
 }
 
 decode_struct! {
     SessionInfo:
-    session, pid, command, terminal, started_at_ms, holders, viewers; exit, keyboard, starting
+    session, pid, command, terminal, started_at_ms, holders, viewers; exit, keyboard, starting, size
 }
 
 /// Metadata of a file, from `lstat` or `stat`.

@@ -202,6 +202,41 @@ flow("files are made, written, uploaded, downloaded and removed", async () => {
   await shot(page, "files-light");
 });
 
+flow("a session is played again, from any moment, and its page plays without a server", async () => {
+  const script = "printf '\\033[31mred\\033[0m <b>bold</b>\\n'; sleep 0.4; echo second";
+  await api("POST", "/v1/sandboxes/default/work/sessions", { script, session: "played" });
+  await eventually("its end is recorded", async () =>
+    (await api("GET", "/v1/sandboxes/default/work/logs?session=played")).entries.some(({ type }) => type === "exited"),
+  );
+  await go("sandbox/default/work/replay");
+  await page.getByLabel("Session").selectOption("played");
+  await plays(page, "replay-light");
+  const file = join(process.cwd(), "played.html");
+  execFileSync(process.env.BURROW_TEST_BRIDGE, ["replay", "work", "played", "--export", "html", file]);
+  const alone = await watched(browser, "null");
+  await alone.page.goto(`file://${file}`);
+  await plays(alone.page, "replay-page");
+  const ran = await alone.page.evaluate(() => {
+    const made = document.createElement("script");
+    made.textContent = "window.ran = true";
+    document.body.append(made);
+    return window.ran;
+  });
+  assert.equal(ran, undefined, "the page's policy lets other scripts run");
+});
+
+/** Plays what the flow above has written. */
+async function plays(page, name) {
+  const text = () => terminalText(page);
+  await page.getByRole("button", { name: "Play", exact: true }).click();
+  await eventually("all of it is shown", async () => (await text()).includes("red <b>bold</b>\nsecond"));
+  await page.getByRole("button", { name: "Play", exact: true }).waitFor();
+  assert.equal(await page.locator(".term b").count(), 0, "output became markup");
+  await shot(page, name);
+  await page.getByLabel("Position").fill("0");
+  await eventually("the beginning is shown", async () => !(await text()).includes("second"));
+}
+
 flow("figures are drawn as they come", async () => {
   await go("sandbox/default/work/metrics");
   await page.locator(".chart-line[d*=L]").first().waitFor({ state: "attached" });
@@ -349,7 +384,7 @@ const PAGES = [
   "events",
   "audit",
   "caps",
-  ...["overview", "terminals", "run", "contexts/python", "files/srv/tree", "logs", "metrics", "ports"].map(
+  ...["overview", "terminals", "run", "contexts/python", "files/srv/tree", "logs", "metrics", "ports", "replay"].map(
     (tab) => `sandbox/default/work/${tab}`,
   ),
   "notebook/default/study",

@@ -338,6 +338,18 @@ def test_forks_have_the_files_and_part_from_there(box: Any, client: Any) -> None
     assert seen == ["one", "two", "one"]
 
 
+def test_what_was_kept_is_compared_and_a_session_has_a_receipt(box: Any) -> None:
+    box.exec("echo", ["kept"])
+    session = box.verify()[-1]
+    assert [output["finding"] for output in session["outputs"]] == ["equal", "equal"]
+    assert box.verify(session["session"]) == [session]
+    receipt = box.receipt(session["session"])
+    assert receipt["statement"]["outputs"][0]["sha256"] == session["outputs"][0]["sha256"]
+    assert box.receipt(session["session"]) == receipt
+    with pytest.raises(burrow.NotFound):
+        box.receipt("nothing")
+
+
 def test_a_machine_without_snapshots_says_so(box: Any, client: Any) -> None:
     with pytest.raises(burrow.Unsupported):
         box.snapshot("base")

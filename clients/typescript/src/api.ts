@@ -265,6 +265,17 @@ export interface components {
             /** @description The image's name, such as `team/app:2`. */
             image: string;
         };
+        /** @description One session of the log. */
+        Comparison: {
+            /** @description The argument vector as one shortened line. */
+            command: string;
+            /** @description Whether the log has its end, which has the digests. */
+            ended: boolean;
+            outputs: components["schemas"]["OutputComparison"][];
+            session: string;
+            /** Format: uint64 */
+            started_at_ms: number;
+        };
         /** @description Code with a cursor. */
         CompleteRequest: {
             /** @description At most 256 KiB. */
@@ -477,6 +488,26 @@ export interface components {
             port: number;
             /** @description The link. Without a host name for the port it is for programs alone. */
             url: string;
+        };
+        Decision: {
+            facts: {
+                [key: string]: unknown;
+            };
+            /** @description `egress.name` or `egress.connection`. */
+            operation: string;
+            outcome: components["schemas"]["Outcome"];
+            time: string;
+        };
+        /** @description Egress decisions, from the audit log. */
+        Decisions: {
+            /** Format: uint64 */
+            allowed: number;
+            /** @description Whether the log had more than is listed here. */
+            has_more: boolean;
+            /** @description The first of them. */
+            listed: components["schemas"]["Decision"][];
+            /** Format: uint64 */
+            refused: number;
         };
         Dependent: {
             name: string;
@@ -876,6 +907,8 @@ export interface components {
              */
             bytes: number;
         };
+        /** @description The result of a comparison. */
+        Finding: "equal" | "partial" | "damaged" | "differs" | "unknown";
         FollowMetricsQuery: {
             /**
              * Format: uint64
@@ -1216,6 +1249,15 @@ export interface components {
             /** @description The reason in words. */
             reason: string;
         };
+        /** @description The limits of the sandbox; absent where there was none. */
+        Limits: {
+            /** Format: uint32 */
+            cpu_millis?: number;
+            /** Format: uint64 */
+            memory_mib?: number;
+            /** Format: uint64 */
+            scratch_bytes: number;
+        };
         ListArtifactsQuery: {
             /**
              * Format: uint64
@@ -1364,6 +1406,14 @@ export interface components {
             to: number;
             /** @constant */
             type: "gap";
+        } | {
+            /** Format: uint16 */
+            columns: number;
+            /** Format: uint16 */
+            rows: number;
+            session: string;
+            /** @constant */
+            type: "resized";
         } | {
             exit: components["schemas"]["Exit"];
             session: string;
@@ -1731,6 +1781,15 @@ export interface components {
         };
         /** @description What the numbers cover. */
         MetricsScope: "machine" | "namespace" | "agent";
+        /** @description Bytes of an output that the log has not. */
+        Missing: {
+            because: components["schemas"]["MissingBecause"];
+            /** Format: uint64 */
+            from: number;
+            /** Format: uint64 */
+            to: number;
+        };
+        MissingBecause: "damaged" | "rotated" | "not_recorded";
         /** @description What to move where. */
         MoveFile: {
             from: components["schemas"]["FilePath"];
@@ -1882,11 +1941,51 @@ export interface components {
             /** @description The directory of a Python virtual environment, whose interpreter is `program`. */
             venv?: string | null;
         };
+        /** @description The outcome of the operation. */
+        Outcome: "ok" | "refused" | "failed";
         /**
          * @description The outcome.
          * @enum {string}
          */
         OutcomeName: "ok" | "refused" | "failed";
+        /** @description One output of the session. */
+        Output: {
+            /**
+             * Format: uint64
+             * @description How much the program has written to it.
+             */
+            bytes: number;
+            /**
+             * Format: uint64
+             * @description How much of it no reader has had.
+             */
+            dropped: number;
+            output: string;
+            /** @description The agent's SHA-256 of all of it; absent if the agent gave none. */
+            sha256?: string;
+        };
+        /** @description One output of a session. */
+        OutputComparison: {
+            /**
+             * Format: uint64
+             * @description How many bytes the agent has digested: all that the program has written.
+             */
+            bytes?: number;
+            finding: components["schemas"]["Finding"];
+            /**
+             * Format: uint64
+             * @description How many of them the log has.
+             */
+            kept_bytes: number;
+            /** @description SHA-256 of what the log has, if it has all of them. */
+            kept_sha256?: string;
+            /** @description What the log has not, the first 32 parts. */
+            missing?: components["schemas"]["Missing"][];
+            /** @description `stdout`, `stderr` or `terminal`. */
+            output: string;
+            /** @description The agent's SHA-256 of them. */
+            sha256?: string;
+        };
         /** @description An event of a session's output. */
         OutputEvent: ({
             channel: components["schemas"]["ChannelName"];
@@ -2113,6 +2212,14 @@ export interface components {
              * @description At most this many of the newest bytes of each output.
              */
             tail?: number;
+        };
+        /** @description A signed statement. */
+        Receipt: {
+            /** @description The public key of the bridge, in URL-safe base64. */
+            key: string;
+            /** @description Of the statement as compact JSON, in URL-safe base64. */
+            signature: string;
+            statement: components["schemas"]["Statement"];
         };
         /** @description A change that was not made on the host. */
         Refused: {
@@ -2774,6 +2881,37 @@ export interface components {
         };
         /** @description The state of a sandbox. */
         StateName: ("creating" | "running" | "stopping" | "stopped") | "paused" | "lost" | "damaged";
+        /** @description See the module's description. Its fields are signed in this order. */
+        Statement: {
+            /** @description How it ended. */
+            cause: unknown;
+            /** @description The argument vector as one line, cut as the agent cuts it. */
+            command: string;
+            /** @description What its egress decided meanwhile, for any of its programs; absent where no audit log is kept. */
+            decisions?: components["schemas"]["Decisions"];
+            /** Format: uint64 */
+            duration_us: number;
+            /** @description The egress rules of the sandbox. */
+            egress: string[];
+            ended_at: string;
+            /** Format: int32 */
+            exit_code: number;
+            /** @description RFC 3339 in UTC. */
+            issued_at: string;
+            limits: components["schemas"]["Limits"];
+            outputs: components["schemas"]["Output"][];
+            /** @description The SHA-256 of the receipt before this one. */
+            previous?: string;
+            sandbox: components["schemas"]["Subject"];
+            /**
+             * Format: uint64
+             * @description From one, without gaps.
+             */
+            seq: number;
+            session: string;
+            /** @description By the guest's clock. */
+            started_at: string;
+        };
         /** @description The statistics of a notebook. */
         Stats: {
             /** Format: uint64 */
@@ -2809,6 +2947,16 @@ export interface components {
              * @description How long its processes may take to end before they are killed.
              */
             grace_ms?: number | null;
+        };
+        /** @description The sandbox, and what it was made from. */
+        Subject: {
+            /** @description Names are used again. */
+            id: string;
+            image?: string;
+            image_digest?: string;
+            machine: string;
+            name: string;
+            namespace: string;
         };
         /** @description A process that outlived the program that started it. */
         Survivor: {
@@ -2925,6 +3073,15 @@ export interface components {
         UsageReport: {
             /** @description By name. Those that are too many for one day are together in `(others)`. */
             namespaces: components["schemas"]["NamespaceUsage"][];
+        };
+        /** @description The sessions of a log, compared. */
+        Verification: {
+            /** @description In the order of their starts. */
+            sessions: components["schemas"]["Comparison"][];
+        };
+        VerifyOutputQuery: {
+            /** @description Only this session. */
+            session?: string;
         };
         WaitFor: ("stopped" | "removed") | "created";
         WaitForSandboxQuery: {
@@ -3277,12 +3434,23 @@ export interface Operations {
     path: { namespace: string | number; name: string | number; session: string | number };
     query?: Schemas["AttachSessionQuery"];
   };
+  /** Get the signed receipt of a session. */
+  get_receipt: {
+    path: { namespace: string | number; name: string | number; session: string | number };
+    answer: Schemas["Receipt"];
+  };
   /** Read the log of a sandbox. */
   read_log: {
     path: { namespace: string | number; name: string | number };
     query?: Schemas["ReadLogQuery"];
     answer: Schemas["LogPage"];
     events: Schemas["LogEntry"];
+  };
+  /** Compare recorded output with the agent's digests. */
+  verify_output: {
+    path: { namespace: string | number; name: string | number };
+    query?: Schemas["VerifyOutputQuery"];
+    answer: Schemas["Verification"];
   };
   /** Read or follow events. */
   list_events: {

@@ -152,6 +152,24 @@ export class Sandbox implements AsyncDisposable {
   }
 
   /**
+   * Compares what the log has of sessions with the digests of the agent: for each session its `outputs`, with a
+   * `finding`: `equal`, `partial`, `damaged`, `differs` or `unknown`.
+   */
+  async verify(
+    options: CallOptions & { session?: string | undefined } = {},
+  ): Promise<Schemas["Comparison"][]> {
+    const { session, signal } = options;
+    await this.#settled(signal);
+    const input = { path: this.#path, query: session === undefined ? {} : { session } };
+    return (await this.#api.call("verify_output", input, { signal })).sessions;
+  }
+
+  /** The signed receipt of a session that has ended. `host-bridge receipt verify` checks it. */
+  async receipt(session: string, options?: CallOptions): Promise<Schemas["Receipt"]> {
+    return await this.#api.call("get_receipt", { path: { ...this.#path, session } }, options);
+  }
+
+  /**
    * Waits until the log has the end of the last command. The log is written separately from the answer, so
    * that it may be a moment later.
    */

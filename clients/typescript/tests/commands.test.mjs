@@ -185,6 +185,15 @@ test("forks have the files and part from there", async () => {
   assert.deepEqual(seen, ["one\nleft\n", "one\nright\n"]);
 });
 
+test("what was kept is compared, and a session has a receipt", async () => {
+  const work = await client.get("work");
+  await work.exec(["echo", "kept"]);
+  const session = (await work.verify()).at(-1);
+  assert.deepEqual(session.outputs.map(({ finding }) => finding), ["equal", "equal"]);
+  const receipt = await work.receipt(session.session);
+  assert.equal(receipt.statement.outputs[0].sha256, session.outputs[0].sha256);
+});
+
 test("every operation of the API can be called by its name", async () => {
   const { snapshots } = await client.call("list_snapshots", {});
   assert.deepEqual(snapshots, []);

@@ -1,5 +1,5 @@
 //! Who may do what, and who did it: [`keys`] grant scopes and namespaces, [`preview`] says who may look at
-//! a port of a sandbox, [`audit`] records what was done.
+//! a port of a sandbox, [`audit`] records what was done, [`receipt`] signs what ran.
 //!
 //! The doors ask this before they act. It acts on no sandbox itself.
 
@@ -8,3 +8,4 @@
 pub mod audit;
 pub mod keys;
 pub mod preview;
+pub mod receipt;

@@ -63,6 +63,8 @@ const FILES: &[File] = files! {
     "dom.js" SCRIPT
     "format.js" SCRIPT
     "parts.js" SCRIPT
+    "player.css" STYLE
+    "player.js" SCRIPT
     "poll.js" SCRIPT
     "terminal/keys.js" SCRIPT
     "terminal/parser.js" SCRIPT
@@ -83,6 +85,7 @@ const FILES: &[File] = files! {
     "views/notebooks.js" SCRIPT
     "views/overview.js" SCRIPT
     "views/ports.js" SCRIPT
+    "views/replay.js" SCRIPT
     "views/run.js" SCRIPT
     "views/sandbox.js" SCRIPT
     "views/sandboxes.js" SCRIPT

@@ -17,6 +17,7 @@ mod nodes;
 mod notebooks;
 mod ports;
 mod previews;
+mod proofs;
 mod render;
 mod runs;
 mod sandboxes;
@@ -45,6 +46,7 @@ pub fn operations() -> Vec<Operation> {
         usage::operations(),
         runs::operations(),
         logs::operations(),
+        proofs::operations(),
         events::operations(),
         contexts::operations(),
         files::operations(),

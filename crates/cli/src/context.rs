@@ -1,5 +1,6 @@
 //! What every verb shares: the paths, the connection to the daemon, and the connection to an agent.
 
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use agent_client::link::Address;
 use agent_client::link::limits::GONE_AFTER;
 use control::{Client, ClientError, ErrorCode, List, Purpose, Request};
 use host::paths::Paths;
-use sandbox::{OneShot, Record, SandboxRef};
+use sandbox::{OneShot, Record, SandboxError, SandboxRef, find_log};
 
 /// The paths of this process, and its permissions.
 pub struct Context {
@@ -128,6 +129,14 @@ impl Context {
                 failure::because(&error, CliError::SandboxEnded { name: which, state })
             }
             _ => error,
+        }
+    }
+
+    /// The log of a sandbox, which may have stopped; no daemon is needed.
+    pub async fn log(&self, which: &SandboxRef) -> Result<PathBuf> {
+        match find_log(&self.paths, which) {
+            Err(SandboxError::NotFound { which }) => Err(self.unknown(&which).await.into()),
+            found => Ok(found?),
         }
     }
 

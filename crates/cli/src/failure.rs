@@ -36,6 +36,13 @@ pub enum CliError {
     UnknownNotebook { name: SandboxRef, similar: Vec<String> },
     #[error("{wanted:?} matches several sessions: {}", matches.join(", "))]
     AmbiguousSession { wanted: String, matches: Vec<String> },
+    #[error(
+        "the log has several sessions or none; name the one to export{}",
+        alternatives(sessions)
+    )]
+    SessionNeeded { sessions: Vec<String> },
+    #[error("{format:?} is no format of a recording: write asciicast or html")]
+    UnknownExport { format: String },
     #[error("no command given, and the image has none")]
     NoCommand,
     #[error(
@@ -256,6 +263,9 @@ impl CliError {
             }
             Self::UnknownSession { .. } => "`host-bridge inspect SANDBOX` lists its sessions",
             Self::UnknownNotebook { .. } => "`host-bridge history` shows the runs of all notebooks",
+            Self::SessionNeeded { .. } => {
+                "`host-bridge verify SANDBOX` lists the sessions of a log"
+            }
             Self::AmbiguousSession { .. } => "give a longer prefix of the id",
             Self::StdinNotATerminal => "omit -t to pipe data in, or omit -i to give no input",
             Self::NoTerminalForShell => {

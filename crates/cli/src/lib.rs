@@ -53,9 +53,11 @@ mod port_forward;
 mod preview;
 mod prompt;
 mod ps;
+mod receipt;
 #[cfg(test)]
 mod reference;
 mod repl;
+mod replay;
 mod restart;
 mod resume;
 mod rm;
@@ -77,6 +79,7 @@ pub mod terminal;
 mod top;
 mod usage;
 mod values;
+mod verify;
 mod version;
 mod wait;
 
@@ -201,6 +204,9 @@ verbs! { verb, context;
         Ps(ps::Ps);
         Inspect(inspect::Inspect);
         Logs(logs::Logs);
+        Replay(replay::Replay);
+        Verify(verify::Verify);
+        Receipt(receipt::ReceiptVerb);
         Events(events::Events);
         Stats(stats::Stats);
         Top(top::Top);
@@ -384,6 +390,12 @@ mod tests {
             "host-bridge attach --hybrid /run/v.sock --port 1024",
             "host-bridge attach --cid 3 --port 1024 --take",
             "host-bridge logs -f --tail 10 --since 5m --stderr box",
+            "host-bridge replay box build --speed 2.5 --from @4096 --max-idle 2s",
+            "host-bridge replay box --export html page.html",
+            "host-bridge verify --json team/box build",
+            "host-bridge receipt box build",
+            "host-bridge receipt key",
+            "host-bridge receipt verify a b --key k",
             "host-bridge cp -q - box:/tmp/x",
             "host-bridge port-forward box 8080:80 0:443",
             "host-bridge preview work 3000 --for 7d --json",
@@ -470,6 +482,12 @@ mod tests {
             "host-bridge mcp work",
             "host-bridge mcp --namespace a/b",
             "host-bridge logs --stdout --stderr box",
+            "host-bridge replay box --speed -1",
+            "host-bridge replay box --from soon",
+            "host-bridge replay box --speed 2 --export html page.html",
+            "host-bridge replay box --export html",
+            "host-bridge receipt box",
+            "host-bridge receipt verify a",
             "host-bridge cp onlyone",
             "host-bridge image save",
             "host-bridge image save x --format zip",

@@ -19,8 +19,8 @@ use super::output::{self, Sink};
 use super::session;
 use super::values::Since;
 use crate::following::until_ended;
+use sandbox::SandboxRef;
 use sandbox::log::{Entry, Event, From, Reader};
-use sandbox::{SandboxError, SandboxRef, find_log};
 
 /// Show the output of a sandbox's sessions
 #[derive(Debug, Args)]
@@ -69,16 +69,7 @@ pub struct Logs {
 
 impl Logs {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
-        let directory = match find_log(&context.paths, &self.which) {
-            Ok(directory) => directory,
-            Err(SandboxError::NotFound { which }) => {
-                if let Some(elsewhere) = context.log_elsewhere(&which).await {
-                    return Err(elsewhere.into());
-                }
-                return Err(context.unknown(&which).await.into());
-            }
-            Err(error) => return Err(error.into()),
-        };
+        let directory = context.log(&self.which).await?;
         let since_ms = self.since.map(|since| since.resolve(instant::now_ms()));
         // With both, the lines are counted first: the last N, if they are recent enough.
         let from = match (self.tail, since_ms) {
@@ -178,7 +169,10 @@ impl Printer {
                 ));
                 Ok(())
             }
-            Event::Started { .. } | Event::Exited { .. } | Event::Closed { .. } => Ok(()),
+            Event::Started { .. }
+            | Event::Resized { .. }
+            | Event::Exited { .. }
+            | Event::Closed { .. } => Ok(()),
         }
     }
 }
@@ -201,6 +195,9 @@ fn describe(entry: &Entry) -> serde_json::Value {
         }
         Event::Gap { session, channel, from, to } => json!({
             "event": "gap", "session": session, "channel": channel, "from": from, "to": to,
+        }),
+        Event::Resized { session, rows, columns } => json!({
+            "event": "resized", "session": session, "rows": rows, "columns": columns,
         }),
         Event::Exited { session, record } => json!({
             "event": "exited", "session": session, "record": record,

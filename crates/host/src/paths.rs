@@ -242,6 +242,11 @@ impl Paths {
         self.state.join("ssh/host_key")
     }
 
+    /// The receipts, and the key that signs them.
+    pub fn receipts(&self) -> PathBuf {
+        self.state.join("receipts")
+    }
+
     /// The files of the audit log.
     pub fn audit(&self) -> PathBuf {
         self.state.join("audit")

@@ -70,7 +70,7 @@ pub use fork::{Ancestor, ForkRequest, Forked};
 pub use host_files::HostFiles;
 pub use idle::{OnIdle, UnknownOnIdle};
 pub use label::{InvalidLabel, Labels, Selector};
-pub use log::find_log;
+pub use log::{find_log, find_record};
 pub use name::{InvalidName, Name, SandboxRef};
 pub use names::{Incarnation, NameRefused, Names};
 pub use one_shot::{OneShot, OneShotOptions, one_shot, one_shot_with};

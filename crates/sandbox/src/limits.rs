@@ -206,6 +206,11 @@ pub const RECORDER_LOOK_PAUSE: Duration = Duration::from_millis(5);
 /// How long the recorder waits for the exit record of a session whose outputs have broken off. It
 /// has arrived by then or never will.
 pub const RECORDER_DRAIN: Duration = Duration::from_millis(250);
+/// How long the recorder waits for the digests of a session that has ended. The agent has them; a busy host
+/// answers late.
+pub const RECORDER_DIGEST_WAIT: Duration = Duration::from_secs(5);
+/// Missing parts of one output that a comparison names. More are counted only.
+pub const VERIFY_HOLES_MAX: usize = 32;
 /// How long the recorder of a machine that is gone may still write what had arrived, which may be
 /// several spools on a busy host. If the machine stopped in order, it ends at once.
 pub const RECORDER_END_MAX: Duration = Duration::from_secs(1);

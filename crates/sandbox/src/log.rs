@@ -18,11 +18,14 @@
 
 mod carry;
 mod known;
+mod playback;
 mod reader;
 mod record;
 mod recording;
 mod room;
+mod runs;
 mod segment;
+mod verify;
 mod writer;
 
 use std::io;
@@ -32,14 +35,16 @@ use protocol::message::Channel;
 use protocol::{ExitRecord, SessionId};
 
 pub use known::{AllSessions, Extent, OneSession, RecordedSession};
+pub use playback::Playback;
 pub use reader::{From, InvalidMark, Mark, Reader, Step};
 pub use record::Run;
 pub(super) use record::checksum;
 pub use recording::Recording;
 pub use room::ReadBudget;
+pub use verify::{Comparison, Finding, Missing, MissingBecause, OutputComparison, verify};
 pub use writer::Writer;
 
-use super::record::StoredRecord;
+use super::record::{Record, StoredRecord};
 use super::{SandboxError, SandboxRef};
 use host::paths::Paths;
 
@@ -75,6 +80,12 @@ pub enum Event {
         from: u64,
         to: u64,
     },
+    /// The size of the session's terminal from here on, as far as the bridge has seen it.
+    Resized {
+        session: SessionId,
+        rows: u16,
+        columns: u16,
+    },
     Exited {
         session: SessionId,
         record: ExitRecord,
@@ -100,6 +111,7 @@ impl Event {
             Self::Started { session, .. }
             | Self::Output { session, .. }
             | Self::Gap { session, .. }
+            | Self::Resized { session, .. }
             | Self::Exited { session, .. } => Some(session),
             Self::Missing { .. } | Self::Damaged { .. } | Self::Closed { .. } => None,
         }
@@ -126,6 +138,11 @@ pub fn log_directory(directory: &Path) -> PathBuf {
 
 /// Finds a sandbox's log by its name, from the records on disk; no daemon is asked.
 pub fn find_log(paths: &Paths, which: &SandboxRef) -> Result<PathBuf, SandboxError> {
+    find_record(paths, which).map(|(_, log)| log)
+}
+
+/// The same, with the sandbox's record.
+pub fn find_record(paths: &Paths, which: &SandboxRef) -> Result<(Record, PathBuf), SandboxError> {
     let boxes = paths.state_boxes();
     let not_found = || SandboxError::NotFound { which: which.clone() };
     let entries = match std::fs::read_dir(&boxes) {
@@ -135,14 +152,12 @@ pub fn find_log(paths: &Paths, which: &SandboxRef) -> Result<PathBuf, SandboxErr
             return Err(SandboxError::Files { action: "look through", path: boxes, source });
         }
     };
-    entries
-        .flatten()
-        .map(|entry| entry.path())
-        .find(|directory| {
-            StoredRecord::read(directory).is_ok_and(|stored| stored.record.which() == *which)
-        })
-        .map(|directory| log_directory(&directory))
-        .ok_or_else(not_found)
+    let directories = entries.flatten().map(|entry| entry.path());
+    let mut records = directories.filter_map(|directory| {
+        let stored = StoredRecord::read(&directory).ok()?;
+        Some((stored.record, log_directory(&directory)))
+    });
+    records.find(|(record, _)| record.which() == *which).ok_or_else(not_found)
 }
 
 #[cfg(test)]

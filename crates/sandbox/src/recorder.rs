@@ -26,12 +26,13 @@ use super::log::{LogError, Run, Writer};
 use super::name::SandboxRef;
 use super::presence::{Activity, Presence};
 use crate::limits::{
-    RECORDER_DRAIN, RECORDER_LOOK_PAUSE, RECORDER_ORDER_WAIT, RECORDER_RETRY_PAUSE,
+    RECORDER_DIGEST_WAIT, RECORDER_DRAIN, RECORDER_LOOK_PAUSE, RECORDER_ORDER_WAIT,
+    RECORDER_RETRY_PAUSE,
 };
 use agent_client::guest::{Guest, GuestError, Output, Piece};
 
 /// The holder for which the log stands. A start that names it is recorded.
-pub const HOLDER: &str = "log";
+pub const HOLDER: &str = protocol::exit::RECORDER;
 
 /// The log as the owner of the sandbox and its recorder share it. Writes go to the page cache, so
 /// the lock is held for microseconds.
@@ -135,6 +136,7 @@ impl Recorder {
             let mut go_on = Vec::new();
             for info in list.sessions.into_iter().take(SESSIONS_MAX) {
                 let key = key_of(&info);
+                self.note_size(&info);
                 if info.holders.iter().any(|holder| holder == HOLDER)
                     && followed.len() < SESSIONS_MAX
                     && !finished.contains(&key)
@@ -215,6 +217,7 @@ impl Recorder {
     async fn record(&self, info: SessionInfo) -> Result<(), RecordError> {
         let session = &info.session;
         self.log.with(|log| log.started(session, run_of(&info), &info.command))?;
+        self.note_size(&info);
         let mut outputs = self.subscribe(session, channels_of(&info)).await?;
         let mut exit = info.exit;
         // The first failure does not end it: earlier data may still arrive.
@@ -224,7 +227,10 @@ impl Recorder {
         tokio::pin!(waiting);
         loop {
             if let Some(record) = exit.as_ref().filter(|record| outputs.have_all(record)) {
-                self.record_exit(session, record, &outputs).await;
+                if !self.log.with(|log| log.has_exited(session)) {
+                    let record = self.digested(session, record).await;
+                    self.record_exit(session, &record, &outputs).await;
+                }
                 // Nobody can produce more output, or all have finished.
                 if record.left_behind_count == 0 || outputs.have_ended() {
                     return Ok(());
@@ -313,6 +319,25 @@ impl Recorder {
         recorded.reached = recorded.reached.max(to);
         recorded.output.consumed(to);
         Ok(())
+    }
+
+    /// Records the size of a session's terminal, if that is another now.
+    fn note_size(&self, info: &SessionInfo) {
+        if let Some(size) = info.size {
+            self.report(self.log.with(|log| log.resized(&info.session, size)));
+        }
+    }
+
+    /// The record with the digests of the outputs, which the agent has when it has read all of them. We
+    /// have received that, so it is asked once more; an old agent has none.
+    async fn digested(&self, session: &SessionId, record: &ExitRecord) -> ExitRecord {
+        if record.outputs.iter().all(|total| total.sha256.is_some()) {
+            return record.clone();
+        }
+        match timeout(RECORDER_DIGEST_WAIT, self.guest.wait(session)).await {
+            Ok(Ok(later)) => later,
+            _ => record.clone(),
+        }
     }
 
     /// Writes the end of a session, however long the disk is full: as long as it is not released,

@@ -7,12 +7,14 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use protocol::Fault;
+use protocol::exit::RECORDER;
 use protocol::mux::Fetched;
 use protocol::requests::SpoolPolicy;
 use protocol::sorted::SortedMap;
 use protocol::spool::{Budget, Spool};
 use tokio::sync::Notify;
 
+use super::digest::{Digested, RunningDigest};
 use super::tap::Tap;
 
 /// Nobody will read the rest.
@@ -48,6 +50,8 @@ struct State {
     closed: bool,
     /// The offset below which a reader has been sent everything.
     sent: u64,
+    /// Of an output that is recorded.
+    digest: Option<RunningDigest>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -82,7 +86,9 @@ impl Outlet {
 
     fn new(spool: Spool, holders: SortedMap<String, u64>, kind: Kind) -> Self {
         let sent = spool.start();
-        let state = State { spool, readers: Vec::new(), holders, kind, closed: false, sent };
+        let digest = holders.contains_key(RECORDER).then(RunningDigest::new);
+        let state =
+            State { spool, readers: Vec::new(), holders, kind, closed: false, sent, digest };
         Self(Rc::new(Inner { state: RefCell::new(state), room: Notify::new() }))
     }
 
@@ -94,8 +100,13 @@ impl Outlet {
     ) -> Result<usize, E> {
         let mut state = self.0.state.borrow_mut();
         let pin = state.pin();
-        let count = fill(state.spool.space(pin))?;
+        let State { spool, digest, .. } = &mut *state;
+        let space = spool.space(pin);
+        let count = fill(space)?;
         if count > 0 {
+            if let Some(digest) = digest {
+                digest.update(&space[..count]);
+            }
             state.spool.commit(count, pin);
             state.drop_unwanted();
             state.wake_readers();
@@ -259,6 +270,19 @@ impl Outlet {
                 Fetched::Bytes(count)
             }
         }
+    }
+
+    /// The end of the program's own output is at this offset; nothing behind it is digested.
+    pub fn end_digest_at(&self, offset: u64) {
+        if let Some(digest) = &mut self.0.state.borrow_mut().digest {
+            digest.end_at(offset);
+        }
+    }
+
+    /// The digest of a recorded output, once all of it has been read.
+    pub fn digest(&self) -> Option<Digested> {
+        let state = self.0.state.borrow();
+        state.digest.as_ref()?.result(state.closed)
     }
 
     pub fn is_closed(&self) -> bool {

@@ -90,10 +90,15 @@ fn record(
     ended_us: u64,
 ) -> ExitRecord {
     let left = session.members();
-    let outputs = ending.gauges.iter().map(|(channel, gauge)| OutputTotal {
-        channel: *channel,
-        written: gauge.written(),
-        dropped: session.outlet(*channel).map_or(0, crate::flow::Outlet::dropped),
+    let outputs = ending.gauges.iter().map(|(channel, gauge)| {
+        let written = gauge.written();
+        let outlet = session.outlet(*channel);
+        // The end of a terminal that nobody uses any longer is the end of its stream.
+        if let (Ok(outlet), true) = (&outlet, session.terminal.is_none() || left.count > 0) {
+            outlet.end_digest_at(written);
+        }
+        let dropped = outlet.map_or(0, crate::flow::Outlet::dropped);
+        OutputTotal { channel: *channel, written, dropped, digested: None, sha256: None }
     });
     let peak = session.group.borrow().as_ref().and_then(SessionGroup::memory_bytes_peak);
     ExitRecord {

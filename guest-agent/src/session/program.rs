@@ -18,7 +18,7 @@ use tokio::sync::{Notify, watch};
 use super::keyboard::Keyboard;
 use super::pump::Terminal;
 use crate::cgroup::SessionGroup;
-use crate::flow::{Inlet, Outlet, Pin, Tap};
+use crate::flow::{Digested, Inlet, Outlet, Pin, Tap};
 use crate::metrics::UsageSnapshot;
 use crate::pid1::reaper::Reaper;
 use crate::process::tree::{Members, Tree};
@@ -68,6 +68,18 @@ pub struct Session {
 impl Session {
     pub fn record(&self) -> Option<Rc<ExitRecord>> {
         self.exit.borrow().clone()
+    }
+
+    /// The record with the digests that there are by now.
+    pub fn digested_record(&self) -> Option<ExitRecord> {
+        let mut record = (*self.record()?).clone();
+        for total in &mut record.outputs {
+            let digest = self.outlet(total.channel).ok().and_then(Outlet::digest);
+            if let Some(Digested { bytes, sha256 }) = digest {
+                (total.digested, total.sha256) = (Some(bytes), Some(sha256));
+            }
+        }
+        Some(record)
     }
 
     /// When the leader ended, by the monotonic clock.
@@ -239,7 +251,8 @@ impl Session {
     }
 
     /// Notes how large a client sees the terminal, and sizes it to the smallest view.
-    pub fn resize(&self, ask: &Resize, client: ClientId) -> Result<(), Fault> {
+    /// Returns whether its size has changed.
+    pub(super) fn resize(&self, ask: &Resize, client: ClientId) -> Result<bool, Fault> {
         let Some(terminal) = &self.terminal else {
             let message = format!("session {} has no terminal", self.id);
             return Err(Fault::new(FaultCode::Invalid, message));
@@ -255,7 +268,7 @@ impl Session {
         if ask.redraw && !changed {
             terminal.redraw();
         }
-        Ok(())
+        Ok(changed)
     }
 
     pub(super) fn drop_view(&self, client: ClientId) {
@@ -354,12 +367,13 @@ impl Session {
             command: self.command.clone(),
             terminal: self.terminal.is_some(),
             started_at_ms: self.started_at_ms,
-            exit: self.record().as_deref().cloned(),
+            exit: self.digested_record(),
             holders: self.holders.borrow().iter().cloned().collect(),
             viewers: self.outputs.iter().map(|(_, outlet)| outlet.reader_count()).max().unwrap_or(0)
                 as u32,
             keyboard: self.keyboard.owner(),
             starting: self.is_starting.get(),
+            size: self.terminal.as_ref().and_then(Terminal::size),
         }
     }
 }

@@ -158,6 +158,11 @@ impl Terminal {
         Self { controller }
     }
 
+    pub fn size(&self) -> Option<TerminalSize> {
+        let (rows, columns) = pty::size(self.controller.as_fd()).ok()?;
+        Some(TerminalSize { rows, columns })
+    }
+
     /// Sets the size; returns whether it has changed, in which case the kernel notifies the
     /// program.
     pub fn resize(&self, size: TerminalSize) -> bool {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal as UnixSignal;
 use protocol::limits;
 use protocol::message::SessionList;
-use protocol::requests::Release;
+use protocol::requests::{Release, Resize};
 use protocol::sorted::{SortedMap, sort_by};
 use protocol::{ClientId, Fault, FaultCode, SessionId};
 use tokio::sync::watch;
@@ -82,6 +82,15 @@ impl Sessions {
         if session.is_lasting() && !session.is_starting.get() {
             self.lasting.send_replace(*self.version.borrow());
         }
+    }
+
+    /// Sizes a session's terminal for a client.
+    pub fn resize(&self, ask: &Resize, client: ClientId) -> Result<(), Fault> {
+        let session = self.get(&ask.session)?;
+        if session.resize(ask, client)? {
+            self.changed(&session);
+        }
+        Ok(())
     }
 
     /// Something has changed of any of them.

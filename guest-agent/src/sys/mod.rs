@@ -32,6 +32,7 @@ pub mod ready;
 pub mod rename;
 pub mod resource;
 pub mod seccomp;
+pub mod sha;
 pub mod signal;
 pub mod spawn;
 #[cfg(all(target_env = "musl", not(test)))]

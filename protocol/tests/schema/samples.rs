@@ -440,6 +440,7 @@ fn session_info() -> SessionInfo {
         viewers: u32::MAX,
         keyboard: Some(text()),
         starting: true,
+        size: Some(size()),
     }
 }
 
@@ -463,6 +464,8 @@ fn exit_record() -> ExitRecord {
             channel: Channel::Stdout,
             written: u64::MAX,
             dropped: u64::MAX,
+            digested: Some(u64::MAX),
+            sha256: Some(text()),
         }],
         left_behind: vec![Survivor { pid: u32::MAX, command: text() }],
         left_behind_count: u32::MAX,

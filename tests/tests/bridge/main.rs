@@ -12,5 +12,6 @@ mod forks;
 mod full_disks;
 mod layers;
 mod metrics;
+mod playback;
 mod telemetry;
 mod webhooks;

@@ -64,6 +64,8 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("fleet dev", "it does not end"),
     ("host-bridge sync", "it needs a workspace"),
     ("generate |", "the program is the reader's own"),
+    ("receipt work build", "the session is the reader's own and has ended"),
+    ("receipt verify build.receipt", "the receipt is the reader's own"),
     ("history analysis", "the notebook is the reader's own"),
     ("history --json team", "the notebook is the reader's own"),
 ];

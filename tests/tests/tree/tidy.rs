@@ -19,7 +19,7 @@ const AGENT: &[Imports] = &[
     ("limits", &[]),
     ("task", &[]),
     ("cgroup", &["sys"]),
-    ("flow", &[]),
+    ("flow", &["sys"]),
     ("lookup", &["sys"]),
     ("process", &["sys", "cgroup", "lookup"]),
     ("host", &["sys", "limits"]),

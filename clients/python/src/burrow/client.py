@@ -236,6 +236,21 @@ class Sandbox(SandboxHandle):
             await events.aclose()
         return b"".join(pieces).decode("utf-8", "replace")
 
+    async def verify(self, session: str | None = None) -> list[Mapping[str, Any]]:
+        """Compares what the log has of sessions with the digests of the agent: for each session its
+        `outputs`, with a `finding`: `equal`, `partial`, `damaged`, `differs` or `unknown`."""
+        await self._settled()
+        path = self._commands.path("verify")
+        found = await self._api.call("GET", path, query={"session": session})
+        return list(found["sessions"])
+
+    async def receipt(self, session: str) -> Mapping[str, Any]:
+        """The signed receipt of a session that has ended. `host-bridge receipt verify` checks it."""
+        receipt: Mapping[str, Any] = await self._api.call(
+            "GET", self._commands.path("sessions", session, "receipt")
+        )
+        return receipt
+
     async def _settled(self) -> None:
         """Waits until the log has the end of the last command. The log is written separately from the
         answer, so it may be a moment later."""

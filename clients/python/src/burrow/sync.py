@@ -391,6 +391,12 @@ class SandboxHandle:
     def snapshot(self, name: str) -> SnapshotInfo:
         return self._loop.run(self._inner.snapshot(name))
 
+    def verify(self, session: str | None = None) -> builtins.list[Mapping[str, Any]]:
+        return self._loop.run(self._inner.verify(session))
+
+    def receipt(self, session: str) -> Mapping[str, Any]:
+        return self._loop.run(self._inner.receipt(session))
+
     def fork(
         self, count: int = 1, *, names: Sequence[str] = (), ttl: float | None = None
     ) -> tuple[builtins.list[SandboxHandle], Mapping[str, Any]]:

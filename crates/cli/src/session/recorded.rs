@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
+use super::find_by;
 use sandbox::log::{AllSessions, ReadBudget, RecordedSession};
 
 /// All of them.
@@ -15,4 +16,10 @@ pub async fn recorded_sessions(log: PathBuf) -> Result<Vec<RecordedSession>> {
         look.step(&mut budget)
     });
     Ok(reading.await??.unwrap_or_default())
+}
+
+/// The session of a log with this id or prefix.
+pub async fn find_recorded(log: PathBuf, wanted: &str) -> Result<RecordedSession> {
+    let recorded = recorded_sessions(log).await?;
+    Ok(find_by(&recorded, wanted, |one| &one.session)?.clone())
 }

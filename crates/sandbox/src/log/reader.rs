@@ -283,25 +283,8 @@ impl Reader {
 
     /// What a record contributes to this reader.
     fn select(&mut self, record: Record<'static>) -> Option<Entry> {
-        let event = match record.what {
-            RecordBody::Head(_) | RecordBody::Released { .. } => return None,
-            RecordBody::Started(started) => Event::Started {
-                session: started.session,
-                command: started.command,
-                started_at_ms: started.run.started_at_ms,
-            },
-            RecordBody::Output { session, channel, offset, bytes } => {
-                Event::Output { session, channel, offset, bytes: bytes.0.into_owned() }
-            }
-            RecordBody::Gap { session, channel, from, to } => {
-                Event::Gap { session, channel, from, to }
-            }
-            RecordBody::Exited { session, record } => Event::Exited { session, record },
-            RecordBody::Closed { why } => {
-                self.closed = true;
-                Event::Closed { why }
-            }
-        };
+        let event = event_of(record.what)?;
+        self.closed |= matches!(event, Event::Closed { .. });
         let too_early = matches!(self.from, From::Since { ms } if record.time_ms < ms);
         let other = self
             .only
@@ -397,6 +380,25 @@ pub(super) fn numbers(directory: &Path) -> Result<Vec<u64>, LogError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(source) => Err(failed(directory, source)),
     }
+}
+
+/// What readers see of a record; nothing of those that are only the writer's.
+pub(super) fn event_of(record: RecordBody<'_>) -> Option<Event> {
+    Some(match record {
+        RecordBody::Head(_) | RecordBody::Released { .. } => return None,
+        RecordBody::Started(started) => Event::Started {
+            session: started.session,
+            command: started.command,
+            started_at_ms: started.run.started_at_ms,
+        },
+        RecordBody::Output { session, channel, offset, bytes } => {
+            Event::Output { session, channel, offset, bytes: bytes.0.into_owned() }
+        }
+        RecordBody::Gap { session, channel, from, to } => Event::Gap { session, channel, from, to },
+        RecordBody::Resized { session, rows, columns } => Event::Resized { session, rows, columns },
+        RecordBody::Exited { session, record } => Event::Exited { session, record },
+        RecordBody::Closed { why } => Event::Closed { why },
+    })
 }
 
 pub(super) fn failed(directory: &Path, source: io::Error) -> LogError {

@@ -29,6 +29,8 @@ use crate::limits::LOG_RECORD_BYTES_MAX;
 pub(super) const PREFIX_BYTES: usize = 8;
 /// A session has at most so many outputs.
 const CHANNELS_MAX: usize = 3;
+/// Of SHA-256, in hexadecimal.
+const SHA256_DIGITS: usize = 64;
 
 /// One record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +75,12 @@ pub(super) enum RecordBody<'a> {
         from: u64,
         to: u64,
     },
+    /// Its terminal has this size from here on.
+    Resized {
+        session: SessionId,
+        rows: u16,
+        columns: u16,
+    },
     Exited {
         session: SessionId,
         record: ExitRecord,
@@ -93,6 +101,7 @@ impl RecordBody<'_> {
             Self::Started(started) => Some(&started.session),
             Self::Output { session, .. }
             | Self::Gap { session, .. }
+            | Self::Resized { session, .. }
             | Self::Exited { session, .. }
             | Self::Released { session } => Some(session),
             Self::Head(_) | Self::Closed { .. } => None,
@@ -217,6 +226,9 @@ pub(super) fn parse_record(input: &[u8]) -> Parsed {
 /// An exit record whose texts and lists are no longer than an honest agent makes them.
 pub(super) fn bounded(mut record: ExitRecord) -> ExitRecord {
     record.outputs.truncate(CHANNELS_MAX);
+    for total in &mut record.outputs {
+        total.sha256 = total.sha256.take().filter(|digits| is_digest(digits));
+    }
     record.left_behind.truncate(SURVIVORS_LISTED_MAX);
     for survivor in &mut record.left_behind {
         survivor.command = clip(std::mem::take(&mut survivor.command));
@@ -233,6 +245,10 @@ pub(super) fn bounded(mut record: ExitRecord) -> ExitRecord {
         | Cause::AgentStopping => {}
     }
     record
+}
+
+fn is_digest(digits: &str) -> bool {
+    digits.len() == SHA256_DIGITS && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 impl Serialize for Blob<'_> {

@@ -343,7 +343,13 @@ fn exit() -> ExitRecord {
         ended_at_ms: 2,
         duration_us: 1000,
         usage: Usage::default(),
-        outputs: vec![OutputTotal { channel: Channel::Stdout, written: 5, dropped: 0 }],
+        outputs: vec![OutputTotal {
+            channel: Channel::Stdout,
+            written: 5,
+            dropped: 0,
+            digested: None,
+            sha256: None,
+        }],
         left_behind: Vec::new(),
         left_behind_count: 0,
     }

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use protocol::fault::clip;
 use protocol::limits::{CHUNK_BYTES_MAX, SESSIONS_MAX};
 use protocol::message::Channel;
+use protocol::requests::TerminalSize;
 use protocol::{ExitRecord, SessionId};
 
 use super::LogError;
@@ -59,6 +60,8 @@ struct Session {
     run: Run,
     exited: bool,
     next: BTreeMap<Channel, u64>,
+    /// Rows and columns of its terminal, as they were last recorded.
+    size: Option<(u16, u16)>,
 }
 
 impl Writer {
@@ -219,6 +222,18 @@ impl Writer {
         self.append(RecordBody::Gap { session: session.clone(), channel, from, to })
     }
 
+    /// Records the size of a session's terminal, if it is another than before. A session that is not
+    /// recorded has none.
+    pub fn resized(&mut self, session: &SessionId, size: TerminalSize) -> Result<(), LogError> {
+        let TerminalSize { rows, columns } = size;
+        match self.sessions.get(session) {
+            Some(known) if !known.exited && known.size != Some((rows, columns)) => {
+                self.append(RecordBody::Resized { session: session.clone(), rows, columns })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Records how a session ended, once.
     pub fn exited(&mut self, session: &SessionId, record: &ExitRecord) -> Result<(), LogError> {
         if self.has_exited(session) {
@@ -336,7 +351,8 @@ impl Writer {
         match what {
             RecordBody::Head(_) | RecordBody::Closed { .. } => {}
             RecordBody::Started(started) => {
-                let session = Session { run: started.run, exited: false, next: BTreeMap::new() };
+                let (exited, next, size) = (false, BTreeMap::new(), None);
+                let session = Session { run: started.run, exited, next, size };
                 self.sessions.insert(started.session.clone(), session);
             }
             RecordBody::Output { session, channel, offset, bytes } => {
@@ -345,6 +361,11 @@ impl Writer {
                 self.advance(session, *channel, offset.saturating_add(count));
             }
             RecordBody::Gap { session, channel, to, .. } => self.advance(session, *channel, *to),
+            RecordBody::Resized { session, rows, columns } => {
+                if let Some(session) = self.sessions.get_mut(session) {
+                    session.size = Some((*rows, *columns));
+                }
+            }
             RecordBody::Exited { session, .. } => {
                 if let Some(session) = self.sessions.get_mut(session) {
                     session.exited = true;
@@ -382,7 +403,7 @@ fn create_segment(directory: &Path, number: u64, head: Head) -> io::Result<(File
 impl Session {
     fn from_tracked(tracked: Tracked) -> (SessionId, Self) {
         let next = tracked.next.into_iter().collect();
-        (tracked.session, Self { run: tracked.run, exited: tracked.exited, next })
+        (tracked.session, Self { run: tracked.run, exited: tracked.exited, next, size: None })
     }
 
     fn to_tracked(&self, id: &SessionId) -> Tracked {

@@ -247,6 +247,8 @@ impl Draw<'_> {
                 channel: draw.channel(),
                 written: draw.number(),
                 dropped: draw.number(),
+                digested: draw.maybe(Self::number),
+                sha256: draw.maybe(Self::string),
             }),
             left_behind: self.some(|draw| Survivor { pid: draw.small(), command: draw.string() }),
             left_behind_count: self.small(),
@@ -265,6 +267,7 @@ impl Draw<'_> {
             viewers: self.small(),
             keyboard: self.maybe(Self::string),
             starting: self.yes(),
+            size: self.maybe(Self::size),
         }
     }
 

@@ -56,6 +56,12 @@ pub enum Logged {
         from: u64,
         to: u64,
     },
+    /// The size of the session's terminal from here on.
+    Resized {
+        session: String,
+        rows: u16,
+        columns: u16,
+    },
     Exited {
         session: String,
         exit: Exit,
@@ -127,6 +133,9 @@ impl From<Event> for Logged {
             }
             Event::Gap { session, channel, from, to } => {
                 Self::Gap { session: session.to_string(), stream: channel.into(), from, to }
+            }
+            Event::Resized { session, rows, columns } => {
+                Self::Resized { session: session.to_string(), rows, columns }
             }
             Event::Exited { session, record } => {
                 Self::Exited { session: session.to_string(), exit: record.into() }

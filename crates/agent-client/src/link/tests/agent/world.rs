@@ -445,7 +445,13 @@ impl Source for Outlets<'_> {
 }
 
 fn record(session: &Session, code: i32) -> ExitRecord {
-    let total = |channel, written| OutputTotal { channel, written, dropped: 0 };
+    let total = |channel, written| OutputTotal {
+        channel,
+        written,
+        dropped: 0,
+        digested: None,
+        sha256: None,
+    };
     ExitRecord {
         cause: Cause::Exited { code },
         started_at_ms: 0,

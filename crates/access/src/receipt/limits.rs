@@ -1,0 +1,12 @@
+//! The bounds of receipts.
+
+/// An Ed25519 public key.
+pub const PUBLIC_KEY_BYTES: usize = 32;
+/// A file of receipts is followed by the next at this size: some thousand of them.
+pub const FILE_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// The newest files that are kept; the oldest goes when another begins.
+pub const FILES_MAX: usize = 8;
+/// Egress decisions that a receipt lists. More are counted as unlisted.
+pub const DECISIONS_MAX: usize = 100;
+/// Records of the audit log that are read for them.
+pub const RECORDS_READ_MAX: usize = 10_000;

@@ -1,0 +1,128 @@
+//! What proves that recorded output is what the programs wrote: the comparison with the agent's digests, and receipts.
+
+use hyper::Method;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::super::call::Call;
+use super::super::route::{Operation, operation};
+use super::super::shape::{Nothing, Query, Reply};
+use access::receipt::{Ledger, Receipt, ReceiptError, decisions, issued_entry};
+use protocol::SessionId;
+use sandbox::log::{Comparison, LogError, OneSession, ReadBudget, verify};
+use sandbox::refusal::{Code, Refusal};
+
+pub fn operations() -> Vec<Operation> {
+    vec![
+        operation(
+            Method::GET,
+            "/v1/sandboxes/{namespace}/{name}/verify",
+            "verify_output",
+            "Compare recorded output with the agent's digests.",
+            compare,
+        )
+        .tag("logs")
+        .about(
+            "The agent digests what a program writes, and the end of a session has the digests. This reads the log \
+             and says of each output whether it is what the program wrote: `equal`; `partial`, if the rest was \
+             removed or never recorded; `damaged`, if files of the log were changed; `differs`; or `unknown`, \
+             without a digest.",
+        ),
+        operation(
+            Method::GET,
+            "/v1/sandboxes/{namespace}/{name}/sessions/{session}/receipt",
+            "get_receipt",
+            "Get the signed receipt of a session.",
+            receipt,
+        )
+        .tag("sessions")
+        .about(
+            "A receipt says what ran, within which limits, what it wrote and how it ended, signed with this bridge's \
+             Ed25519 key. The first request issues it, and later ones get the same. `host-bridge receipt verify` \
+             checks it without a server.",
+        )
+        .problems(&[Code::Conflict, Code::Io]),
+    ]
+}
+
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VerifyQuery {
+    /// Only this session.
+    #[serde(default)]
+    #[schemars(with = "String", extend("pattern" = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"))]
+    pub session: Option<SessionId>,
+}
+
+/// The sessions of a log, compared.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Verification {
+    /// In the order of their starts.
+    pub sessions: Vec<Comparison>,
+}
+
+async fn compare(
+    call: Call,
+    Query(query): Query<VerifyQuery>,
+    _: Nothing,
+) -> Result<Reply<Verification>, Refusal> {
+    let which = call.which()?;
+    let log = call.api.registry().log_directory(&which)?;
+    let only = query.session.clone();
+    let sessions = read(move || verify(&log, only.as_ref())).await?;
+    match query.session {
+        Some(session) if sessions.is_empty() => Err(unknown(&which, &session)),
+        _ => Ok(Reply(Verification { sessions })),
+    }
+}
+
+async fn receipt(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Receipt>, Refusal> {
+    let (which, session) = (call.which()?, call.session()?);
+    let registry = call.api.registry();
+    let (record, log) = (registry.get(&which)?, registry.log_directory(&which)?);
+    let wanted = session.clone();
+    let looking = move || {
+        let mut budget = ReadBudget::ENDLESS;
+        OneSession::new(&log, &wanted)?.step(&mut budget)
+    };
+    let recorded = read(looking).await?.flatten().ok_or_else(|| unknown(&which, &session))?;
+    let ledger = Ledger::new(registry.store_paths().receipts());
+    let audit = call.api.audit().clone();
+    let issuing = tokio::task::spawn_blocking(move || {
+        let decided = audit.directory().map(|directory| decisions(directory, &record, &recorded));
+        let decided = decided.transpose().map_err(|error| io(&error))?;
+        let (receipt, is_new) =
+            ledger.issue(&record, &recorded, decided).map_err(|error| refused(&error))?;
+        if is_new {
+            audit.record(issued_entry(&receipt));
+        }
+        Ok(Reply(receipt))
+    });
+    issuing.await.map_err(|error| io(&error))?
+}
+
+/// Reads a log on a thread that may wait for the disk.
+async fn read<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, LogError> + Send + 'static,
+) -> Result<T, Refusal> {
+    let read = tokio::task::spawn_blocking(work).await.map_err(|error| io(&error))?;
+    read.map_err(|error| io(&error))
+}
+
+fn refused(error: &ReceiptError) -> Refusal {
+    match error {
+        ReceiptError::NotEnded { .. } => Refusal::new(Code::Conflict, error.to_string())
+            .details(serde_json::json!({ "reason": "still_running" })),
+        ReceiptError::Files { .. } | ReceiptError::Key { .. } => io(error),
+    }
+}
+
+fn io(error: &dyn std::error::Error) -> Refusal {
+    Refusal::new(Code::Io, error.to_string())
+}
+
+fn unknown(which: &sandbox::SandboxRef, session: &SessionId) -> Refusal {
+    Refusal::not_found(format!("the log of {which} has no session {session}"))
+        .hint("GET …/sessions?recorded=true lists the sessions")
+}

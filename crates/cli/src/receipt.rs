@@ -1,0 +1,138 @@
+//! `receipt`: a signed record of what ran, and the check of one. Needs no daemon; a check needs nothing of this host.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use clap::{Args, Subcommand};
+
+use super::context::Context;
+use super::exit::Exit;
+use super::failure::CliError;
+use super::{output, session};
+use access::receipt::{Ledger, Receipt, decisions, issued_entry};
+use sandbox::{SandboxRef, find_record};
+
+/// A receipt that is not to be believed.
+const REFUSED: Exit = Exit(1);
+
+/// Print a signed receipt of a session
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "Examples:
+  host-bridge receipt work build > build.receipt
+  host-bridge receipt key
+  host-bridge receipt verify build.receipt --key \"$(host-bridge receipt key)\"
+
+A receipt says what ran: the sandbox and its image's digest, the command, the limits, the egress rules and
+decisions, how it ended, and length and SHA-256 of each output. It is signed with the Ed25519 key of this
+state directory, has the digest of the receipt before it, and stays valid after the sandbox is removed.
+The session must have ended. A second request gets the same receipt."
+)]
+pub struct ReceiptVerb {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+
+    /// The sandbox: NAME or NAMESPACE/NAME
+    #[arg(required = true, value_name = "SANDBOX")]
+    which: Option<SandboxRef>,
+
+    /// The session: its id or a prefix of it
+    #[arg(required = true, value_name = "SESSION")]
+    session: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Check receipts, without a server
+    Verify {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+
+        /// Set the public key of the bridge, as `receipt key` prints it there
+        #[arg(long, value_name = "PUBKEY")]
+        key: String,
+
+        /// The receipts; of several, each but the first must be the next after the one before it
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
+    /// Print the public key of this bridge
+    Key,
+}
+
+impl ReceiptVerb {
+    pub async fn run(&self, context: &Context) -> Result<Exit> {
+        let ledger = Ledger::new(context.paths.receipts());
+        match (&self.verb, &self.which, &self.session) {
+            (Some(Verb::Verify { json, key, files }), ..) => check(files, key, *json),
+            (Some(Verb::Key), ..) => {
+                output::print_line(&ledger.public_key()?)?;
+                Ok(Exit::SUCCESS)
+            }
+            (None, Some(which), Some(wanted)) => issue(context, &ledger, which, wanted).await,
+            (None, ..) => unreachable!("clap requires both"),
+        }
+    }
+}
+
+async fn issue(
+    context: &Context,
+    ledger: &Ledger,
+    which: &SandboxRef,
+    wanted: &str,
+) -> Result<Exit> {
+    let log = context.log(which).await?;
+    let (record, _) = find_record(&context.paths, which)?;
+    let recorded = session::find_recorded(log, wanted).await?;
+    let audit = context.audit()?;
+    let decided = audit.directory().map(|directory| decisions(directory, &record, &recorded));
+    let decided = decided.transpose().context("cannot read the audit log")?;
+    let (receipt, is_new) = ledger.issue(&record, &recorded, decided)?;
+    if is_new {
+        audit.record(issued_entry(&receipt));
+    }
+    audit.close().await;
+    output::print_json(&receipt)?;
+    Ok(Exit::SUCCESS)
+}
+
+/// Checks each file, and that each follows the one before it.
+fn check(files: &[PathBuf], key: &str, json: bool) -> Result<Exit> {
+    let mut exit = Exit::SUCCESS;
+    let mut before: Option<Receipt> = None;
+    for file in files {
+        let problem = match read(file, key)? {
+            Err(problem) => Some(problem),
+            Ok(receipt) => {
+                let previous = before.as_ref().map(Receipt::digest);
+                let follows = previous.is_none() || receipt.statement.previous == previous;
+                let problem =
+                    (!follows).then(|| "it does not follow the receipt before it".to_owned());
+                before = Some(receipt);
+                problem
+            }
+        };
+        let shown = output::printable(&file.display().to_string());
+        if json {
+            output::print_json(
+                &serde_json::json!({ "file": shown, "valid": problem.is_none(), "problem": problem }),
+            )?;
+        } else if problem.is_none() {
+            output::print_line(&format!("{shown}: valid"))?;
+        }
+        if let Some(problem) = problem {
+            output::note(&output::printable(&format!("{shown}: {problem}")));
+            exit = REFUSED;
+        }
+    }
+    Ok(exit)
+}
+
+fn read(file: &Path, key: &str) -> Result<Result<Receipt, String>> {
+    let text = std::fs::read(file)
+        .map_err(|source| CliError::Unreadable { path: file.to_owned(), source })?;
+    Ok(Receipt::verify(&text, key).map_err(|invalid| invalid.to_string()))
+}
