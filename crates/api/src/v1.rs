@@ -23,6 +23,7 @@ mod sandboxes;
 mod sessions;
 mod snapshots;
 mod starts;
+mod templates;
 mod usage;
 mod value;
 mod workspace;
@@ -37,6 +38,7 @@ pub fn operations() -> Vec<Operation> {
         forks::operations(),
         images::operations(),
         snapshots::operations(),
+        templates::operations(),
         workspace::operations(),
         exec::operations(),
         sessions::operations(),

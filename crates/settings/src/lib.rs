@@ -32,6 +32,7 @@ mod registries;
 mod secrets;
 mod shown;
 mod table;
+mod templates;
 mod value;
 mod variables;
 mod webhooks;
@@ -57,6 +58,7 @@ pub use listen::Listen;
 pub use load::Overrides;
 pub use namespaces::Namespace;
 pub use page::{example, reference};
+pub use templates::TemplateTable;
 pub use pool::{Pool, PoolEntry, PoolLimit};
 pub use value::InvalidValue;
 pub use variables::UnusedVariable;
@@ -89,6 +91,8 @@ pub struct Settings {
     pub workspaces: BTreeMap<String, workspace::Entry>,
     /// The receivers of events.
     pub webhooks: BTreeMap<String, Webhook>,
+    /// The templates of sandboxes.
+    pub templates: BTreeMap<String, TemplateTable>,
     /// Settings for single namespaces.
     pub namespaces: BTreeMap<String, Namespace>,
     /// Settings for single registries, by host and port.

@@ -37,7 +37,7 @@ pub fn operations() -> Vec<Operation> {
             .idempotent()
             .about("Answers when the agent inside is ready.")
             .problems(&[
-                // The snapshot to make it of.
+                // The snapshot or the template to make it of.
                 Code::NotFound,
                 Code::Conflict,
                 Code::Unsupported,
@@ -150,6 +150,7 @@ async fn create(
 /// Whether a sandbox is made from what only this host has.
 fn is_of_here(request: &CreateSandbox) -> bool {
     request.snapshot.is_some()
+        || request.template.is_some()
         || request.workspace.is_some()
         || request.packages.is_some()
         || request.image.as_ref().is_some_and(|image| image.starts_with('/'))

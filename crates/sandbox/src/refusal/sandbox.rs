@@ -37,6 +37,14 @@ impl From<&SandboxError> for Refusal {
                 .hint(Hint::OtherSnapshotName),
             SandboxError::NotFound { .. } => with(Code::NotFound).hint(Hint::ListSandboxes),
             SandboxError::NoSnapshot { .. } => with(Code::NotFound).hint(Hint::ListSnapshots),
+            SandboxError::NoTemplate { .. } => with(Code::NotFound).hint(Hint::ListTemplates),
+            SandboxError::TemplateConfigured { .. } => with(Code::Conflict)
+                .hint("choose another name, or change [templates] in the server's configuration"),
+            SandboxError::TooManyTemplates { .. } => with(Code::LimitReached),
+            SandboxError::TemplateCommand { what } | SandboxError::TemplateFixes { what, .. } => {
+                with(Code::Invalid).details(json!({ "field": what }))
+            }
+            SandboxError::NotReady { .. } => with(Code::StartFailed),
             SandboxError::StillRunning { state, .. } => with(Code::Conflict)
                 .because(Reason::StillRunning)
                 .details(json!({ "state": state.name() }))
