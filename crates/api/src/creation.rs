@@ -7,8 +7,8 @@ use super::Api;
 use super::caller::Caller;
 use super::images::workspace_of;
 use super::limits::INSTALL_DEADLINE;
-use sandbox::refusal::{Code, Refusal};
 use access::keys::Access;
+use sandbox::refusal::{Code, Refusal};
 use sandbox::{Name, SandboxRef, Spec, TemplateOptions, TemplateRef};
 use services::build::packages::{self, HostPackages, Packages};
 use services::build::{BuildOptions, StepSandbox};
@@ -104,7 +104,8 @@ pub fn settled_template(
     mut options: TemplateOptions,
 ) -> Result<TemplateOptions, Refusal> {
     if options.warm > 0 && !caller.may(Access::Admin) {
-        let message = "warm: only an admin key may have sandboxes kept ready: they count for no cap";
+        let message =
+            "warm: only an admin key may have sandboxes kept ready: they count for no cap";
         return Err(Refusal::new(Code::Forbidden, message).hint("leave it out"));
     }
     let base = which.name.base.clone();

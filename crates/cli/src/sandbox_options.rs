@@ -128,7 +128,6 @@ impl BaseOptions {
     fn egress(&self) -> Option<Vec<String>> {
         (!self.egress.is_empty()).then(|| self.egress.clone())
     }
-
 }
 
 impl SandboxOptions {

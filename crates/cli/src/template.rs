@@ -128,7 +128,10 @@ impl Template {
                 if *json {
                     output::print_json(&templates)?;
                 } else {
-                    output::print(&table::align(HEAD, &templates.iter().map(row).collect::<Vec<_>>()))?;
+                    output::print(&table::align(
+                        HEAD,
+                        &templates.iter().map(row).collect::<Vec<_>>(),
+                    ))?;
                 }
             }
             Verb::Show { which } => {
@@ -146,7 +149,9 @@ impl Template {
                     match daemon.ask::<TemplateInfo>(&request).await {
                         Ok(_) => output::print_line(&which.to_string())?,
                         // A refusal of one does not concern the next; a lost bridge does.
-                        Err(error @ ClientError::Refused(_)) => exit = failure::report(&error.into()),
+                        Err(error @ ClientError::Refused(_)) => {
+                            exit = failure::report(&error.into())
+                        }
                         Err(error) => return Err(error.into()),
                     }
                 }

@@ -54,8 +54,8 @@ mod saver;
 mod secrets;
 pub mod snapshot;
 pub mod spec;
-pub mod state;
 mod startup;
+pub mod state;
 mod stored;
 pub mod tallies;
 pub mod telemetry;
@@ -253,7 +253,9 @@ pub enum SandboxError {
         "the {what} command must be a script of 1 to {TEMPLATE_COMMAND_BYTES_MAX} bytes without zero bytes"
     )]
     TemplateCommand { what: &'static str },
-    #[error("{what} is set by the template {template}: leave it out, or start without the template")]
+    #[error(
+        "{what} is set by the template {template}: leave it out, or start without the template"
+    )]
     TemplateFixes { template: TemplateRef, what: &'static str },
     #[error("{which} of the template {template} did not become ready: {source}")]
     NotReady { which: SandboxRef, template: TemplateRef, source: Box<StartupError> },

@@ -243,7 +243,10 @@ const _: () = assert!(
     RECORDER_END_MAX.as_millis() > 2 * RECORDER_DRAIN.as_millis(),
     "the owner outwaits the recorder"
 );
-const _: () = assert!(READY_TIMEOUT_DEFAULT.as_millis() > READY_TRY_MAX.as_millis(), "a hung try is repeated");
+const _: () = assert!(
+    READY_TIMEOUT_DEFAULT.as_millis() > READY_TRY_MAX.as_millis(),
+    "a hung try is repeated"
+);
 const _: () = assert!(LOG_SEGMENTS_MAX >= 2, "rotation always leaves something to read");
 const _: () = assert!(
     LOG_SHARE_BYTES > 2 * LOG_RECORD_BYTES_MAX as u64 && LOG_SHARE_BYTES < LOG_SEGMENT_BYTES,

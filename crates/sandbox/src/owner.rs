@@ -41,9 +41,7 @@ use super::snapshot::bytes_of;
 use super::startup::Startup;
 use super::stored::HeldImage;
 use super::telemetry::Telemetry;
-use super::{
-    Event, EventSink, Names, Phase, Record, SandboxError, State, StopReason, TemplateRef,
-};
+use super::{Event, EventSink, Names, Phase, Record, SandboxError, State, StopReason, TemplateRef};
 use crate::limits::RECORDER_END_MAX;
 use agent_client::link::LinkError;
 use egress::{EgressGuard, Injections};

@@ -45,8 +45,8 @@ use self::shelf::{Made, Ready, Shelf};
 use super::stored::{HeldImage, ImageSource};
 use super::{Event, EventSink, HostFiles, SandboxError};
 use crate::limits::{
-    POOL_CLAIM_DEADLINE, POOL_CLAIM_TRIES_MAX, POOL_LIFE_MIN, POOL_MACHINES_MAX,
-    POOL_REFILL_QUIET, POOL_REFILL_WAIT_MAX,
+    POOL_CLAIM_DEADLINE, POOL_CLAIM_TRIES_MAX, POOL_LIFE_MIN, POOL_MACHINES_MAX, POOL_REFILL_QUIET,
+    POOL_REFILL_WAIT_MAX,
 };
 use host::instant::now_ms;
 use host::paths::Paths;
@@ -125,7 +125,8 @@ impl Pool {
         let mut shelves = self.0.lock_shelves();
         let value = shelves.iter().chain([&shelf]).map(|shelf| shelf.entry.count).sum::<usize>();
         if value > POOL_MACHINES_MAX {
-            let (what, value, max) = ("the number of pooled machines", value as u64, POOL_MACHINES_MAX as u64);
+            let (what, value, max) =
+                ("the number of pooled machines", value as u64, POOL_MACHINES_MAX as u64);
             return Err(SandboxError::OutOfRange { what, value, min: 0, max });
         }
         shelves.push(Arc::clone(&shelf));
@@ -152,7 +153,10 @@ impl Pool {
     /// What is kept of a revision of a template.
     pub fn status_of(&self, revision: &str) -> Option<ShelfStatus> {
         let shelves = self.0.shelves();
-        shelves.iter().find(|shelf| shelf.entry.revision() == Some(revision)).map(|shelf| shelf.status())
+        shelves
+            .iter()
+            .find(|shelf| shelf.entry.revision() == Some(revision))
+            .map(|shelf| shelf.status())
     }
 
     /// Takes a machine of this shape for the caller; `None` if one must be started. A defective
@@ -356,13 +360,7 @@ impl Inner {
     }
 
     /// Puts a machine that is ready on its shelf and watches it there.
-    fn shelve(
-        self: &Arc<Self>,
-        shelf: &Arc<Shelf>,
-        id: SandboxId,
-        made: Made,
-        ready_at_ms: u64,
-    ) {
+    fn shelve(self: &Arc<Self>, shelf: &Arc<Shelf>, id: SandboxId, made: Made, ready_at_ms: u64) {
         let Made { shape, running, image } = made;
         let age_ms = now_ms().saturating_sub(ready_at_ms);
         let watched = keep::Watched { id: id.clone(), shape: shape.clone(), age_ms };

@@ -193,7 +193,8 @@ impl Registry {
         let (costs, uncounted) = Costs::open(&paths.costs(), exists);
         let tallies = Tallies::default();
         let events = tallies.counting(events);
-        let RegistryOptions { images, image_policy: policy, puller, secrets, workspaces, .. } = means;
+        let RegistryOptions { images, image_policy: policy, puller, secrets, workspaces, .. } =
+            means;
         let of_store = hidden_of_alone.as_ref().unwrap_or(&paths).clone();
         let source = Arc::new(ImageSource { paths: of_store, images, policy, puller });
         let (templates, unread_templates) = Templates::open(paths.templates(), means.templates)?;

@@ -17,7 +17,7 @@ use crate::limits::{READY_PAUSE, READY_TRY_MAX, STARTUP_OUTPUT_BYTES};
 use crate::recorder::HOLDER;
 use crate::stored::HeldImage;
 use agent_client::guest::{Guest, GuestError};
-use agent_client::program::{Event, Ended, OnDrop, Program, Running, Tail, draw_session};
+use agent_client::program::{Ended, Event, OnDrop, Program, Running, Tail, draw_session};
 use host::units::human_duration;
 
 /// The session of the start command.

@@ -145,7 +145,7 @@ impl Template {
     }
 
     /// Refuses what no sandbox of it could have.
-    pub(super) fn check(&self) -> Result<(), SandboxError> {
+    pub fn check(&self) -> Result<(), SandboxError> {
         self.options.check()?;
         let mut spec = Spec::new(SandboxRef {
             namespace: self.namespace.clone(),
@@ -179,7 +179,8 @@ impl Template {
     /// The commands that make a sandbox of it ready; `None` without any.
     pub(super) fn startup(&self) -> Option<Startup> {
         let TemplateOptions { start, ready, ready_timeout_ms, .. } = &self.options;
-        let deadline = ready_timeout_ms.map_or(READY_TIMEOUT_DEFAULT, std::time::Duration::from_millis);
+        let deadline =
+            ready_timeout_ms.map_or(READY_TIMEOUT_DEFAULT, std::time::Duration::from_millis);
         let startup = Startup { start: start.clone(), ready: ready.clone(), deadline };
         (start.is_some() || ready.is_some()).then_some(startup)
     }

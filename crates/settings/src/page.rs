@@ -167,8 +167,9 @@ pub fn reference() -> String {
         &mut text,
         format_args!("\n## [{WEBHOOKS}]\n\n{WEBHOOKS_ABOUT} See [events](events.md#webhooks)."),
     );
-    let about =
-        format_args!("\n## [{TEMPLATES}]\n\n{TEMPLATES_ABOUT} See [templates](../howto/templates.md).");
+    let about = format_args!(
+        "\n## [{TEMPLATES}]\n\n{TEMPLATES_ABOUT} See [templates](../howto/templates.md)."
+    );
     push(&mut text, about);
     push(&mut text, format_args!("\n## [{REGISTRIES}.\"HOST\"]\n\n{REGISTRIES_ABOUT}\n"));
     push(&mut text, format_args!("| key | meaning | value | as in |\n|---|---|---|---|"));

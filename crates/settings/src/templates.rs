@@ -71,7 +71,8 @@ fn set(table: &mut TemplateTable, key: &str, value: &RawValue) -> Result<(), Inv
         "image" => options.image = text()?,
         "machine" => {
             let kind = value.text()?.parse::<MachineKind>();
-            options.machine = Some(kind.map_err(|error| InvalidValue::Template(error.to_string()))?);
+            options.machine =
+                Some(kind.map_err(|error| InvalidValue::Template(error.to_string()))?);
         }
         "memory_mib" => options.memory_mib = Some(value.whole(1, MEMORY_MIB_MAX)?),
         "cpus" => options.cpu_millis = Some(value.cpu_millis()?),
@@ -112,7 +113,9 @@ pub fn show(table: &TemplateTable) -> Vec<String> {
     lines.extend(given.map(|(key, text)| format!("{key} = {}", quote(text))));
     lines.extend(options.memory_mib.map(|mib| format!("memory_mib = {mib}")));
     lines.extend(options.cpu_millis.map(|millis| format!("cpus = {}", show_cpus(millis))));
-    lines.extend(options.scratch_bytes.map(|bytes| format!("scratch = {}", quote(show_size(bytes)))));
+    lines.extend(
+        options.scratch_bytes.map(|bytes| format!("scratch = {}", quote(show_size(bytes)))),
+    );
     lines.extend(options.egress.iter().map(|rules| format!("egress = {}", quote_all(rules))));
     if !options.env.is_empty() {
         let names: Vec<_> = options.env.keys().map(String::as_str).collect();

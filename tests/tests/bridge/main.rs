@@ -13,4 +13,5 @@ mod full_disks;
 mod layers;
 mod metrics;
 mod telemetry;
+mod templates;
 mod webhooks;

@@ -37,8 +37,7 @@ pub enum PullPolicy {
 
 pub const NAME: &str = "^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$";
 /// The name of a template, with or without a tag.
-pub const TEMPLATE: &str =
-    "^[A-Za-z0-9][A-Za-z0-9_-]{0,62}(:[A-Za-z0-9][A-Za-z0-9_.-]{0,63})?$";
+pub const TEMPLATE: &str = "^[A-Za-z0-9][A-Za-z0-9_-]{0,62}(:[A-Za-z0-9][A-Za-z0-9_.-]{0,63})?$";
 pub const LABEL_KEY: &str = "^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$";
 /// [`LIFETIME_MAX`] as the schema says it.
 pub const LIFETIME_MS_MAX: u64 = LIFETIME_MAX.as_millis() as u64;

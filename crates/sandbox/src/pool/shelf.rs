@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use super::status::{Counts, ShelfStatus};
 use super::{Entry, Shape};
-use crate::stored::HeldImage;
 use crate::limits::{POOL_PAUSE_MAX, POOL_PAUSE_MIN};
+use crate::stored::HeldImage;
 use machine::{Running, SandboxId};
 
 /// An unused machine.

@@ -12,9 +12,9 @@ use tokio::time::{sleep, timeout};
 use super::record::Pooled;
 use super::shelf::{Made, Shelf};
 use super::{Entry, Inner, PoolEvent};
-use crate::startup::{self, StartupError};
 use crate::SandboxError;
 use crate::limits::{POOL_REHEARSAL_MAX, POOL_WARM_DEADLINE, POOL_WARM_LOOK_PAUSE};
+use crate::startup::{self, StartupError};
 use agent_client::guest::contexts::open;
 use agent_client::guest::{Guest, GuestError};
 use agent_client::program::{Program, draw_session};
@@ -81,7 +81,9 @@ impl Inner {
                     started = self.bring_up(entry, &id, &directories) => Some(started),
                 };
                 match started {
-                    Some(Ok(made)) if !self.is_closing() && !shelf.is_closed() => Ok(Some((id, made))),
+                    Some(Ok(made)) if !self.is_closing() && !shelf.is_closed() => {
+                        Ok(Some((id, made)))
+                    }
                     // Its directories lead to everything that was made of it.
                     Some(Ok(made)) => {
                         self.end(entry.machine, &id, Some(&made.running)).await;

@@ -6,7 +6,9 @@ use super::Registry;
 use crate::options::Defaults;
 use crate::pool::{Entry, TemplateEntry};
 use crate::template::Template;
-use crate::{MachineKind, Name, SandboxError, SandboxRef, Spec, TemplateInfo, TemplateOptions, TemplateRef};
+use crate::{
+    MachineKind, Name, SandboxError, SandboxRef, Spec, TemplateInfo, TemplateOptions, TemplateRef,
+};
 
 impl Registry {
     /// Keeps a template durably, in the place of one with its name. It is kept for the next bridge when this
@@ -126,7 +128,10 @@ impl Registry {
             self.0.pool.add(Entry::of_template(name, template.options.warm, entry))
         });
         if let Err(error) = added {
-            self.0.trouble(None, format!("the template {} is not kept warm: {error}", template.which()));
+            self.0.trouble(
+                None,
+                format!("the template {} is not kept warm: {error}", template.which()),
+            );
         }
     }
 
@@ -139,7 +144,8 @@ impl Registry {
         let (namespace, name) = (template.namespace.clone(), template.name.base.clone());
         let mut spec = Spec::new(SandboxRef { namespace, name });
         template.fill(&mut spec);
-        let limits = Defaults { ttl_ms: None, idle_ttl_ms: None, on_idle: None, ..self.0.defaults.clone() };
+        let limits =
+            Defaults { ttl_ms: None, idle_ttl_ms: None, on_idle: None, ..self.0.defaults.clone() };
         limits.fill(&mut spec);
         if template.options.warm > 0 && !spec.machine().is_started() {
             return Err(SandboxError::Unsupported {

@@ -140,7 +140,10 @@ mod tests {
             assert_eq!(name.to_string(), text);
         }
         let plain: TemplateName = "app:default".parse().unwrap();
-        assert_eq!((plain.to_string(), plain.tag(), plain.stem()), ("app".into(), "default", "app".into()));
+        assert_eq!(
+            (plain.to_string(), plain.tag(), plain.stem()),
+            ("app".into(), "default", "app".into())
+        );
         assert_eq!("app:v1".parse::<TemplateName>().unwrap().stem(), "app@v1");
         let which: TemplateRef = "ci/app:v1".parse().unwrap();
         assert_eq!((which.to_string(), which.namespace.as_str()), ("ci/app:v1".into(), "ci"));
@@ -149,10 +152,16 @@ mod tests {
 
     #[test]
     fn what_would_leave_its_directory_or_be_markup_is_no_name() {
-        for text in ["", ":v1", "app:", "app:.x", "app:a/b", "a:b:c", "../app", "<b>", "app:<b>", "a@b"] {
+        for text in
+            ["", ":v1", "app:", "app:.x", "app:a/b", "a:b:c", "../app", "<b>", "app:<b>", "a@b"]
+        {
             assert!(text.parse::<TemplateName>().is_err(), "{text:?} passed");
         }
         assert!("a/b/c".parse::<TemplateRef>().is_err());
-        assert!(format!("a:{}", "x".repeat(TEMPLATE_TAG_BYTES_MAX + 1)).parse::<TemplateName>().is_err());
+        assert!(
+            format!("a:{}", "x".repeat(TEMPLATE_TAG_BYTES_MAX + 1))
+                .parse::<TemplateName>()
+                .is_err()
+        );
     }
 }

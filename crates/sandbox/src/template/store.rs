@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Template, TemplateRef};
-use crate::limits::{TEMPLATES_MAX, TEMPLATES_PER_NAMESPACE_MAX, TEMPLATE_FILE_BYTES_MAX};
+use crate::limits::{TEMPLATE_FILE_BYTES_MAX, TEMPLATES_MAX, TEMPLATES_PER_NAMESPACE_MAX};
 use crate::{Name, SandboxError};
 use host::paths::{make_private_directory, write_durably};
 
@@ -66,8 +66,10 @@ impl Templates {
 
     /// Those of one namespace or of all, by name.
     pub fn list(&self, namespace: Option<&Name>) -> Vec<(Arc<Template>, bool)> {
-        let mut all: BTreeMap<_, _> = self.made().clone().into_iter().map(|(which, it)| (which, (it, false))).collect();
-        let configured = self.configured.iter().map(|(which, it)| (which.clone(), (Arc::clone(it), true)));
+        let mut all: BTreeMap<_, _> =
+            self.made().clone().into_iter().map(|(which, it)| (which, (it, false))).collect();
+        let configured =
+            self.configured.iter().map(|(which, it)| (which.clone(), (Arc::clone(it), true)));
         all.extend(configured);
         all.retain(|which, _| namespace.is_none_or(|namespace| which.namespace == *namespace));
         all.into_values().collect()
@@ -101,7 +103,11 @@ impl Templates {
                 make_private_directory(&directory)?;
                 write_durably(&directory, &file(template), &bytes)
             });
-            written.map_err(|source| SandboxError::Files { action: "write", path: directory, source })?;
+            written.map_err(|source| SandboxError::Files {
+                action: "write",
+                path: directory,
+                source,
+            })?;
             replaced.extend(made.insert(template.which(), Arc::new(template.clone())));
         }
         Ok(replaced)
@@ -121,7 +127,11 @@ impl Templates {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => fs::File::open(&directory).and_then(|directory| directory.sync_all()),
         };
-        removed.map_err(|source| SandboxError::Files { action: "remove", path: directory, source })?;
+        removed.map_err(|source| SandboxError::Files {
+            action: "remove",
+            path: directory,
+            source,
+        })?;
         made.remove(which);
         Ok(template)
     }
@@ -223,8 +233,12 @@ mod tests {
         let (templates, _) = scratch.open(vec![template("ci/app")]);
         let which = "ci/app".parse().unwrap();
         assert!(templates.get(&which).unwrap().1);
-        for refused in [templates.put(&[template("ci/app")]).err(), templates.remove(&which).err()] {
-            assert!(matches!(refused, Some(SandboxError::TemplateConfigured { .. })), "{refused:?}");
+        for refused in [templates.put(&[template("ci/app")]).err(), templates.remove(&which).err()]
+        {
+            assert!(
+                matches!(refused, Some(SandboxError::TemplateConfigured { .. })),
+                "{refused:?}"
+            );
         }
     }
 }

@@ -10,7 +10,9 @@ use crate::creation::namespace_of;
 use crate::forms::files::PATH;
 use crate::forms::machine::Machine;
 use crate::forms::ranges::{CPUS_MAX, cpu_millis};
-use crate::forms::sandboxes::{LABEL_KEY, LIFETIME_MS_MAX, NAME, PackageList, PullPolicy, TEMPLATE};
+use crate::forms::sandboxes::{
+    LABEL_KEY, LIFETIME_MS_MAX, NAME, PackageList, PullPolicy, TEMPLATE,
+};
 use image::Pull;
 use machine::limits::SCRATCH_BYTES_MIN;
 use sandbox::limits::{LABELS_MAX, MEMORY_MIB_MAX, MEMORY_MIB_MIN, WORKDIR_BYTES_MAX};
