@@ -63,6 +63,7 @@ pub fn operations() -> Vec<Operation> {
         control::operations(),
         snapshots::operations(),
         templates::operations(),
+        construction::operations(),
         refused::operations(),
         envd::operations(),
         process::operations(),

@@ -76,8 +76,8 @@ struct Create {
     ready_timeout: Option<Duration>,
 
     /// Keep this number of sandboxes started and ready (default: 0)
-    #[arg(long, value_name = "NUMBER", default_value_t = 0, hide_default_value = true)]
-    warm: usize,
+    #[arg(long, value_name = "NUMBER")]
+    warm: Option<usize>,
 
     /// Set an environment variable for all programs; NAME alone passes the current value
     #[arg(short, long, value_name = "NAME=VALUE")]
@@ -114,7 +114,7 @@ impl Create {
         options.ready.clone_from(&self.ready);
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         options.ready_timeout_ms = self.ready_timeout.map(ms);
-        options.warm = self.warm;
+        options.warm = self.warm.unwrap_or_default();
         Ok(Request::PutTemplate { template: self.which.clone(), options: Box::new(options) })
     }
 }

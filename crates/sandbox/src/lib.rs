@@ -81,14 +81,14 @@ pub use presence::Activity;
 pub use preset::Preset;
 pub use record::Record;
 pub use recorder::HOLDER as RECORDED_HOLDER;
-pub use registry::{Registry, RegistryOptions, Until, Visit};
+pub use registry::{Registry, RegistryOptions, TemplateInfo, Until, Visit};
 pub use saver::CarriedContexts;
 pub use snapshot::Snapshot;
 pub use spec::Spec;
 pub use startup::{START_SESSION, StartupError};
 pub use state::{ExpiryKind, Phase, State, StopReason, UnknownPhase};
 pub use stored::image_users;
-pub use template::{Template, TemplateInfo, TemplateName, TemplateOptions, TemplateRef};
+pub use template::{Template, TemplateName, TemplateOptions, TemplateRef};
 
 pub use commit::CommitError;
 use egress::{EgressError, RuleError};

@@ -20,6 +20,7 @@ mod views;
 use claimed::NameGuard;
 pub use means::RegistryOptions;
 use room::RefusalCounts;
+pub use templates::TemplateInfo;
 pub use views::{Until, Visit};
 
 use std::collections::HashMap;

@@ -2,7 +2,7 @@
 //! and again until it exits with 0.
 //!
 //! Both run as the sandbox's user in its directory. The start command is recorded like any session, and goes on
-//! when this is over; it may end with 0, as one does that leaves a daemon. What goes wrong is said with the newest
+//! when this is over; it may end with 0, as one does that leaves a daemon. A failure is reported with the newest
 //! output of both. The caller ends the machine then.
 
 use std::pin::pin;
@@ -13,9 +13,9 @@ use protocol::SessionId;
 use protocol::requests::{self, SpoolPolicy, SpoolSpec};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::limits::{READY_PAUSE, READY_TRY_MAX, STARTUP_OUTPUT_BYTES};
-use crate::recorder::HOLDER;
+use crate::limits::{READY_PAUSE, READY_TIMEOUT_DEFAULT, READY_TRY_MAX, STARTUP_OUTPUT_BYTES};
 use crate::stored::HeldImage;
+use crate::{RECORDED_HOLDER, TemplateOptions};
 use agent_client::guest::{Guest, GuestError};
 use agent_client::program::{Ended, Event, OnDrop, Program, Running, Tail, draw_session};
 use host::units::human_duration;
@@ -34,11 +34,21 @@ pub struct Startup {
     pub deadline: Duration,
 }
 
-/// As whom and where they run.
+/// The user and the directory that they run with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StartupPlace {
     pub user: Option<String>,
     pub workdir: Option<String>,
+}
+
+impl Startup {
+    /// The commands of a template; `None` without any.
+    pub fn of(options: &TemplateOptions) -> Option<Self> {
+        let TemplateOptions { start, ready, ready_timeout_ms, .. } = options;
+        let deadline = ready_timeout_ms.map_or(READY_TIMEOUT_DEFAULT, Duration::from_millis);
+        let startup = Self { start: start.clone(), ready: ready.clone(), deadline };
+        (start.is_some() || ready.is_some()).then_some(startup)
+    }
 }
 
 impl StartupPlace {
@@ -70,7 +80,7 @@ pub enum StartupError {
     Late { waited: Duration, last: String, start: String, ready: String },
 }
 
-/// What the newest try of the ready command has said.
+/// The newest try of the ready command.
 struct Try {
     output: Tail,
     ended: Option<String>,
@@ -93,7 +103,7 @@ pub(super) async fn run(
     let mut readiness = pin!(until_ready(guest, ready, place, &newest));
     loop {
         let event = tokio::select! {
-            // A sandbox whose start command has failed is not ready, whoever answers in it.
+            // A sandbox whose start command has failed is not ready, even if something in it answers.
             biased;
             event = next(&mut started) => event,
             ready = &mut readiness => return ready.map_err(StartupError::Ready),
@@ -133,7 +143,7 @@ async fn begin(guest: &Guest, script: &str, place: &StartupPlace) -> Result<Runn
     let mut program = Program::new(session, command(script));
     settle(&mut program, place);
     program.start.tied = false;
-    program.start.holders = vec![HOLDER.to_owned()];
+    program.start.holders = vec![RECORDED_HOLDER.to_owned()];
     // Nobody records yet, and the program must not wait for that.
     program.start.spool = SpoolSpec { policy: SpoolPolicy::DropOldest, ..SpoolSpec::default() };
     program.reader = Some(READER.to_owned());

@@ -22,11 +22,8 @@ pub(super) use store::{Templates, stored};
 
 use crate::label::Labels;
 use crate::limits::{
-    READY_TIMEOUT_DEFAULT, READY_TIMEOUT_MAX, TEMPLATE_COMMAND_BYTES_MAX, TEMPLATE_ENV_MAX,
-    TEMPLATE_WARM_MAX,
+    READY_TIMEOUT_MAX, TEMPLATE_COMMAND_BYTES_MAX, TEMPLATE_ENV_MAX, TEMPLATE_WARM_MAX,
 };
-use crate::pool::ShelfStatus;
-use crate::startup::Startup;
 use crate::{Name, SandboxError, SandboxRef, Spec};
 use host::id::random_bytes;
 use host::instant::now_ms;
@@ -79,30 +76,6 @@ pub struct Template {
     pub created_at_ms: u64,
     #[serde(flatten)]
     pub options: TemplateOptions,
-}
-
-/// A template as people and programs see it. It contains no value of the environment, because those may be secrets.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TemplateInfo {
-    pub namespace: Name,
-    pub name: TemplateName,
-    pub revision: String,
-    pub created_at_ms: u64,
-    /// It is from the configuration, and no call changes it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub configured: bool,
-    pub env_names: Vec<String>,
-    /// Without its environment.
-    pub options: TemplateOptions,
-    /// The pool's part, of one that is kept warm.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stock: Option<ShelfStatus>,
-}
-
-impl TemplateInfo {
-    pub fn which(&self) -> TemplateRef {
-        TemplateRef { namespace: self.namespace.clone(), name: self.name.clone() }
-    }
 }
 
 impl TemplateOptions {
@@ -175,31 +148,6 @@ impl Template {
             spec.labels.entry(key.clone()).or_insert_with(|| value.clone());
         }
     }
-
-    /// The commands that make a sandbox of it ready; `None` without any.
-    pub(super) fn startup(&self) -> Option<Startup> {
-        let TemplateOptions { start, ready, ready_timeout_ms, .. } = &self.options;
-        let deadline =
-            ready_timeout_ms.map_or(READY_TIMEOUT_DEFAULT, std::time::Duration::from_millis);
-        let startup = Startup { start: start.clone(), ready: ready.clone(), deadline };
-        (start.is_some() || ready.is_some()).then_some(startup)
-    }
-
-    /// What may be shown of it.
-    pub(super) fn info(&self, configured: bool, stock: Option<ShelfStatus>) -> TemplateInfo {
-        let env_names = self.options.env.keys().cloned().collect();
-        let options = TemplateOptions { env: BTreeMap::new(), ..self.options.clone() };
-        TemplateInfo {
-            namespace: self.namespace.clone(),
-            name: self.name.clone(),
-            revision: self.revision.clone(),
-            created_at_ms: self.created_at_ms,
-            configured,
-            env_names,
-            options,
-            stock,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -235,14 +183,6 @@ mod tests {
         let once = spec.clone();
         template.fill(&mut spec);
         assert_eq!(spec, once, "filled twice");
-    }
-
-    #[test]
-    fn no_value_of_its_environment_is_shown() {
-        let mut options = TemplateOptions::default();
-        options.env.insert("TOKEN".to_owned(), "hunter2".to_owned());
-        let shown = serde_json::to_string(&template(options).info(false, None)).unwrap();
-        assert!(shown.contains("TOKEN") && !shown.contains("hunter2"), "{shown}");
     }
 
     #[test]

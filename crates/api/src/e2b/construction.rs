@@ -4,11 +4,12 @@
 use std::fs;
 use std::io;
 
-use hyper::StatusCode;
+use hyper::{Method, StatusCode};
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use super::answer::CONTROL;
 use super::builds::Target;
 use super::connect::Message;
 use super::control::draw;
@@ -20,6 +21,7 @@ use crate::Api;
 use crate::body::json_response;
 use crate::call::Call;
 use crate::creation::permitted;
+use crate::route::{Operation, operation};
 use crate::shape::{Nothing, Raw};
 use image::Image;
 use sandbox::refusal::{Code, Refusal};
@@ -31,11 +33,13 @@ use services::build::{
 /// What the clients build on that name no image: E2B's own.
 const BASE: &str = "e2bdev/base";
 
-pub async fn start(
-    call: Call,
-    _: Nothing,
-    Message(ask): Message<StartBuild>,
-) -> Result<Raw, Refusal> {
+pub fn operations() -> Vec<Operation> {
+    let path = "/v2/templates/{template}/builds/{build}";
+    let start = operation(Method::POST, path, "e2b_build", "Build a template.", start);
+    vec![start.run().refusing(CONTROL)]
+}
+
+async fn start(call: Call, _: Nothing, Message(ask): Message<StartBuild>) -> Result<Raw, Refusal> {
     let which = templates::template(&call)?;
     let (id, _) = templates::build(&call)?;
     if ask.from_image_registry.is_some() {
@@ -69,7 +73,7 @@ pub async fn start(
         ready: ask.ready_cmd.clone().filter(|command| !command.trim().is_empty()),
         ..TemplateOptions::default()
     };
-    // What is wrong with the commands is said before anything is built.
+    // Wrong commands are refused before anything is built.
     Template::new(which.clone(), options.clone())?.check()?;
     let permit = call.api.admission().admit(&call.caller.label())?;
     let target = call.api.e2b().builds.begin(&id, &which.namespace, &which.name.base)?;

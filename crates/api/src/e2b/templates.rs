@@ -13,7 +13,7 @@ use super::forms::{field, fields, pairs};
 use super::limits::{BUILD_LOG_PAGE_MAX, ENVD_VERSION, TAGS_MAX};
 use super::recipe::is_hash;
 use super::replies::is_usual;
-use super::{construction, uploads};
+use super::uploads;
 use crate::Api;
 use crate::body::json_response;
 use crate::call::Call;
@@ -38,14 +38,6 @@ pub fn operations() -> Vec<Operation> {
     [
         operation(post.clone(), "/v3/templates", "e2b_new_build", "Begin a template.", request)
             .run(),
-        operation(
-            post.clone(),
-            "/v2/templates/{template}/builds/{build}",
-            "e2b_build",
-            "Build a template.",
-            construction::start,
-        )
-        .run(),
         operation(
             get.clone(),
             "/templates/{template}/builds/{build}/status",

@@ -142,7 +142,7 @@ impl Entry {
         self.template.as_ref().and_then(|template| source.wanted(&template.spec))
     }
 
-    /// As whom and where the commands of its template run.
+    /// The user and the directory that the commands of its template run with.
     pub(super) fn place(&self, image: Option<&HeldImage>) -> StartupPlace {
         let spec = self.template.as_ref().map(|template| &template.spec);
         StartupPlace::of(

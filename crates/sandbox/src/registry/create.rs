@@ -65,7 +65,7 @@ impl Registry {
     ) -> Result<Prepared, SandboxError> {
         let placed = self.placed(&spec, placed)?;
         let template = self.fill_from_template(&mut spec)?;
-        // Sandboxes of a template are the same whoever makes them.
+        // Sandboxes of a template are the same for clients and for the operator.
         let (files, defaults) =
             if template.is_some() { (&self.0.files, &self.0.defaults) } else { (files, defaults) };
         defaults.fill(&mut spec);
@@ -119,7 +119,7 @@ impl Registry {
         let revision = template.as_ref().map(|template| template.revision.clone());
         let shape = shape.map(|shape| shape.of_template(revision));
         let startup = template
-            .and_then(|template| Some((template.which(), template.startup()?)))
+            .and_then(|template| Some((template.which(), Startup::of(&template.options)?)))
             .filter(|_| origin.is_none());
         let ahead = shape.map(|shape| {
             let hostname = machine_spec.hostname.clone();

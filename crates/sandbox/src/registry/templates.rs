@@ -1,18 +1,63 @@
 //! Templates of a bridge: kept, shown, filled into specifications, and held warm in the pool.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
 
 use super::Registry;
 use crate::options::Defaults;
-use crate::pool::{Entry, TemplateEntry};
+use crate::pool::{Entry, ShelfStatus, TemplateEntry};
+use crate::startup::Startup;
 use crate::template::Template;
 use crate::{
-    MachineKind, Name, SandboxError, SandboxRef, Spec, TemplateInfo, TemplateOptions, TemplateRef,
+    MachineKind, Name, SandboxError, SandboxRef, Spec, TemplateName, TemplateOptions, TemplateRef,
 };
+
+/// A template as people and programs see it. It contains no value of the environment, because those may be secrets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TemplateInfo {
+    pub namespace: Name,
+    pub name: TemplateName,
+    pub revision: String,
+    pub created_at_ms: u64,
+    /// It is from the configuration, and no call changes it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub configured: bool,
+    pub env_names: Vec<String>,
+    /// Without its environment.
+    pub options: TemplateOptions,
+    /// The pool's part, of one that is kept warm.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stock: Option<ShelfStatus>,
+}
+
+impl TemplateInfo {
+    pub fn which(&self) -> TemplateRef {
+        TemplateRef { namespace: self.namespace.clone(), name: self.name.clone() }
+    }
+}
+
+impl TemplateInfo {
+    fn of(template: &Template, configured: bool, stock: Option<ShelfStatus>) -> Self {
+        let env_names = template.options.env.keys().cloned().collect();
+        let options = TemplateOptions { env: BTreeMap::new(), ..template.options.clone() };
+        Self {
+            namespace: template.namespace.clone(),
+            name: template.name.clone(),
+            revision: template.revision.clone(),
+            created_at_ms: template.created_at_ms,
+            configured,
+            env_names,
+            options,
+            stock,
+        }
+    }
+}
 
 impl Registry {
     /// Keeps a template durably, in the place of one with its name. It is kept for the next bridge when this
-    /// returns; sandboxes that are to be warm are started behind it.
+    /// returns; its warm sandboxes are started later.
     pub async fn put_template(
         &self,
         which: TemplateRef,
@@ -52,7 +97,7 @@ impl Registry {
         let removing = tokio::task::spawn_blocking(move || {
             let removed = registry.0.templates.remove(&which)?;
             registry.cool(&removed);
-            Ok(removed.info(false, None))
+            Ok(TemplateInfo::of(&removed, false, None))
         });
         removing.await.unwrap_or(Err(SandboxError::Stopping))
     }
@@ -113,7 +158,7 @@ impl Registry {
     }
 
     fn shown(&self, template: &Template, is_configured: bool) -> TemplateInfo {
-        template.info(is_configured, self.0.pool.status_of(&template.revision))
+        TemplateInfo::of(template, is_configured, self.0.pool.status_of(&template.revision))
     }
 
     /// Keeps sandboxes of a template ready from now on.
@@ -122,7 +167,7 @@ impl Registry {
             return;
         }
         let added = self.warm_spec(template).and_then(|spec| {
-            let startup = template.startup();
+            let startup = Startup::of(&template.options);
             let entry = TemplateEntry { revision: template.revision.clone(), spec, startup };
             let name = format!("the template {}", template.which());
             self.0.pool.add(Entry::of_template(name, template.options.warm, entry))
@@ -156,5 +201,19 @@ impl Registry {
         }
         self.0.files.settle(&mut spec)?;
         Ok(spec)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_value_of_the_environment_of_a_template_is_shown() {
+        let mut options = TemplateOptions::default();
+        options.env.insert("TOKEN".to_owned(), "hunter2".to_owned());
+        let template = Template::new("ci/app".parse().unwrap(), options).unwrap();
+        let shown = serde_json::to_string(&TemplateInfo::of(&template, false, None)).unwrap();
+        assert!(shown.contains("TOKEN") && !shown.contains("hunter2"), "{shown}");
     }
 }

@@ -1,6 +1,6 @@
 //! The templates of one bridge: those of its configuration, and one file for each that a call has made.
 //!
-//! A file is written durably under a temporary name and renamed, and it is on disk before anybody is told, so a
+//! A file is written durably under a temporary name and renamed, and it is on disk before the call is answered, so a
 //! bridge that dies has the template or has it not. A file that cannot be read stays where it is, for its operator.
 
 use std::collections::BTreeMap;
