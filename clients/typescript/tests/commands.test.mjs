@@ -185,6 +185,17 @@ test("forks have the files and part from there", async () => {
   assert.deepEqual(seen, ["one\nleft\n", "one\nright\n"]);
 });
 
+test("a sandbox of a template is ready", async () => {
+  const start = "echo $A > /tmp/up; exec sleep 1000";
+  await client.putTemplate("served", { env: { A: "1" }, start, ready: "test -s /tmp/up" });
+  const made = await client.create({ name: "of-template", template: "served" });
+  assert.equal((await made.exec(["cat", "/tmp/up"])).stdout, "1\n");
+  await made.remove();
+  assert.deepEqual((await client.templates()).map((one) => one.name), ["served"]);
+  await client.removeTemplate("served");
+  assert.deepEqual(await client.templates(), []);
+});
+
 test("every operation of the API can be called by its name", async () => {
   const { snapshots } = await client.call("list_snapshots", {});
   assert.deepEqual(snapshots, []);

@@ -113,7 +113,11 @@ async fn create(
     _: Nothing,
     Json(request): Json<CreateSandbox>,
 ) -> Result<Carried<Created<Sandbox>>, Refusal> {
-    let packages = request.packages.clone();
+    let packages = request.packages.clone().filter(|packages| !packages.is_empty());
+    if packages.is_some() && request.template.is_some() {
+        let message = "packages: the template sets what is installed; build an image that has them";
+        return Err(Refusal::invalid(message));
+    }
     let is_of_here = is_of_here(&request);
     let mut spec = permitted(&call.api, &call.caller, request.spec(&call.caller)?)?;
     call.trail.creation(&spec);
