@@ -9,9 +9,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tests::deaths::{self, Watched};
 use tests::http::Client;
 use tests::server::Server;
-use tests::{eventually, slowed};
+use tests::{eventually, skip, slowed};
 
 const TEMPLATES: &str = "/v1/templates/ci";
 /// Writes when it is asked to be ready, and is ready after a while.
@@ -303,4 +304,60 @@ fn the_configuration_has_templates_that_no_call_changes() {
         client.send_json("PUT", &format!("{TEMPLATES}/app"), &json!({})).expect(409).text();
     assert!(refused.contains("configuration"), "{refused}");
     client.delete(&format!("{TEMPLATES}/app")).expect(409);
+}
+
+/// The only template as `template ls` has it; nothing while there is no bridge.
+fn shown(server: &Server) -> Value {
+    let listed = server.run(&["template", "ls", "--json"]).stdout;
+    let listed: Value = serde_json::from_slice(&listed).unwrap_or_default();
+    listed[0].clone()
+}
+
+#[test]
+fn a_bridge_that_dies_while_a_template_is_put_or_warmed_has_the_old_one_or_the_new() {
+    /// How many of the steps are tried.
+    const TRIED: u64 = 12;
+    if !deaths::can_watch() {
+        return skip("no process can be watched here");
+    }
+    nix::sys::prctl::set_child_subreaper(true).unwrap();
+    let scene = || {
+        let server = Server::dev();
+        server.ok(&["template", "create", "app", "--ready", "true"]);
+        server
+    };
+    let replace = |server: &Server| {
+        server.run(&["template", "create", "app", "--ready", "test 1 = 1", "--warm", "1"])
+    };
+    let is_warm = |server: &Server| shown(server)["stock"]["ready"] == 1;
+    let steps = {
+        let mut server = scene();
+        let watched = Watched::begin_pid(server.daemon_pid(), server.scratch(), u64::MAX);
+        assert!(replace(&server).status.success());
+        eventually("one is warm", || is_warm(&server));
+        let steps = watched.steps();
+        server.kill_daemon_for_a_moment(|| {
+            watched.end();
+        });
+        steps
+    };
+    assert!(steps > 6, "{steps} steps were seen");
+    for step in (1..=steps).step_by(usize::try_from((steps / TRIED).max(1)).unwrap()) {
+        let mut server = scene();
+        let watched = Watched::begin_pid(server.daemon_pid(), server.scratch(), step);
+        let _ = replace(&server);
+        eventually("it is dead, or has done all", || !watched.is_alive() || is_warm(&server));
+        server.kill_daemon_for_a_moment(|| {
+            watched.end();
+        });
+        let when = format!("dead at step {step} of about {steps}");
+        let found = shown(&server);
+        let warm = found["options"]["warm"].as_u64().unwrap_or_else(|| panic!("{when}: {found}"));
+        let ready = if warm == 0 { "true" } else { "test 1 = 1" };
+        assert_eq!(found["options"]["ready"], ready, "{when}");
+        eventually("as many are warm as it says", || {
+            shown(&server)["stock"]["ready"].as_u64().unwrap_or(0) == warm
+        });
+        eventually("no other machine is left", || machines(&server) as u64 == warm);
+    }
 }
