@@ -41,13 +41,13 @@ enum Verb {
         #[arg(long)]
         json: bool,
     },
-    /// Show a template as JSON, without values of its environment
+    /// Show a template, without values of its environment
     Show {
         /// The template: NAME, NAME:TAG or NAMESPACE/NAME
         #[arg(value_name = "TEMPLATE")]
         which: TemplateRef,
     },
-    /// Create a template, or replace the one with its name
+    /// Create or replace a template
     Create(Box<Create>),
     /// Remove templates, but no sandboxes
     Rm {
