@@ -257,8 +257,8 @@ pub enum SandboxError {
         "{what} is set by the template {template}: leave it out, or start without the template"
     )]
     TemplateFixes { template: TemplateRef, what: &'static str },
-    #[error("{which} of the template {template} did not become ready: {source}")]
-    NotReady { which: SandboxRef, template: TemplateRef, source: Box<StartupError> },
+    #[error("{which} did not become ready by the commands of its template: {source}")]
+    NotReady { which: SandboxRef, source: Box<StartupError> },
     #[error(transparent)]
     Image(#[from] ImageError),
     #[error(transparent)]

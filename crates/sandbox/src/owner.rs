@@ -41,7 +41,7 @@ use super::snapshot::bytes_of;
 use super::startup::Startup;
 use super::stored::HeldImage;
 use super::telemetry::Telemetry;
-use super::{Event, EventSink, Names, Phase, Record, SandboxError, State, StopReason, TemplateRef};
+use super::{Event, EventSink, Names, Phase, Record, SandboxError, State, StopReason};
 use crate::limits::RECORDER_END_MAX;
 use agent_client::link::LinkError;
 use egress::{EgressGuard, Injections};
@@ -68,7 +68,7 @@ pub(super) struct Filling {
     /// The files of the sandbox that it is a fork of.
     pub contents: Option<Contents>,
     /// The commands of its template.
-    pub startup: Option<(TemplateRef, Startup)>,
+    pub startup: Option<Startup>,
 }
 
 /// An owner's environment.

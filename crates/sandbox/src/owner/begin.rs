@@ -181,7 +181,7 @@ impl Owner {
         if let Some(contents) = filling.contents {
             self.put_contents(contents, running).await?;
         }
-        let Some((template, startup)) = filling.startup else { return Ok(()) };
+        let Some(startup) = filling.startup else { return Ok(()) };
         let which = self.stored.record.which();
         let Some(guest) = running.guest() else {
             let reason = "it did not answer after its start".to_owned();
@@ -191,7 +191,7 @@ impl Owner {
         let place = StartupPlace { user: record.user.clone(), workdir: record.workdir.clone() };
         let ready = startup::run(&guest, &startup, &place);
         let ready = self.unless_ended(ready, "template was being made ready").await?;
-        ready.map_err(|source| SandboxError::NotReady { which, template, source: Box::new(source) })
+        ready.map_err(|source| SandboxError::NotReady { which, source: Box::new(source) })
     }
 
     /// Gives a fork the files of its original, before anything runs in it.

@@ -40,11 +40,6 @@ impl From<&SandboxError> for Refusal {
             SandboxError::NoTemplate { .. } => with(Code::NotFound).hint(Hint::ListTemplates),
             SandboxError::TemplateConfigured { .. } => with(Code::Conflict)
                 .hint("choose another name, or change [templates] in the server's configuration"),
-            SandboxError::TooManyTemplates { .. } => with(Code::LimitReached),
-            SandboxError::TemplateCommand { what } | SandboxError::TemplateFixes { what, .. } => {
-                with(Code::Invalid).details(json!({ "field": what }))
-            }
-            SandboxError::NotReady { .. } => with(Code::StartFailed),
             SandboxError::StillRunning { state, .. } => with(Code::Conflict)
                 .because(Reason::StillRunning)
                 .details(json!({ "state": state.name() }))
@@ -104,9 +99,13 @@ impl From<&SandboxError> for Refusal {
             SandboxError::WillNotDie { .. } => with(Code::Internal).because(Reason::Stuck),
             SandboxError::TooMany => with(Code::LimitReached).retry_after(BUSY_PAUSE),
             SandboxError::TooManySnapshots
+            | SandboxError::TooManyTemplates { .. }
             | SandboxError::TooManyMetered
             | SandboxError::SnapshotsTooLarge { .. } => with(Code::LimitReached),
-            SandboxError::SnapshotFixes { what, .. } | SandboxError::Unbounded { what, .. } => {
+            SandboxError::SnapshotFixes { what, .. }
+            | SandboxError::TemplateFixes { what, .. }
+            | SandboxError::TemplateCommand { what }
+            | SandboxError::Unbounded { what, .. } => {
                 with(Code::Invalid).details(json!({ "field": what }))
             }
             SandboxError::NoRoot | SandboxError::HostRoot => {
@@ -143,7 +142,7 @@ impl From<&SandboxError> for Refusal {
                 refusal => refusal,
             },
             SandboxError::Machine(error) => error.into(),
-            SandboxError::Egress(_) => with(Code::StartFailed),
+            SandboxError::Egress(_) | SandboxError::NotReady { .. } => with(Code::StartFailed),
             SandboxError::NotRecorded { .. }
             | SandboxError::Files { .. }
             | SandboxError::Draw(_) => with(Code::Internal),

@@ -16,8 +16,7 @@ use crate::record::StoredRecord;
 use crate::startup::Startup;
 use crate::stored::RequestedImage;
 use crate::{
-    HostFiles, Incarnation, Record, SandboxError, SandboxRef, Spec, TemplateRef, mounted, secrets,
-    trust,
+    HostFiles, Incarnation, Record, SandboxError, SandboxRef, Spec, mounted, secrets, trust,
 };
 use host::instant::now_ms;
 use machine::{MachineSpec, SandboxId};
@@ -29,7 +28,7 @@ pub(super) struct Prepared {
     machine: MachineSpec,
     wanted: Option<RequestedImage>,
     ahead: Option<PoolRequest>,
-    startup: Option<(TemplateRef, Startup)>,
+    startup: Option<Startup>,
     claimed: Option<Claimed>,
 }
 
@@ -119,7 +118,7 @@ impl Registry {
         let revision = template.as_ref().map(|template| template.revision.clone());
         let shape = shape.map(|shape| shape.of_template(revision));
         let startup = template
-            .and_then(|template| Some((template.which(), Startup::of(&template.options)?)))
+            .and_then(|template| Startup::of(&template.options))
             .filter(|_| origin.is_none());
         let ahead = shape.map(|shape| {
             let hostname = machine_spec.hostname.clone();

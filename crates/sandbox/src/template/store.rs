@@ -42,7 +42,10 @@ impl Templates {
             }
             match read(&path) {
                 Ok(template) => drop(made.insert(template.which(), Arc::new(template))),
-                Err(error) => unread.push(format!("the template in {path:?} is not used: {error}")),
+                Err(error) => {
+                    let path = path.display();
+                    unread.push(format!("the template in {path} is not used: {error}"));
+                }
             }
         }
         let made = Mutex::new(made);
