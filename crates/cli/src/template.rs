@@ -150,7 +150,7 @@ impl Template {
                         Ok(_) => output::print_line(&which.to_string())?,
                         // A refusal of one does not concern the next; a lost bridge does.
                         Err(error @ ClientError::Refused(_)) => {
-                            exit = failure::report(&error.into())
+                            exit = failure::report(&error.into());
                         }
                         Err(error) => return Err(error.into()),
                     }

@@ -169,13 +169,10 @@ impl Failure {
 impl Work {
     async fn carry_out(self, means: BuildOptions, told: mpsc::Receiver<BuildEvent>) {
         let building = async {
-            match timeout(BUILD_DEADLINE, self.make(means)).await {
-                Ok(made) => made,
-                Err(_) => {
-                    let seconds = BUILD_DEADLINE.as_secs();
-                    Err(Failure::of(&format!("the build was not done within {seconds} s")))
-                }
-            }
+            timeout(BUILD_DEADLINE, self.make(means)).await.unwrap_or_else(|_| {
+                let seconds = BUILD_DEADLINE.as_secs();
+                Err(Failure::of(&format!("the build was not done within {seconds} s")))
+            })
         };
         // The log ends when the build has dropped its end of it.
         let (made, ()) = tokio::join!(building, self.log(told));
