@@ -350,6 +350,23 @@ def test_what_was_kept_is_compared_and_a_session_has_a_receipt(box: Any) -> None
         box.receipt("nothing")
 
 
+def test_a_sandbox_of_a_template_is_ready(client: Any) -> None:
+    kept = client.put_template(
+        "served", env={"A": "1"}, start="echo $A > /tmp/up; exec sleep 1000", ready="test -s /tmp/up"
+    )
+    assert (kept.name, kept.warm, kept.raw["env_names"]) == ("served", 0, ["A"])
+    made = client.create("of-template", template="served")
+    try:
+        assert made.exec("cat", ["/tmp/up"]).stdout == "1\n"
+    finally:
+        made.remove()
+    assert [one.name for one in client.templates()] == ["served"]
+    assert client.template("served").revision == kept.revision
+    client.remove_template("served")
+    with pytest.raises(burrow.NotFound):
+        client.create("of-template", template="served")
+
+
 def test_a_machine_without_snapshots_says_so(box: Any, client: Any) -> None:
     with pytest.raises(burrow.Unsupported):
         box.snapshot("base")

@@ -460,6 +460,11 @@ export interface components {
              */
             snapshot?: string | null;
             /**
+             * @description The template of its namespace to make it of, as `name` or `name:tag`, instead of an image. The answer
+             *     comes when its ready command has exited with 0. Options given here take precedence over the template's.
+             */
+            template?: string | null;
+            /**
              * Format: uint64
              * @description The time from its creation until it ends, even if it is busy.
              */
@@ -1368,6 +1373,9 @@ export interface components {
         ListSnapshotsQuery: {
             namespace?: string;
         };
+        ListTemplatesQuery: {
+            namespace?: string;
+        };
         /** @description An entry of a log. */
         LogEntry: {
             /**
@@ -2149,6 +2157,42 @@ export interface components {
              */
             size_bytes: number;
         };
+        /** @description What sandboxes are made of. Each option is that of a sandbox, which takes precedence. */
+        PutTemplate: {
+            /** Format: double */
+            cpus?: number | null;
+            egress?: string[] | null;
+            /** @description Kept with the template, on the server's disk. The values are never shown. */
+            env?: {
+                [key: string]: string;
+            };
+            /** @description As for a sandbox; its meaning is settled now, and an image must be allowed to the caller. */
+            image?: string | null;
+            labels?: {
+                [key: string]: string;
+            };
+            machine?: components["schemas"]["Machine"] | null;
+            /** Format: uint64 */
+            memory_mib?: number | null;
+            /** @description A script for `/bin/sh`, which is run until it exits with 0. Only then is a sandbox handed out. */
+            ready?: string | null;
+            /**
+             * Format: uint64
+             * @description How long that may take; a minute by default. A sandbox that is not ready then is ended.
+             */
+            ready_timeout_ms?: number;
+            /** Format: uint64 */
+            scratch_bytes?: number | null;
+            /** @description A script for `/bin/sh`, which runs as the session `template-start` of each sandbox. */
+            start?: string | null;
+            user?: string | null;
+            /**
+             * Format: uint64
+             * @description How many sandboxes are kept started and ready. They count for no cap, so this needs the scope `admin`. The default is `0`.
+             */
+            warm?: number;
+            workdir?: string | null;
+        };
         ReadAppLogQuery: {
             /**
              * Format: uint64
@@ -2623,6 +2667,8 @@ export interface components {
             state: components["schemas"]["StateName"];
             /** Format: uint64 */
             stopped_at_ms?: number;
+            /** @description The template that it was made of. */
+            template?: string;
             /** Format: uint64 */
             ttl_ms?: number;
             /** @description The default user of programs. */
@@ -2983,6 +3029,50 @@ export interface components {
             /** @description What it is called, in the namespace of the sandbox. */
             name: string;
         };
+        /** @description A template. */
+        Template: {
+            /** @description It is from the server's configuration, and no call changes it. */
+            configured: boolean;
+            /** Format: double */
+            cpus?: number;
+            /** Format: uint64 */
+            created_at_ms: number;
+            egress?: string[];
+            /** @description Only the names, because values may be secrets. */
+            env_names: string[];
+            image?: string;
+            labels: {
+                [key: string]: string;
+            };
+            machine?: components["schemas"]["Machine"];
+            /** Format: uint64 */
+            memory_mib?: number;
+            name: string;
+            namespace: string;
+            ready?: string;
+            /** Format: uint64 */
+            ready_timeout_ms?: number;
+            /** @description Another for each time that the template was put. */
+            revision: string;
+            /** Format: uint64 */
+            scratch_bytes?: number;
+            start?: string;
+            user?: string;
+            /** Format: uint64 */
+            warm: number;
+            /** @description Why the last one did not become ready, while none has since. */
+            warm_failure?: string;
+            /**
+             * Format: uint64
+             * @description How many are ready now.
+             */
+            warm_ready: number;
+            workdir?: string;
+        };
+        /** @description All templates that a key reaches. */
+        TemplateList: {
+            templates: components["schemas"]["Template"][];
+        };
         /** @description Resource use of a session or a context, with all that it started. */
         TreeUsageShape: {
             /** Format: uint64 */
@@ -3159,6 +3249,27 @@ export type Schemas = components["schemas"];
 
 /** What each operation of the API takes and answers. */
 export interface Operations {
+  /** One template. */
+  get_template: {
+    path: { namespace: string | number; name: string | number };
+    answer: Schemas["Template"];
+  };
+  /** Keep a template, in the place of one with its name. */
+  put_template: {
+    path: { namespace: string | number; name: string | number };
+    body: Schemas["PutTemplate"];
+    answer: Schemas["Template"];
+  };
+  /** Remove a template. */
+  remove_template: {
+    path: { namespace: string | number; name: string | number };
+    answer: Schemas["Template"];
+  };
+  /** List the templates. */
+  list_templates: {
+    query?: Schemas["ListTemplatesQuery"];
+    answer: Schemas["TemplateList"];
+  };
   /** List the sandboxes. */
   list_sandboxes: {
     query?: Schemas["ListSandboxesQuery"];

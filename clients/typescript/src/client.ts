@@ -204,6 +204,27 @@ export class BurrowClient implements AsyncDisposable {
   }
 
   /**
+   * Keeps a template, in the place of one with its name. `create({ template: name })` makes a sandbox of it,
+   * which is ready then.
+   */
+  async putTemplate(
+    name: string, template: Schemas["PutTemplate"], options?: CallOptions,
+  ): Promise<Schemas["Template"]> {
+    const path = { namespace: this.namespace, name };
+    return await this.#api.call("put_template", { path, body: template }, options);
+  }
+
+  async templates(options?: CallOptions): Promise<Schemas["Template"][]> {
+    const query = { namespace: this.namespace };
+    return (await this.#api.call("list_templates", { query }, options)).templates;
+  }
+
+  async removeTemplate(name: string, options?: CallOptions): Promise<void> {
+    const path = { namespace: this.namespace, name };
+    await this.#api.call("remove_template", { path }, options);
+  }
+
+  /**
    * Checks that the server answers and accepts this client. Throws `SandboxUnavailableError` or
    * `PermissionDeniedError` otherwise.
    */

@@ -4,6 +4,10 @@ import type { Operations } from "./api.js";
 
 /** The method and the path of each operation. */
 export const operations: { readonly [Name in keyof Operations]: readonly [string, string] } = {
+  get_template: ["GET", "/v1/templates/{namespace}/{name}"],
+  put_template: ["PUT", "/v1/templates/{namespace}/{name}"],
+  remove_template: ["DELETE", "/v1/templates/{namespace}/{name}"],
+  list_templates: ["GET", "/v1/templates"],
   list_sandboxes: ["GET", "/v1/sandboxes"],
   create_sandbox: ["POST", "/v1/sandboxes"],
   get_sandbox: ["GET", "/v1/sandboxes/{namespace}/{name}"],

@@ -194,6 +194,17 @@ test("what was kept is compared, and a session has a receipt", async () => {
   assert.equal(receipt.statement.outputs[0].sha256, session.outputs[0].sha256);
 });
 
+test("a sandbox of a template is ready", async () => {
+  const start = "echo $A > /tmp/up; exec sleep 1000";
+  await client.putTemplate("served", { env: { A: "1" }, start, ready: "test -s /tmp/up" });
+  const made = await client.create({ name: "of-template", template: "served" });
+  assert.equal((await made.exec(["cat", "/tmp/up"])).stdout, "1\n");
+  await made.remove();
+  assert.deepEqual((await client.templates()).map((one) => one.name), ["served"]);
+  await client.removeTemplate("served");
+  assert.deepEqual(await client.templates(), []);
+});
+
 test("every operation of the API can be called by its name", async () => {
   const { snapshots } = await client.call("list_snapshots", {});
   assert.deepEqual(snapshots, []);

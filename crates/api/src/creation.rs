@@ -7,8 +7,9 @@ use super::Api;
 use super::caller::Caller;
 use super::images::workspace_of;
 use super::limits::INSTALL_DEADLINE;
+use access::keys::Access;
 use sandbox::refusal::{Code, Refusal};
-use sandbox::{Name, Spec};
+use sandbox::{Name, SandboxRef, Spec, TemplateOptions, TemplateRef};
 use services::build::packages::{self, HostPackages, Packages};
 use services::build::{BuildOptions, StepSandbox};
 use services::notebook::limits::SANDBOX_IDLE;
@@ -79,7 +80,9 @@ pub fn permitted(api: &Api, caller: &Caller, mut spec: Spec) -> Result<Spec, Ref
             .hint(format!("`host-bridge start --machine {kind}` connects to one")));
     }
     // A name of an image means one on this kind of machine.
-    let machine = spec.machine.unwrap_or(api.registry().defaults().machine);
+    let registry = api.registry();
+    let of_template = spec.machine.or(registry.template_machine(&spec)?);
+    let machine = of_template.unwrap_or(registry.defaults().machine);
     let pull = api.pull_of(caller, spec.pull)?;
     spec.pull = Some(pull);
     let root = |image: String| api.root_of(caller, machine, &image, pull);
@@ -91,6 +94,29 @@ pub fn permitted(api: &Api, caller: &Caller, mut spec: Spec) -> Result<Spec, Ref
     let workspace = |name: String| workspace_of(caller, name);
     spec.workspace = spec.workspace.map(workspace).transpose()?;
     Ok(spec)
+}
+
+/// Checks that a caller may have what sandboxes of a template would have, and settles what its image means.
+pub fn settled_template(
+    api: &Api,
+    caller: &Caller,
+    which: &TemplateRef,
+    mut options: TemplateOptions,
+) -> Result<TemplateOptions, Refusal> {
+    if options.warm > 0 && !caller.may(Access::Admin) {
+        let message =
+            "warm: only an admin key may have sandboxes kept ready: they count for no cap";
+        return Err(Refusal::new(Code::Forbidden, message).hint("leave it out"));
+    }
+    let base = which.name.base.clone();
+    let mut spec = Spec::new(SandboxRef { namespace: which.namespace.clone(), name: base });
+    spec.machine = options.machine;
+    spec.image = options.image.take();
+    let spec = permitted(api, caller, spec)?;
+    // What the name of an image means is for one kind of machine.
+    options.machine = options.machine.or(spec.machine.filter(|_| spec.image.is_some()));
+    options.image = spec.image;
+    Ok(options)
 }
 
 /// The own sandbox of a notebook of that name, in which `ask` fills in what is asked for.

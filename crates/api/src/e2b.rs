@@ -16,8 +16,10 @@
 
 mod account;
 mod answer;
+mod builds;
 mod codes;
 mod connect;
+mod construction;
 mod control;
 mod entry;
 mod envd;
@@ -30,11 +32,14 @@ mod multipart;
 mod passes;
 mod place;
 mod process;
+mod recipe;
 mod refused;
 mod replies;
 mod results;
 mod seat;
 mod snapshots;
+mod templates;
+mod uploads;
 mod watches;
 
 pub use place::{place_of, sandbox_of};
@@ -42,19 +47,23 @@ pub use place::{place_of, sandbox_of};
 use super::route::Operation;
 
 /// What is remembered between calls: the tokens of sandboxes, who lives in them, how programs were
-/// started, and watches that are asked for their events.
+/// started, watches that are asked for their events, builds and links for uploads.
 #[derive(Default)]
 pub struct Memory {
     passes: passes::Passes,
     accounts: account::Accounts,
     commands: process::Commands,
     watches: watches::Watches,
+    builds: builds::Builds,
+    uploads: uploads::Uploads,
 }
 
 pub fn operations() -> Vec<Operation> {
     let all = [
         control::operations(),
         snapshots::operations(),
+        templates::operations(),
+        construction::operations(),
         refused::operations(),
         envd::operations(),
         process::operations(),

@@ -24,6 +24,7 @@ mod sandboxes;
 mod sessions;
 mod snapshots;
 mod starts;
+mod templates;
 mod usage;
 mod value;
 mod workspace;
@@ -38,6 +39,7 @@ pub fn operations() -> Vec<Operation> {
         forks::operations(),
         images::operations(),
         snapshots::operations(),
+        templates::operations(),
         workspace::operations(),
         exec::operations(),
         sessions::operations(),

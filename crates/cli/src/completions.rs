@@ -21,7 +21,7 @@ use super::output;
 use control::{List, Request};
 use image::Images;
 use image::reference::Reference;
-use sandbox::{Record, SandboxRef, Snapshot};
+use sandbox::{Record, SandboxRef, Snapshot, TemplateInfo};
 
 /// Set by the script, to the shell that asks.
 const VARIABLE: &str = "HOST_BRIDGE_COMPLETE";
@@ -35,7 +35,7 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
   host-bridge completions zsh > ~/.zfunc/_host-bridge
   host-bridge completions fish > ~/.config/fish/completions/host-bridge.fish
 
-Names of sandboxes, sessions, images and snapshots are completed too. The script asks this program, so \
+Names of sandboxes, sessions, images, snapshots and templates are completed too. The script asks this program, so \
 print it again after an update.")]
 pub struct Completions {
     /// The shell
@@ -99,6 +99,7 @@ fn completer(verb: &str, argument: &Arg) -> Option<ArgValueCompleter> {
             Some(ArgValueCompleter::new(Names(sessions, false)))
         }
         ("IMAGE", _) => Some(ArgValueCompleter::new(Names(images, true))),
+        ("TEMPLATE", _) => Some(ArgValueCompleter::new(Names(templates, false))),
         ("SNAPSHOT", _) => Some(ArgValueCompleter::new(Names(snapshots, false))),
         (_, "egress") => Some(ArgValueCompleter::new(Names(rules, false))),
         _ => None,
@@ -146,6 +147,14 @@ fn snapshots(context: &Context) -> Vec<String> {
 /// The egress rules that have a name.
 fn rules(_: &Context) -> Vec<String> {
     egress::preset_names().chain(["public", "none"]).map(str::to_owned).collect()
+}
+
+fn templates(context: &Context) -> Vec<String> {
+    let asking = async {
+        Ok(context.running().await?.ask::<Vec<TemplateInfo>>(&Request::Templates {}).await?)
+    };
+    let found = within(asking).unwrap_or_default();
+    found.iter().map(|template| template.which().to_string()).collect()
 }
 
 /// The sessions of the sandbox that the line names before.

@@ -75,7 +75,8 @@ mod stop;
 mod store;
 mod sync;
 mod table;
-pub mod terminal;
+pub mod template;
+mod terminal;
 mod top;
 mod usage;
 mod values;
@@ -218,6 +219,7 @@ verbs! { verb, context;
         Pause(pause::Pause);
         Resume(resume::Resume);
         Snapshot(snapshot::Snapshot);
+        Template(template::Template);
         Fork(fork::Fork);
         Try(attempt::Try);
     }
@@ -419,6 +421,11 @@ mod tests {
             "host-bridge snapshot work base",
             "host-bridge snapshot ls --json",
             "host-bridge snapshot rm base team/base",
+            "host-bridge template ls --json",
+            "host-bridge template show shop:v2",
+            "host-bridge template create shop --image app:1 -e A=1 --start ./serve --ready true --ready-timeout 30s --warm 2",
+            "host-bridge template rm shop team/shop:v2",
+            "host-bridge start --template shop:v2",
             "host-bridge run --image alpine:3",
             "host-bridge image ls --json",
             "host-bridge image inspect python:3.12",
@@ -513,6 +520,11 @@ mod tests {
             "host-bridge snapshot work",
             "host-bridge snapshot work a/b",
             "host-bridge snapshot rm",
+            "host-bridge template",
+            "host-bridge template create",
+            "host-bridge template create a/b/c",
+            "host-bridge start --template a/b",
+            "host-bridge start --template a --image b",
             "host-bridge artifact",
             "host-bridge image",
             "host-bridge image rm",

@@ -13,26 +13,21 @@ use super::values::{parse_cpu_millis, parse_memory_mib, parse_size};
 use image::Pull;
 use machine::MachineKind;
 use sandbox::options::{Door, OPTIONS};
-use sandbox::{Name, Preset, SandboxRef, Spec};
+use sandbox::{Name, Preset, SandboxRef, Spec, TemplateOptions};
 use services::build::packages::Packages;
 
 /// The heading of these options in help.
 pub const HEADING: &str = "Options of the new sandbox";
 
-/// The options of every new sandbox.
+/// What a sandbox is made of, and its limits.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = HEADING)]
-pub struct SandboxOptions {
+pub struct BaseOptions {
     /// Set the root file system, which is read-only below a writable layer: an image from `image ls`,
     /// or a directory on the process machine (default: the host's root), or an image of the kit or a
     /// file on the other machines (default: full)
     #[arg(long, value_name = "IMAGE")]
     image: Option<PathBuf>,
-
-    /// When to pull the image from its registry: never, missing (if it is not stored here) or always
-    /// (default: the configuration's, or never)
-    #[arg(long, value_name = "WHEN")]
-    pull: Option<Pull>,
 
     #[arg(long, value_name = "MACHINE", env = machine_kind::VARIABLE, hide_env_values = true,
           help = machine_kind::help(), value_parser = KindParser, hide_possible_values = true)]
@@ -55,6 +50,19 @@ pub struct SandboxOptions {
     /// configuration's, or none)
     #[arg(long, value_name = "HOST")]
     egress: Vec<String>,
+}
+
+/// The options of every new sandbox.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = HEADING)]
+pub struct SandboxOptions {
+    #[command(flatten)]
+    base: BaseOptions,
+
+    /// When to pull the image from its registry: never, missing (if it is not stored here) or always
+    /// (default: the configuration's, or never)
+    #[arg(long, value_name = "WHEN")]
+    pull: Option<Pull>,
 
     /// Pass a configured secret as an environment variable; repeatable
     #[arg(long = "secret", value_name = "NAME")]
@@ -95,10 +103,18 @@ pub struct OwnedSandboxOptions {
     mount: bool,
 }
 
-impl SandboxOptions {
-    /// The kind of machine, if one was named.
-    pub fn machine(&self) -> Option<MachineKind> {
-        self.machine
+impl BaseOptions {
+    /// The options of a template.
+    pub fn template(&self) -> Result<TemplateOptions> {
+        Ok(TemplateOptions {
+            machine: self.machine,
+            image: self.image()?,
+            memory_mib: self.memory,
+            cpu_millis: self.cpus,
+            scratch_bytes: self.scratch,
+            egress: self.egress(),
+            ..TemplateOptions::default()
+        })
     }
 
     fn image(&self) -> Result<Option<String>> {
@@ -112,6 +128,13 @@ impl SandboxOptions {
     fn egress(&self) -> Option<Vec<String>> {
         (!self.egress.is_empty()).then(|| self.egress.clone())
     }
+}
+
+impl SandboxOptions {
+    /// The kind of machine, if one was named.
+    pub fn machine(&self) -> Option<MachineKind> {
+        self.base.machine
+    }
 
     fn workspace(&self) -> Result<Option<String>> {
         Ok(self.workspace.as_deref().map(workspace_of).transpose()?)
@@ -121,15 +144,15 @@ impl SandboxOptions {
     pub fn preset(&self, namespace: Option<Name>) -> Result<Preset> {
         Ok(Preset {
             namespace,
-            machine: self.machine,
-            memory_mib: self.memory,
-            cpu_millis: self.cpus,
-            scratch_bytes: self.scratch,
+            machine: self.base.machine,
+            memory_mib: self.base.memory,
+            cpu_millis: self.base.cpus,
+            scratch_bytes: self.base.scratch,
             pull: self.pull,
             hostname: self.hostname.clone(),
             secrets: self.secrets.clone(),
-            image: self.image()?,
-            egress: self.egress(),
+            image: self.base.image()?,
+            egress: self.base.egress(),
             workspace: self.workspace()?,
             pip: self.pip.clone(),
             npm: self.npm.clone(),
@@ -149,14 +172,15 @@ impl OwnedSandboxOptions {
             None => SandboxRef { namespace: Name::default_namespace(), name: Name::generate()? },
         };
         let common = &self.common;
+        let base = &common.base;
         Ok(Spec {
-            machine: common.machine,
-            image: common.image()?,
+            machine: base.machine,
+            image: base.image()?,
             pull: common.pull,
-            scratch_bytes: common.scratch,
-            memory_mib: common.memory,
-            cpu_millis: common.cpus,
-            egress: common.egress(),
+            scratch_bytes: base.scratch,
+            memory_mib: base.memory,
+            cpu_millis: base.cpus,
+            egress: base.egress(),
             secrets: common.secrets.clone(),
             workspace: common.workspace()?,
             hostname: common.hostname.clone(),

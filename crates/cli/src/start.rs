@@ -16,7 +16,7 @@ use super::session::read_environment;
 use super::values::parse_duration;
 use agent_client::link::Address;
 use machine::MachineKind;
-use sandbox::{Name, OnIdle, Spec, label};
+use sandbox::{Name, OnIdle, Spec, TemplateName, label};
 
 /// Start a sandbox that keeps running
 #[derive(Debug, Args)]
@@ -29,6 +29,7 @@ use sandbox::{Name, OnIdle, Spec, label};
   host-bridge start --secret npm-token                 a secret from the configuration
   host-bridge start --workspace ./project              copied to /workspace and back
   host-bridge start --ttl 8h --idle 15m --keep 1d      stop by itself; remove a day later
+  host-bridge start --template shop                    ready when its template says so
   host-bridge start --name vm --machine external --address vsock:3:1024
 
 On the process machine without --image, processes see the host's root file system read-only and write
@@ -57,6 +58,10 @@ pub struct Start {
     /// Start from a snapshot in the same namespace, with its image, memory and CPUs, instead of booting
     #[arg(long, value_name = "SNAPSHOT", conflicts_with_all = ["image", "address"])]
     snapshot: Option<Name>,
+
+    /// Make it of a template in the same namespace, and wait until its ready command says yes
+    #[arg(long, value_name = "TEMPLATE", conflicts_with_all = ["image", "snapshot", "address", "pip", "npm"])]
+    template: Option<TemplateName>,
 
     /// Set the address of an external machine's agent: unix:PATH, hybrid:PATH:PORT or vsock:CID:PORT
     #[arg(long, value_name = "ADDRESS")]
@@ -108,6 +113,7 @@ impl Start {
         spec.env = read_environment(&self.env_file, &self.env)?;
         spec.workdir.clone_from(&self.workdir);
         spec.snapshot.clone_from(&self.snapshot);
+        spec.template.clone_from(&self.template);
         spec.user.clone_from(&self.user);
         spec.address.clone_from(&self.address);
         if spec.address.is_some() && self.sandbox.machine().is_none() {

@@ -43,7 +43,7 @@ pub use message::{
 pub use message::{FleetList, NodeSandboxes, UnansweredNode};
 pub use node::{NodeRow, Readiness};
 pub use open_audit::{OpenAuditError, entry, open_audit};
-pub use pool::{PoolError, pool_options};
+pub use pool::{PoolError, pool_options, templates};
 pub use setup::{
     client_defaults, egress_defaults, egress_settings, operator_defaults, own_files,
     own_host_files, own_settings, served_files,

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::apps::AppOrder;
 use node::Readiness;
 use sandbox::Preset;
-use sandbox::{Name, SandboxRef, Selector, Spec};
+use sandbox::{Name, SandboxRef, Selector, Spec, TemplateOptions, TemplateRef};
 
 pub use about::About;
 pub use carry_out::Parts;
@@ -115,6 +115,19 @@ pub enum Request {
         image: String,
     },
     Snapshots {},
+    /// Keeps a template, in the place of one with its name.
+    PutTemplate {
+        template: TemplateRef,
+        options: Box<TemplateOptions>,
+    },
+    Templates {},
+    GetTemplate {
+        template: TemplateRef,
+    },
+    /// Removes a template, but no sandboxes.
+    RemoveTemplate {
+        template: TemplateRef,
+    },
     /// Copies workspace changes of a sandbox back to the host.
     Sync {
         sandbox: SandboxRef,

@@ -4,11 +4,12 @@ use std::path::Path;
 
 use protocol::ContextName;
 
+use crate::setup::client_defaults;
 use agent_client::guest::contexts::language;
 use machine::{MachineKind, UnknownMachine};
 use sandbox::host_files::HOST_ROOT;
 use sandbox::pool::{Entry, Options};
-use sandbox::root_of;
+use sandbox::{SandboxError, Template, TemplateRef, root_of};
 use settings::{PoolEntry, Settings};
 
 /// Why the pool settings are invalid.
@@ -32,6 +33,24 @@ pub enum PoolError {
     HostRoot { entry: String, image: String },
     #[error("pool.entries: {entry:?}: {language:?} is not a language")]
     Language { entry: String, language: String },
+}
+
+/// The templates that the settings have, with the roots that their images mean.
+pub fn templates(settings: &Settings) -> Result<Vec<Template>, SandboxError> {
+    let mut templates = Vec::new();
+    for (name, table) in &settings.templates {
+        let mut options = table.options.clone();
+        let machine = options.machine.unwrap_or_else(|| client_defaults(settings).machine);
+        options.image =
+            options.image.map(|image| root_of(&settings.images, machine, &image).unwrap_or(image));
+        for namespace in &table.namespaces {
+            let parsed = format!("{namespace}/{name}").parse::<TemplateRef>();
+            // The settings have checked both.
+            let Ok(which) = parsed else { continue };
+            templates.push(Template::new(which, options.clone())?);
+        }
+    }
+    Ok(templates)
 }
 
 /// The pool that the settings ask for.
@@ -77,6 +96,7 @@ fn read(set: &PoolEntry, settings: &Settings) -> Result<Entry, PoolError> {
         scratch_bytes: set.scratch_bytes,
         contexts: contexts.collect::<Result<_, _>>()?,
         count: set.count,
+        template: None,
     })
 }
 

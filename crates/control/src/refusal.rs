@@ -174,6 +174,7 @@ fn of_sandbox(error: &SandboxError) -> Option<String> {
         }
         SandboxError::Busy { .. } => "try again",
         SandboxError::NoSnapshot { .. } => "`host-bridge snapshot ls` lists the snapshots",
+        SandboxError::NoTemplate { .. } => "`host-bridge template ls` lists the templates",
         SandboxError::SnapshotTaken { snapshot } => {
             return Some(format!("choose another name, or `host-bridge snapshot rm {snapshot}`"));
         }

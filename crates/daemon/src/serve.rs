@@ -131,6 +131,7 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
         images,
         image_policy,
         puller,
+        templates: control::templates(&settings)?,
         names: node.clone().map(|node| Arc::new(node) as Arc<dyn Names>),
         ..means_of(&settings)
     };

@@ -237,6 +237,11 @@ impl Paths {
         self.state.join("snapshots")
     }
 
+    /// One directory per namespace, and in it one file per template.
+    pub fn templates(&self) -> PathBuf {
+        self.state.join("templates")
+    }
+
     /// The private key by which SSH clients know this host.
     pub fn ssh_host_key(&self) -> PathBuf {
         self.state.join("ssh/host_key")

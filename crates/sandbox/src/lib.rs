@@ -54,10 +54,12 @@ mod saver;
 mod secrets;
 pub mod snapshot;
 pub mod spec;
+mod startup;
 pub mod state;
 mod stored;
 pub mod tallies;
 pub mod telemetry;
+pub mod template;
 mod trust;
 
 use std::io;
@@ -79,18 +81,21 @@ pub use presence::Activity;
 pub use preset::Preset;
 pub use record::Record;
 pub use recorder::HOLDER as RECORDED_HOLDER;
-pub use registry::{Registry, RegistryOptions, Until, Visit};
+pub use registry::{Registry, RegistryOptions, TemplateInfo, Until, Visit};
 pub use saver::CarriedContexts;
 pub use snapshot::Snapshot;
 pub use spec::Spec;
+pub use startup::{START_SESSION, StartupError};
 pub use state::{ExpiryKind, Phase, State, StopReason, UnknownPhase};
 pub use stored::image_users;
+pub use template::{Template, TemplateName, TemplateOptions, TemplateRef};
 
 pub use commit::CommitError;
 use egress::{EgressError, RuleError};
 
 use crate::limits::{
-    SANDBOXES_MAX, SNAPSHOTS_BYTES_MAX, SNAPSHOTS_MAX, USER_BYTES_MAX, WORKDIR_BYTES_MAX,
+    SANDBOXES_MAX, SNAPSHOTS_BYTES_MAX, SNAPSHOTS_MAX, TEMPLATE_COMMAND_BYTES_MAX, TEMPLATES_MAX,
+    TEMPLATES_PER_NAMESPACE_MAX, USER_BYTES_MAX, WORKDIR_BYTES_MAX,
 };
 use ::image::ImageError;
 use host::secret::SecretError;
@@ -235,6 +240,25 @@ pub enum SandboxError {
         {SNAPSHOTS_BYTES_MAX}; remove some"
     )]
     SnapshotsTooLarge { bytes: u64 },
+    #[error("there is no template {template}")]
+    NoTemplate { template: TemplateRef },
+    #[error("the template {template} comes from the configuration, and no call changes it")]
+    TemplateConfigured { template: TemplateRef },
+    #[error(
+        "the namespace {namespace} has {TEMPLATES_PER_NAMESPACE_MAX} templates or all namespaces have \
+        {TEMPLATES_MAX}, which is the limit; remove some"
+    )]
+    TooManyTemplates { namespace: Name },
+    #[error(
+        "the {what} command must be a script of 1 to {TEMPLATE_COMMAND_BYTES_MAX} bytes without zero bytes"
+    )]
+    TemplateCommand { what: &'static str },
+    #[error(
+        "{what} is set by the template {template}: leave it out, or start without the template"
+    )]
+    TemplateFixes { template: TemplateRef, what: &'static str },
+    #[error("{which} did not become ready by the commands of its template: {source}")]
+    NotReady { which: SandboxRef, source: Box<StartupError> },
     #[error(transparent)]
     Image(#[from] ImageError),
     #[error(transparent)]

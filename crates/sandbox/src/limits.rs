@@ -94,6 +94,31 @@ pub const FORK_MARGIN_BYTES: u64 = 1024 * 1024 * 1024;
 pub const FORK_BLOCK_BYTES: usize = 16 * 1024;
 /// How much of a fork's files is read at once: several frames of a link.
 pub const FORK_PIECE_BYTES: usize = 256 * 1024;
+/// Templates that a namespace keeps, its tags counted one by one: as many as people keep apart by name.
+pub const TEMPLATES_PER_NAMESPACE_MAX: usize = 64;
+/// Templates of all namespaces: a caller that reaches all of them invents namespaces as it likes.
+pub const TEMPLATES_MAX: usize = 1024;
+/// The longest start or ready command: a long script belongs into a file of the image.
+pub const TEMPLATE_COMMAND_BYTES_MAX: usize = 16 * 1024;
+/// Variables of a template: its file stays small.
+pub const TEMPLATE_ENV_MAX: usize = 256;
+/// The longest tag of a template, as registries have it.
+pub const TEMPLATE_TAG_BYTES_MAX: usize = 64;
+/// A file of a template that is longer is not ours.
+pub const TEMPLATE_FILE_BYTES_MAX: u64 = 1024 * 1024;
+/// Sandboxes of one template that are kept ready: an eighth of what the pool keeps for all.
+pub const TEMPLATE_WARM_MAX: usize = 32;
+/// How long a sandbox of a template may take to be ready, if the template does not say: a server that loads a
+/// model or migrates a database.
+pub const READY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
+/// The longest that a template may say.
+pub const READY_TIMEOUT_MAX: Duration = Duration::from_secs(600);
+/// How long one try of a ready command may take before it is killed and tried again.
+pub const READY_TRY_MAX: Duration = Duration::from_secs(30);
+/// The pause between two tries: below what a person notices, and little work for the sandbox.
+pub const READY_PAUSE: Duration = Duration::from_millis(100);
+/// How much of the newest output of each command a refusal says.
+pub const STARTUP_OUTPUT_BYTES: usize = 1024;
 /// Machines that a pool keeps ready, for all entries together: each is a process tree, a socket and an unused
 /// writable layer, and beyond some hundred the starts themselves are fast enough.
 pub const POOL_MACHINES_MAX: usize = 256;
@@ -222,6 +247,10 @@ const _: () = assert!(LOG_RECORD_BYTES_MAX as u64 * 4 < LOG_SEGMENT_BYTES, "reco
 const _: () = assert!(
     RECORDER_END_MAX.as_millis() > 2 * RECORDER_DRAIN.as_millis(),
     "the owner outwaits the recorder"
+);
+const _: () = assert!(
+    READY_TIMEOUT_DEFAULT.as_millis() > READY_TRY_MAX.as_millis(),
+    "a hung try is repeated"
 );
 const _: () = assert!(LOG_SEGMENTS_MAX >= 2, "rotation always leaves something to read");
 const _: () = assert!(

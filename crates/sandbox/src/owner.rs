@@ -27,6 +27,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use super::contents::Contents;
 use super::event::{Facts, Kind, of_change};
 use super::expiry::{Expiry, ExpiryAction};
 use super::log::log_directory;
@@ -37,6 +38,7 @@ use super::record::StoredRecord;
 use super::recorder::SharedLog;
 use super::saver::Saver;
 use super::snapshot::bytes_of;
+use super::startup::Startup;
 use super::stored::HeldImage;
 use super::telemetry::Telemetry;
 use super::{Event, EventSink, Names, Phase, Record, SandboxError, State, StopReason};
@@ -59,6 +61,14 @@ pub(super) struct PoolRequest {
     pub pool: Arc<Pool>,
     pub shape: Shape,
     pub personal: Personal,
+}
+
+/// What a new machine gets before it is handed out.
+pub(super) struct Filling {
+    /// The files of the sandbox that it is a fork of.
+    pub contents: Option<Contents>,
+    /// The commands of its template.
+    pub startup: Option<Startup>,
 }
 
 /// An owner's environment.

@@ -8,7 +8,8 @@
 //!     └───────────────────────────── ended, nothing left ◀────────────────┘
 //! ```
 //!
-//! Each entry of [`Options`] has a shelf with so many machines. A pooled machine has an id and
+//! Each entry of [`Options`], and each template that is kept warm, has a shelf with so many machines. Those of
+//! templates are ready when their commands have said so, and do not outlive their bridge. A pooled machine has an id and
 //! directories like a sandbox's, and [`record`] says at each moment whose it is, so that a bridge
 //! that is killed leaves nothing that the next one cannot find. Only [`super::Registry`] uses this:
 //! it claims for a creation, hands over what an earlier bridge left, and drains at its end. The pool
@@ -33,17 +34,18 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-pub use entry::{Entry, Options};
+pub use entry::{Entry, Options, TemplateEntry};
 pub use event::PoolEvent;
 pub use personal::Personal;
 pub use shape::Shape;
 pub use status::ShelfStatus;
 
 use self::keep::RetireReason;
-use self::shelf::{Ready, Shelf};
+use self::shelf::{Made, Ready, Shelf};
+use super::stored::{HeldImage, ImageSource};
 use super::{Event, EventSink, HostFiles, SandboxError};
 use crate::limits::{
-    POOL_CLAIM_DEADLINE, POOL_CLAIM_TRIES_MAX, POOL_LIFE_MIN, POOL_REFILL_QUIET,
+    POOL_CLAIM_DEADLINE, POOL_CLAIM_TRIES_MAX, POOL_LIFE_MIN, POOL_MACHINES_MAX, POOL_REFILL_QUIET,
     POOL_REFILL_WAIT_MAX,
 };
 use host::instant::now_ms;
@@ -60,7 +62,9 @@ struct Inner {
     machines: Machines,
     events: EventSink,
     options: Options,
-    shelves: Vec<Shelf>,
+    /// Those of the configuration, and of templates that are kept warm.
+    shelves: Mutex<Vec<Arc<Shelf>>>,
+    source: Arc<ImageSource>,
     /// When a machine was last claimed.
     claimed_at: Mutex<Option<Instant>>,
     /// Held by each start, so that refilling leaves the host to those who work on it.
@@ -75,6 +79,8 @@ pub(super) struct ClaimedMachine {
     pub id: SandboxId,
     pub directories: Directories,
     pub running: Arc<dyn Running>,
+    /// The image of the store that it has as its root.
+    pub image: Option<HeldImage>,
     /// What was requested and the machine can no longer get.
     pub warnings: Vec<String>,
 }
@@ -86,16 +92,18 @@ impl Pool {
         files: &HostFiles,
         machines: &Machines,
         events: &EventSink,
+        source: Arc<ImageSource>,
         options: Options,
     ) -> Result<Self, SandboxError> {
         options.check(paths, files)?;
-        let shelves = options.entries.iter().cloned().map(Shelf::new).collect();
+        let shelves = options.entries.iter().cloned().map(Shelf::new).map(Arc::new).collect();
         Ok(Self(Arc::new(Inner {
             paths: paths.clone(),
             files: files.clone(),
             machines: machines.clone(),
             events: Arc::clone(events),
-            shelves,
+            shelves: Mutex::new(shelves),
+            source,
             claimed_at: Mutex::default(),
             starts: Arc::new(Semaphore::new(options.starts_at_once)),
             options,
@@ -106,25 +114,65 @@ impl Pool {
 
     /// Fills the shelves from now on, and whenever something was taken.
     pub fn begin(&self) {
-        for number in 0..self.0.shelves.len() {
-            tokio::spawn(start::refill(Arc::clone(&self.0), number));
+        for shelf in self.0.shelves() {
+            tokio::spawn(start::refill(Arc::clone(&self.0), shelf));
         }
+    }
+
+    /// Keeps sandboxes of one more template ready, if there is room for them.
+    pub fn add(&self, entry: Entry) -> Result<(), SandboxError> {
+        let shelf = Arc::new(Shelf::new(entry));
+        let mut shelves = self.0.lock_shelves();
+        let value = shelves.iter().chain([&shelf]).map(|shelf| shelf.entry.count).sum::<usize>();
+        if value > POOL_MACHINES_MAX {
+            let (what, value, max) =
+                ("the number of pooled machines", value as u64, POOL_MACHINES_MAX as u64);
+            return Err(SandboxError::OutOfRange { what, value, min: 0, max });
+        }
+        shelves.push(Arc::clone(&shelf));
+        drop(shelves);
+        tokio::spawn(start::refill(Arc::clone(&self.0), shelf));
+        Ok(())
+    }
+
+    /// Keeps none of a revision of a template any more, and ends those that nobody has claimed.
+    pub fn take_away(&self, revision: &str) {
+        let mut shelves = self.0.lock_shelves();
+        let of = |shelf: &Arc<Shelf>| shelf.entry.revision() == Some(revision);
+        let (gone, kept) = shelves.drain(..).partition::<Vec<_>, _>(of);
+        *shelves = kept;
+        drop(shelves);
+        for shelf in gone {
+            shelf.close();
+            for ready in shelf.empty() {
+                self.0.spawn_end(&shelf, ready);
+            }
+        }
+    }
+
+    /// What is kept of a revision of a template.
+    pub fn status_of(&self, revision: &str) -> Option<ShelfStatus> {
+        let shelves = self.0.shelves();
+        shelves
+            .iter()
+            .find(|shelf| shelf.entry.revision() == Some(revision))
+            .map(|shelf| shelf.status())
     }
 
     /// Takes a machine of this shape for the caller; `None` if one must be started. A defective
     /// pooled machine costs the caller only one more try.
     pub async fn claim(&self, requested: &Shape, personal: &Personal) -> Option<ClaimedMachine> {
         for _ in 0..POOL_CLAIM_TRIES_MAX {
-            let (number, ready) = self.0.take(requested)?;
+            let (shelf, ready) = self.0.take(requested)?;
             let directories = super::directories::directories(&self.0.paths, &ready.id);
-            match self.0.hand_over(number, &ready, &directories, personal).await {
+            match self.0.hand_over(&shelf, &ready, &directories, personal).await {
                 Ok(warnings) => {
                     *self.0.claimed_at() = Some(Instant::now());
-                    self.0.shelves[number].claimed();
-                    let Ready { id, running, .. } = ready;
-                    return Some(ClaimedMachine { id, directories, running, warnings });
+                    shelf.claimed();
+                    let Ready { id, running, image, .. } = ready;
+                    return Some(ClaimedMachine { id, directories, running, image, warnings });
                 }
-                Err(gone) => self.0.discard(number, ready, &gone),
+                Err(gone) => self.0.discard(&shelf, ready, &gone),
             }
         }
         self.0.missed(requested);
@@ -136,8 +184,8 @@ impl Pool {
     pub async fn recover(&self, id: &SandboxId, directory: &Path) -> bool {
         let Ok(pooled) = record::Pooled::read(directory) else { return false };
         let kind = pooled.shape.machine;
-        let number = (pooled.id == *id).then(|| self.0.place_for(&pooled)).flatten();
-        let Some(number) = number else {
+        let shelf = (pooled.id == *id).then(|| self.0.place_for(&pooled)).flatten();
+        let Some(shelf) = shelf else {
             self.0.end(kind, id, None).await;
             self.0.tell(PoolEvent::Cleared { id: id.clone() });
             return true;
@@ -150,17 +198,18 @@ impl Pool {
             Adoption::Dead => None,
         };
         let answers = match &running {
-            Some(running) => keep::check(running, &self.0.options.entries[number]).await.is_ok(),
+            Some(running) => keep::check(running, &shelf.entry).await.is_ok(),
             None => false,
         };
         match running {
             Some(running) if answers => {
-                self.0.shelve(number, id.clone(), pooled.shape, running, pooled.ready_at_ms);
+                let made = Made { shape: pooled.shape, running, image: None };
+                self.0.shelve(&shelf, id.clone(), made, pooled.ready_at_ms);
                 self.0.tell(PoolEvent::Recovered { id: id.clone() });
             }
             running => {
                 self.0.end(kind, id, running.as_ref()).await;
-                self.0.shelves[number].give_up_start();
+                shelf.give_up_start();
                 self.0.tell(PoolEvent::Cleared { id: id.clone() });
             }
         }
@@ -171,9 +220,9 @@ impl Pool {
     pub async fn drain(&self) {
         self.0.close();
         loop {
-            for (number, shelf) in self.0.shelves.iter().enumerate() {
+            for shelf in self.0.shelves() {
                 for ready in shelf.empty() {
-                    self.0.spawn_end(number, ready);
+                    self.0.spawn_end(&shelf, ready);
                 }
             }
             // A start that was all but done may put its machine on the shelf meanwhile.
@@ -186,14 +235,14 @@ impl Pool {
     }
 
     pub fn status(&self) -> Vec<ShelfStatus> {
-        self.0.shelves.iter().map(Shelf::status).collect()
+        self.0.shelves().iter().map(|shelf| shelf.status()).collect()
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
         self.0.close();
-        for ready in self.0.shelves.iter().flat_map(Shelf::empty) {
+        for ready in self.0.shelves().iter().flat_map(|shelf| shelf.empty()) {
             // The next bridge removes what it leaves on disk.
             ready.running.kill();
         }
@@ -203,6 +252,14 @@ impl Drop for Pool {
 impl Inner {
     fn tasks(&self) -> MutexGuard<'_, JoinSet<()>> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_shelves(&self) -> MutexGuard<'_, Vec<Arc<Shelf>>> {
+        self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn shelves(&self) -> Vec<Arc<Shelf>> {
+        self.lock_shelves().clone()
     }
 
     fn claimed_at(&self) -> MutexGuard<'_, Option<Instant>> {
@@ -236,24 +293,24 @@ impl Inner {
 
     /// Starts a machine in a reserved place. Called under the lock, so that no task begins after a drain has
     /// found none.
-    fn spawn_start(self: &Arc<Self>, number: usize, permit: OwnedSemaphorePermit) {
-        let inner = Arc::clone(self);
+    fn spawn_start(self: &Arc<Self>, shelf: &Arc<Shelf>, permit: OwnedSemaphorePermit) {
+        let (inner, shelf) = (Arc::clone(self), Arc::clone(shelf));
         let mut tasks = self.tasks();
         while tasks.try_join_next().is_some() {}
         if !self.is_closing() {
-            tasks.spawn(async move { inner.start(number, permit).await });
+            tasks.spawn(async move { inner.start(shelf, permit).await });
         }
     }
 
     /// Takes a machine off its shelf, for good. It keeps its place until it is claimed or gone.
-    fn take(&self, requested: &Shape) -> Option<(usize, Ready)> {
+    fn take(&self, requested: &Shape) -> Option<(Arc<Shelf>, Ready)> {
         if self.is_closing() {
             return None;
         }
-        for (number, shelf) in self.shelves.iter().enumerate() {
+        for shelf in self.shelves() {
             if let Some(ready) = shelf.take(|ready| ready.shape == *requested) {
                 ready.keeper.abort();
-                return Some((number, ready));
+                return Some((shelf, ready));
             }
         }
         self.missed(requested);
@@ -262,10 +319,10 @@ impl Inner {
 
     /// Counts a machine that would have been taken had there been one.
     fn missed(&self, requested: &Shape) {
-        let wanted = |shelf: &&Shelf| {
+        let wanted = |shelf: &&Arc<Shelf>| {
             shelf.entry.shape(&self.paths, &self.files).as_ref() == Some(requested)
         };
-        if let Some(shelf) = self.shelves.iter().find(wanted) {
+        if let Some(shelf) = self.shelves().iter().find(wanted) {
             shelf.stock().counts.missed += 1;
         }
     }
@@ -274,7 +331,7 @@ impl Inner {
     /// unused one.
     async fn hand_over(
         &self,
-        number: usize,
+        shelf: &Shelf,
         ready: &Ready,
         directories: &Directories,
         personal: &Personal,
@@ -283,64 +340,60 @@ impl Inner {
         let guest = ready.running.guest().ok_or(RetireReason::Silent)?;
         // Its link is on the thread that started it; the next requests come from this one.
         guest.move_here();
-        let contexts = &self.shelves[number].entry.contexts;
-        let adopted = personal::personalise(&guest, personal, contexts);
-        match timeout(POOL_CLAIM_DEADLINE, adopted).await {
-            Ok(adopted) => adopted.map_err(RetireReason::Refused),
-            Err(_) => Err(RetireReason::Silent),
-        }
+        let entry = &shelf.entry;
+        let adopted = async {
+            keep::check_start(&guest, entry).await?;
+            let adopted = personal::personalise(&guest, personal, &entry.contexts).await;
+            adopted.map_err(RetireReason::Refused)
+        };
+        timeout(POOL_CLAIM_DEADLINE, adopted).await.unwrap_or(Err(RetireReason::Silent))
     }
 
     /// The shelf that has room for a machine that was found; the place is taken.
-    fn place_for(&self, pooled: &record::Pooled) -> Option<usize> {
-        let fits = |shelf: &Shelf| {
+    fn place_for(&self, pooled: &record::Pooled) -> Option<Arc<Shelf>> {
+        let fits = |shelf: &Arc<Shelf>| {
             shelf.entry.contexts == pooled.contexts
                 && pooled.release == env!("CARGO_PKG_VERSION")
                 && shelf.entry.shape(&self.paths, &self.files).as_ref() == Some(&pooled.shape)
         };
-        self.shelves.iter().position(|shelf| fits(shelf) && shelf.take_place())
+        self.shelves().into_iter().find(|shelf| fits(shelf) && shelf.take_place())
     }
 
     /// Puts a machine that is ready on its shelf and watches it there.
-    fn shelve(
-        self: &Arc<Self>,
-        number: usize,
-        id: SandboxId,
-        shape: Shape,
-        running: Arc<dyn Running>,
-        ready_at_ms: u64,
-    ) {
+    fn shelve(self: &Arc<Self>, shelf: &Arc<Shelf>, id: SandboxId, made: Made, ready_at_ms: u64) {
+        let Made { shape, running, image } = made;
         let age_ms = now_ms().saturating_sub(ready_at_ms);
         let watched = keep::Watched { id: id.clone(), shape: shape.clone(), age_ms };
-        let mut stock = self.shelves[number].stock();
+        let mut stock = shelf.stock();
         // It is on the shelf before its keeper can find that it has to go: the lock is held.
-        let keeper = keep::keep(Arc::downgrade(self), number, watched, Arc::clone(&running));
+        let kept = Arc::clone(shelf);
+        let keeper = keep::keep(Arc::downgrade(self), kept, watched, Arc::clone(&running));
         let keeper = tokio::spawn(keeper).abort_handle();
         stock.starting -= 1;
-        stock.ready.push_back(Ready { id, shape, running, keeper, since_ms: ready_at_ms });
+        stock.ready.push_back(Ready { id, shape, running, image, keeper, since_ms: ready_at_ms });
     }
 
     /// Ends a machine that was taken off its shelf and cannot be used.
-    fn discard(self: &Arc<Self>, number: usize, ready: Ready, gone: &RetireReason) {
+    fn discard(self: &Arc<Self>, shelf: &Arc<Shelf>, ready: Ready, gone: &RetireReason) {
         let lived = Duration::from_millis(now_ms().saturating_sub(ready.since_ms));
-        let mut stock = self.shelves[number].stock();
+        let mut stock = shelf.stock();
         stock.counts.replaced += 1;
         // A machine that dies at once would be replaced at once, forever.
         let is_a_failure = lived < POOL_LIFE_MIN && gone.is_its_own_fault();
         let pause = is_a_failure.then(|| stock.failed(gone.to_string()));
         drop(stock);
         self.tell(PoolEvent::Replaced { id: ready.id.clone(), why: gone.to_string(), pause });
-        self.spawn_end(number, ready);
+        self.spawn_end(shelf, ready);
     }
 
     /// Ends a machine and gives its place back when nothing is left of it.
-    fn spawn_end(self: &Arc<Self>, number: usize, ready: Ready) {
-        let inner = Arc::clone(self);
+    fn spawn_end(self: &Arc<Self>, shelf: &Arc<Shelf>, ready: Ready) {
+        let (inner, shelf) = (Arc::clone(self), Arc::clone(shelf));
         let mut tasks = self.tasks();
         while tasks.try_join_next().is_some() {}
         tasks.spawn(async move {
             inner.end(ready.shape.machine, &ready.id, Some(&ready.running)).await;
-            inner.shelves[number].ended();
+            shelf.ended();
         });
     }
 

@@ -13,7 +13,7 @@ use std::time::UNIX_EPOCH;
 use serde::{Deserialize, Serialize};
 
 use super::label::Labels;
-use super::{Ancestor, Incarnation, Name, OnIdle, SandboxRef, Spec, State};
+use super::{Ancestor, Incarnation, Name, OnIdle, SandboxRef, Spec, State, TemplateName};
 use crate::limits::RECORD_SYNC_PAUSE;
 use agent_client::link::Address;
 use host::paths::{sync_written, write_durably, write_unsynced};
@@ -40,6 +40,9 @@ pub struct Record {
     /// The image of this host's store that it has as its root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_digest: Option<Digest>,
+    /// The template that it was made of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<TemplateName>,
     /// The packages that were installed for it over the host's root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packages: Option<PathBuf>,
@@ -134,6 +137,7 @@ impl Record {
             image: spec.image.clone(),
             base: spec.base.clone(),
             image_digest: None,
+            template: spec.template.clone(),
             packages: spec.packages.clone(),
             hostname: spec.hostname().to_owned(),
             scratch_bytes: if spec.machine().can(Capability::Scratch) {

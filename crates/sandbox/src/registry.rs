@@ -14,11 +14,13 @@ mod orders;
 mod restart;
 mod room;
 mod shared;
+mod templates;
 mod views;
 
 use claimed::NameGuard;
 pub use means::RegistryOptions;
 use room::RefusalCounts;
+pub use templates::TemplateInfo;
 pub use views::{Until, Visit};
 
 use std::collections::HashMap;
@@ -40,9 +42,10 @@ use super::presence::Presence;
 use super::record::StoredRecord;
 use super::saver::{Carrier, Saver};
 use super::snapshot::Snapshots;
-use super::stored::{RequestedImage, image_users};
+use super::stored::{ImageSource, RequestedImage, image_users};
 use super::tallies::Tallies;
 use super::telemetry::Telemetry;
+use super::template::Templates;
 use super::{Event, EventSink, HostFiles, Names, Record, SandboxError, SandboxRef, Spec, State};
 use crate::limits::{ORDERS_WAITING_MAX, SANDBOXES_MAX};
 use host::paths::Paths;
@@ -50,7 +53,7 @@ use host::secret::Secrets;
 use image::digest::Digest;
 use image::reference::Reference;
 use image::store::User;
-use image::{Image, ImageError, Images, Policy, Puller};
+use image::{Image, ImageError, Images, Puller};
 use machine::{Directories, Machines, SandboxId};
 use workspace::{TransferCounter, Workspaces};
 
@@ -75,9 +78,8 @@ struct Inner {
     snapshots: Snapshots,
     secrets: Secrets,
     workspaces: Workspaces,
-    images: Option<Images>,
-    image_policy: Policy,
-    puller: Option<Puller>,
+    source: Arc<ImageSource>,
+    templates: Arc<Templates>,
     caps: Caps,
     names: Option<Arc<dyn Names>>,
     refused: RefusalCounts,
@@ -192,8 +194,14 @@ impl Registry {
         let (costs, uncounted) = Costs::open(&paths.costs(), exists);
         let tallies = Tallies::default();
         let events = tallies.counting(events);
-        let pool = Arc::new(Pool::new(&paths, &means.files, &machines, &events, means.pool)?);
-        let RegistryOptions { secrets, workspaces, images, image_policy, puller, .. } = means;
+        let RegistryOptions { images, image_policy: policy, puller, secrets, workspaces, .. } =
+            means;
+        let of_store = hidden_of_alone.as_ref().unwrap_or(&paths).clone();
+        let source = Arc::new(ImageSource { paths: of_store, images, policy, puller });
+        let (templates, unread_templates) = Templates::open(paths.templates(), means.templates)?;
+        let from = Arc::clone(&source);
+        let pool = Pool::new(&paths, &means.files, &machines, &events, from, means.pool)?;
+        let pool = Arc::new(pool);
         let RegistryOptions { caps, names, .. } = means;
         let inner = Inner {
             paths,
@@ -210,9 +218,8 @@ impl Registry {
             egress_default: means.egress_default,
             secrets,
             workspaces,
-            images,
-            image_policy,
-            puller,
+            source,
+            templates: Arc::new(templates),
             caps,
             names,
             refused: RefusalCounts::default(),
@@ -230,8 +237,12 @@ impl Registry {
             let what = format!("the costs of earlier days and sandboxes cannot be read: {error}");
             registry.0.trouble(None, what);
         }
+        for what in unread_templates {
+            registry.0.trouble(None, what);
+        }
         registry.take_up().await?;
         registry.0.pool.begin();
+        registry.warm_templates();
         registry.begin_metering();
         Ok(registry)
     }
@@ -239,12 +250,14 @@ impl Registry {
     /// Starts a sandbox and waits until its agent has answered. The creation continues if the
     /// caller stops waiting.
     pub async fn create(&self, spec: Spec) -> Result<Record, SandboxError> {
+        Self::check_template(&spec)?;
         self.create_over(&self.0.files, &self.0.defaults, spec).await
     }
 
     /// Creates a sandbox for the bridge's own user, whose machine this is: without an image it has the host's
     /// root, like a sandbox of a verb without a daemon.
     pub async fn create_for_operator(&self, spec: Spec) -> Result<Record, SandboxError> {
+        Self::check_template(&spec)?;
         let files = self.0.files.for_operator();
         self.create_over(&files, &self.0.operator_defaults, spec).await
     }
@@ -255,9 +268,7 @@ impl Registry {
     }
 
     fn wanted_image(&self, spec: &Spec) -> Option<RequestedImage> {
-        let wanted = RequestedImage::of(spec, self.store_paths(), self.0.images.as_ref())?;
-        let allowed = wanted.allowed_by(&self.0.image_policy);
-        Some(allowed.pulled_by(self.0.puller.as_ref(), spec.pull))
+        self.0.source.wanted(spec)
     }
 
     /// The stored image that a specification names, pulled if necessary and allowed by the policy: for builds
@@ -271,7 +282,7 @@ impl Registry {
 
     /// The images of this host, where this bridge has opened them.
     pub fn images(&self) -> Option<&Images> {
-        self.0.images.as_ref()
+        self.0.source.images.as_ref()
     }
 
     /// Counts of events since this bridge began.
@@ -286,7 +297,7 @@ impl Registry {
 
     /// Pulls images, if this bridge can.
     pub fn puller(&self) -> Option<&Puller> {
-        self.0.puller.as_ref()
+        self.0.source.puller.as_ref()
     }
 
     /// Saves the files of a running sandbox as an image; its root must be an image of the store. It continues
@@ -304,7 +315,7 @@ impl Registry {
         let digest = record.image_digest;
         let digest =
             digest.ok_or_else(|| unsupported("its root is not an image from the store"))?;
-        let images = self.0.images.clone();
+        let images = self.0.source.images.clone();
         let images = images.ok_or_else(|| unsupported("this bridge has no images"))?;
         let images = images.of_namespace(Some(which.namespace.as_str()));
         let finding = images.clone();

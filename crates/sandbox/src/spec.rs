@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::host_files::{HOST_ROOT, HostFiles};
 use super::host_packages;
 use super::label::{self, Labels};
-use super::{Name, OnIdle, SandboxError, SandboxRef};
+use super::{Name, OnIdle, SandboxError, SandboxRef, TemplateName};
 use crate::limits::{
     CPU_MILLIS_MAX, CPU_MILLIS_MIN, LIFETIME_MAX, MEMORY_MIB_MAX, MEMORY_MIB_MIN,
     SCRATCH_BYTES_DEFAULT, SCRATCH_QUARTERS_OF_MEMORY, USER_BYTES_MAX, VIRTUAL_SCRATCH_BYTES_MAX,
@@ -58,6 +58,9 @@ pub struct Spec {
     /// The snapshot of its namespace to restore, instead of booting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<Name>,
+    /// The template of its namespace that it is made of: that sets what is absent here, and is made ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<TemplateName>,
     /// Where the agent of an external machine listens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<Address>,
@@ -147,6 +150,7 @@ impl Spec {
             packages: None,
             pull: None,
             snapshot: None,
+            template: None,
             address: None,
             env: Vec::new(),
             hostname: None,

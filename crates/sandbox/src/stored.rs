@@ -18,6 +18,22 @@ use machine::vmm::Kit;
 /// The prefix of a digest.
 const DIGEST_PREFIX: &str = "sha256:";
 
+/// What images of this host's store are found and pulled with.
+pub(super) struct ImageSource {
+    pub paths: Paths,
+    pub images: Option<Images>,
+    pub policy: Policy,
+    pub puller: Option<Puller>,
+}
+
+impl ImageSource {
+    /// The image that a sandbox asks for, if it is one of the store.
+    pub fn wanted(&self, spec: &Spec) -> Option<RequestedImage> {
+        let wanted = RequestedImage::of(spec, &self.paths, self.images.as_ref())?;
+        Some(wanted.allowed_by(&self.policy).pulled_by(self.puller.as_ref(), spec.pull))
+    }
+}
+
 /// The image for the root.
 pub(super) struct RequestedImage {
     paths: Paths,
@@ -197,12 +213,18 @@ impl HeldImage {
 }
 
 /// The users of images as roots, by the records of all bridges that this state has known: sandboxes
-/// that have not ended, and snapshots.
+/// that have not ended, templates and snapshots.
 pub fn image_users(paths: &Paths) -> Vec<User> {
     let mut users = Vec::new();
     for record in records(paths) {
         if let (Some(digest), false) = (record.image_digest, record.state.is_over()) {
             users.push(User { digest, name: record.which().to_string() });
+        }
+    }
+    for template in crate::template::stored(&paths.templates()) {
+        let image = template.options.image.as_deref();
+        if let Some(digest) = image.and_then(|image| image.parse().ok()) {
+            users.push(User { digest, name: format!("the template {}", template.which()) });
         }
     }
     for namespace in subdirectories(&paths.snapshots()) {

@@ -111,6 +111,7 @@ impl Default for Settings {
             secrets: BTreeMap::new(),
             workspaces: BTreeMap::new(),
             webhooks: BTreeMap::new(),
+            templates: BTreeMap::new(),
             namespaces: BTreeMap::new(),
             registries: BTreeMap::new(),
             caps: sandbox::caps::Caps::default(),

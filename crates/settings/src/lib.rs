@@ -32,6 +32,7 @@ mod registries;
 mod secrets;
 mod shown;
 mod table;
+mod templates;
 mod value;
 mod variables;
 mod webhooks;
@@ -58,6 +59,7 @@ pub use load::Overrides;
 pub use namespaces::Namespace;
 pub use page::{example, reference};
 pub use pool::{Pool, PoolEntry, PoolLimit};
+pub use templates::TemplateTable;
 pub use value::InvalidValue;
 pub use variables::UnusedVariable;
 pub use webhooks::Webhook;
@@ -89,6 +91,8 @@ pub struct Settings {
     pub workspaces: BTreeMap<String, workspace::Entry>,
     /// The receivers of events.
     pub webhooks: BTreeMap<String, Webhook>,
+    /// The templates of sandboxes.
+    pub templates: BTreeMap<String, TemplateTable>,
     /// Settings for single namespaces.
     pub namespaces: BTreeMap<String, Namespace>,
     /// Settings for single registries, by host and port.

@@ -9,10 +9,10 @@ use super::error::SettingsError;
 use super::limits::{ENTRIES_MAX, FILE_BYTES_MAX};
 use super::registries::{self, REGISTRIES};
 use super::table::{
-    CAPS, ConfigOption, IMAGES, NAMESPACES, SECRETS, SECTIONS, WEBHOOKS, WORKSPACES,
+    CAPS, ConfigOption, IMAGES, NAMESPACES, SECRETS, SECTIONS, TEMPLATES, WEBHOOKS, WORKSPACES,
 };
 use super::value::{InvalidValue, RawValue};
-use super::{Origin, Settings, file, namespaces, secrets, webhooks, workspaces};
+use super::{Origin, Settings, file, namespaces, secrets, templates, webhooks, workspaces};
 use host::secret;
 use host::similar::nearest;
 
@@ -142,6 +142,7 @@ impl Settings {
             (Some((NAMESPACES, namespace)), ..) => self.set_namespace(namespace, given),
             (Some((WORKSPACES, workspace)), ..) => self.set_workspace(workspace, given),
             (Some((WEBHOOKS, hook)), ..) => self.set_webhook(hook, given),
+            (Some((TEMPLATES, template)), ..) => self.set_template(template, given),
             (_, Some((host, key)), _) => self.set_registry(host, key, given),
             (_, None, Some((_, option))) => (option.set)(self, given),
             (_, None, None) => {
@@ -219,6 +220,14 @@ impl Settings {
             return Err(InvalidValue::TooMany { entries_max: ENTRIES_MAX });
         }
         self.webhooks.insert(name.to_owned(), webhooks::read(given)?);
+        Ok(())
+    }
+
+    fn set_template(&mut self, name: &str, given: &RawValue) -> Result<(), InvalidValue> {
+        if self.templates.len() >= ENTRIES_MAX {
+            return Err(InvalidValue::TooMany { entries_max: ENTRIES_MAX });
+        }
+        self.templates.insert(name.to_owned(), templates::read(name, given)?);
         Ok(())
     }
 

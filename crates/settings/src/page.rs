@@ -9,9 +9,9 @@ use super::registries::{Field, KEYS, REGISTRIES, REGISTRIES_ABOUT};
 use super::shown::quote;
 use super::table::{
     CAPS, CAPS_ABOUT, IMAGES, NAMESPACES, NAMESPACES_ABOUT, SECRETS, SECRETS_ABOUT, SECTIONS,
-    WEBHOOKS, WEBHOOKS_ABOUT, WORKSPACES, WORKSPACES_ABOUT,
+    TEMPLATES, TEMPLATES_ABOUT, WEBHOOKS, WEBHOOKS_ABOUT, WORKSPACES, WORKSPACES_ABOUT,
 };
-use super::{Origin, Settings, namespaces, secrets, webhooks, workspaces};
+use super::{Origin, Settings, namespaces, secrets, templates, webhooks, workspaces};
 use host::paths::{self, Variable};
 
 /// Characters of a line of comment.
@@ -91,6 +91,14 @@ impl Settings {
             }
         }
         push(text, format_args!(""));
+        comment(text, TEMPLATES_ABOUT);
+        for (name, template) in &self.templates {
+            push(text, format_args!("[{TEMPLATES}.{}]", quote(name)));
+            for line in templates::show(template) {
+                write(text, &line, &self.origin(&format!("{TEMPLATES}.{name}")));
+            }
+        }
+        push(text, format_args!(""));
         comment(text, REGISTRIES_ABOUT);
         for key in &KEYS {
             comment(text, &format!("{}: {} ({}): {}", key.key, key.about, key.values, key.example));
@@ -159,6 +167,10 @@ pub fn reference() -> String {
         &mut text,
         format_args!("\n## [{WEBHOOKS}]\n\n{WEBHOOKS_ABOUT} See [events](events.md#webhooks)."),
     );
+    let about = format_args!(
+        "\n## [{TEMPLATES}]\n\n{TEMPLATES_ABOUT} See [templates](../howto/templates.md)."
+    );
+    push(&mut text, about);
     push(&mut text, format_args!("\n## [{REGISTRIES}.\"HOST\"]\n\n{REGISTRIES_ABOUT}\n"));
     push(&mut text, format_args!("| key | meaning | value | as in |\n|---|---|---|---|"));
     for Field { key, values, about, example } in &KEYS {

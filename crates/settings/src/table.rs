@@ -95,8 +95,18 @@ pub const NAMESPACES_ABOUT: &str = "Settings for the sandboxes of one namespace.
     them: one table `[namespaces.NAME]` each. `egress = [\"@pypi\"]` replaces the list of `[defaults]` \
     for sandboxes that are created without one; `[]` allows nothing.";
 
+/// The section of templates, likewise.
+pub const TEMPLATES: &str = "templates";
+pub const TEMPLATES_ABOUT: &str = "What sandboxes are made of under one name, with commands that make them ready. \
+    Only the file can set them: one table `[templates.NAME]` each. Optional keys: `namespaces`, a list of those \
+    that have it (default: `[\"default\"]`); `start`, a script for `/bin/sh` that runs as a session; `ready`, one \
+    that is run until it exits with 0, within `ready_timeout` (default `\"1m\"`, at most `\"10m\"`); `warm`, how \
+    many sandboxes are kept ready (0 to 32, default 0); and options of sandboxes: `image`, `machine`, \
+    `memory_mib`, `cpus`, `scratch`, `env` (a table), `workdir`, `user` and `egress`.";
+
 /// The sections with names chosen by the user instead of options.
-pub const NAMED: [&str; 6] = [SECRETS, WORKSPACES, WEBHOOKS, NAMESPACES, CAPS, REGISTRIES];
+pub const NAMED: [&str; 7] =
+    [SECRETS, WORKSPACES, WEBHOOKS, NAMESPACES, TEMPLATES, CAPS, REGISTRIES];
 
 const DURATION: &str = "a duration";
 const DURATION_OR_OFF: &str = "a duration, or `\"off\"`";

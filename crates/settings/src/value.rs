@@ -133,6 +133,8 @@ pub enum InvalidValue {
         "{0:?} is not a name of a webhook: write a letter, then letters, digits, '_', '-' and '.'"
     )]
     WebhookName(String),
+    #[error("{0}")]
+    Template(String),
     #[error("{key} is missing: every webhook needs it")]
     WebhookLacks { key: &'static str },
     #[error("{0:?} is not a URL, such as \"https://example.org/events\"")]

@@ -14,4 +14,5 @@ mod layers;
 mod metrics;
 mod playback;
 mod telemetry;
+mod templates;
 mod webhooks;

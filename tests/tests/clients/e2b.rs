@@ -7,6 +7,7 @@ use std::process::Command;
 
 use crate::environment::{assert_succeeded, installed_or_skip, workspace};
 
+use tests::images::{busybox, write_root};
 use tests::server::Server;
 
 /// More than any suite takes on a busy machine; one that hangs says where.
@@ -45,12 +46,47 @@ fn sandboxes() {
 }
 
 #[test]
+fn templates() {
+    if busybox().is_some() {
+        python("templates", with_small_image);
+    }
+}
+
+#[test]
 fn javascript() {
-    let Some(home) = home() else { return };
+    node("javascript.mjs", Server::dev);
+}
+
+#[test]
+fn javascript_templates() {
+    if busybox().is_some() {
+        node("templates.mjs", with_small_image);
+    }
+}
+
+/// A server whose store has the image `small`: busybox, a user, and nothing else.
+fn with_small_image() -> Server {
     let server = Server::dev();
+    let root = server.scratch().join("small");
+    let busybox = busybox().expect("who calls this has looked");
+    let tools = [
+        "sh", "cat", "echo", "id", "ls", "pwd", "sleep", "test", "true", "false", "mkdir", "chmod",
+    ];
+    write_root(&root, &busybox, &tools);
+    fs::create_dir_all(root.join("etc")).expect("a directory");
+    fs::write(root.join("etc/passwd"), "root:x:0:0::/:/bin/sh\napp:x:7:8::/:/bin/sh\n")
+        .expect("a file");
+    fs::write(root.join("etc/group"), "root:x:0:\napp:x:8:\n").expect("a file");
+    server.ok(&["image", "import", root.to_str().expect("a path of text"), "--name", "small"]);
+    server
+}
+
+fn node(module: &str, start: fn() -> Server) {
+    let Some(home) = home() else { return };
+    let server = start();
     // A module finds its packages beside itself.
-    let suite = server.scratch().join("javascript.mjs");
-    fs::copy(sources().join("javascript.mjs"), &suite).expect("a copy");
+    let suite = server.scratch().join(module);
+    fs::copy(sources().join(module), &suite).expect("a copy");
     std::os::unix::fs::symlink(home.join("js/node_modules"), server.scratch().join("node_modules"))
         .expect("a link");
     let ran = in_server(Command::new("node"), &server)

@@ -71,6 +71,7 @@ run! {
     how_to_let_sandboxes_sleep: "docs/howto/sleep.md", Here, "";
     how_to_fork_a_sandbox: "docs/howto/fork.md", Here, "";
     how_to_replay: "docs/howto/replay.md", Own, "";
+    how_to_make_sandboxes_of_a_template: "docs/howto/templates.md", Here, "";
     how_to_look_in_a_browser: "docs/howto/console.md", Own, "";
     how_to_see_what_sandboxes_use: "docs/howto/metrics.md", Here, "host-bridge serve --dev 2>serve.log & \
         curl -s --retry 9 --retry-connrefused http://localhost:5555/readyz";

@@ -47,6 +47,7 @@ from .results import (
     RunResult,
     SandboxInfo,
     SnapshotInfo,
+    TemplateInfo,
     StreamEvent,
     Synced,
 )
@@ -96,6 +97,7 @@ __all__ = [
     "SandboxUnavailable",
     "ServerError",
     "SnapshotInfo",
+    "TemplateInfo",
     "SpawnFailed",
     "StartFailed",
     "Stream",

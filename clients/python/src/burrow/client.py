@@ -45,12 +45,14 @@ from .results import (
     Metrics,
     SandboxInfo,
     SnapshotInfo,
+    TemplateInfo,
     Synced,
     content,
     event,
     metrics,
     sandbox_info,
     snapshot_info,
+    template_info,
     synced,
 )
 from .settings import settings
@@ -411,6 +413,7 @@ class BurrowClient(SandboxClient):
         scratch_bytes: int | None = None,
         pull: str | None = None,
         packages: Mapping[str, Sequence[str]] | None = None,
+        template: str | None = None,
         ttl: float | None = None,
         idle_ttl: float | None = None,
         on_idle: str | None = None,
@@ -421,7 +424,8 @@ class BurrowClient(SandboxClient):
         the server's store. An attempt that was cut off is repeated under the same idempotency
         key, so it never creates a second sandbox. When the caller is cancelled, the sandbox is
         removed. A name alone creates a sandbox with the defaults. With `on_idle="pause"` it is
-        paused instead of ended after `idle_ttl` seconds, until the next call."""
+        paused instead of ended after `idle_ttl` seconds, until the next call. With `template` it is
+        made of that instead of an image, and ready when this returns."""
         if isinstance(spec, str):
             spec = drawn_spec(spec, {})
         body: dict[str, Any] = {
@@ -442,7 +446,13 @@ class BurrowClient(SandboxClient):
         if spec.labels:
             body["labels"] = dict(spec.labels)
         body.update(_more(machine, env, workdir, ttl, idle_ttl, on_idle, keep_stopped))
-        more = {"user": user, "hostname": hostname, "scratch_bytes": scratch_bytes, "pull": pull}
+        more = {
+            "user": user,
+            "hostname": hostname,
+            "scratch_bytes": scratch_bytes,
+            "pull": pull,
+            "template": template,
+        }
         body.update({name: value for name, value in more.items() if value is not None})
         if packages:
             body["packages"] = {manager: list(names) for manager, names in packages.items()}
@@ -629,6 +639,25 @@ class BurrowClient(SandboxClient):
 
     async def remove_snapshot(self, name: str) -> None:
         await self._api.call("DELETE", path_of("snapshots", self.namespace, name))
+
+    async def put_template(self, name: str, **options: Any) -> TemplateInfo:
+        """Keeps a template, in the place of one with its name. The options are the fields of
+        `PUT /v1/templates/{namespace}/{name}`, as `image`, `env`, `start`, `ready` and `warm`."""
+        path = path_of("templates", self.namespace, name)
+        return template_info(await self._api.call("PUT", path, body=options))
+
+    async def templates(self) -> builtins.list[TemplateInfo]:
+        page = await self._api.call(
+            "GET", path_of("templates"), query={"namespace": self.namespace}
+        )
+        return [template_info(reply) for reply in page.get("templates", ())]
+
+    async def template(self, name: str) -> TemplateInfo:
+        path = path_of("templates", self.namespace, name)
+        return template_info(await self._api.call("GET", path))
+
+    async def remove_template(self, name: str) -> None:
+        await self._api.call("DELETE", path_of("templates", self.namespace, name))
 
     def notebook(self, name: str, *, language: str | None = None) -> Notebook:
         """A context whose variables outlive its interpreter, its sandbox and the server."""

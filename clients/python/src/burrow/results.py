@@ -500,6 +500,37 @@ class SnapshotInfo:
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 
+@dataclass(frozen=True)
+class TemplateInfo:
+    """What sandboxes are made of under one name, with the commands that make them ready."""
+
+    namespace: str
+    name: str
+    revision: str
+    image: str | None = None
+    start: str | None = None
+    ready: str | None = None
+    warm: int = 0
+    warm_ready: int = 0
+    created_at_ms: int = 0
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+
+def template_info(reply: Mapping[str, Any]) -> TemplateInfo:
+    return TemplateInfo(
+        namespace=str(reply.get("namespace", "")),
+        name=str(reply.get("name", "")),
+        revision=str(reply.get("revision", "")),
+        image=reply.get("image"),
+        start=reply.get("start"),
+        ready=reply.get("ready"),
+        warm=reply.get("warm", 0),
+        warm_ready=reply.get("warm_ready", 0),
+        created_at_ms=reply.get("created_at_ms", 0),
+        raw=reply,
+    )
+
+
 def snapshot_info(reply: Mapping[str, Any]) -> SnapshotInfo:
     return SnapshotInfo(
         namespace=str(reply.get("namespace", "")),

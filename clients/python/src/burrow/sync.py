@@ -45,6 +45,7 @@ from .results import (
     RunResult,
     SandboxInfo,
     SnapshotInfo,
+    TemplateInfo,
     StreamEvent,
     Synced,
 )
@@ -463,6 +464,7 @@ class SandboxClient:
         scratch_bytes: int | None = None,
         pull: str | None = None,
         packages: Mapping[str, Sequence[str]] | None = None,
+        template: str | None = None,
         ttl: float | None = None,
         idle_ttl: float | None = None,
         on_idle: str | None = None,
@@ -479,6 +481,7 @@ class SandboxClient:
             scratch_bytes=scratch_bytes,
             pull=pull,
             packages=packages,
+            template=template,
             ttl=ttl,
             idle_ttl=idle_ttl,
             on_idle=on_idle,
@@ -557,6 +560,18 @@ class SandboxClient:
 
     def remove_snapshot(self, name: str) -> None:
         self._loop.run(self._inner.remove_snapshot(name))
+
+    def put_template(self, name: str, **options: Any) -> TemplateInfo:
+        return self._loop.run(self._inner.put_template(name, **options))
+
+    def templates(self) -> builtins.list[TemplateInfo]:
+        return self._loop.run(self._inner.templates())
+
+    def template(self, name: str) -> TemplateInfo:
+        return self._loop.run(self._inner.template(name))
+
+    def remove_template(self, name: str) -> None:
+        self._loop.run(self._inner.remove_template(name))
 
     def notebook(self, name: str, *, language: str | None = None) -> Notebook:
         return Notebook(self._loop, self._inner.notebook(name, language=language))

@@ -21,7 +21,9 @@ use crate::shape::{Done, Nothing, Raw};
 use host::id::RandomId;
 use host::instant::{now_ms, parse};
 use sandbox::refusal::{Code, Refusal};
-use sandbox::{Name, OnIdle, Record, SandboxError, SandboxRef, Spec, State};
+use sandbox::{
+    Name, OnIdle, Record, SandboxError, SandboxRef, Spec, State, TemplateName, TemplateRef,
+};
 
 const NEXT: HeaderName = HeaderName::from_static("x-next-token");
 
@@ -143,14 +145,20 @@ pub fn draw(call: &Call) -> Result<SandboxRef, Refusal> {
     Ok(SandboxRef { namespace: namespace_of(&call.caller, None), name })
 }
 
-/// Sets what a sandbox is made of: a snapshot, an image, or the server's usual root for the templates that
+/// Sets what a sandbox is made of: a template, a snapshot, an image, or the server's usual root for the templates that
 /// clients name by themselves, unless the operator has images of these names.
 fn choose(call: &Call, spec: &mut Spec, template: &str) {
+    let of_name = template.parse().ok().filter(|name: &TemplateName| {
+        let which = TemplateRef { namespace: spec.namespace.clone(), name: name.clone() };
+        call.api.registry().get_template(&which).is_ok()
+    });
     let snapshot = template.parse().ok().filter(|name: &Name| {
         let which = SandboxRef { namespace: spec.namespace.clone(), name: name.clone() };
         call.api.registry().get_snapshot(&which).is_ok()
     });
-    if snapshot.is_some() {
+    if of_name.is_some() {
+        spec.template = of_name;
+    } else if snapshot.is_some() {
         spec.snapshot = snapshot;
     } else if !is_usual(template) || call.api.images().contains_key(template) {
         spec.image = Some(template.to_owned());

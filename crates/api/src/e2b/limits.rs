@@ -45,3 +45,26 @@ pub const ENTRIES_MAX: usize = 100_000;
 pub const PAGE_MAX: usize = 100;
 /// Copies of one fork.
 pub const FORKS_MAX: u32 = 20;
+/// Builds of templates whose status is known, ended ones included.
+pub const BUILDS_KNOWN_MAX: usize = 256;
+/// Entries of one build's log: a long installation, in a few megabytes.
+pub const BUILD_LOG_ENTRIES_MAX: usize = 5_000;
+/// The longest message of one.
+pub const BUILD_MESSAGE_CHARS_MAX: usize = 2_000;
+/// Entries of one answer, as E2B has it.
+pub const BUILD_LOG_PAGE_MAX: usize = 100;
+/// How long a build may take, as E2B has it.
+pub const BUILD_DEADLINE: Duration = Duration::from_secs(3600);
+/// Lines of a build that wait for its log; a full buffer slows it down.
+pub const BUILD_EVENTS_WAITING_MAX: usize = 64;
+/// Steps of a template, and tags of one call.
+pub const BUILD_STEPS_MAX: usize = 256;
+pub const TAGS_MAX: usize = 32;
+/// Links for uploads that are not used yet.
+pub const UPLOADS_KNOWN_MAX: usize = 1024;
+/// How long a link is good: an upload may begin late in a build with many.
+pub const UPLOAD_LINK_LIFE: Duration = Duration::from_secs(3600);
+/// The largest upload: more belongs into an image.
+pub const UPLOAD_BYTES_MAX: u64 = 2 * 1024 * 1024 * 1024;
+/// How long an upload is kept for later builds.
+pub const UPLOAD_KEPT: Duration = Duration::from_secs(24 * 3600);

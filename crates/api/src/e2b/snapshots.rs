@@ -11,26 +11,17 @@ use super::limits::{FORKS_MAX, TIMEOUT_SECONDS_DEFAULT};
 use super::replies::connected;
 use crate::body::json_response;
 use crate::call::Call;
-use crate::creation::namespace_of;
 use crate::route::{Operation, operation};
-use crate::shape::{Done, Nothing, Raw};
+use crate::shape::{Nothing, Raw};
 use sandbox::refusal::Refusal;
 use sandbox::snapshot::Snapshot;
-use sandbox::{ForkRequest, Name, Record, SandboxRef};
+use sandbox::{ForkRequest, Name, Record};
 
 pub fn operations() -> Vec<Operation> {
     let one = "/sandboxes/{sandbox}/snapshots";
     [
         operation(Method::POST, one, "e2b_snapshot", "Take a snapshot.", take).run(),
         operation(Method::GET, "/snapshots", "e2b_snapshots", "List snapshots.", list),
-        operation(
-            Method::DELETE,
-            "/templates/{template}",
-            "e2b_remove_snapshot",
-            "Remove a snapshot.",
-            remove,
-        )
-        .run(),
         operation(
             Method::POST,
             "/sandboxes/{sandbox}/fork",
@@ -73,15 +64,6 @@ async fn list(call: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal> {
     let place = |snapshot: &Snapshot| format!("{}/{}", snapshot.namespace, snapshot.name);
     all.sort_by_cached_key(place);
     page(&fields, &all, place, |snapshot| shown(&snapshot.name), true)
-}
-
-async fn remove(call: Call, _: Nothing, _: Nothing) -> Result<Done, Refusal> {
-    let template: String = call.parameter("template")?;
-    let missing = || Refusal::not_found(format!("there is no template {template:?}"));
-    let name: Name = template.parse().map_err(|_| missing())?;
-    let which = SandboxRef { namespace: namespace_of(&call.caller, None), name };
-    call.api.registry().remove_snapshot(&which).await?;
-    Ok(Done)
 }
 
 async fn fork(call: Call, _: Nothing, Message(ask): Message<Fork>) -> Result<Raw, Refusal> {

@@ -36,6 +36,8 @@ pub enum PullPolicy {
 }
 
 pub const NAME: &str = "^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$";
+/// The name of a template, with or without a tag.
+pub const TEMPLATE: &str = "^[A-Za-z0-9][A-Za-z0-9_-]{0,62}(:[A-Za-z0-9][A-Za-z0-9_.-]{0,63})?$";
 pub const LABEL_KEY: &str = "^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$";
 /// [`LIFETIME_MAX`] as the schema says it.
 pub const LIFETIME_MS_MAX: u64 = LIFETIME_MAX.as_millis() as u64;
@@ -66,6 +68,10 @@ pub struct Sandbox {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub image_digest: Option<String>,
+    /// The template that it was made of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub template: Option<String>,
     pub hostname: String,
     pub created_at_ms: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -308,6 +314,7 @@ impl From<Record> for Sandbox {
             machine: record.machine.into(),
             image: record.image,
             image_digest: record.image_digest.map(|digest| digest.to_string()),
+            template: record.template.map(|template| template.to_string()),
             hostname: record.hostname,
             created_at_ms: record.created_at_ms,
             memory_mib: record.memory_mib,

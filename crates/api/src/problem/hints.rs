@@ -6,6 +6,7 @@ pub fn words(hint: &Hint) -> Option<String> {
     let words = match hint {
         Hint::ListSandboxes => "GET /v1/sandboxes lists the sandboxes",
         Hint::ListSnapshots => "GET /v1/snapshots lists the snapshots",
+        Hint::ListTemplates => "GET /v1/templates lists the templates of this node",
         Hint::ListNotebooks => "GET /v1/notebooks lists the notebooks",
         Hint::ListApps => "GET …/apps lists the apps",
         Hint::ListArtifacts => "GET /v1/artifacts lists the artifacts",

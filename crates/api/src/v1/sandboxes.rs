@@ -37,7 +37,7 @@ pub fn operations() -> Vec<Operation> {
             .idempotent()
             .about("Answers when the agent inside is ready.")
             .problems(&[
-                // The snapshot to make it of.
+                // The snapshot or the template to make it of.
                 Code::NotFound,
                 Code::Conflict,
                 Code::Unsupported,
@@ -113,7 +113,11 @@ async fn create(
     _: Nothing,
     Json(request): Json<CreateSandbox>,
 ) -> Result<Carried<Created<Sandbox>>, Refusal> {
-    let packages = request.packages.clone();
+    let packages = request.packages.clone().filter(|packages| !packages.is_empty());
+    if packages.is_some() && request.template.is_some() {
+        let message = "packages: the template sets what is installed; build an image that has them";
+        return Err(Refusal::invalid(message));
+    }
     let is_of_here = is_of_here(&request);
     let mut spec = permitted(&call.api, &call.caller, request.spec(&call.caller)?)?;
     call.trail.creation(&spec);
@@ -150,6 +154,7 @@ async fn create(
 /// Whether a sandbox is made from what only this host has.
 fn is_of_here(request: &CreateSandbox) -> bool {
     request.snapshot.is_some()
+        || request.template.is_some()
         || request.workspace.is_some()
         || request.packages.is_some()
         || request.image.as_ref().is_some_and(|image| image.starts_with('/'))

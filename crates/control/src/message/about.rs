@@ -51,6 +51,8 @@ impl Request {
             Self::Changes { sandbox } => About::look("list_changes", Some(sandbox)),
             Self::Commit { sandbox, .. } => About::change("commit_sandbox", Some(sandbox)),
             Self::RemoveSnapshot { .. } => About::change("remove_snapshot", None),
+            Self::PutTemplate { .. } => About::change("put_template", None),
+            Self::RemoveTemplate { .. } => About::change("remove_template", None),
             Self::RemoveArtifact { .. } => About::change("remove_artifact", None),
             Self::CreatePreview { sandbox, .. } => About::change("create_preview", Some(sandbox)),
             Self::RemovePreview { sandbox, .. } => About::change("remove_preview", Some(sandbox)),
@@ -68,6 +70,8 @@ impl Request {
                 About::look("get_sandbox", Some(sandbox))
             }
             Self::Snapshots {} => About::look("list_snapshots", None),
+            Self::Templates {} => About::look("list_templates", None),
+            Self::GetTemplate { .. } => About::look("get_template", None),
             Self::Pool {} => About::look("get_pool", None),
             Self::Nodes {} => About::look("list_nodes", None),
             Self::MarkNode { .. } => About::change("mark_node", None),
@@ -95,6 +99,11 @@ impl Request {
             }
             Self::Snapshot { name, .. } => entry.fact("snapshot", name.as_str()),
             Self::RemoveSnapshot { snapshot } => entry.fact("snapshot", snapshot.to_string()),
+            Self::PutTemplate { template, options } => {
+                entry.image.clone_from(&options.image);
+                entry.fact("template", template.to_string())
+            }
+            Self::RemoveTemplate { template } => entry.fact("template", template.to_string()),
             Self::RemoveArtifact { id } => entry.fact("artifact", id.as_str()),
             Self::MarkNode { node, readiness } => {
                 entry.fact("node", node.as_str()).fact("readiness", readiness.as_str())
@@ -156,6 +165,7 @@ impl Request {
             Self::Sync { .. } => SYNC_DEADLINE,
             // It may take so long to answer.
             Self::App(AppOrder::Start(_)) => READY_TIMEOUT_MAX,
+            Self::Start(spec) if spec.template.is_some() => sandbox::limits::READY_TIMEOUT_MAX,
             Self::Start(spec) if spec.snapshot.is_some() => VIRTUAL_RESTORE_DEADLINE,
             _ => Duration::ZERO,
         };

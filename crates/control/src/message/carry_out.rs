@@ -86,6 +86,18 @@ impl Request {
                 return Ok(Reply::Snapshot(Box::new(registry.snapshot(&sandbox, name).await?)));
             }
             Self::Snapshots {} => return Ok(Reply::Snapshots(registry.snapshots(None))),
+            Self::PutTemplate { template, options } => {
+                let kept = registry.put_template(template, *options).await?;
+                return Ok(Reply::Template(Box::new(kept)));
+            }
+            Self::Templates {} => return Ok(Reply::Templates(registry.templates(None))),
+            Self::GetTemplate { template } => {
+                return Ok(Reply::Template(Box::new(registry.get_template(&template)?)));
+            }
+            Self::RemoveTemplate { template } => {
+                let removed = registry.remove_template(&template).await?;
+                return Ok(Reply::Template(Box::new(removed)));
+            }
             Self::RemoveSnapshot { snapshot } => {
                 let removed = registry.remove_snapshot(&snapshot).await?;
                 return Ok(Reply::Snapshot(Box::new(removed)));

@@ -12,7 +12,7 @@ use node::NodeRow;
 use sandbox::caps::Scope;
 use sandbox::costs::Cost;
 use sandbox::pool::ShelfStatus;
-use sandbox::{Changes, Forked, Record, Snapshot, State};
+use sandbox::{Changes, Forked, Record, Snapshot, State, TemplateInfo};
 use services::store::artifacts::ArtifactRow;
 use workspace::Report;
 
@@ -106,12 +106,14 @@ replies! {
         Caps(Vec<CapUsage>);
         Usage(Vec<NamespaceCost>);
         Snapshots(Vec<Snapshot>);
+        Templates(Vec<TemplateInfo>);
         Apps(Vec<AppRow>);
         Previews(Vec<Link>);
     }
     boxed {
         Sandbox(Record);
         Snapshot(Snapshot);
+        Template(TemplateInfo);
         Forked(Forked);
         Changes(Changes);
         Artifact(ArtifactRow);

@@ -151,6 +151,22 @@ pub const OPTIONS: &[SandboxOption] = &[
         ],
     },
     SandboxOption {
+        name: "template",
+        about: "The template to make it of.",
+        has: &[
+            (Start, "--template"),
+            (Http, "template"),
+            (Python, "template"),
+            (Library, "template"),
+        ],
+        lacks: &[
+            (&[Run, Repl, Mcp, Tool], "the sandbox is made of the options that are given"),
+            (&[Rpc, A2a], PUBLISHED_CALL),
+            (&[Notebook], NOT_FOR_NOTEBOOKS),
+            (&[Defaults], PER_SANDBOX),
+        ],
+    },
+    SandboxOption {
         name: "address",
         about: "Where the agent of an external machine listens.",
         has: &[(Start, "--address"), (Library, "address")],

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::time::timeout;
 
-use super::{LiveMachine, Order, Owner, PoolRequest, Reply};
+use super::{Filling, LiveMachine, Order, Owner, PoolRequest, Reply};
 use crate::contents::Contents;
 use crate::event::{Facts, Kind};
 use crate::limits::{STOP_GRACE_DEFAULT, THAW_DEADLINE};
@@ -14,6 +14,7 @@ use crate::log::{Writer, log_directory};
 use crate::pool::{self, ClaimedMachine};
 use crate::recorder::{Recorder, SharedLog};
 use crate::secrets::again;
+use crate::startup::{self, StartupPlace};
 use crate::stored::{HeldImage, RequestedImage};
 use crate::{Event, SandboxError, State, StopReason, trust};
 use agent_client::guest::Guest;
@@ -30,7 +31,7 @@ impl Owner {
         spec: MachineSpec,
         wanted: Option<RequestedImage>,
         ahead: Option<PoolRequest>,
-        contents: Option<Contents>,
+        filling: Filling,
         reply: Reply,
     ) {
         let claimed = match ahead {
@@ -39,7 +40,7 @@ impl Owner {
         };
         let made = match claimed {
             Some(claimed) => self.take_over(claimed).await,
-            None => self.try_create(spec, wanted, contents).await,
+            None => self.try_create(spec, wanted, filling).await,
         };
         match made {
             Ok(()) => {
@@ -67,11 +68,15 @@ impl Owner {
     /// Claims a machine of the pool for this sandbox. The record is written once, in its final form: if a
     /// bridge is cut off before, the next one ends the machine; if after, it has the sandbox.
     async fn take_over(&mut self, claimed: ClaimedMachine) -> Result<(), SandboxError> {
-        let ClaimedMachine { id, directories, running, warnings } = claimed;
+        let ClaimedMachine { id, directories, running, image, warnings } = claimed;
         let state = directories.state.clone();
         self.stored.record.id = id;
         self.place.directories = directories;
         self.place.telemetry.move_to(&self.stored.record, &state);
+        if let Some(held) = &image {
+            held.describe(&mut self.stored);
+        }
+        self.image = image;
         self.happened(Kind::Created, Facts::creation(&self.stored.record));
         self.open_log();
         self.know(&running);
@@ -99,7 +104,7 @@ impl Owner {
         &mut self,
         mut spec: MachineSpec,
         wanted: Option<RequestedImage>,
-        contents: Option<Contents>,
+        filling: Filling,
     ) -> Result<(), SandboxError> {
         self.happened(Kind::Created, Facts::creation(&self.stored.record));
         let Directories { runtime, state } = self.place.directories.clone();
@@ -145,9 +150,7 @@ impl Owner {
                 return Err(error);
             }
         };
-        if let Some(contents) = contents
-            && let Err(error) = self.put_contents(contents, &running).await
-        {
+        if let Err(error) = self.fill(filling, &running).await {
             drop(egress);
             running.kill();
             running.exited().await;
@@ -167,6 +170,28 @@ impl Owner {
         self.enliven(running, egress, mirror);
         self.show(State::Running);
         Ok(())
+    }
+
+    /// Gives a new machine what it begins with: the files of a fork, or what the commands of a template make of it.
+    async fn fill(
+        &mut self,
+        filling: Filling,
+        running: &Arc<dyn Running>,
+    ) -> Result<(), SandboxError> {
+        if let Some(contents) = filling.contents {
+            self.put_contents(contents, running).await?;
+        }
+        let Some(startup) = filling.startup else { return Ok(()) };
+        let which = self.stored.record.which();
+        let Some(guest) = running.guest() else {
+            let reason = "it did not answer after its start".to_owned();
+            return Err(SandboxError::Lost { which, reason });
+        };
+        let record = &self.stored.record;
+        let place = StartupPlace { user: record.user.clone(), workdir: record.workdir.clone() };
+        let ready = startup::run(&guest, &startup, &place);
+        let ready = self.unless_ended(ready, "template was being made ready").await?;
+        ready.map_err(|source| SandboxError::NotReady { which, source: Box::new(source) })
     }
 
     /// Gives a fork the files of its original, before anything runs in it.

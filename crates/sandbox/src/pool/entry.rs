@@ -6,6 +6,8 @@ use protocol::ContextName;
 
 use super::Shape;
 use crate::limits::{POOL_CONTEXTS_MAX, POOL_MACHINES_MAX, POOL_STARTS_MAX};
+use crate::startup::{Startup, StartupPlace};
+use crate::stored::{HeldImage, ImageSource, RequestedImage};
 use crate::{HostFiles, SandboxError, Spec};
 use host::paths::Paths;
 use machine::{Directories, MachineKind, MachineSpec, SandboxId};
@@ -79,6 +81,17 @@ pub struct Entry {
     pub contexts: Vec<ContextName>,
     /// How many are kept ready.
     pub count: usize,
+    /// The template that they are made of.
+    pub template: Option<TemplateEntry>,
+}
+
+/// What the machines of a template are made of, instead of the fields of their entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TemplateEntry {
+    pub revision: String,
+    /// The specification of a sandbox that asks for nothing but the template.
+    pub spec: Spec,
+    pub startup: Option<Startup>,
 }
 
 impl Entry {
@@ -93,10 +106,58 @@ impl Entry {
             scratch_bytes: None,
             contexts: Vec::new(),
             count,
+            template: None,
         }
     }
 
+    /// For sandboxes of a template, of which so many are kept ready.
+    pub fn of_template(name: String, count: usize, template: TemplateEntry) -> Self {
+        let spec = &template.spec;
+        Self {
+            machine: spec.machine(),
+            image: spec.image.clone(),
+            memory_mib: spec.memory_mib,
+            cpu_millis: spec.cpu_millis,
+            scratch_bytes: spec.scratch_bytes,
+            template: Some(template),
+            ..Self::new(name, count)
+        }
+    }
+
+    pub fn revision(&self) -> Option<&str> {
+        self.template.as_ref().map(|template| template.revision.as_str())
+    }
+
+    pub(super) fn startup(&self) -> Option<&Startup> {
+        self.template.as_ref()?.startup.as_ref()
+    }
+
+    /// The start command, which must not have failed when a machine is handed out.
+    pub(super) fn start(&self) -> Option<&str> {
+        self.startup()?.start.as_deref()
+    }
+
+    /// The image of the store that its machines have.
+    pub(super) fn wanted(&self, source: &ImageSource) -> Option<RequestedImage> {
+        self.template.as_ref().and_then(|template| source.wanted(&template.spec))
+    }
+
+    /// The user and the directory that the commands of its template run with.
+    pub(super) fn place(&self, image: Option<&HeldImage>) -> StartupPlace {
+        let spec = self.template.as_ref().map(|template| &template.spec);
+        StartupPlace::of(
+            spec.and_then(|spec| spec.user.clone()),
+            spec.and_then(|spec| spec.workdir.clone()),
+            image,
+        )
+    }
+
     fn spec(&self) -> Spec {
+        if let Some(template) = &self.template {
+            let mut spec = template.spec.clone();
+            spec.hostname = Some(HOSTNAME.to_owned());
+            return spec;
+        }
         let mut spec = Spec::new(HOSTNAME.parse().expect("it is a name"));
         spec.machine = Some(self.machine);
         spec.image.clone_from(&self.image);
@@ -124,7 +185,8 @@ impl Entry {
         let nobody: SandboxId = "000000000000".parse().expect("twelve digits");
         let mut spec = self.spec();
         files.place_scratch(&mut spec, paths).ok()?;
-        Shape::of(&spec, &spec.machine_spec(nobody, paths, files, None))
+        let shape = Shape::of(&spec, &spec.machine_spec(nobody, paths, files, None))?;
+        Some(shape.of_template(self.revision().map(str::to_owned)))
     }
 }
 

@@ -7,10 +7,11 @@ use std::time::Duration;
 use protocol::repl::ContextState;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{Entry, Inner, Shape};
+use super::{Entry, Inner, Shape, Shelf};
 use crate::limits::POOL_CHECK_DEADLINE;
 use crate::owner::reached;
-use agent_client::guest::GuestError;
+use crate::startup;
+use agent_client::guest::{Guest, GuestError};
 use agent_client::link::LinkError;
 use machine::{MachineExit, Running, SandboxId};
 
@@ -27,6 +28,8 @@ pub(super) enum RetireReason {
     Refused(GuestError),
     #[error("its {language} interpreter has ended")]
     Interpreter { language: String },
+    #[error("its start command has ended with {how}")]
+    Start { how: String },
     #[error("its record cannot be moved: {0}")]
     Record(io::Error),
     #[error("it was too old")]
@@ -53,22 +56,22 @@ pub(super) struct Watched {
 /// Watches a machine until it must be removed. A claim ends this first.
 pub(super) async fn keep(
     pool: Weak<Inner>,
-    number: usize,
+    shelf: Arc<Shelf>,
     watched: Watched,
     running: Arc<dyn Running>,
 ) {
-    let gone = until_gone(&pool, number, &watched, &running).await;
+    let gone = until_gone(&pool, &shelf, &watched, &running).await;
     let Some((pool, gone)) = pool.upgrade().zip(gone) else { return };
     // A machine that is not on its shelf was claimed, and its end does not concern the pool.
-    if let Some(ready) = pool.shelves[number].take(|ready| ready.id == watched.id) {
-        pool.discard(number, ready, &gone);
+    if let Some(ready) = shelf.take(|ready| ready.id == watched.id) {
+        pool.discard(&shelf, ready, &gone);
     }
 }
 
 /// `None` when the pool is gone.
 async fn until_gone(
     pool: &Weak<Inner>,
-    number: usize,
+    shelf: &Shelf,
     watched: &Watched,
     running: &Arc<dyn Running>,
 ) -> Option<RetireReason> {
@@ -81,7 +84,7 @@ async fn until_gone(
     loop {
         let checked = async {
             sleep(options.check_every).await;
-            check(running, &options.entries[number]).await
+            check(running, &shelf.entry).await
         };
         tokio::select! {
             biased;
@@ -93,7 +96,6 @@ async fn until_gone(
             },
         }
         let pool = pool.upgrade()?;
-        let shelf = &pool.shelves[number];
         if shelf.entry.shape(&pool.paths, &pool.files).as_ref() != Some(&watched.shape) {
             return Some(RetireReason::Outdated);
         }
@@ -111,6 +113,17 @@ pub(super) async fn check(running: &Arc<dyn Running>, entry: &Entry) -> Result<(
     };
     match entry.contexts.iter().find(|language| !is_warm(language)) {
         Some(language) => Err(RetireReason::Interpreter { language: language.to_string() }),
+        None => check_start(&guest, entry).await,
+    }
+}
+
+/// Refuses a machine of a template whose start command has failed since it was ready.
+pub(super) async fn check_start(guest: &Guest, entry: &Entry) -> Result<(), RetireReason> {
+    if entry.start().is_none() {
+        return Ok(());
+    }
+    match startup::still_stands(guest).await.map_err(RetireReason::Refused)? {
+        Some(how) => Err(RetireReason::Start { how }),
         None => Ok(()),
     }
 }

@@ -97,6 +97,7 @@ mod tests {
             memory_bytes: Some(2),
             cpu_millis: None,
             hide: vec!["/x".to_owned()],
+            template: None,
         };
         Pooled {
             id: "0123456789ab".parse().unwrap(),

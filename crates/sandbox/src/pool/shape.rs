@@ -34,6 +34,9 @@ pub struct Shape {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_millis: Option<u32>,
     pub hide: Vec<String>,
+    /// The revision of the template whose commands have made it ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
 }
 
 /// Detects that an image's file was replaced or written to.
@@ -69,6 +72,12 @@ impl ImageFile {
 }
 
 impl Shape {
+    /// The same of a machine that the commands of a template have made ready.
+    #[must_use]
+    pub fn of_template(self, revision: Option<String>) -> Self {
+        Self { template: revision, ..self }
+    }
+
     /// The shape of a machine; `None` for a request that a pool never fulfils.
     pub fn of(spec: &Spec, machine: &MachineSpec) -> Option<Self> {
         let special = spec.address.is_some()
@@ -109,6 +118,7 @@ impl Shape {
             memory_bytes: bounds.memory_bytes,
             cpu_millis: bounds.cpu_millis,
             hide: hide.clone(),
+            template: None,
         })
     }
 }

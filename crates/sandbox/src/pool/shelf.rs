@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::status::{Counts, ShelfStatus};
 use super::{Entry, Shape};
 use crate::limits::{POOL_PAUSE_MAX, POOL_PAUSE_MIN};
+use crate::stored::HeldImage;
 use machine::{Running, SandboxId};
 
 /// An unused machine.
@@ -18,13 +19,24 @@ pub(super) struct Ready {
     pub id: SandboxId,
     pub shape: Shape,
     pub running: Arc<dyn Running>,
+    /// The image of the store that it has as its root, held.
+    pub image: Option<HeldImage>,
     /// Watches it while it is on the shelf.
     pub keeper: AbortHandle,
     pub since_ms: u64,
 }
 
+/// A machine that was started for a shelf.
+pub(super) struct Made {
+    pub shape: Shape,
+    pub running: Arc<dyn Running>,
+    pub image: Option<HeldImage>,
+}
+
 pub(super) struct Shelf {
     pub entry: Entry,
+    /// Nothing is started for it any more.
+    closed: watch::Sender<bool>,
     stock: Mutex<Stock>,
     /// There may be room now.
     changed: Notify,
@@ -70,7 +82,22 @@ impl Stock {
 
 impl Shelf {
     pub fn new(entry: Entry) -> Self {
-        Self { entry, stock: Mutex::default(), changed: Notify::new() }
+        let (stock, changed) = (Mutex::default(), Notify::new());
+        Self { entry, closed: watch::Sender::new(false), stock, changed }
+    }
+
+    pub fn close(&self) {
+        self.closed.send_replace(true);
+    }
+
+    pub fn is_closed(&self) -> bool {
+        *self.closed.borrow()
+    }
+
+    /// Resolves when nothing is started for it any more.
+    pub async fn until_closed(&self) {
+        // The sender is here.
+        let _ = self.closed.subscribe().wait_for(|closed| *closed).await;
     }
 
     pub fn stock(&self) -> MutexGuard<'_, Stock> {

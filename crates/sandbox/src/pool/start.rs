@@ -10,15 +10,17 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{sleep, timeout};
 
 use super::record::Pooled;
-use super::{Entry, Inner, PoolEvent, Shape};
+use super::shelf::{Made, Shelf};
+use super::{Entry, Inner, PoolEvent};
 use crate::SandboxError;
 use crate::limits::{POOL_REHEARSAL_MAX, POOL_WARM_DEADLINE, POOL_WARM_LOOK_PAUSE};
+use crate::startup::{self, StartupError};
 use agent_client::guest::contexts::open;
 use agent_client::guest::{Guest, GuestError};
 use agent_client::program::{Program, draw_session};
 use host::instant::now_ms;
 use host::paths::make_private_directory;
-use machine::{Directories, MachineError, Running, SandboxId};
+use machine::{Directories, MachineError, SandboxId};
 
 /// The program that each machine runs once before it is ready.
 const REHEARSED: &str = "true";
@@ -36,6 +38,8 @@ enum StartError {
     Draw(io::Error),
     #[error("its agent does not answer")]
     Silent,
+    #[error(transparent)]
+    Startup(#[from] StartupError),
     #[error("the {language} interpreter could not be opened: {source}")]
     Context { language: ContextName, source: GuestError },
     #[error("the {language} interpreter did not start{}", .why.as_deref().map_or_else(String::new, |why| format!(": {why}")))]
@@ -43,42 +47,46 @@ enum StartError {
 }
 
 /// Fills one shelf until the pool closes.
-pub(super) async fn refill(pool: Arc<Inner>, number: usize) {
+pub(super) async fn refill(pool: Arc<Inner>, shelf: Arc<Shelf>) {
     let mut closing = pool.closing.subscribe();
     let next = async {
         loop {
-            pool.shelves[number].next_place().await;
+            shelf.next_place().await;
             // A place that waits for its turn is a start as far as others can see.
             let permit = Arc::clone(&pool.starts).acquire_owned().await;
             let permit = permit.expect("the semaphore is never closed");
             pool.quiet().await;
-            pool.spawn_start(number, permit);
+            pool.spawn_start(&shelf, permit);
         }
     };
     tokio::select! {
         biased;
         _ = closing.wait_for(|closing| *closing) => {}
+        () = shelf.until_closed() => {}
         () = next => {}
     }
 }
 
 impl Inner {
-    pub(super) async fn start(self: Arc<Self>, number: usize, permit: OwnedSemaphorePermit) {
+    pub(super) async fn start(self: Arc<Self>, shelf: Arc<Shelf>, permit: OwnedSemaphorePermit) {
         let mut closing = self.closing.subscribe();
-        let entry = &self.shelves[number].entry;
+        let entry = &shelf.entry;
         let started = match self.draw() {
             Err(error) => Err(error),
             Ok((id, directories)) => {
                 let started = tokio::select! {
                     biased;
                     _ = closing.wait_for(|closing| *closing) => None,
+                    () = shelf.until_closed() => None,
                     started = self.bring_up(entry, &id, &directories) => Some(started),
                 };
                 match started {
-                    Some(Ok(started)) if !self.is_closing() => Ok(Some((id, started))),
+                    Some(Ok(made)) if !self.is_closing() && !shelf.is_closed() => {
+                        Ok(Some((id, made)))
+                    }
                     // Its directories lead to everything that was made of it.
-                    Some(Ok((_, running))) => {
-                        self.end(entry.machine, &id, Some(&running)).await;
+                    Some(Ok(made)) => {
+                        self.end(entry.machine, &id, Some(&made.running)).await;
                         Ok(None)
                     }
                     None => {
@@ -94,15 +102,21 @@ impl Inner {
         };
         drop(permit);
         match started {
-            Ok(Some((id, (shape, running)))) => {
-                self.shelve(number, id.clone(), shape, running, now_ms());
+            Ok(Some((id, made))) => {
+                self.shelve(&shelf, id.clone(), made, now_ms());
+                if shelf.is_closed() {
+                    // It was closed meanwhile, and its emptying may have come first.
+                    for ready in shelf.empty() {
+                        self.spawn_end(&shelf, ready);
+                    }
+                }
                 self.tell(PoolEvent::Ready { id, image: entry.name.clone() });
             }
-            Ok(None) => self.shelves[number].give_up_start(),
+            Ok(None) => shelf.give_up_start(),
             Err(error) => {
                 let why = error.to_string();
-                let pause = self.shelves[number].stock().failed(why.clone());
-                self.shelves[number].give_up_start();
+                let pause = shelf.stock().failed(why.clone());
+                shelf.give_up_start();
                 self.tell(PoolEvent::Failed { image: entry.name.clone(), why, pause });
             }
         }
@@ -133,11 +147,18 @@ impl Inner {
         entry: &Entry,
         id: &SandboxId,
         directories: &Directories,
-    ) -> Result<(Shape, Arc<dyn Running>), StartError> {
+    ) -> Result<Made, StartError> {
         let own = Some(directories.clone());
         let spec = entry.machine_spec(id.clone(), &self.paths, &self.files, own).await;
-        let spec = spec.map_err(Box::new)?;
+        let mut spec = spec.map_err(Box::new)?;
         let shape = entry.shape(&self.paths, &self.files).ok_or(StartError::Silent)?;
+        let image = match entry.wanted(&self.source) {
+            Some(wanted) => {
+                wanted.fetch().await.map_err(|error| Box::new(error.into()))?;
+                wanted.furnish(&mut spec).await.map_err(Box::new)?
+            }
+            None => None,
+        };
         let running = self.machines.get(entry.machine).start(spec).await?;
         let guest = running.guest().ok_or(StartError::Silent)?;
         for language in &entry.contexts {
@@ -148,6 +169,10 @@ impl Inner {
             warm(&guest, language).await?;
         }
         rehearse(&guest).await;
+        if let Some(startup) = entry.startup() {
+            let place = entry.place(image.as_ref());
+            startup::run(&guest, startup, &place).await?;
+        }
         let pooled = Pooled {
             id: id.clone(),
             shape: shape.clone(),
@@ -159,7 +184,7 @@ impl Inner {
         let path = directories.state.clone();
         let written = pooled.write(&path);
         written.map_err(|source| StartError::Files { action: "write to", path, source })?;
-        Ok((shape, running))
+        Ok(Made { shape, running, image })
     }
 }
 

@@ -13,6 +13,7 @@ pub enum Hint {
     Text(String),
     ListSandboxes,
     ListSnapshots,
+    ListTemplates,
     ListNotebooks,
     ListApps,
     ListArtifacts,
@@ -63,6 +64,7 @@ impl Hint {
             Self::EndApp => "end an app that is not needed",
             Self::ListSandboxes
             | Self::ListSnapshots
+            | Self::ListTemplates
             | Self::ListNotebooks
             | Self::ListApps
             | Self::ListArtifacts

@@ -37,6 +37,9 @@ impl From<&SandboxError> for Refusal {
                 .hint(Hint::OtherSnapshotName),
             SandboxError::NotFound { .. } => with(Code::NotFound).hint(Hint::ListSandboxes),
             SandboxError::NoSnapshot { .. } => with(Code::NotFound).hint(Hint::ListSnapshots),
+            SandboxError::NoTemplate { .. } => with(Code::NotFound).hint(Hint::ListTemplates),
+            SandboxError::TemplateConfigured { .. } => with(Code::Conflict)
+                .hint("choose another name, or change [templates] in the server's configuration"),
             SandboxError::StillRunning { state, .. } => with(Code::Conflict)
                 .because(Reason::StillRunning)
                 .details(json!({ "state": state.name() }))
@@ -96,9 +99,13 @@ impl From<&SandboxError> for Refusal {
             SandboxError::WillNotDie { .. } => with(Code::Internal).because(Reason::Stuck),
             SandboxError::TooMany => with(Code::LimitReached).retry_after(BUSY_PAUSE),
             SandboxError::TooManySnapshots
+            | SandboxError::TooManyTemplates { .. }
             | SandboxError::TooManyMetered
             | SandboxError::SnapshotsTooLarge { .. } => with(Code::LimitReached),
-            SandboxError::SnapshotFixes { what, .. } | SandboxError::Unbounded { what, .. } => {
+            SandboxError::SnapshotFixes { what, .. }
+            | SandboxError::TemplateFixes { what, .. }
+            | SandboxError::TemplateCommand { what }
+            | SandboxError::Unbounded { what, .. } => {
                 with(Code::Invalid).details(json!({ "field": what }))
             }
             SandboxError::NoRoot | SandboxError::HostRoot => {
@@ -135,7 +142,7 @@ impl From<&SandboxError> for Refusal {
                 refusal => refusal,
             },
             SandboxError::Machine(error) => error.into(),
-            SandboxError::Egress(_) => with(Code::StartFailed),
+            SandboxError::Egress(_) | SandboxError::NotReady { .. } => with(Code::StartFailed),
             SandboxError::NotRecorded { .. }
             | SandboxError::Files { .. }
             | SandboxError::Draw(_) => with(Code::Internal),

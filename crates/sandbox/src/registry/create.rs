@@ -10,9 +10,10 @@ use super::claimed::{Claimed, names_lost};
 use crate::contents::Contents;
 use crate::fork::Origin;
 use crate::options::Defaults;
-use crate::owner::{Owner, PoolRequest};
+use crate::owner::{Filling, Owner, PoolRequest};
 use crate::pool::{Personal, Shape};
 use crate::record::StoredRecord;
+use crate::startup::Startup;
 use crate::stored::RequestedImage;
 use crate::{
     HostFiles, Incarnation, Record, SandboxError, SandboxRef, Spec, mounted, secrets, trust,
@@ -27,6 +28,7 @@ pub(super) struct Prepared {
     machine: MachineSpec,
     wanted: Option<RequestedImage>,
     ahead: Option<PoolRequest>,
+    startup: Option<Startup>,
     claimed: Option<Claimed>,
 }
 
@@ -61,6 +63,10 @@ impl Registry {
         origin: Option<&Origin>,
     ) -> Result<Prepared, SandboxError> {
         let placed = self.placed(&spec, placed)?;
+        let template = self.fill_from_template(&mut spec)?;
+        // Sandboxes of a template are the same for clients and for the operator.
+        let (files, defaults) =
+            if template.is_some() { (&self.0.files, &self.0.defaults) } else { (files, defaults) };
         defaults.fill(&mut spec);
         if let Some(name) = spec.snapshot.clone() {
             let which = SandboxRef { namespace: spec.namespace.clone(), name };
@@ -106,8 +112,14 @@ impl Registry {
         let wanted = self.wanted_image(&spec);
         // Pooled machines have directories or files as roots. They also have interpreters, which
         // run as the agent's user and have already read the trusted certificates.
-        let is_usual = origin.is_none() && wanted.is_none() && spec.user.is_none() && !is_injected;
+        let is_plain = template.is_some() || (wanted.is_none() && spec.user.is_none());
+        let is_usual = origin.is_none() && is_plain && !is_injected;
         let shape = is_usual.then(|| Shape::of(&spec, &machine_spec)).flatten();
+        let revision = template.as_ref().map(|template| template.revision.clone());
+        let shape = shape.map(|shape| shape.of_template(revision));
+        let startup = template
+            .and_then(|template| Startup::of(&template.options))
+            .filter(|_| origin.is_none());
         let ahead = shape.map(|shape| {
             let hostname = machine_spec.hostname.clone();
             let env = spec.environment();
@@ -116,7 +128,7 @@ impl Registry {
             PoolRequest { pool: Arc::clone(&self.0.pool), shape, personal }
         });
         machine_spec.secrets = secrets;
-        Ok(Prepared { which, owner, machine: machine_spec, wanted, ahead, claimed })
+        Ok(Prepared { which, owner, machine: machine_spec, wanted, ahead, startup, claimed })
     }
 
     /// Starts its machine, and puts what it begins with into it.
@@ -125,10 +137,11 @@ impl Registry {
         prepared: Prepared,
         contents: Option<Contents>,
     ) -> Result<Record, SandboxError> {
-        let Prepared { which, owner, machine, wanted, ahead, claimed } = prepared;
+        let Prepared { which, owner, machine, wanted, ahead, startup, claimed } = prepared;
         let (reply, answer) = oneshot::channel();
         let held = claimed.map(Claimed::keep);
-        tokio::spawn(owner.create(machine, wanted, ahead, contents, reply));
+        let filling = Filling { contents, startup };
+        tokio::spawn(owner.create(machine, wanted, ahead, filling, reply));
         let record = answer.await.unwrap_or(Err(SandboxError::Stopping))?;
         if let Some((names, incarnation)) = held
             && !names.holds(&incarnation)

@@ -21,8 +21,13 @@ impl Registry {
     ) -> Result<Record, SandboxError> {
         let record = self.get(which)?;
         let of_secrets = self.0.secrets.variables(which.namespace.as_str(), &record.secrets)?;
-        let is_given =
-            |name: &String| of_secrets.contains(name) || env.iter().any(|(given, _)| given == name);
+        let mut of_template = again(&record, env.clone());
+        // The template has its values, and is refused here if it is gone.
+        self.fill_from_template(&mut of_template)?;
+        let given = of_template.env;
+        let is_given = |name: &String| {
+            of_secrets.contains(name) || given.iter().any(|(given, _)| given == name)
+        };
         let missing: Vec<String> =
             record.env_names.iter().filter(|name| !is_given(name)).cloned().collect();
         if !missing.is_empty() {
@@ -64,6 +69,7 @@ pub(super) fn again(record: &Record, env: Vec<(String, String)>) -> Spec {
         machine: Some(record.machine),
         image: record.image.clone(),
         base: record.base.clone(),
+        template: record.template.clone(),
         packages: record.packages.clone(),
         address: record.address.clone().filter(|_| is_elsewhere),
         env,
@@ -103,6 +109,7 @@ mod tests {
         spec.machine = Some(MachineKind::Process);
         spec.image = Some("alpine:3".to_owned());
         spec.base = Some("alpine:2".to_owned());
+        spec.template = Some("app:v1".parse().unwrap());
         spec.packages = Some("/var/cache/burrow/packages/k".into());
         spec.hostname = Some("other".to_owned());
         spec.env = vec![("A".to_owned(), "1".to_owned())];

@@ -10,12 +10,14 @@ use crate::creation::namespace_of;
 use crate::forms::files::PATH;
 use crate::forms::machine::Machine;
 use crate::forms::ranges::{CPUS_MAX, cpu_millis};
-use crate::forms::sandboxes::{LABEL_KEY, LIFETIME_MS_MAX, NAME, PackageList, PullPolicy};
+use crate::forms::sandboxes::{
+    LABEL_KEY, LIFETIME_MS_MAX, NAME, PackageList, PullPolicy, TEMPLATE,
+};
 use image::Pull;
 use machine::limits::SCRATCH_BYTES_MIN;
 use sandbox::limits::{LABELS_MAX, MEMORY_MIB_MAX, MEMORY_MIB_MIN, WORKDIR_BYTES_MAX};
 use sandbox::refusal::Refusal;
-use sandbox::{Name, OnIdle, SandboxRef, Spec};
+use sandbox::{Name, OnIdle, SandboxRef, Spec, TemplateName};
 use services::build::packages::Packages;
 
 /// A sandbox to make. Only its name is required.
@@ -42,6 +44,11 @@ pub struct CreateSandbox {
     #[serde(default)]
     #[schemars(with = "Option<String>", extend("pattern" = NAME))]
     pub snapshot: Option<Name>,
+    /// The template of its namespace to make it of, as `name` or `name:tag`, instead of an image. The answer
+    /// comes when its ready command has exited with 0. Options given here take precedence over the template's.
+    #[serde(default)]
+    #[schemars(with = "Option<String>", extend("pattern" = TEMPLATE))]
+    pub template: Option<TemplateName>,
     /// The machine kind; the default is set by the server's configuration. `process` is not a
     /// security boundary, and `external` is not allowed here.
     #[serde(default)]
@@ -123,6 +130,7 @@ impl CreateSandbox {
             image: self.image,
             pull: self.pull,
             snapshot: self.snapshot,
+            template: self.template,
             memory_mib: self.memory_mib,
             cpu_millis: self.cpus.map(cpu_millis).transpose()?,
             env: self.env.into_iter().collect(),
