@@ -8,7 +8,7 @@ import { cells } from "./cells.js";
 import { hrefOf } from "./sandboxes.js";
 
 const LOOK_MS = 3000;
-const LANGUAGES = [
+export const LANGUAGES = [
   ["python", "Python"],
   ["node", "JavaScript (Node)"],
   ["bash", "Bash"],

@@ -19,6 +19,7 @@ import {
   table,
 } from "../parts.js";
 import { cells } from "./cells.js";
+import { LANGUAGES } from "./contexts.js";
 import { hrefOf } from "./sandboxes.js";
 
 const HISTORY_SHOWN = 50;
@@ -80,18 +81,7 @@ function create() {
     action: "Open",
     children: [
       field("Name", h("input", { name: "name", required: true, autofocus: true, autocomplete: "off" })),
-      field(
-        "Language",
-        choice(
-          "language",
-          [
-            ["python", "Python"],
-            ["node", "JavaScript (Node)"],
-            ["bash", "Bash"],
-          ],
-          "python",
-        ),
-      ),
+      field("Language", choice("language", LANGUAGES, "python")),
       field("Sandbox", h("input", { name: "sandbox", autocomplete: "off", placeholder: "one of its own" })),
     ],
     submit: async ({ name, language, sandbox }) => {

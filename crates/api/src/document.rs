@@ -48,7 +48,7 @@ const PARAMETERS: [(&str, &str, &str); 14] = [
     ("preview", "The link.", "^[0-9a-f]{12}$"),
 ];
 /// The subjects of operations, in the order in which a newcomer meets them.
-const TAGS: [(&str, &str); 22] = [
+const TAGS: &[(&str, &str)] = &[
     ("sandboxes", "Isolated environments: made, listed, stopped, removed."),
     ("exec", "Programs that run to their end within one call."),
     ("runs", "Code in a context, and its events."),

@@ -209,11 +209,9 @@ fn describe_asked(record: &Record) -> Vec<(&'static str, String)> {
 }
 
 fn describe_agent(agent: &AgentInfo, kind: MachineKind) -> Vec<(&'static str, String)> {
-    // On the process machine the agent sees the host's resources, and not the sandbox's limits.
-    let (memory, cpus) = match kind {
-        MachineKind::Process => ("memory of host", "CPUs of host"),
-        _ => ("memory", "CPUs"),
-    };
+    // Without a kernel of its own the agent sees the host's resources, and not the sandbox's limits.
+    let (memory, cpus) =
+        if kind.sees_host() { ("memory of host", "CPUs of host") } else { ("memory", "CPUs") };
     let mut facts = vec![
         ("agent", agent.release.clone()),
         ("uptime", human_duration(Duration::from_millis(agent.uptime_ms))),

@@ -101,8 +101,7 @@ const VENV_PYTHON: &str = "/bin/python";
 /// The options of an interpreter.
 #[derive(Debug, Args)]
 pub struct InterpreterArguments {
-    /// Set the language: python, node or bash (default: by the file's extension, or python)
-    #[arg(long, value_name = "LANGUAGE")]
+    #[arg(long, value_name = "LANGUAGE", help = language::help())]
     pub lang: Option<Language>,
 
     /// Set the interpreter: a path or name in the sandbox (default: the first one found)

@@ -40,7 +40,7 @@ const WHITEOUT: &[u8] = b".wh.";
 pub enum CopyError {
     #[error("{path:?} is outside of the build context; only files inside it can be copied")]
     Outside { path: String },
-    #[error("cannot copy {path:?}: it does not exist, or .dockerignore excludes it")]
+    #[error("cannot copy {path:?}: it does not exist, or .dockerignore or --exclude leaves it out")]
     NoSource { path: String },
     #[error(
         "{path:?} is not a directory, but several files are copied there; end it with '/' to create a directory"
@@ -211,6 +211,8 @@ pub struct Task<'a> {
     pub from: &'a Root,
     /// What is excluded from a context; empty for an image.
     pub ignore: Option<&'a Ignore>,
+    /// What is left out of this copy: of a directory, by the path below it; of a file, by its name.
+    pub exclude: &'a Ignore,
     pub sources: &'a [String],
     /// Absolute; with a final slash, a directory.
     pub to: &'a str,
@@ -225,6 +227,11 @@ pub struct Task<'a> {
 }
 
 impl Task<'_> {
+    /// Whether a file is not copied, by its path in the context and its path below what is copied.
+    fn leaves_out(&self, path: &[u8], below: &[u8]) -> bool {
+        self.ignore.is_some_and(|ignore| ignore.excludes(path)) || self.exclude.excludes(below)
+    }
+
     fn owner(&self) -> (u32, u32) {
         self.owner.unwrap_or((0, 0))
     }
@@ -299,12 +306,12 @@ impl<'a> Layer<'a> {
             }
             let before = sources.len();
             for one in task.from.glob(&components(source.as_bytes()))? {
-                let is_ignored = |ignore: &Ignore| ignore.excludes(&one.join(&b'/'));
+                let name = one.last().cloned().unwrap_or_default();
                 let found = task.from.find(&one)?;
                 let is_directory = found.kind.is_some_and(FileType::is_dir);
-                let is_gone = task.ignore.is_some_and(is_ignored) && !is_directory;
+                let is_gone = !is_directory && task.leaves_out(&one.join(&b'/'), &name);
                 if found.kind.is_some() && !is_gone {
-                    sources.push((one.last().cloned().unwrap_or_default(), found));
+                    sources.push((name, found));
                 }
             }
             if sources.len() == before {
@@ -356,9 +363,9 @@ impl<'a> Layer<'a> {
     }
 
     /// The entries of a directory.
-    fn tree(&mut self, task: &Task<'_>, from: &[u8], to: &[u8]) -> Result<(), CopyError> {
+    fn tree(&mut self, task: &Task<'_>, top: &[u8], to: &[u8]) -> Result<(), CopyError> {
         self.imply(to, task.owner())?;
-        let mut waiting = vec![(from.to_vec(), to.to_vec(), 0)];
+        let mut waiting = vec![(top.to_vec(), to.to_vec(), 0)];
         while let Some((from, to, depth)) = waiting.pop() {
             let failed =
                 |errno: Errno| CopyError::Read { path: path_excerpt(&from), source: errno.into() };
@@ -371,7 +378,9 @@ impl<'a> Layer<'a> {
                 let stat =
                     rustix::fs::statat(&held, OsStr::from_bytes(&name), AtFlags::SYMLINK_NOFOLLOW);
                 let stat = stat.map_err(failed)?;
-                let is_ignored = task.ignore.is_some_and(|ignore| ignore.excludes(&source));
+                let below = source.strip_prefix(top).unwrap_or(&source);
+                let below = below.strip_prefix(b"/").unwrap_or(below);
+                let is_ignored = task.leaves_out(&source, below);
                 if FileType::from_raw_mode(stat.st_mode).is_dir() {
                     // A link of the image that leads to a directory stays one.
                     let place = self.place(&components(&place))?;

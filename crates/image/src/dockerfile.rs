@@ -35,7 +35,7 @@ pub enum Fault {
     TooDeep { max: usize },
     #[error("there are more than {max} instructions")]
     TooManySteps { max: usize },
-    #[error("there are more than {max} ignore rules, or one of them is too long")]
+    #[error("there are more than {max} rules of files to leave out, or one of them is too long")]
     TooManyRules { max: usize },
     #[error("{name} comes before the first FROM; only ARG may")]
     Early { name: &'static str },
@@ -197,6 +197,9 @@ mod tests {
             ("FROM a\nRUN --mount=type=cache x\n", 2, "--mount"),
             ("FROM a\nRUN <<END\nx\n", 2, "<<END is not closed"),
             ("FROM a\nCOPY x\n", 2, "COPY takes"),
+            ("FROM a\nCOPY --exclude x /x\n", 2, "COPY takes a pattern after --exclude="),
+            ("FROM a\nADD --exclude= x /x\n", 2, "ADD takes a pattern after --exclude="),
+            ("FROM a\nCOPY --parents x /x\n", 2, "--chmod and --exclude"),
             ("FROM a\nCOPY <<END /x\nmore\n", 2, "<<END is not closed"),
             ("FROM a\nADD <<../x /x\n../x\n", 2, "does not begin a heredoc"),
             ("FROM a\nCOPY <</x /x\n", 2, "does not begin a heredoc"),

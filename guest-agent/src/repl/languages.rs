@@ -6,7 +6,7 @@
 use super::language::Language;
 use super::{bash, node, python};
 
-pub const ALL: [&Language; 3] = [&python::PYTHON, &node::NODE, &bash::BASH];
+pub const ALL: &[&Language] = &[&python::PYTHON, &node::NODE, &bash::BASH];
 
 /// The language that clients call `name`.
 pub fn find(name: &str) -> Option<&'static Language> {

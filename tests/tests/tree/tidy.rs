@@ -8,6 +8,9 @@ mod phrases;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use agent_client::guest::contexts::language;
+use machine::MachineKind;
+
 /// A part and the parts of its own crate that it may use. Parts that are not listed may only be
 /// used by themselves.
 type Imports = (&'static str, &'static [&'static str]);
@@ -384,10 +387,32 @@ const NAME_MACHINES: &[Exception] = &[
     ("crates/machine/src/cloud_hypervisor.rs", "a label of doctor, and the name of a program"),
 ];
 
+/// Texts that tell people or agents which languages there are.
+const SHOW_LANGUAGES: &[&str] = &[
+    "console/views/contexts.js",
+    "crates/api/src/mcp/instructions.md",
+    "crates/api/src/mcp/tools/code.rs",
+    "crates/api/src/rpc/about.md",
+    "crates/api/src/v1/contexts.rs",
+    "crates/api/src/v1/runs/ask.rs",
+    "docs/howto/jupyter.md",
+    "docs/reference/drivers.md",
+    "docs/reference/mcp.md",
+];
+
+/// Checks that each of these texts names all of a table.
+fn check_shown(names: Vec<&str>, texts: &[&str]) {
+    for path in texts {
+        let text = fs::read_to_string(root().join(path)).expect("a text").to_lowercase();
+        let missing: Vec<_> = names.iter().filter(|name| !text.contains(**name)).collect();
+        assert!(missing.is_empty(), "{path} does not name {missing:?}");
+    }
+}
+
 /// Checks that no file of the bridge has one of these words as a literal, except where it may, and
 /// that each exception is still needed.
-fn check_words(words: &[&str], exceptions: &[Exception]) {
-    let literals: Vec<_> = words.iter().map(|word| format!("\"{word}\"")).collect();
+fn check_words<'a>(words: impl Iterator<Item = &'a str>, exceptions: &[Exception]) {
+    let literals: Vec<_> = words.map(|word| format!("\"{word}\"")).collect();
     let mut needed = Vec::new();
     for dir in ["crates", "host-bridge/src"] {
         for path in sources(&root().join(dir)).into_iter().filter(|path| !is_test(path)) {
@@ -411,10 +436,22 @@ fn check_words(words: &[&str], exceptions: &[Exception]) {
 
 #[test]
 fn only_the_table_of_languages_names_a_language() {
-    check_words(&["python", "node", "bash"], NAME_LANGUAGES);
+    check_words(language::names(), NAME_LANGUAGES);
 }
 
 #[test]
 fn only_the_table_of_machines_names_a_kind() {
-    check_words(&["qemu", "firecracker", "cloud-hypervisor"], NAME_MACHINES);
+    // The other two are words of much else.
+    let names = MachineKind::NAMES.into_iter();
+    check_words(names.filter(|name| !["process", "external"].contains(name)), NAME_MACHINES);
+}
+
+#[test]
+fn what_people_and_agents_read_names_each_language() {
+    check_shown(language::names().collect(), SHOW_LANGUAGES);
+}
+
+#[test]
+fn the_console_offers_each_kind_of_machine_that_the_bridge_starts() {
+    check_shown(MachineKind::STARTED_NAMES.into(), &["console/views/sandboxes.js"]);
 }

@@ -24,7 +24,7 @@ pub struct KernelSpec {
     mode: &'static str,
 }
 
-static ALL: [KernelSpec; 3] = [
+static ALL: &[KernelSpec] = &[
     KernelSpec {
         name: "python3",
         language: PYTHON,
@@ -121,4 +121,16 @@ async fn list(_: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal> {
 async fn get(call: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal> {
     let name: String = call.parameter("spec")?;
     Ok(Raw(json_response(StatusCode::OK, &KernelSpec::named(Some(&name))?.shown())))
+}
+
+#[cfg(test)]
+mod tests {
+    use agent_client::guest::contexts::language;
+
+    use super::ALL;
+
+    #[test]
+    fn each_language_has_a_kernel() {
+        assert!(ALL.iter().map(|spec| spec.language.name).eq(language::names()));
+    }
 }

@@ -52,6 +52,12 @@ impl Default for Language {
     }
 }
 
+/// The help of the option.
+pub fn help() -> String {
+    let (known, default) = (known(), language::DEFAULT);
+    format!("Set the language: {known} (default: by the file's extension, or {default})")
+}
+
 /// Why a text is not a language's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a language: write {known}", known = known())]

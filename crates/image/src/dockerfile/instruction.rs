@@ -22,6 +22,8 @@ pub struct Copy {
     pub from: Option<String>,
     pub chown: Option<String>,
     pub chmod: Option<String>,
+    /// Patterns of files that are left out.
+    pub exclude: Vec<String>,
     pub sources: Vec<String>,
     /// Files that are written here, in their lines.
     pub texts: Vec<Text>,
@@ -283,10 +285,15 @@ fn copy(
             "from" if !copy.adds => copy.from = value,
             "chown" => copy.chown = value,
             "chmod" => copy.chmod = value,
+            "exclude" => {
+                let pattern = value.filter(|pattern| !pattern.is_empty());
+                let wanted = "a pattern after --exclude=";
+                copy.exclude.push(pattern.ok_or(Fault::Arguments { name, wanted })?);
+            }
             // It only affects how layers are stored, not their content.
             "link" => {}
             _ => {
-                let hint = "supported flags are --from, --chown and --chmod";
+                let hint = "supported flags are --from, --chown, --chmod and --exclude";
                 return Err(Fault::Flag { name, flag, hint });
             }
         }

@@ -12,7 +12,7 @@ pub const TEXT_BYTES_MAX: usize = 4 << 20;
 pub const CHARS_SHOWN_MAX: usize = 32;
 /// The deepest nesting of `${a:-${b:-…}}`.
 pub const DEPTH_MAX: usize = 8;
-/// Rules of a `.dockerignore`.
+/// Rules of a `.dockerignore`, and of the `--exclude` flags of one instruction.
 pub const RULES_MAX: usize = 4096;
 /// Components of one such rule; a path of an image has no more either.
 pub const RULE_COMPONENTS_MAX: usize = 128;

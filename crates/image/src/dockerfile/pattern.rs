@@ -73,7 +73,7 @@ fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     }
 }
 
-/// The rules for files of a context that are not copied.
+/// The rules for files that are not copied: those of a context, or those of one instruction.
 #[derive(Debug, Default)]
 pub struct Ignore(Vec<Rule>);
 
@@ -85,13 +85,18 @@ struct Rule {
 }
 
 impl Ignore {
+    /// The rules of a file, one a line.
     pub fn parse(text: &str) -> Result<Self, Fault> {
-        let mut rules = Vec::new();
         let lines = text.trim_start_matches('\u{feff}').lines().map(str::trim);
-        for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
-            let (pattern, keeps) = match line.strip_prefix('!') {
+        Self::new(lines.filter(|line| !line.is_empty() && !line.starts_with('#')))
+    }
+
+    pub fn new<'a>(written: impl IntoIterator<Item = &'a str>) -> Result<Self, Fault> {
+        let mut rules = Vec::new();
+        for rule in written {
+            let (pattern, keeps) = match rule.strip_prefix('!') {
                 Some(pattern) => (pattern.trim(), true),
-                None => (line, false),
+                None => (rule, false),
             };
             let mut components: Vec<Vec<u8>> = Vec::new();
             for component in pattern.split('/').filter(|part| !part.is_empty() && *part != ".") {

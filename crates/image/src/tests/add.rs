@@ -7,6 +7,7 @@ use archive::{Decoder, Event};
 use super::*;
 use crate::copy::{CopyError, Layer, Root, Task};
 use crate::digest::Digest;
+use crate::dockerfile::pattern::Ignore;
 use crate::layer::LayerError;
 
 /// The content of a layer after an archive was put on a root: names, and the targets of links.
@@ -25,7 +26,8 @@ fn added(place: &TestStore, bytes: &[u8], to: &str) -> Result<(Vec<String>, Dige
     let sources = ["archive".to_owned()];
     let (ignore, owner, mode) = (None, None, None);
     let (sources, texts) = (&sources[..], &[][..]);
-    let task = Task { from: &from, ignore, sources, texts, to, owner, mode, unpacks: true };
+    let (from, exclude) = (&from, &Ignore::default());
+    let task = Task { from, ignore, exclude, sources, texts, to, owner, mode, unpacks: true };
     layer.copy(&task)?;
     let key = layer.finish()?;
     let bytes = fs::read(&file).unwrap();

@@ -12,7 +12,7 @@ use crate::qemu::{self, Qemu};
 use crate::vmm::VirtualMachines;
 use crate::vmm::kit::IMAGE_DEFAULT;
 
-pub(super) const PROFILES: &[Profile; 5] = &[
+pub(super) const PROFILES: &[Profile] = &[
     Profile {
         kind: MachineKind::Process,
         name: "process",

@@ -12,6 +12,7 @@ use super::words::ImageConfig;
 use super::{BuildError, BuildEvent, BuildOptions, Plan, StepError, run};
 use image::copy::{self, CopyError, Root, Task};
 use image::digest::Digest;
+use image::dockerfile::pattern::Ignore;
 use image::dockerfile::{Command, Copy, Fault, Instruction, Step, Text, words};
 use image::document::Platform;
 use image::store::Lease;
@@ -256,6 +257,8 @@ impl Work<'_> {
         let texts = copy.texts.iter().map(|text| self.text(state, text));
         let texts = texts.collect::<Result<Vec<_>, _>>()?;
         let unpacks = copy.adds;
+        let exclude = copy.exclude.iter().map(expand).collect::<Result<Vec<_>, _>>()?;
+        let exclude = Ignore::new(exclude.iter().map(String::as_str))?;
         let chown = copy.chown.as_ref().map(expand).transpose()?;
         let mode = copy.chmod.as_ref().map(expand).transpose()?;
         let bad = |value: &String| StepError::Value { what: "mode", value: value.clone() };
@@ -288,8 +291,9 @@ impl Work<'_> {
             let (sources, to) = (sources.as_slice(), to.as_str());
             let mut layer = copy::Layer::new(root, file)?;
             let ignore = ignore.as_deref();
-            let (from, texts) = (&from, texts.as_slice());
-            layer.copy(&Task { from, ignore, sources, to, texts, owner, mode, unpacks })?;
+            let (from, texts, exclude) = (&from, texts.as_slice(), &exclude);
+            let task = Task { from, ignore, exclude, sources, to, texts, owner, mode, unpacks };
+            layer.copy(&task)?;
             Ok(Some(layer.finish()?))
         };
         self.layer(state, layer).await

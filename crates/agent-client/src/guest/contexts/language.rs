@@ -84,7 +84,7 @@ pub const BASH: Language = Language {
 };
 
 /// All rows.
-pub const ALL: [Language; 3] = [PYTHON, NODE, BASH];
+pub const ALL: &[Language] = &[PYTHON, NODE, BASH];
 
 /// The language of a run that names neither a language nor a context.
 pub const DEFAULT: &str = PYTHON.name;
@@ -104,7 +104,7 @@ impl Language {
 
     /// The row of the language that the agent gives this name.
     pub fn of(name: &str) -> Self {
-        ALL.into_iter().find(|row| row.name == name).unwrap_or(Self::UNKNOWN)
+        ALL.iter().find(|row| row.name == name).copied().unwrap_or(Self::UNKNOWN)
     }
 }
 

@@ -27,6 +27,8 @@ fn word() -> impl Strategy<Value = String> {
         Just("--from=one".to_owned()),
         Just("--from=scratch".to_owned()),
         Just("--chown=$x:1".to_owned()),
+        Just("--exclude=*.$x".to_owned()),
+        Just("--exclude".to_owned()),
         Just("--mount=type=cache".to_owned()),
         Just("80-90/udp".to_owned()),
         "\\PC{0,6}",
