@@ -4,8 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// As small as possible; it is done once.
-const LEVEL: u8 = 10;
+use zopfli::{Format, Options};
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo names it"));
@@ -20,11 +19,18 @@ fn main() {
         let source = fs::read_to_string(&path).expect("a driver");
         let mut packed = bare(&source, comment, indent).into_bytes();
         if is_packed {
-            packed = miniz_oxide::deflate::compress_to_vec_zlib(&packed, LEVEL);
+            packed = compressed(&packed);
         }
         fs::write(out.join(target), packed).expect("the output directory is ours");
     }
     println!("cargo::rerun-if-changed=build.rs");
+}
+
+/// As small as possible; it takes a second, once.
+fn compressed(bytes: &[u8]) -> Vec<u8> {
+    let mut packed = Vec::new();
+    zopfli::compress(Options::default(), Format::Zlib, bytes, &mut packed).expect("memory");
+    packed
 }
 
 /// The width of an indentation level in the sources.

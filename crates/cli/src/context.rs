@@ -135,7 +135,10 @@ impl Context {
     /// The log of a sandbox, which may have stopped; no daemon is needed.
     pub async fn log(&self, which: &SandboxRef) -> Result<PathBuf> {
         match find_log(&self.paths, which) {
-            Err(SandboxError::NotFound { which }) => Err(self.unknown(&which).await.into()),
+            Err(SandboxError::NotFound { which }) => match self.log_elsewhere(&which).await {
+                Some(elsewhere) => Err(elsewhere.into()),
+                None => Err(self.unknown(&which).await.into()),
+            },
             found => Ok(found?),
         }
     }
@@ -147,7 +150,7 @@ impl Context {
     }
 
     /// Where the log of a sandbox is that another node of the fleet has.
-    pub async fn log_elsewhere(&self, which: &SandboxRef) -> Option<CliError> {
+    async fn log_elsewhere(&self, which: &SandboxRef) -> Option<CliError> {
         let list = List { all: true, namespace: Some(which.namespace.clone()), ..List::default() };
         let all = self.running().await.ok()?.list_nodes(list).await.ok()?;
         let has_it = |one: &Record| one.which() == *which;
