@@ -95,9 +95,9 @@ mod tests {
             };
             let written = write(&recording);
             let mut lines = written.lines();
-            let head: serde_json::Value = serde_json::from_str(lines.next().unwrap()).unwrap();
+            let head: Value = serde_json::from_str(lines.next().unwrap()).unwrap();
             assert_eq!((&head["version"], &head["width"]), (&json!(2), &json!(80)));
-            let events = lines.map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+            let events = lines.map(|line| serde_json::from_str::<Value>(line).unwrap());
             let shown: String = events.map(|event| event[2].as_str().unwrap().to_owned()).collect();
             assert_eq!(shown, text, "cut at {cut}");
         }
