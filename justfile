@@ -51,7 +51,7 @@ _agent: _target
     flags=(-C force-frame-pointers=yes -C force-unwind-tables=no)
     flags+=(-C linker=rust-lld -C link-arg=--icf=all -C link-arg=--build-id=none)
     # A call is smaller than what most functions would be in the place of it.
-    flags+=(-C llvm-args=-inline-threshold=10)
+    flags+=(-C llvm-args=-inline-threshold=15)
     # The musl of toolchains before 1.93 does not apply packed relocations, and their agent would crash.
     flags+=(-C link-arg=-z -C link-arg=pack-relative-relocs)
     cargo fetch --quiet --target {{musl}}
@@ -62,9 +62,6 @@ _agent: _target
     RUSTFLAGS="${flags[*]}" CARGO_PROFILE_RELEASE_OPT_LEVEL=z \
         CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 \
         cargo build --release -p guest-agent --bins --example panics --target {{musl}}
-    # Nothing reads sections at run time. The dates stay, else the bridge would be built again.
-    objcopy="$(rustc --print sysroot)/lib/rustlib/$(rustc -vV | sed -n 's/^host: //p')/bin/rust-objcopy"
-    "$objcopy" --strip-sections --preserve-dates target/{{musl}}/release/guest-agent
 
 # Build, then run Python and a shell command, each in a sandbox of its own.
 try: build

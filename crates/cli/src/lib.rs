@@ -76,7 +76,7 @@ mod store;
 mod sync;
 mod table;
 pub mod template;
-mod terminal;
+pub mod terminal;
 mod top;
 mod usage;
 mod values;

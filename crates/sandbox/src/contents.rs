@@ -226,13 +226,13 @@ mod tests {
         archive::encode_entry(&entry, &mut archive).unwrap();
         archive.extend_from_slice(content);
         archive.extend_from_slice(archive::padding(size));
-        archive.extend_from_slice(&archive::END_OF_ARCHIVE);
+        archive.extend_from_slice(archive::END_OF_ARCHIVE);
         archive
     }
 
     #[test]
     fn zeros_take_no_room_and_what_is_too_much_is_refused() {
-        let content = [[7; FORK_BLOCK_BYTES].as_slice(), &[0; 1 << 20], &[9; 100]].concat();
+        let content = [vec![7; FORK_BLOCK_BYTES], vec![0; 1 << 20], vec![9; 100]].concat();
         let archive = archive_of(&content);
         let file = unnamed(&std::env::temp_dir()).unwrap();
         let bytes_max = 4 * FORK_BLOCK_BYTES as u64;

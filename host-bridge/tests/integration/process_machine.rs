@@ -106,7 +106,10 @@ fn read_log(paths: &Paths, name: &str, id: &str) -> (Vec<u8>, Option<Cause>, boo
             }
             Event::Closed { .. } => closed = true,
             Event::Damaged { bytes } => panic!("{bytes} bytes of the log are damaged"),
-            Event::Started { .. } | Event::Output { .. } | Event::Missing { .. } => {}
+            Event::Started { .. }
+            | Event::Output { .. }
+            | Event::Resized { .. }
+            | Event::Missing { .. } => {}
         }
     }
     (bytes, cause, closed)

@@ -181,16 +181,16 @@ fn a_playback_has_each_byte_once_with_its_sizes_and_gaps() {
     let mut first = None;
     let played = |only: Option<&RecordedSession>| {
         let mut playback = Playback::open(&log.0, only).unwrap();
-        let mut told = String::new();
+        let mut parts = Vec::new();
         while let Some(entry) = playback.next().unwrap() {
-            told += &match entry.event {
+            parts.push(match entry.event {
                 Event::Output { bytes, .. } => String::from_utf8(bytes).unwrap(),
                 Event::Resized { rows, columns, .. } => format!("[{columns}x{rows}]"),
                 Event::Gap { from, to, .. } => format!("[{from}-{to}]"),
                 _ => continue,
-            };
+            });
         }
-        told
+        parts.concat()
     };
     let room = &mut ReadBudget::ENDLESS.clone();
     for recorded in AllSessions::new(&log.0, 10).unwrap().step(room).unwrap().unwrap() {
