@@ -95,8 +95,8 @@ def _nothing_new(before):
     assert left_behind is None, left_behind
 
 
-# The layer that the bridge has ready for the next sandbox: a mount without a place, one at most.
-_SPARE = {"/ #1"}
+# The layers that the bridge has ready for the next sandboxes: mounts without a place, two at most.
+_SPARE = {"/ #1", "/ #2"}
 
 # What was used up of the day and what it has cost, by all together: written when something was.
 _OF_ALL = {

@@ -352,7 +352,10 @@ def test_what_was_kept_is_compared_and_a_session_has_a_receipt(box: Any) -> None
 
 def test_a_sandbox_of_a_template_is_ready(client: Any) -> None:
     kept = client.put_template(
-        "served", env={"A": "1"}, start="echo $A > /tmp/up; exec sleep 1000", ready="test -s /tmp/up"
+        "served",
+        env={"A": "1"},
+        start="echo $A > /tmp/up; exec sleep 1000",
+        ready="test -s /tmp/up",
     )
     assert (kept.name, kept.warm, kept.raw["env_names"]) == ("served", 0, ["A"])
     made = client.create("of-template", template="served")

@@ -63,6 +63,7 @@ const TAGS: &[(&str, &str)] = &[
     ("artifacts", "What runs have produced."),
     ("images", "Root file systems of sandboxes."),
     ("snapshots", "Machines as they were at one moment."),
+    ("templates", "Sandboxes that are ready when they are handed out."),
     ("workspace", "Directories that sandboxes work on."),
     ("metrics", "What sandboxes use."),
     ("audit", "Who did what."),

@@ -45,7 +45,7 @@ pub async fn elsewhere(call: &Call, subject: &Subject) -> Result<Option<Placemen
     Box::pin(find(&call.api, subject)).await
 }
 
-/// The same, whoever calls.
+/// The same, without looking at the caller.
 pub async fn find(api: &Api, subject: &Subject) -> Result<Option<Placement>, Refusal> {
     let Some(node) = api.node() else { return Ok(None) };
     let route = match subject {

@@ -180,7 +180,7 @@ impl Repl {
         let act = Invocation { repl: self, context, language, open, source, code };
         match place {
             Some(which) => act.in_sandbox(which).await,
-            None => act.in_new_sandbox().await,
+            None => Box::pin(act.in_new_sandbox()).await,
         }
     }
 }

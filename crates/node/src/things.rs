@@ -159,7 +159,7 @@ impl Node {
     }
 
     /// Which node has a thing that is made when it is first used: if no node has it, the one that makes it, which is the
-    /// same whoever asks.
+    /// same for every caller.
     pub async fn search_or_home(&self, thing: &Thing) -> Route {
         let found = self.search(thing).await;
         if found != Route::Here || self.look(thing).await.is_some() {

@@ -79,6 +79,7 @@ fn compress(state: &mut [u32; 8], blocks: &[u8]) {
 }
 
 /// One block, by the standard's own words (FIPS 180-4).
+#[expect(clippy::many_single_char_names, reason = "they are the standard's")]
 fn compress_slowly(state: &mut [u32; 8], block: &[u8]) {
     let mut words = [0_u32; 64];
     for (word, bytes) in words.iter_mut().zip(block.chunks_exact(4)) {

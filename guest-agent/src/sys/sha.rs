@@ -61,6 +61,7 @@ mod x86 {
     }
 
     #[target_feature(enable = "sha,ssse3,sse4.1")]
+    #[expect(clippy::many_single_char_names, reason = "they are the standard's")]
     pub fn compress(state: &mut [u32; 8], blocks: &[u8]) {
         let big_endian = _mm_set_epi64x(0x0c0d_0e0f_0809_0a0b, 0x0405_0607_0001_0203);
         let [a, b, c, d, e, f, g, h] = state.map(|word| word as i32);

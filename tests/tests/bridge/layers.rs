@@ -18,7 +18,7 @@ use tests::small_disk::SmallDisk;
 use tests::{Burrow, agent_path, bridge_path, eventually, have_or_skip, skip};
 
 /// Layers that a bridge has ready for its next starts.
-const SPARES: usize = 1;
+const SPARES: usize = 2;
 /// An ordinary user, who need not exist.
 const USER: u32 = 1000;
 

@@ -401,7 +401,7 @@ const SHOW_LANGUAGES: &[&str] = &[
 ];
 
 /// Checks that each of these texts names all of a table.
-fn check_shown(names: Vec<&str>, texts: &[&str]) {
+fn check_shown(names: &[&str], texts: &[&str]) {
     for path in texts {
         let text = fs::read_to_string(root().join(path)).expect("a text").to_lowercase();
         let missing: Vec<_> = names.iter().filter(|name| !text.contains(**name)).collect();
@@ -448,10 +448,10 @@ fn only_the_table_of_machines_names_a_kind() {
 
 #[test]
 fn what_people_and_agents_read_names_each_language() {
-    check_shown(language::names().collect(), SHOW_LANGUAGES);
+    check_shown(&language::names().collect::<Vec<_>>(), SHOW_LANGUAGES);
 }
 
 #[test]
 fn the_console_offers_each_kind_of_machine_that_the_bridge_starts() {
-    check_shown(MachineKind::STARTED_NAMES.into(), &["console/views/sandboxes.js"]);
+    check_shown(&MachineKind::STARTED_NAMES, &["console/views/sandboxes.js"]);
 }

@@ -47,9 +47,9 @@ from .results import (
     RunResult,
     SandboxInfo,
     SnapshotInfo,
-    TemplateInfo,
     StreamEvent,
     Synced,
+    TemplateInfo,
 )
 from .surface import ExecResult, SandboxClient, SandboxHandle, SandboxSpec
 
@@ -97,12 +97,12 @@ __all__ = [
     "SandboxUnavailable",
     "ServerError",
     "SnapshotInfo",
-    "TemplateInfo",
     "SpawnFailed",
     "StartFailed",
     "Stream",
     "StreamEvent",
     "Synced",
+    "TemplateInfo",
     "TooLarge",
     "Transfer",
     "Unauthenticated",

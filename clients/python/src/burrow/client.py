@@ -45,15 +45,15 @@ from .results import (
     Metrics,
     SandboxInfo,
     SnapshotInfo,
-    TemplateInfo,
     Synced,
+    TemplateInfo,
     content,
     event,
     metrics,
     sandbox_info,
     snapshot_info,
-    template_info,
     synced,
+    template_info,
 )
 from .settings import settings
 from .surface import (

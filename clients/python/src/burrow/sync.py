@@ -45,9 +45,9 @@ from .results import (
     RunResult,
     SandboxInfo,
     SnapshotInfo,
-    TemplateInfo,
     StreamEvent,
     Synced,
+    TemplateInfo,
 )
 from .surface import USUAL_IMAGE, ExecResult, SandboxSpec
 

@@ -8,7 +8,7 @@ use agent_client::guest::contexts::language;
 const DEFAULT: &str = "{default}";
 
 /// By the operation's id, as they are sent.
-const EXAMPLES: [(&str, &str); 35] = [
+const EXAMPLES: &[(&str, &str)] = &[
     ("create_sandbox", r#"{"name":"work","memory_mib":512,"idle_ttl_ms":900000}"#),
     ("extend_sandbox", r#"{"ttl_ms":3600000}"#),
     ("exec", r#"{"argv":["sh","-c","echo $((6 * 7))"],"timeout_ms":10000}"#),
@@ -42,6 +42,7 @@ const EXAMPLES: [(&str, &str); 35] = [
     ("pull_image", r#"{"image":"python:3.12-slim"}"#),
     ("commit_sandbox", r#"{"image":"team/app:1"}"#),
     ("take_snapshot", r#"{"name":"ready"}"#),
+    ("put_template", r#"{"start":"python3 -m http.server 8000","ready":"true","warm":0}"#),
     ("mark_node", r#"{"readiness":"draining"}"#),
     ("a2a_create", r#"{"name":"agent","memory_mib":512}"#),
     ("a2a_exec", r#"{"cmd":"echo","args":["hello"]}"#),

@@ -294,7 +294,9 @@ impl OutputSource {
             let opened = subscribe(&inside.guest, session, channel, start).await;
             match opened {
                 Ok((live, at, end)) => {
-                    let until = (!follow).then_some(end);
+                    // The agent may still read what a program that has ended has written.
+                    let written = found.session.exit().and_then(|exit| exit.complete_at(channel));
+                    let until = (!follow).then_some(end.max(written.unwrap_or(0)));
                     let (live, live_from) = (Some(live), end);
                     return Ok(Self { live, parked: None, recording, at, live_from, until });
                 }

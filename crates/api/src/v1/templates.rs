@@ -97,7 +97,7 @@ pub struct PutTemplate {
     pub ready: Option<String>,
     /// How long that may take; a minute by default. A sandbox that is not ready then is ended.
     #[serde(default)]
-    #[schemars(with = "u64", range(min = 1, max = READY_TIMEOUT_MS_MAX))]
+    #[schemars(range(min = 1, max = READY_TIMEOUT_MS_MAX))]
     pub ready_timeout_ms: Option<u64>,
     /// How many sandboxes are kept started and ready. They count for no cap, so this needs the scope `admin`.
     #[serde(default)]
