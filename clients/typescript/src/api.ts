@@ -2180,7 +2180,7 @@ export interface components {
              * Format: uint64
              * @description How long that may take; a minute by default. A sandbox that is not ready then is ended.
              */
-            ready_timeout_ms?: number;
+            ready_timeout_ms?: number | null;
             /** Format: uint64 */
             scratch_bytes?: number | null;
             /** @description A script for `/bin/sh`, which runs as the session `template-start` of each sandbox. */
@@ -3249,27 +3249,6 @@ export type Schemas = components["schemas"];
 
 /** What each operation of the API takes and answers. */
 export interface Operations {
-  /** One template. */
-  get_template: {
-    path: { namespace: string | number; name: string | number };
-    answer: Schemas["Template"];
-  };
-  /** Keep a template, in the place of one with its name. */
-  put_template: {
-    path: { namespace: string | number; name: string | number };
-    body: Schemas["PutTemplate"];
-    answer: Schemas["Template"];
-  };
-  /** Remove a template. */
-  remove_template: {
-    path: { namespace: string | number; name: string | number };
-    answer: Schemas["Template"];
-  };
-  /** List the templates. */
-  list_templates: {
-    query?: Schemas["ListTemplatesQuery"];
-    answer: Schemas["TemplateList"];
-  };
   /** List the sandboxes. */
   list_sandboxes: {
     query?: Schemas["ListSandboxesQuery"];
@@ -3802,6 +3781,27 @@ export interface Operations {
   remove_snapshot: {
     path: { namespace: string | number; name: string | number };
     answer: Schemas["Snapshot"];
+  };
+  /** One template. */
+  get_template: {
+    path: { namespace: string | number; name: string | number };
+    answer: Schemas["Template"];
+  };
+  /** Keep a template, in the place of one with its name. */
+  put_template: {
+    path: { namespace: string | number; name: string | number };
+    body: Schemas["PutTemplate"];
+    answer: Schemas["Template"];
+  };
+  /** Remove a template. */
+  remove_template: {
+    path: { namespace: string | number; name: string | number };
+    answer: Schemas["Template"];
+  };
+  /** List the templates. */
+  list_templates: {
+    query?: Schemas["ListTemplatesQuery"];
+    answer: Schemas["TemplateList"];
   };
   /** Read the metrics of a sandbox. */
   get_metrics: {

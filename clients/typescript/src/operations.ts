@@ -4,10 +4,6 @@ import type { Operations } from "./api.js";
 
 /** The method and the path of each operation. */
 export const operations: { readonly [Name in keyof Operations]: readonly [string, string] } = {
-  get_template: ["GET", "/v1/templates/{namespace}/{name}"],
-  put_template: ["PUT", "/v1/templates/{namespace}/{name}"],
-  remove_template: ["DELETE", "/v1/templates/{namespace}/{name}"],
-  list_templates: ["GET", "/v1/templates"],
   list_sandboxes: ["GET", "/v1/sandboxes"],
   create_sandbox: ["POST", "/v1/sandboxes"],
   get_sandbox: ["GET", "/v1/sandboxes/{namespace}/{name}"],
@@ -105,6 +101,10 @@ export const operations: { readonly [Name in keyof Operations]: readonly [string
   list_snapshots: ["GET", "/v1/snapshots"],
   get_snapshot: ["GET", "/v1/snapshots/{namespace}/{name}"],
   remove_snapshot: ["DELETE", "/v1/snapshots/{namespace}/{name}"],
+  get_template: ["GET", "/v1/templates/{namespace}/{name}"],
+  put_template: ["PUT", "/v1/templates/{namespace}/{name}"],
+  remove_template: ["DELETE", "/v1/templates/{namespace}/{name}"],
+  list_templates: ["GET", "/v1/templates"],
   get_metrics: ["GET", "/v1/sandboxes/{namespace}/{name}/metrics"],
   follow_metrics: ["GET", "/v1/sandboxes/{namespace}/{name}/metrics/stream"],
   get_session_usage: ["GET", "/v1/sandboxes/{namespace}/{name}/sessions/{session}/usage"],
