@@ -5,7 +5,7 @@ use std::iter;
 
 use protocol::requests::Program;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use crate::forms::ranges::{CPUS_MAX, cpu_millis};
 use crate::forms::sandboxes::{LABEL_KEY, NAME};
@@ -102,19 +102,24 @@ call_body! {
 #[serde(deny_unknown_fields)]
 #[schemars(extend("oneOf" = [{ "required": ["cmd"] }, { "required": ["script"] }]))]
 pub struct Execute {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "text")]
     #[schemars(with = "String", length(min = 1))]
     pub cmd: Option<String>,
     /// The program's arguments.
     #[serde(default)]
     #[schemars(length(max = 16383))]
     pub args: Vec<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "text")]
     #[schemars(with = "String")]
     pub script: Option<String>,
     #[serde(default)]
     #[schemars(range(min = TIMEOUT_SECONDS_MIN, max = TIMEOUT_SECONDS_MAX))]
     pub timeout_seconds: Option<f64>,
+}
+
+/// A field that may be left out, but not be `null`: one of the two must be there.
+fn text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    String::deserialize(from).map(Some)
 }
 
 impl RunPython {
