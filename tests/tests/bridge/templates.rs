@@ -102,7 +102,7 @@ fn what_does_not_become_ready_is_refused_with_its_output_and_leaves_nothing() {
         ),
         (None, "/no/such/program", ["exit code 127", "not found", "start wrote: nothing"]),
     ] {
-        let template = json!({ "start": start, "ready": ready, "ready_timeout_ms": 2000 });
+        let template = json!({ "start": start, "ready": ready, "ready_timeout_ms": 5000 });
         put(&client, "bad", &template);
         let body = json!({ "namespace": "ci", "name": "bad", "template": "bad" });
         let refused = client.post("/v1/sandboxes", &body).expect(502);
