@@ -26,7 +26,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use ledger::Ledger;
-pub use statement::{Decision, Decisions, Limits, Output, Statement, Subject, decisions};
+pub use statement::{Decision, Decisions, Limits, Output, Statement, Subject};
 
 use crate::audit::Entry;
 use host::hex;
@@ -52,6 +52,8 @@ pub enum ReceiptError {
     NotEnded { session: String },
     #[error("cannot read or write the receipts in {directory:?}: {source}")]
     Files { directory: PathBuf, source: io::Error },
+    #[error("cannot read the audit log: {0}")]
+    Audit(io::Error),
     #[error("{path:?} is no Ed25519 key; remove it, and the next receipt makes another")]
     Key { path: PathBuf },
 }
@@ -107,7 +109,7 @@ impl Receipt {
 }
 
 /// The record of a new receipt in the audit log, whose chain then holds it too.
-pub fn issued_entry(receipt: &Receipt) -> Entry {
+fn issued_entry(receipt: &Receipt) -> Entry {
     let statement = &receipt.statement;
     let entry = Entry::of_bridge("receipt.issued")
         .fact("session", statement.session.clone())

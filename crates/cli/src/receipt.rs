@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::{Args, Subcommand};
 
 use super::context::Context;
 use super::exit::Exit;
 use super::failure::CliError;
 use super::{output, session};
-use access::receipt::{Ledger, Receipt, decisions, issued_entry};
+use access::receipt::{Ledger, Receipt};
 use sandbox::{SandboxRef, find_record};
 
 /// A receipt that is not to be believed.
@@ -88,12 +88,7 @@ async fn issue(
     let (record, _) = find_record(&context.paths, which)?;
     let recorded = session::find_recorded(log, wanted).await?;
     let audit = context.audit()?;
-    let decided = audit.directory().map(|directory| decisions(directory, &record, &recorded));
-    let decided = decided.transpose().context("cannot read the audit log")?;
-    let (receipt, is_new) = ledger.issue(&record, &recorded, decided)?;
-    if is_new {
-        audit.record(issued_entry(&receipt));
-    }
+    let receipt = ledger.issue(&record, &recorded, &audit)?;
     audit.close().await;
     output::print_json(&receipt)?;
     Ok(Exit::SUCCESS)

@@ -13,7 +13,9 @@ use ring::signature::Ed25519KeyPair;
 use rustix::fs::{FlockOperation, flock};
 
 use super::limits::{FILE_BYTES_MAX, FILES_MAX};
-use super::{Decisions, Receipt, ReceiptError, Statement, public_key};
+use super::statement::decisions;
+use super::{Decisions, Receipt, ReceiptError, Statement, issued_entry, public_key};
+use crate::audit::Audit;
 use host::instant;
 use host::journal::{Segment, lines};
 use host::paths::{PRIVATE_FILE, make_private_directory, write_durably};
@@ -41,8 +43,24 @@ impl Ledger {
         self.key().map(|key| public_key(&key))
     }
 
-    /// The receipt of a session that has ended, and whether it is new.
+    /// The receipt of a session that has ended. It has the decisions of the audit log, which records a new one.
     pub fn issue(
+        &self,
+        record: &Record,
+        session: &RecordedSession,
+        audit: &Audit,
+    ) -> Result<Receipt, ReceiptError> {
+        let decided = audit.directory().map(|directory| decisions(directory, record, session));
+        let decided = decided.transpose().map_err(ReceiptError::Audit)?;
+        let (receipt, is_new) = self.issue_with(record, session, decided)?;
+        if is_new {
+            audit.record(issued_entry(&receipt));
+        }
+        Ok(receipt)
+    }
+
+    /// The same with these decisions, and whether the receipt is new.
+    pub(super) fn issue_with(
         &self,
         record: &Record,
         session: &RecordedSession,

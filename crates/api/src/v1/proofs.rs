@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::super::call::Call;
 use super::super::route::{Operation, operation};
 use super::super::shape::{Nothing, Query, Reply};
-use access::receipt::{Ledger, Receipt, ReceiptError, decisions, issued_entry};
+use access::receipt::{Ledger, Receipt, ReceiptError};
 use protocol::SessionId;
 use sandbox::log::{Comparison, LogError, OneSession, ReadBudget, verify};
 use sandbox::refusal::{Code, Refusal};
@@ -90,14 +90,8 @@ async fn receipt(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Receipt>, R
     let ledger = Ledger::new(registry.store_paths().receipts());
     let audit = call.api.audit().clone();
     let issuing = tokio::task::spawn_blocking(move || {
-        let decided = audit.directory().map(|directory| decisions(directory, &record, &recorded));
-        let decided = decided.transpose().map_err(|error| io(&error))?;
-        let (receipt, is_new) =
-            ledger.issue(&record, &recorded, decided).map_err(|error| refused(&error))?;
-        if is_new {
-            audit.record(issued_entry(&receipt));
-        }
-        Ok(Reply(receipt))
+        let receipt = ledger.issue(&record, &recorded, &audit);
+        receipt.map(Reply).map_err(|error| refused(&error))
     });
     issuing.await.map_err(|error| io(&error))?
 }
@@ -114,7 +108,7 @@ fn refused(error: &ReceiptError) -> Refusal {
     match error {
         ReceiptError::NotEnded { .. } => Refusal::new(Code::Conflict, error.to_string())
             .details(serde_json::json!({ "reason": "still_running" })),
-        ReceiptError::Files { .. } | ReceiptError::Key { .. } => io(error),
+        ReceiptError::Files { .. } | ReceiptError::Audit(_) | ReceiptError::Key { .. } => io(error),
     }
 }
 
