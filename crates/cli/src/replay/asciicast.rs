@@ -6,6 +6,7 @@ use protocol::message::Channel;
 use serde_json::{Value, json};
 
 use super::recording::{Recording, Step};
+use agent_client::program::Characters;
 
 /// The whole file.
 pub fn write(recording: &Recording) -> String {
@@ -22,7 +23,7 @@ pub fn write(recording: &Recording) -> String {
         last = at.as_secs_f64();
         let (kind, data) = match step {
             Step::Output { channel, bytes } => {
-                ("o", characters.entry(*channel).or_default().next(bytes))
+                ("o", text_of(characters.entry(*channel).or_default(), bytes))
             }
             Step::Resized(columns, rows) => ("r", format!("{columns}x{rows}")),
             Step::Note(note) => ("m", note.clone()),
@@ -31,8 +32,8 @@ pub fn write(recording: &Recording) -> String {
             text.push_str(&line(&json!([last, kind, data])));
         }
     }
-    for rest in characters.values().filter(|rest| !rest.0.is_empty()) {
-        text.push_str(&line(&json!([last, "o", String::from_utf8_lossy(&rest.0)])));
+    for rest in characters.values_mut().map(Characters::finish).filter(|rest| !rest.is_empty()) {
+        text.push_str(&line(&json!([last, "o", String::from_utf8_lossy(&rest)])));
     }
     text
 }
@@ -41,35 +42,9 @@ fn line(value: &Value) -> String {
     format!("{value}\n")
 }
 
-/// The bytes of a character that the next output goes on with.
-#[derive(Default)]
-struct Characters(Vec<u8>);
-
-impl Characters {
-    /// What is whole by now. What is not UTF-8 becomes U+FFFD, because JSON has nothing for it.
-    fn next(&mut self, bytes: &[u8]) -> String {
-        self.0.extend_from_slice(bytes);
-        let mut text = String::new();
-        loop {
-            match std::str::from_utf8(&self.0) {
-                Ok(whole) => {
-                    text.push_str(whole);
-                    self.0.clear();
-                    return text;
-                }
-                Err(error) => {
-                    let (whole, rest) = self.0.split_at(error.valid_up_to());
-                    text.push_str(&String::from_utf8_lossy(whole));
-                    let Some(wrong) = error.error_len() else {
-                        self.0 = rest.to_vec();
-                        return text;
-                    };
-                    text.push('\u{fffd}');
-                    self.0 = rest[wrong..].to_vec();
-                }
-            }
-        }
-    }
+/// What is whole by now. What is not UTF-8 becomes U+FFFD, because JSON has nothing for it.
+fn text_of(characters: &mut Characters, bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&characters.take(bytes.to_vec())).into_owned()
 }
 
 #[cfg(test)]
@@ -106,7 +81,7 @@ mod tests {
     #[test]
     fn bytes_that_are_no_text_cost_one_character_each() {
         let mut characters = Characters::default();
-        assert_eq!(characters.next(b"a\xffb\xc3"), "a\u{fffd}b");
-        assert_eq!(characters.next(b"\xa4c"), "äc");
+        assert_eq!(text_of(&mut characters, b"a\xffb\xc3"), "a\u{fffd}b");
+        assert_eq!(text_of(&mut characters, b"\xa4c"), "äc");
     }
 }
