@@ -10,7 +10,6 @@ use std::path::Path;
 use protocol::exit::OutputTotal;
 use protocol::message::Channel;
 use protocol::{ExitRecord, SessionId};
-use ring::digest::{Context, SHA256};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +19,7 @@ use super::record::{RecordBody, Run};
 use super::room::ReadBudget;
 use super::runs::{RunItem, Runs};
 use crate::limits::VERIFY_HOLES_MAX;
+use image::digest::Digester;
 
 /// One session of the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -132,10 +132,8 @@ struct KeptOutput {
     at: u64,
     /// Where the digest ends.
     until: u64,
-    sum: Context,
-    bytes: u64,
+    sum: Digester,
     missing: Vec<Missing>,
-    has_missing: bool,
     is_damaged: bool,
     /// How much damage there was before its last record.
     damages: usize,
@@ -198,10 +196,8 @@ impl KeptOutput {
         Self {
             at: 0,
             until,
-            sum: Context::new(&SHA256),
-            bytes: 0,
+            sum: Digester::default(),
             missing: Vec::new(),
-            has_missing: false,
             is_damaged: false,
             damages: 0,
         }
@@ -213,7 +209,6 @@ impl KeptOutput {
         let wanted = self.until.saturating_sub(self.at).min(bytes.len() as u64 - known);
         let bytes = &bytes[known as usize..(known + wanted) as usize];
         self.sum.update(bytes);
-        self.bytes += wanted;
         self.at += wanted;
     }
 
@@ -234,7 +229,6 @@ impl KeptOutput {
             return;
         }
         let from = std::mem::replace(&mut self.at, to);
-        self.has_missing = true;
         self.is_damaged |= because == MissingBecause::Damaged;
         if self.missing.len() < VERIFY_HOLES_MAX {
             self.missing.push(Missing { from, to, because });
@@ -251,7 +245,8 @@ impl KeptOutput {
         if let Some((bytes, _)) = known {
             self.reach(bytes, damages);
         }
-        let kept = (!self.has_missing).then(|| host::hex::digits(self.sum.finish().as_ref()));
+        let kept_bytes = self.sum.bytes();
+        let kept = self.missing.is_empty().then(|| self.sum.finish().hex());
         let finding = match (known, &kept) {
             _ if self.is_damaged => Finding::Damaged,
             (None, _) => Finding::Unknown,
@@ -264,7 +259,7 @@ impl KeptOutput {
             finding,
             bytes: known.map(|(bytes, _)| bytes),
             sha256: known.map(|(_, sha256)| sha256.clone()),
-            kept_bytes: self.bytes,
+            kept_bytes,
             kept_sha256: kept.filter(|_| known.is_some()),
             missing: self.missing,
         }

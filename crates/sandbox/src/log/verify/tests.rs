@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use protocol::exit::{Cause, Usage};
 use protocol::requests::TerminalSize;
 
+use image::digest::Digest;
+
 use super::super::carry::Bounds;
 use super::super::record::checksum;
 use super::super::{Event, Playback, Writer};
@@ -58,7 +60,7 @@ fn session() -> SessionId {
 }
 
 fn end(written: &[u8]) -> ExitRecord {
-    let sha256 = host::hex::digits(ring::digest::digest(&SHA256, written).as_ref());
+    let sha256 = Digest::of(written).hex();
     let total = OutputTotal {
         channel: Channel::Stdout,
         written: written.len() as u64,
