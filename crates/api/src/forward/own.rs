@@ -2,10 +2,11 @@
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
 use hyper::header::{CONNECTION, HeaderMap, HeaderValue, UPGRADE};
 use hyper::http::uri::PathAndQuery;
 use hyper::upgrade::Upgraded;
-use hyper::{Method, Request, StatusCode};
+use hyper::{Method, Request, Response as Answer, StatusCode};
 
 use super::{Passing, Peers, mark, send, sign, through_of, unreachable};
 use crate::Api;
@@ -92,12 +93,16 @@ async fn whole(
 ) -> Result<(StatusCode, Bytes), Refusal> {
     let (answer, mut connection) = send(peers, to, request).await?;
     let status = answer.status();
-    let body = Limited::new(answer.into_body(), FORWARD_ANSWER_BYTES_MAX).collect().await;
-    let body = body.map_err(|error| unreachable(to, &error.to_string()))?.to_bytes();
+    let body = body_of(answer, to).await?;
     if connection.ready().await.is_ok() {
         peers.put(&to.address, connection);
     }
     Ok((status, body))
+}
+
+async fn body_of(answer: Answer<Incoming>, to: &Placement) -> Result<Bytes, Refusal> {
+    let body = Limited::new(answer.into_body(), FORWARD_ANSWER_BYTES_MAX).collect().await;
+    Ok(body.map_err(|error| unreachable(to, &error.to_string()))?.to_bytes())
 }
 
 /// Opens a connection of bytes both ways to a place of another node, as the operator of this one.
@@ -116,8 +121,7 @@ pub async fn tunnel(api: &Api, to: &Placement, place: PathAndQuery) -> Result<Up
     let (answer, _) = send(api.peers(), to, request).await?;
     if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
         let status = answer.status();
-        let body = Limited::new(answer.into_body(), FORWARD_ANSWER_BYTES_MAX).collect().await;
-        let body = body.map_err(|error| unreachable(to, &error.to_string()))?.to_bytes();
+        let body = body_of(answer, to).await?;
         return Err(refusal_of(to, status, &body));
     }
     hyper::upgrade::on(answer).await.map_err(|error| unreachable(to, &error.to_string()))

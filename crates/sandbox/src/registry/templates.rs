@@ -36,9 +36,7 @@ impl TemplateInfo {
     pub fn which(&self) -> TemplateRef {
         TemplateRef { namespace: self.namespace.clone(), name: self.name.clone() }
     }
-}
 
-impl TemplateInfo {
     fn of(template: &Template, configured: bool, stock: Option<ShelfStatus>) -> Self {
         let env_names = template.options.env.keys().cloned().collect();
         let options = TemplateOptions { env: BTreeMap::new(), ..template.options.clone() };
