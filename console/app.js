@@ -44,9 +44,15 @@ const nav = document.querySelector("nav");
 const drawer = document.querySelector("#calls");
 let leaving = new AbortController();
 
+/** Ends what the page that is left waits for. Its dialogs would stand before the next page. */
+function leave() {
+  leaving.abort();
+  for (const box of document.querySelectorAll("dialog[open]")) box.close();
+}
+
 /** Shows what the address names. */
 async function show() {
-  leaving.abort();
+  leave();
   leaving = new AbortController();
   const [name = "sandboxes", ...rest] = location.hash.replace(/^#\/?/, "").split("/").filter(Boolean);
   const parameters = rest.map(decoded);
@@ -77,7 +83,7 @@ function decoded(part) {
 
 /** Asks for a key, tries it, and goes on. */
 function logIn(message) {
-  leaving.abort();
+  leave();
   document.body.classList.add("is-locked");
   const input = h("input", { type: "password", name: "key", autocomplete: "off", required: true, autofocus: true });
   const said = h("p.refused", { role: "alert", hidden: message === undefined }, message);

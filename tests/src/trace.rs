@@ -4,7 +4,6 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 
-use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
@@ -68,12 +67,24 @@ impl Trace {
     /// # Panics
     /// When `strace` has written nothing.
     pub fn end(mut self) -> Vec<String> {
-        kill(Pid::from_raw(self.strace.id() as i32), Signal::SIGINT).expect("it lives");
-        self.strace.wait().expect("it ends");
+        self.stop();
         let lines = fs::read_to_string(&self.lines).expect("it has written");
         // A call during which another thread makes one has two lines.
         let is_call =
             |line: &&str| line.contains('(') && !line.contains("--- ") && !line.contains("<... ");
         lines.lines().filter(is_call).map(str::to_owned).collect()
+    }
+
+    /// Each call is written before its thread goes on, so nothing is missing. Asked to end, `strace` would
+    /// wait until each thread has stopped, which may be for ever; those of a dead one go on at once.
+    fn stop(&mut self) {
+        self.strace.kill().ok();
+        self.strace.wait().ok();
+    }
+}
+
+impl Drop for Trace {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
