@@ -76,7 +76,8 @@ impl Trace {
     }
 
     /// Each call is written before its thread goes on, so nothing is missing. Asked to end, `strace` would
-    /// wait until each thread has stopped, which may be for ever; those of a dead one go on at once.
+    /// wait for each thread to stop: for ever where one waits for the child of its `vfork`, which stops, too.
+    /// Those of a dead `strace` go on at once.
     fn stop(&mut self) {
         self.strace.kill().ok();
         self.strace.wait().ok();

@@ -3,19 +3,36 @@
 use std::collections::BTreeMap;
 
 use protocol::message::Channel;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 
 use super::recording::{Recording, Step};
 use agent_client::program::Characters;
 
+/// The first line. Players want `version` first, whatever order a map of JSON would have.
+#[derive(Serialize)]
+struct Head<'a> {
+    version: u8,
+    width: u16,
+    height: u16,
+    timestamp: u64,
+    title: &'a str,
+    command: &'a str,
+    env: serde_json::Value,
+}
+
 /// The whole file.
 pub fn write(recording: &Recording) -> String {
     let (columns, rows) = recording.size;
-    let head = json!({
-        "version": 2, "width": columns, "height": rows,
-        "timestamp": recording.started_at_ms / 1000, "title": recording.title,
-        "command": recording.command, "env": { "TERM": "xterm-256color" },
-    });
+    let head = Head {
+        version: 2,
+        width: columns,
+        height: rows,
+        timestamp: recording.started_at_ms / 1000,
+        title: &recording.title,
+        command: &recording.command,
+        env: json!({ "TERM": "xterm-256color" }),
+    };
     let mut text = line(&head);
     let mut characters: BTreeMap<Channel, Characters> = BTreeMap::new();
     let mut last = 0.0;
@@ -38,8 +55,9 @@ pub fn write(recording: &Recording) -> String {
     text
 }
 
-fn line(value: &Value) -> String {
-    format!("{value}\n")
+fn line(value: &impl Serialize) -> String {
+    let value = serde_json::to_string(value).expect("numbers and text");
+    value + "\n"
 }
 
 /// What is whole by now. What is not UTF-8 becomes U+FFFD, because JSON has nothing for it.
@@ -50,6 +68,8 @@ fn text_of(characters: &mut Characters, bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use serde_json::Value;
 
     use super::*;
 
@@ -69,6 +89,7 @@ mod tests {
                 steps: steps.into(),
             };
             let written = write(&recording);
+            assert!(written.starts_with("{\"version\":2,\"width\":80,"), "{written}");
             let mut lines = written.lines();
             let head: Value = serde_json::from_str(lines.next().unwrap()).unwrap();
             assert_eq!((&head["version"], &head["width"]), (&json!(2), &json!(80)));
