@@ -75,9 +75,9 @@ impl Trace {
         lines.lines().filter(is_call).map(str::to_owned).collect()
     }
 
-    /// Each call is written before its thread goes on, so nothing is missing. Asked to end, `strace` would
-    /// wait for each thread to stop: for ever where one waits for the child of its `vfork`, which stops, too.
-    /// Those of a dead `strace` go on at once.
+    /// Each call is written before its thread goes on, so nothing is missing. Asked to end, `strace` waits
+    /// for each thread to stop, and one that waits for the child of its `vfork` never does, because the
+    /// child is stopped. Those of a dead `strace` go on at once.
     fn stop(&mut self) {
         self.strace.kill().ok();
         self.strace.wait().ok();

@@ -3,10 +3,15 @@
 //! `metrics` reads it for the sandbox's group and sessions' groups. Each controller has its own
 //! files, and without it its values are absent; CPU time and pressure need none.
 
+use std::cell::Cell;
 use std::fs::File;
 
 use super::directory::Directory;
 use super::read_again;
+use crate::sys::clock;
+
+/// The kernel computes averages of pressure every two seconds: until then they are the same.
+const PRESSURE_PERIOD_US: u64 = 1_900_000;
 
 /// See the module's description. Sums are since the group was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +50,8 @@ pub struct AccountFiles {
     memory_events: Option<File>,
     io: Option<File>,
     pressures: [Option<File>; 3],
+    /// What was read of them last, and when.
+    pressures_read: Cell<Option<(u64, [Option<u32>; 3])>>,
 }
 
 impl AccountFiles {
@@ -61,6 +68,7 @@ impl AccountFiles {
             memory_events: of_memory("memory.events"),
             io: open("io.stat"),
             pressures: ["cpu.pressure", "memory.pressure", "io.pressure"].map(open),
+            pressures_read: Cell::default(),
             memory,
         }
     }
@@ -68,8 +76,7 @@ impl AccountFiles {
     pub fn read(&self) -> Account {
         let text = |file: &Option<File>| text(file.as_ref()?);
         let number = |file: &Option<File>| number(file.as_ref()?);
-        let [cpu_pressure, memory_pressure, io_pressure] =
-            self.pressures.each_ref().map(|file| parse_pressure(&text(file)?));
+        let [cpu_pressure, memory_pressure, io_pressure] = self.pressures();
         let io = text(&self.io);
         let memory_bytes: Option<u64> = number(&self.memory);
         let parts = text(&self.memory_parts);
@@ -97,6 +104,18 @@ impl AccountFiles {
             read_bytes: io.as_ref().map(|text| sum(text, "rbytes=")),
             written_bytes: io.as_ref().map(|text| sum(text, "wbytes=")),
         }
+    }
+
+    fn pressures(&self) -> [Option<u32>; 3] {
+        let now_us = clock::monotonic_us();
+        if let Some((at_us, read)) = self.pressures_read.get()
+            && now_us - at_us < PRESSURE_PERIOD_US
+        {
+            return read;
+        }
+        let read = self.pressures.each_ref().map(|file| parse_pressure(&text(file.as_ref()?)?));
+        self.pressures_read.set(Some((now_us, read)));
+        read
     }
 }
 
@@ -189,6 +208,24 @@ mod tests {
         let account = AccountFiles::open(&directory).read();
         std::fs::remove_dir_all(path).unwrap();
         assert_eq!(account, Account { cpu_us: Some(3), ..Account::default() });
+    }
+
+    #[test]
+    fn pressures_are_read_once_per_period_and_the_rest_each_time() {
+        let (path, directory) = group(&[
+            ("cpu.pressure", "some avg10=1.00 avg60=0.00"),
+            ("cpu.stat", "usage_usec 3\n"),
+        ]);
+        let files = AccountFiles::open(&directory);
+        let read = || (files.read().cpu_pressure, files.read().cpu_us);
+        assert_eq!(read(), (Some(100), Some(3)));
+        std::fs::write(path.join("cpu.pressure"), "some avg10=2.00 avg60=0.00").unwrap();
+        std::fs::write(path.join("cpu.stat"), "usage_usec 4\n").unwrap();
+        assert_eq!(read(), (Some(100), Some(4)));
+        let (at_us, pressures) = files.pressures_read.get().unwrap();
+        files.pressures_read.set(Some((at_us.saturating_sub(PRESSURE_PERIOD_US), pressures)));
+        assert_eq!(read(), (Some(200), Some(4)));
+        std::fs::remove_dir_all(path).unwrap();
     }
 
     #[test]
