@@ -8,6 +8,7 @@ use clap::{Args, Command, CommandFactory};
 
 use super::exit::Exit;
 use super::failure::CliError;
+use super::repl::language::Language;
 use super::{Arguments, help, output};
 use host::similar::nearest;
 
@@ -17,7 +18,8 @@ pub fn report(mut error: clap::Error) -> Exit {
         let _ = error.print();
         return Exit::SUCCESS;
     }
-    if let Some(refusal) = refusal_of(&error) {
+    let typed: Vec<OsString> = std::env::args_os().collect();
+    if let Some(refusal) = refusal_of(&error).or_else(|| named_as_language(&error, &typed)) {
         output::note(&refusal.to_string());
     } else {
         help::suggest(&mut error);
@@ -38,6 +40,23 @@ fn refusal_of(error: &clap::Error) -> Option<CliError> {
     let option = text(ContextKind::InvalidArg).filter(|option| option.starts_with('-'))?;
     let meant = text(ContextKind::SuggestedArg);
     Some(CliError::UnknownOption { option, meant })
+}
+
+/// The refusal of `attach --repl work`: a sandbox where a language belongs.
+fn named_as_language(error: &clap::Error, typed: &[OsString]) -> Option<CliError> {
+    if error.kind() != ErrorKind::MissingRequiredArgument {
+        return None;
+    }
+    let at = typed.iter().position(|word| word == "--repl")?;
+    let name = typed.get(at + 1)?.to_str().filter(|word| Language::called(word).is_none())?;
+    Some(CliError::OtherWords {
+        what: format!("--repl {name}"),
+        why: "the word behind --repl is a language",
+        instead: format!(
+            "write `host-bridge attach --repl {} {name}`",
+            Language::default().as_str()
+        ),
+    })
 }
 
 /// Refuses a command that begins with an option: the verb does not have it, and no program has such a name.
@@ -184,6 +203,18 @@ mod tests {
         let parsed = Arguments::command().try_get_matches_from(["x", "start", "--lable", "a=b"]);
         let refusal = refusal_of(&parsed.expect_err("there is none")).expect("it is refused");
         assert_eq!(refusal.to_string(), "unknown option --lable; did you mean --label?");
+    }
+
+    #[test]
+    fn a_sandbox_in_place_of_a_language_is_answered_with_what_to_write() {
+        let said = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            let error = Arguments::command().try_get_matches_from(&words).expect_err("no sandbox");
+            named_as_language(&error, &words).map(|refusal| refusal.to_string())
+        };
+        let refusal = said("x attach --repl work").expect("it is refused");
+        assert!(refusal.ends_with("write `host-bridge attach --repl python work`"), "{refusal}");
+        assert_eq!(said("x attach --repl python"), None);
     }
 
     #[test]
