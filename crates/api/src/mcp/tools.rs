@@ -11,6 +11,8 @@ mod output;
 mod ports;
 mod sandboxes;
 mod shell;
+mod snapshots;
+mod trial;
 mod write;
 
 use std::sync::LazyLock;
@@ -25,6 +27,7 @@ static ALL: LazyLock<Vec<Entry>> = LazyLock::new(|| {
         files::entries(),
         write::entries(),
         sandboxes::entries(),
+        snapshots::entries(),
         ports::entries(),
         apps::entries(),
         notebooks::entries(),
