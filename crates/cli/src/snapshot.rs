@@ -96,18 +96,20 @@ impl Snapshot {
 }
 
 async fn list(context: &Context, json: bool) -> Result<Exit> {
-    let snapshots = context.daemon().await?.ask(&Request::Snapshots {}).await?;
+    let request = Request::Snapshots {};
+    let snapshots: Vec<_> = context.daemon().await?.ask(&request).await?;
     show(&snapshots, json)
 }
 
 async fn prune(context: &Context, dry_run: bool, json: bool) -> Result<Exit> {
-    let snapshots = context.daemon().await?.ask(&Request::PruneSnapshots { dry_run }).await?;
+    let request = Request::PruneSnapshots { dry_run };
+    let snapshots: Vec<_> = context.daemon().await?.ask(&request).await?;
     show(&snapshots, json)
 }
 
-fn show(snapshots: &Vec<ListedSnapshot>, json: bool) -> Result<Exit> {
+fn show(snapshots: &[ListedSnapshot], json: bool) -> Result<Exit> {
     if json {
-        output::print_json(snapshots)?;
+        output::print_json(&snapshots)?;
     } else {
         let now_ms = now_ms();
         let rows: Vec<_> = snapshots.iter().map(|listed| row(listed, now_ms)).collect();

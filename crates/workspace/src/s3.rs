@@ -31,7 +31,7 @@ mod xml;
 
 pub use bucket::{Bucket, KeyNames, REGION_USUAL, is_bucket, is_region, parse_endpoint};
 pub use error::S3Error;
-pub use objects::{InvalidObjectUrl, ObjectUrl, Objects};
+pub use objects::{InvalidObjectUrl, ObjectUrl, Objects, begun_uploads};
 pub use staging::Staging;
 
 use client::Client;

@@ -15,7 +15,7 @@ pub fn words(hint: &Hint) -> Option<String> {
         Hint::ListSnapshots => "`sandbox_list` with `kind` `snapshots` lists them",
         Hint::ListTemplates => "`sandbox_list` with `kind` `templates` lists them",
         Hint::OtherSnapshotName => {
-            "choose another name, or remove that snapshot with `sandbox_snapshot` and `remove`"
+            "choose another name, or remove that snapshot first with `sandbox_remove`"
         }
         Hint::OtherAppName => "choose another name, or end that app first with `stop_web_app`",
         Hint::OtherHostPort => "choose another port, or leave `host_port` out for any free port",

@@ -27,7 +27,6 @@ static ALL: LazyLock<Vec<Entry>> = LazyLock::new(|| {
         files::entries(),
         write::entries(),
         sandboxes::entries(),
-        snapshots::entries(),
         ports::entries(),
         apps::entries(),
         notebooks::entries(),

@@ -24,7 +24,7 @@ use crate::{
 };
 use host::instant::now_ms;
 use host::room::free_bytes;
-use workspace::s3::ObjectUrl;
+use workspace::s3::{ObjectUrl, begun_uploads};
 
 /// A snapshot in a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -253,8 +253,10 @@ impl Registry {
 
     /// Begins to remove what the policy does not keep, and gives up uploads that an earlier bridge has left.
     pub(super) fn begin_sweeping(&self) {
-        let (workspaces, records) = (self.0.workspaces.clone(), self.0.paths.snapshot_uploads());
-        tokio::spawn(async move { workspaces.give_up_uploads(&records).await });
+        // Before this bridge begins one.
+        let begun = begun_uploads(&self.0.paths.snapshot_uploads());
+        let workspaces = self.0.workspaces.clone();
+        tokio::spawn(async move { workspaces.give_up_uploads(begun).await });
         if !self.0.retention.is_any() {
             return;
         }

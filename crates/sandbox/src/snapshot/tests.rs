@@ -1,3 +1,5 @@
+mod travel;
+
 use super::*;
 
 fn at(name: &str) -> (PathBuf, Snapshots) {

@@ -3,7 +3,8 @@
 
 use std::fmt;
 use std::fs;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use super::client::{Client, Condition};
@@ -13,6 +14,7 @@ use super::multipart::{Uploads, read_part};
 use super::wire::Part;
 use super::{BucketAccess, is_bucket, mode};
 use crate::{Workspace, WorkspaceError, Workspaces};
+use host::id::RandomId;
 use host::paths::make_private_directory;
 
 const SCHEME: &str = "s3://";
@@ -104,7 +106,7 @@ impl Workspaces {
         object: &ObjectUrl,
         allows: impl Fn(&Workspace) -> bool,
     ) -> Result<Objects, WorkspaceError> {
-        let found = self.names().filter_map(|name| {
+        let mut found = self.names().filter_map(|name| {
             let workspace = self.find(namespace, name).ok()?;
             let bucket = &workspace.bucket.as_ref()?.bucket;
             let is_it = bucket.name == object.bucket && object.key.starts_with(&bucket.prefix);
@@ -114,27 +116,42 @@ impl Workspaces {
             object: object.to_string(),
             namespace: namespace.to_owned(),
         };
-        let (name, workspace) = { found }.next().ok_or_else(unknown)?;
+        let (name, workspace) = found.next().ok_or_else(unknown)?;
         let access = workspace.bucket.ok_or_else(unknown)?;
         Ok(Objects { workspace: name.to_owned(), access })
     }
 
-    /// Gives up the uploads that an earlier bridge has begun and not ended. What cannot be given up now, the next
+    /// Gives up uploads that an earlier bridge has begun and not ended. What cannot be given up now, the next
     /// bridge tries again.
-    pub async fn give_up_uploads(&self, records: &Path) {
-        for entry in fs::read_dir(records).into_iter().flatten().flatten() {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let uploads = Uploads::read(Some(entry.path()));
-            if let (Some(access), false) = (self.access(&name), uploads.is_empty())
+    pub async fn give_up_uploads(&self, begun: Vec<PathBuf>) {
+        for record in begun {
+            let name = record.file_name().map(|name| name.to_string_lossy().into_owned());
+            let name = name.unwrap_or_default();
+            let workspace = name.rsplit_once(BEFORE_ID).map_or("", |(workspace, _)| workspace);
+            let uploads = Uploads::read(Some(record.clone()));
+            if let (Some(access), false) = (self.access(workspace), uploads.is_empty())
                 && let Ok(client) = access.client().await
             {
                 uploads.give_up(&client).await;
             }
-            if uploads.is_empty() {
-                // Another upload may have begun in this moment: then it is not removed.
-                let _ = fs::remove_dir_all(entry.path());
-            }
+            forget(&record, &uploads);
         }
+    }
+}
+
+/// Comes between the name of a workspace and the id of an upload.
+const BEFORE_ID: char = '.';
+
+/// The records of uploads that have begun, in the directory for them.
+pub fn begun_uploads(records: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(records).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).collect()
+}
+
+/// Removes the record of an upload of which nothing is left in the bucket.
+fn forget(record: &Path, uploads: &Uploads) {
+    if uploads.is_empty() {
+        let _ = fs::remove_dir_all(record);
     }
 }
 
@@ -154,15 +171,17 @@ impl Objects {
         }
         let mode = mode::USUAL;
         let put = if bytes > MULTIPART_ABOVE {
-            let records = records.join(&self.workspace);
-            let made = make_private_directory(&records);
-            made.map_err(|source| boxed(S3Error::File(source)))?;
-            let uploads = Uploads::read(Some(records));
+            let id = RandomId::draw().map_err(file)?;
+            let record = records.join(format!("{}{BEFORE_ID}{id}", self.workspace));
+            make_private_directory(&record).map_err(file)?;
+            let uploads = Uploads::read(Some(record.clone()));
             let whole = Part { path: path.to_owned(), offset: 0, bytes, digest: [0; 32] };
-            client.put_parts(key, whole, mode, &Condition::New, &uploads).await
+            let put = client.put_parts(key, whole, mode, &Condition::New, &uploads).await;
+            forget(&record, &uploads);
+            put
         } else {
             let read = read_part(path.to_owned(), 0, bytes).await;
-            let part = read.map_err(|source| boxed(S3Error::File(source)))?;
+            let part = read.map_err(file)?;
             client.put(key, part, mode, &Condition::New).await
         };
         match put {
@@ -192,6 +211,10 @@ impl Objects {
     async fn client(&self) -> Result<Client, WorkspaceError> {
         self.access.client().await.map_err(boxed)
     }
+}
+
+fn file(source: io::Error) -> WorkspaceError {
+    boxed(S3Error::File(source))
 }
 
 fn boxed(error: S3Error) -> WorkspaceError {

@@ -44,7 +44,7 @@ pub fn entries() -> Vec<Entry> {
             "sandbox_stop",
             "Stop a sandbox",
             "Stops a sandbox cleanly. Its processes, variables and files are gone; its record and \
-            logs stay.",
+            logs stay, and what `snapshot` saves.",
             Access::Run,
             Effect::Ends,
             stop,
@@ -123,6 +123,7 @@ struct Create {
     idle_ttl_seconds: Option<u64>,
     /// What happens then: it ends by default, or is paused until it is used again.
     #[serde(default)]
+    #[schemars(with = "Option<IdleEnd>")]
     on_idle: Option<OnIdle>,
     /// A template to make it of, ready by its commands.
     #[serde(default)]
@@ -145,6 +146,15 @@ struct Made {
     /// Of a fork: what of the original it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     report: Option<ForkReport>,
+}
+
+/// The words of [`OnIdle`]; the field says what they mean.
+#[derive(JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[expect(dead_code, reason = "the schema's words")]
+enum IdleEnd {
+    Stop,
+    Pause,
 }
 
 impl Create {
@@ -327,12 +337,27 @@ async fn list(work: Work, request: List) -> Result<Answer<Listed>, Refusal> {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Which {
+struct Stop {
     /// The name of the sandbox.
     sandbox: String,
+    /// Saves it under this name first, if its machine can.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    snapshot: Option<Name>,
 }
 
-/// A sandbox that was ended.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Remove {
+    /// The name of the sandbox.
+    #[serde(default)]
+    sandbox: Option<String>,
+    /// The snapshot to remove instead.
+    #[serde(default)]
+    snapshot: Option<String>,
+}
+
+/// A sandbox that was ended, or a snapshot that was removed.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 struct Ended {
     sandbox: String,
@@ -340,15 +365,29 @@ struct Ended {
     state: String,
 }
 
-async fn stop(work: Work, request: Which) -> Result<Answer<Ended>, Refusal> {
+async fn stop(work: Work, request: Stop) -> Result<Answer<Ended>, Refusal> {
     let which = work.which(Some(&request.sandbox))?;
+    if let Some(name) = request.snapshot {
+        work.api.registry().snapshot(&which, name).await?;
+    }
     let stopped = work.api.registry().stop(&which, STOP_GRACE_DEFAULT).await?;
     let state = stopped.state.name().to_owned();
     Ok(Answer::of(Ended { sandbox: which.to_string(), state }))
 }
 
-async fn remove(work: Work, request: Which) -> Result<Answer<Ended>, Refusal> {
-    let which = work.which(Some(&request.sandbox))?;
-    work.api.registry().remove(&which, true).await?;
+async fn remove(work: Work, request: Remove) -> Result<Answer<Ended>, Refusal> {
+    let which = match (&request.sandbox, &request.snapshot) {
+        (Some(sandbox), None) => {
+            let which = work.which(Some(sandbox))?;
+            work.api.registry().remove(&which, true).await?;
+            which
+        }
+        (None, Some(snapshot)) => {
+            let which = work.in_namespace(snapshot, "snapshot")?;
+            work.api.registry().remove_snapshot(&which).await?;
+            which
+        }
+        _ => return Err(Refusal::invalid("give either `sandbox` or `snapshot`")),
+    };
     Ok(Answer::of(Ended { sandbox: which.to_string(), state: "removed".to_owned() }))
 }

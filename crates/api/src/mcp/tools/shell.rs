@@ -54,10 +54,10 @@ struct ShellExecute {
     #[serde(default)]
     #[schemars(range(max = 86_400))]
     timeout: Option<f64>,
-    /// This session's own by default.
+    /// Default: the session's.
     #[serde(default)]
     sandbox: Option<String>,
-    /// Runs it in a fork, tells which files it changes, and then drops or keeps the fork.
+    /// Runs it in a fork, lists the files that it changes, and drops or keeps the fork.
     #[serde(default, rename = "try")]
     trial: Option<Ending>,
 }

@@ -1,46 +1,11 @@
-//! What sandboxes are made of besides images: snapshots, taken, listed and removed, and templates, listed.
+//! What sandboxes are made of besides images, listed: snapshots and templates.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::mcp::limits::SANDBOXES_SHOWN_MAX;
-use crate::mcp::tool::{Answer, Effect, Entry, Work, tool};
-use access::keys::Access;
-use sandbox::refusal::Refusal;
-use sandbox::{ListedSnapshot, Name, SandboxRef, Snapshot, TemplateInfo};
-
-pub fn entries() -> Vec<Entry> {
-    vec![tool(
-        "sandbox_snapshot",
-        "Take a snapshot",
-        "Saves a sandbox with its running programs, for `sandbox_create`. The sandbox goes on. Needs \
-        a machine that has snapshots; `fork_of` works on all.",
-        Access::Run,
-        Effect::Writes,
-        take,
-    )]
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct Take {
-    /// The snapshot's name.
-    #[schemars(with = "String")]
-    name: Name,
-    /// This session's own by default.
-    #[serde(default)]
-    sandbox: Option<String>,
-    /// Removes the snapshot instead.
-    #[serde(default)]
-    remove: bool,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-struct Taken {
-    snapshot: String,
-    /// What it takes, or took, of the disk.
-    bytes: u64,
-}
+use crate::mcp::tool::Work;
+use sandbox::{ListedSnapshot, Snapshot, TemplateInfo};
 
 /// A snapshot in a list.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -63,22 +28,6 @@ pub struct TemplateRow {
     has_ready_command: bool,
     /// How many sandboxes are kept ready.
     warm: u64,
-}
-
-async fn take(work: Work, request: Take) -> Result<Answer<Taken>, Refusal> {
-    let registry = work.api.registry();
-    let done = if request.remove {
-        let namespace = match &request.sandbox {
-            Some(sandbox) => work.named(sandbox)?.namespace,
-            None => work.session.namespace(&work.caller),
-        };
-        let which = SandboxRef { namespace, name: request.name };
-        work.reaches(&which)?;
-        registry.remove_snapshot(&which).await?
-    } else {
-        registry.snapshot(&work.which(request.sandbox.as_deref())?, request.name).await?
-    };
-    Ok(Answer::of(Taken { snapshot: done.which().to_string(), bytes: done.bytes }))
 }
 
 /// The snapshots that the caller reaches, and whether there are more than are shown.

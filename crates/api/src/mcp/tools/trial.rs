@@ -1,4 +1,4 @@
-//! A fork in which a command is tried: what it has changed is told, and the fork dropped or kept.
+//! A fork in which a command is tried. The result lists what has changed, and the fork is dropped or kept.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -58,7 +58,7 @@ impl Trial {
         Ok((trial, inside))
     }
 
-    /// Tells what has changed, and drops the fork or keeps it.
+    /// Lists what has changed, and drops the fork or keeps it.
     pub async fn end(mut self) -> Result<TrialResult, Refusal> {
         let Some(fork) = self.fork.clone() else { return Ok(TrialResult::default()) };
         let sandbox::Changes { mut changes, more } = self.registry.changes(&fork).await?;

@@ -65,7 +65,7 @@ fn an_age_is_counted_from_when_a_snapshot_came_here() {
     assert_eq!(removed(&retention, &all, &[], 5 * DAY_MS + 1), []);
     let removals = retention.removals(&all, &BTreeSet::new(), 5 * DAY_MS + 1);
     let at_ms: Vec<_> = removals.values().map(|removal| removal.at_ms).collect();
-    assert_eq!(at_ms, [6 * DAY_MS], "it is told before");
+    assert_eq!(at_ms, [6 * DAY_MS], "it is known before");
     assert_eq!(removed(&retention, &all, &[], 6 * DAY_MS).len(), 1);
     // The clock of another time overflows nothing.
     assert_eq!(removed(&retention, &[snapshot("a/late", u64::MAX, u64::MAX)], &[], 7), []);

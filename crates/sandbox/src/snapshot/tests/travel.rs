@@ -8,8 +8,8 @@ use image::digest::Digest;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::archive::{ArchiveError, ArchiveManifest};
-use super::*;
+use super::super::archive::{ArchiveError, ArchiveManifest};
+use super::super::*;
 use crate::limits::{SNAPSHOT_EXTENTS_MAX, SNAPSHOT_HOLE_BYTES_MIN, SNAPSHOT_MANIFEST_BYTES_MAX};
 use egress::NAMES_FILE;
 use machine::vmm::{MEMORY, Manifest};
