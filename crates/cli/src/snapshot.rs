@@ -61,7 +61,7 @@ enum Verb {
     },
     Export(Export),
     Import(Import),
-    /// Remove the snapshots that the configuration does not keep
+    /// Remove snapshots that the configuration drops
     Prune {
         /// Only list them
         #[arg(long)]

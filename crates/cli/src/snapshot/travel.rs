@@ -20,7 +20,7 @@ use workspace::s3::ObjectUrl;
 
 const STANDARD: &str = "-";
 
-/// Write a snapshot to a file, stdout or bucket
+/// Export a snapshot as an archive
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge snapshot export base base.tar
@@ -45,7 +45,7 @@ pub struct Export {
     quiet: bool,
 }
 
-/// Read a snapshot from a file, stdin or bucket
+/// Import a snapshot from an archive
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge snapshot import base.tar

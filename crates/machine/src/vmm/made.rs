@@ -153,11 +153,12 @@ impl MachineInputs {
             }
         }
         let own = [
-            (plan.directory.display().to_string(), "{directory}"),
+            // It may be in that directory.
             (
                 scratch.as_ref().map_or_else(String::new, |path| path.display().to_string()),
                 "{scratch}",
             ),
+            (plan.directory.display().to_string(), "{directory}"),
             (plan.kit.directory().display().to_string(), "{kit}"),
             // One that is not in the kit, but in the store of a bridge.
             (image_of(&files).display().to_string(), IMAGE),

@@ -154,13 +154,15 @@ impl ArchiveReader {
     }
 }
 
-/// Writes what is not zero; the rest of the file is a hole already.
-fn write_at(file: &std::fs::File, bytes: &[u8], mut at: u64) -> io::Result<()> {
-    for block in bytes.chunks(BLOCK_BYTES) {
+/// Writes what is not zero, by blocks of the file; the rest of the file is a hole already.
+fn write_at(file: &std::fs::File, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let to_next = BLOCK_BYTES - (at % BLOCK_BYTES as u64) as usize;
+        let (block, rest) = bytes.split_at(to_next.min(bytes.len()));
         if block.iter().any(|byte| *byte != 0) {
             file.write_all_at(block, at)?;
         }
-        at += block.len() as u64;
+        (bytes, at) = (rest, at + block.len() as u64);
     }
     Ok(())
 }

@@ -114,7 +114,7 @@ fn a_sandbox_is_made_of_another_and_of_a_template() {
     assert!(text(&more).starts_with("invalid: memory_mib: "), "{more}");
     let nobody = lines.call("sandbox_create", &json!({ "fork_of": "nobody" }));
     assert!(text(&nobody).starts_with("not_found: "), "{nobody}");
-    // What a process machine cannot do is said, and the sandbox goes on.
+    // What a process machine cannot do is refused, and the sandbox goes on.
     let stop = json!({ "sandbox": "one", "snapshot": "base" });
     let refused = lines.call("sandbox_stop", &stop);
     assert!(text(&refused).starts_with("unsupported: "), "{refused}");
