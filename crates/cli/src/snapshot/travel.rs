@@ -36,7 +36,7 @@ pub struct Export {
     #[arg(value_name = "SNAPSHOT")]
     which: SandboxRef,
 
-    /// Write to this file; - for stdout, s3://BUCKET/KEY for an object
+    /// Write to this file, or to an object of a bucket; - for stdout
     #[arg(value_name = "FILE")]
     to: String,
 
@@ -57,7 +57,7 @@ Refused with the reason if this host could not start from it (kernel, initramfs,
 or if anything in it is not as its digests say; nothing is kept of it then. A virtual machine trusts the
 memory that it is started from: import only snapshots of hosts that you trust.")]
 pub struct Import {
-    /// Read this file; - for stdin, s3://BUCKET/KEY for an object
+    /// Read this file, or an object of a bucket; - for stdin
     #[arg(value_name = "FILE")]
     from: String,
 

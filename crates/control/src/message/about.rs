@@ -51,7 +51,9 @@ impl Request {
             Self::Changes { sandbox } => About::look("list_changes", Some(sandbox)),
             Self::Commit { sandbox, .. } => About::change("commit_sandbox", Some(sandbox)),
             Self::RemoveSnapshot { .. } => About::change("remove_snapshot", None),
-            Self::PruneSnapshots { dry_run: true } => About::look("list_snapshots", None),
+            Self::Snapshots {} | Self::PruneSnapshots { dry_run: true } => {
+                About::look("list_snapshots", None)
+            }
             Self::PruneSnapshots { .. } => About::change("prune_snapshots", None),
             Self::ExportSnapshot { .. } => About::change("export_snapshot", None),
             Self::ImportSnapshot { .. } => About::change("import_snapshot", None),
@@ -73,7 +75,6 @@ impl Request {
             Self::Inspect { sandbox } | Self::Work { sandbox } => {
                 About::look("get_sandbox", Some(sandbox))
             }
-            Self::Snapshots {} => About::look("list_snapshots", None),
             Self::Templates {} => About::look("list_templates", None),
             Self::GetTemplate { .. } => About::look("get_template", None),
             Self::Pool {} => About::look("get_pool", None),

@@ -370,7 +370,7 @@ mod tests {
             let mut files = made.files.clone();
             files.insert("image".to_owned(), Looked::at(&path).unwrap());
             let words = vec![format!("file={IMAGE},readonly=on")];
-            (MachineInputs { files, words, ..made.clone() }, path)
+            (MachineInputs { words, files, ..made.clone() }, path)
         };
         let ((there, _), (here, path)) = (at("a"), at("b"));
         let manifest = there.manifest("7.2".to_owned(), "a".to_owned(), 1).unwrap();
