@@ -675,6 +675,8 @@ export interface components {
              */
             next?: number;
         };
+        /** @description Why a snapshot is removed. */
+        Excess: "age" | "count" | "bytes" | "total_count" | "total_bytes";
         /** @description A program to run. */
         ExecCommand: {
             /** @description The program and its arguments. */
@@ -833,6 +835,20 @@ export interface components {
             /** @description Whether it ended by itself with code 0. */
             success: boolean;
             usage: components["schemas"]["Usage"];
+        };
+        /** @description An object to write. */
+        ExportToBucket: {
+            /** @description `s3://BUCKET/KEY`. */
+            to: string;
+        };
+        /** @description An object that was written. */
+        Exported: {
+            /**
+             * Format: uint64
+             * @description Its size.
+             */
+            bytes: number;
+            to: string;
         };
         /** @description A sandbox's new time to live. Fields that are left out stay; 0 removes the limit. */
         ExtendSandbox: {
@@ -1129,6 +1145,11 @@ export interface components {
         /** @description All images. */
         ImageList: {
             images: components["schemas"]["Image"][];
+        };
+        /** @description An object to read. */
+        ImportFromBucket: {
+            /** @description `s3://BUCKET/KEY`. */
+            from: string;
         };
         /** @description The notebook's part of a run's result. */
         InNotebook: {
@@ -2274,6 +2295,16 @@ export interface components {
             /** @description End it first if it runs, with the processes that it left behind. */
             kill?: boolean;
         };
+        /** @description When the policy removes a snapshot, as things are now. */
+        Removal: {
+            /**
+             * Format: uint64
+             * @description In milliseconds since 1970. One that is not in the future is removed within a minute, or as soon as
+             *     nothing starts from the snapshot and nobody exports it.
+             */
+            at_ms: number;
+            why: components["schemas"]["Excess"];
+        };
         RemoveArtifactsQuery: {
             /** @description Every artifact of the namespace. */
             all?: boolean;
@@ -2811,6 +2842,8 @@ export interface components {
         };
         /** @description A saved machine, with all that ran in it. */
         Snapshot: {
+            /** @description What its sandbox was forked from, the nearest first. */
+            ancestors?: components["schemas"]["Ancestor"][];
             /**
              * Format: uint64
              * @description What it takes of the disk.
@@ -2820,11 +2853,18 @@ export interface components {
             created_at_ms: number;
             id: string;
             image?: string;
+            /**
+             * Format: uint64
+             * @description When it was imported from another host.
+             */
+            imported_at_ms?: number;
             machine: components["schemas"]["Machine"];
             /** Format: uint64 */
             memory_mib?: number;
             name: string;
             namespace: string;
+            /** @description In a list: when the policy of the server removes it, and why. Absent for one that it keeps. */
+            removal?: components["schemas"]["Removal"];
             /** @description The sandbox that it was taken of, and its id. */
             sandbox: string;
             /** Format: uint64 */
@@ -3780,6 +3820,28 @@ export interface Operations {
   /** Remove a snapshot. */
   remove_snapshot: {
     path: { namespace: string | number; name: string | number };
+    answer: Schemas["Snapshot"];
+  };
+  /** Download a snapshot. */
+  export_snapshot: {
+    path: { namespace: string | number; name: string | number };
+  };
+  /** Upload a snapshot. */
+  import_snapshot: {
+    path: { namespace: string | number; name: string | number };
+    answer: Schemas["Snapshot"];
+    upload: true;
+  };
+  /** Write a snapshot to a bucket. */
+  export_snapshot_to_bucket: {
+    path: { namespace: string | number; name: string | number };
+    body: Schemas["ExportToBucket"];
+    answer: Schemas["Exported"];
+  };
+  /** Read a snapshot from a bucket. */
+  import_snapshot_from_bucket: {
+    path: { namespace: string | number; name: string | number };
+    body: Schemas["ImportFromBucket"];
     answer: Schemas["Snapshot"];
   };
   /** One template. */

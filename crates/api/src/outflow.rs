@@ -4,8 +4,10 @@
 use std::fs::File;
 use std::io::{self, SeekFrom};
 
+use bytes::Bytes;
 use protocol::limits::CREDIT_BYTES_INITIAL;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
+use tokio::sync::mpsc;
 
 use super::body::{Gone, Outgoing, Sink};
 use super::call::{Call, passed};
@@ -13,6 +15,7 @@ use super::limits::STREAM_BYTES;
 use super::loglines::{self, Line};
 use agent_client::guest::{GuestError, Output, Piece};
 use sandbox::Activity;
+use sandbox::limits::SNAPSHOT_PIECE_BYTES;
 use sandbox::refusal::Refusal;
 
 /// What is read of a file at once.
@@ -24,6 +27,8 @@ pub enum Source {
     Guest { output: Output, activity: Option<Activity> },
     /// So many bytes of a file, from `first` on.
     File { file: File, first: u64, length: u64 },
+    /// Pieces that are made as they are wanted.
+    Pieces(mpsc::Receiver<io::Result<Bytes>>),
 }
 
 /// A body with the bytes of `source`. It is cut off unless all of them have come, so that no client
@@ -32,6 +37,7 @@ pub fn outflow(call: &Call, source: Source, length: Option<u64>) -> Result<Outgo
     let waiting_bytes = match &source {
         Source::Guest { .. } => STREAM_BYTES + CREDIT_BYTES_INITIAL as usize,
         Source::File { .. } => STREAM_BYTES,
+        Source::Pieces(pieces) => STREAM_BYTES + pieces.max_capacity() * SNAPSHOT_PIECE_BYTES,
     };
     let portion = call.memory.portion(waiting_bytes)?;
     let (sink, body) = Outgoing::pieces(length);
@@ -77,6 +83,12 @@ async fn carry(source: Source, sink: &Sink) -> Result<(), StreamError> {
         Source::Guest { output, activity: _activity } => carry_output(output, sink).await,
         Source::File { file, first, length } => {
             carry_file(tokio::fs::File::from_std(file), first, length, sink).await
+        }
+        Source::Pieces(mut pieces) => {
+            while let Some(piece) = pieces.recv().await {
+                sink.send(piece?).await?;
+            }
+            Ok(())
         }
     }
 }

@@ -21,7 +21,7 @@ use super::output;
 use control::{List, Request};
 use image::Images;
 use image::reference::Reference;
-use sandbox::{Record, SandboxRef, Snapshot, TemplateInfo};
+use sandbox::{ListedSnapshot, Record, SandboxRef, TemplateInfo};
 
 /// Set by the script, to the shell that asks.
 const VARIABLE: &str = "HOST_BRIDGE_COMPLETE";
@@ -138,10 +138,12 @@ fn sandboxes(context: &Context) -> Vec<String> {
 }
 
 fn snapshots(context: &Context) -> Vec<String> {
-    let asking =
-        async { Ok(context.running().await?.ask::<Vec<Snapshot>>(&Request::Snapshots {}).await?) };
+    let asking = async {
+        let listing = Request::Snapshots {};
+        Ok(context.running().await?.ask::<Vec<ListedSnapshot>>(&listing).await?)
+    };
     let found = within(asking).unwrap_or_default();
-    found.iter().map(|snapshot| snapshot.which().to_string()).collect()
+    found.iter().map(|listed| listed.snapshot.which().to_string()).collect()
 }
 
 /// The egress rules that have a name.

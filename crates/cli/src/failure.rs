@@ -63,6 +63,10 @@ pub enum CliError {
         "stdout is a terminal, which cannot show an archive; name a file with -o, or write to a pipe"
     )]
     ArchiveToTerminal,
+    #[error(
+        "the bridge sent {written} of {bytes} bytes, and nothing was kept; its log says why it stopped"
+    )]
+    ArchiveCutOff { written: u64, bytes: u64 },
     #[error("neither end of the copy is in a sandbox")]
     NoSandboxInCopy,
     #[error("both ends of the copy are in sandboxes")]

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod app;
+mod archive_target;
 mod artifact;
 mod attach;
 mod attempt;

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::timeout;
@@ -13,15 +13,45 @@ use super::line::{LineError, read_line, write_line};
 use super::message::{
     Answer, Dialled, ErrorReply, FleetList, List, Purpose, Reply, Request, Version,
 };
-use crate::limits::CONTROL_REPLY_BYTES_MAX;
+use crate::limits::{CONTROL_REPLY_BYTES_MAX, CONTROL_REPLY_DEADLINE};
 use host::paths::Paths;
-use sandbox::{Preset, Record, SandboxRef, Spec};
+use machine::limits::SNAPSHOT_WRITE_DEADLINE;
+use sandbox::{Preset, Record, SandboxRef, Snapshot, Spec};
 
 /// A connection to the bridge that serves.
 #[derive(Debug)]
 pub struct Client {
     reader: BufReader<OwnedReadHalf>,
     writer: OwnedWriteHalf,
+}
+
+/// An archive on its way to the bridge.
+#[derive(Debug)]
+pub struct Upload {
+    client: Client,
+}
+
+impl Upload {
+    /// Sends the next bytes; `false` if the bridge takes no more. [`Upload::finish`] says why.
+    pub async fn send(&mut self, bytes: &[u8]) -> bool {
+        tokio::select! {
+            // It answers before the end only to refuse.
+            biased;
+            _ = self.client.reader.fill_buf() => false,
+            written = self.client.writer.write_all(bytes) => written.is_ok(),
+        }
+    }
+
+    /// Ends the archive, and returns the snapshot.
+    pub async fn finish(mut self) -> Result<Snapshot, ClientError> {
+        // One that has refused may be gone already, and its answer is there.
+        let _ = self.client.writer.shutdown().await;
+        let waited = CONTROL_REPLY_DEADLINE + SNAPSHOT_WRITE_DEADLINE;
+        let answer = timeout(waited, self.client.answer()).await;
+        let reply = answer.map_err(|_| ClientError::Silent { waited })??;
+        Snapshot::try_from(reply)
+            .map_err(|other| ClientError::Answer { reason: format!("it says {:?}", other.name()) })
+    }
 }
 
 /// Why a request failed.
@@ -133,17 +163,42 @@ impl Client {
         Ok((self.reader, self.writer))
     }
 
+    /// Asks for a snapshot as an archive: its length, and the end that it comes from.
+    pub async fn export_snapshot(
+        mut self,
+        snapshot: &SandboxRef,
+    ) -> Result<(u64, impl AsyncRead + Unpin + use<>), ClientError> {
+        let request = Request::ExportSnapshot { snapshot: snapshot.clone(), to: None };
+        let bytes = self.ask(&request).await?;
+        Ok((bytes, self.reader))
+    }
+
+    /// Begins to import a snapshot from an archive.
+    pub async fn import_snapshot(
+        mut self,
+        snapshot: Option<SandboxRef>,
+    ) -> Result<Upload, ClientError> {
+        self.ask::<()>(&Request::ImportSnapshot { snapshot, from: None }).await?;
+        Ok(Upload { client: self })
+    }
+
     async fn exchange(&mut self, request: &Request) -> Result<Reply, ClientError> {
         // A bridge that turns a connection away answers before it is asked, and closes.
         let written = write_line(&mut self.writer, request).await;
-        let answer = read_line(&mut self.reader, CONTROL_REPLY_BYTES_MAX).await;
-        match answer {
-            Ok(Some(Answer::Ok(reply))) => Ok(reply),
-            Ok(Some(Answer::Error(refusal))) => Err(ClientError::Refused(refusal)),
-            Ok(None) | Err(LineError::Cut) => {
+        match self.answer().await {
+            Err(ClientError::Ended) => {
                 written?;
                 Err(ClientError::Ended)
             }
+            answer => answer,
+        }
+    }
+
+    async fn answer(&mut self) -> Result<Reply, ClientError> {
+        match read_line(&mut self.reader, CONTROL_REPLY_BYTES_MAX).await {
+            Ok(Some(Answer::Ok(reply))) => Ok(reply),
+            Ok(Some(Answer::Error(refusal))) => Err(ClientError::Refused(refusal)),
+            Ok(None) | Err(LineError::Cut) => Err(ClientError::Ended),
             Err(LineError::Io(error)) => Err(error.into()),
             Err(error @ (LineError::Json(_) | LineError::TooLong { .. })) => {
                 Err(ClientError::Answer { reason: error.to_string() })

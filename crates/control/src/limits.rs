@@ -15,6 +15,9 @@ pub const CONTROL_WRITE_DEADLINE: Duration = Duration::from_secs(10);
 /// How long a client waits for an answer, beyond the grace of a stop.
 pub const CONTROL_REPLY_DEADLINE: Duration = Duration::from_secs(60);
 
+/// How long a client waits for a snapshot on its way to or from a bucket: the largest one, at some MB a second.
+pub const SNAPSHOT_TRAVEL_MAX: Duration = Duration::from_secs(6 * 3600);
+
 /// How long one request may wait for the end of a sandbox; a client that waits longer asks again.
 pub const CONTROL_WAIT_MAX: Duration = Duration::from_secs(20);
 

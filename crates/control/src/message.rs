@@ -135,6 +135,26 @@ pub enum Request {
     RemoveSnapshot {
         snapshot: SandboxRef,
     },
+    /// Removes the snapshots that the policy does not keep, or only lists them.
+    PruneSnapshots {
+        dry_run: bool,
+    },
+    /// Writes a snapshot as an archive: to an object of a bucket, or else to this connection, which ends with
+    /// the archive.
+    ExportSnapshot {
+        snapshot: SandboxRef,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        to: Option<String>,
+    },
+    /// Reads a snapshot from an archive: from an object of a bucket, or else from this connection after the
+    /// first answer, until its client ends it; a second answer follows.
+    ImportSnapshot {
+        /// Its name, if that is not the one that it had.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        snapshot: Option<SandboxRef>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<String>,
+    },
     /// Removes an artifact of a run.
     RemoveArtifact {
         id: String,

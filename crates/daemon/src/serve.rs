@@ -248,6 +248,7 @@ pub(super) fn means_of(settings: &Settings) -> RegistryOptions {
         secrets,
         workspaces: workspaces.apart_from(own_files(settings)),
         caps: settings.caps.clone(),
+        retention: settings.snapshots,
         ..RegistryOptions::default()
     }
 }

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::audit as audit_log;
-use super::remote;
+use super::{remote, snapshots};
 use access::audit::{Audit, AuditUnwritable, Entry, Who};
 use api::{Api, mcp};
 use control::limits::{
@@ -188,6 +188,15 @@ async fn attend(stream: UnixStream, door: &Attendance) {
                 }
                 return;
             }
+            Ok(Some(Request::ExportSnapshot { snapshot, to: None })) => {
+                let exported = snapshots::export(registry, &snapshot, &mut writer).await;
+                return record(audit, entry, &exported, began_ms);
+            }
+            Ok(Some(Request::ImportSnapshot { snapshot, from: None })) => {
+                let importing = snapshots::import(registry, snapshot, &mut reader, &mut writer);
+                let imported = Box::pin(importing).await;
+                return record(audit, entry, &imported, began_ms);
+            }
             Ok(Some(Request::Version {})) => {
                 (Answer::Ok(Reply::Version(version(door.is_unattended))), true)
             }
@@ -222,6 +231,13 @@ async fn attend(stream: UnixStream, door: &Attendance) {
         if !go_on || !matches!(written, Ok(Ok(()))) {
             return;
         }
+    }
+}
+
+/// Records how a request has ended, if it is recorded.
+fn record(audit: &Audit, entry: Option<Entry>, ended: &Result<Reply, ErrorReply>, began_ms: u64) {
+    if let Some(entry) = entry {
+        audit.record(audit_log::ended(entry, ended.as_ref(), began_ms));
     }
 }
 

@@ -60,7 +60,7 @@ pub use limits::{
     CONNECTIONS_DEFAULT, CONNECTIONS_MAX, CONNECTIONS_PER_SECOND_DEFAULT, IDLE_DEFAULT,
     SECRET_HOSTS_MAX,
 };
-pub use names::copy as copy_names;
+pub use names::{FILE as NAMES_FILE, copy as copy_names};
 pub use preset::names as preset_names;
 pub use refused_hosts::RefusedHosts;
 pub use rule::{Defaults, RuleError, Rules};

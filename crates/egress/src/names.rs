@@ -13,7 +13,7 @@ use super::host::Host;
 use super::limits::NAMES_FILE_BYTES_MAX;
 
 /// The file in the sandbox's directory: a name a line, in the order of their addresses.
-const FILE: &str = "egress.names";
+pub const FILE: &str = "egress.names";
 
 /// Addresses after the sandbox's own, without the last of the range.
 const ADDRESSES: u32 = (1 << (u32::BITS - EGRESS_PREFIX_BITS)) - 3;

@@ -237,6 +237,11 @@ impl Paths {
         self.state.join("snapshots")
     }
 
+    /// Which uploads of snapshots to buckets have begun, one directory per workspace.
+    pub fn snapshot_uploads(&self) -> PathBuf {
+        self.state.join("snapshot-uploads")
+    }
+
     /// One directory per namespace, and in it one file per template.
     pub fn templates(&self) -> PathBuf {
         self.state.join("templates")

@@ -4,6 +4,36 @@
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 
+use nix::errno::Errno;
+use nix::unistd::{Whence, lseek};
+
+/// Where a file has bytes: the offset and the length of each run, in order. A hole that is shorter than
+/// `hole_bytes_min` counts as bytes, so that the list stays short.
+pub fn data_extents(file: &File, hole_bytes_min: u64) -> io::Result<Vec<(u64, u64)>> {
+    let bytes = file.metadata()?.len();
+    let seek = |at: u64, whence| {
+        lseek(file, i64::try_from(at).unwrap_or(i64::MAX), whence).map(|found| found as u64)
+    };
+    let mut extents: Vec<(u64, u64)> = Vec::new();
+    let mut at = 0;
+    while at < bytes {
+        let from = match seek(at, Whence::SeekData) {
+            // The rest is a hole.
+            Err(Errno::ENXIO) => break,
+            found => found?,
+        };
+        let to = seek(from, Whence::SeekHole)?.min(bytes);
+        match extents.last_mut() {
+            Some((last, length)) if from - (*last + *length) < hole_bytes_min => {
+                *length = to - *last;
+            }
+            _ => extents.push((from, to - from)),
+        }
+        at = to;
+    }
+    Ok(extents)
+}
+
 /// The block size of common file systems.
 const BLOCK_BYTES: usize = 4096;
 
@@ -56,6 +86,26 @@ mod tests {
         }
         let stored = std::fs::metadata(&path).unwrap().blocks() * 512;
         assert!(stored < 16 * BLOCK_BYTES as u64, "{stored} bytes are stored");
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn runs_of_bytes_are_found_and_short_holes_belong_to_them() {
+        use std::os::unix::fs::FileExt as _;
+
+        let path = std::env::temp_dir().join(format!("burrow-extents-{}", std::process::id()));
+        let file = File::options().write(true).read(true).create(true).truncate(true).open(&path);
+        let file = file.unwrap();
+        assert_eq!(data_extents(&file, 1).unwrap(), []);
+        file.set_len(64 << 20).unwrap();
+        assert_eq!(data_extents(&file, 1).unwrap(), []);
+        for at in [1 << 20, (1 << 20) + 65_536, 32 << 20] {
+            file.write_all_at(&[7; BLOCK_BYTES], at).unwrap();
+        }
+        let block = BLOCK_BYTES as u64;
+        let short = data_extents(&file, 1 << 20).unwrap();
+        assert_eq!(short, [(1 << 20, 65_536 + block), (32 << 20, block)]);
+        assert_eq!(data_extents(&file, 1).unwrap().len(), 3);
         std::fs::remove_file(path).unwrap();
     }
 }

@@ -74,6 +74,13 @@ pub trait Machine: Send + Sync {
     /// Removes a machine's leftovers on the host, best effort. A machine whose start was cut off,
     /// so that there is no trace of it, is ended first.
     fn clean(&self, id: SandboxId, directories: Option<Directories>) -> BoxFuture<'_, ()>;
+
+    /// Refuses a snapshot, by the description in its directory, from which the machine of this specification
+    /// could not be restored on this host. Starts nothing.
+    fn check_fit(&self, _: MachineSpec, from: PathBuf) -> BoxFuture<'_, Result<(), MachineError>> {
+        let reason = "machines of its kind have no snapshots".to_owned();
+        Box::pin(async { Err(MachineError::BrokenSnapshot { path: from, reason }) })
+    }
 }
 
 /// Kills a machine of any kind at once by what is on disk of it, and returns when its processes have ended. Its

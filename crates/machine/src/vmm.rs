@@ -220,6 +220,20 @@ impl<M: Monitor> VirtualMachines<M> {
         })
     }
 
+    /// What a machine would be made of, without making anything.
+    async fn planned(&self, spec: MachineSpec) -> Result<MachineInputs, MachineError> {
+        let monitor = Arc::clone(&self.0);
+        let planning = tokio::task::spawn_blocking(move || {
+            let plan = Plan::make(monitor.kind(), &spec)?;
+            let programs = monitor.programs(&plan)?;
+            MachineInputs::of(monitor.kind(), &plan, &programs)
+        });
+        planning.await.unwrap_or_else(|error| {
+            let source = std::io::Error::other(error);
+            Err(MachineError::Host { action: "plan the machine", source })
+        })
+    }
+
     /// Refuses a snapshot that would not be the same machine here.
     async fn fit(&self, made: &MachineInputs, from: &Path) -> Result<&dyn Halt, MachineError> {
         let manifest = Manifest::read(from)?;
@@ -292,6 +306,17 @@ impl<M: Monitor> Machine for VirtualMachines<M> {
 
     fn clean(&self, id: SandboxId, directories: Option<Directories>) -> BoxFuture<'_, ()> {
         Box::pin(async move { plan::clean(&id, directories).await })
+    }
+
+    fn check_fit(
+        &self,
+        spec: MachineSpec,
+        from: PathBuf,
+    ) -> BoxFuture<'_, Result<(), MachineError>> {
+        Box::pin(async move {
+            let planned = self.planned(spec).await?;
+            self.fit(&planned, &from).await.map(drop)
+        })
     }
 }
 

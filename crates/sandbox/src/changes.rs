@@ -9,6 +9,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use archive::{Entry, Kind};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::contents::each_entry;
@@ -34,7 +35,9 @@ pub(crate) struct Mark {
 }
 
 /// How a file differs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 pub enum ChangeKind {
     #[serde(rename = "A")]
     Added,
@@ -55,7 +58,7 @@ impl ChangeKind {
 }
 
 /// One file or directory that differs.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct FileChange {
     pub path: String,
     pub change: ChangeKind,

@@ -81,9 +81,10 @@ pub use presence::Activity;
 pub use preset::Preset;
 pub use record::Record;
 pub use recorder::HOLDER as RECORDED_HOLDER;
-pub use registry::{Registry, RegistryOptions, TemplateInfo, Until, Visit};
+pub use registry::{Import, ListedSnapshot, Registry, RegistryOptions, TemplateInfo, Until, Visit};
 pub use saver::CarriedContexts;
-pub use snapshot::Snapshot;
+pub use snapshot::retention::{Amount, Excess, Removal, Retention};
+pub use snapshot::{Export, Snapshot, archive::ArchiveError};
 pub use spec::Spec;
 pub use startup::{START_SESSION, StartupError};
 pub use state::{ExpiryKind, Phase, State, StopReason, UnknownPhase};
@@ -240,6 +241,8 @@ pub enum SandboxError {
         {SNAPSHOTS_BYTES_MAX}; remove some"
     )]
     SnapshotsTooLarge { bytes: u64 },
+    #[error("the archive of the snapshot is refused: {0}")]
+    Archive(#[source] Box<ArchiveError>),
     #[error("there is no template {template}")]
     NoTemplate { template: TemplateRef },
     #[error("the template {template} comes from the configuration, and no call changes it")]
@@ -277,4 +280,10 @@ pub enum SandboxError {
     Draw(io::Error),
     #[error("the bridge is stopping")]
     Stopping,
+}
+
+impl From<ArchiveError> for SandboxError {
+    fn from(error: ArchiveError) -> Self {
+        Self::Archive(Box::new(error))
+    }
 }

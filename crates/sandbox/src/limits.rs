@@ -74,6 +74,21 @@ pub const SNAPSHOTS_MAX: usize = 64;
 /// The disk space of all snapshots, an unfinished one counted with all its memory and the content
 /// of its disk.
 pub const SNAPSHOTS_BYTES_MAX: u64 = 64 * 1024 * 1024 * 1024;
+/// The document at the beginning of a snapshot's archive: a list of as many extents as there may be.
+pub const SNAPSHOT_MANIFEST_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// The shortest hole that an archive leaves out: a shorter one costs its zeros and not a line of the list.
+pub const SNAPSHOT_HOLE_BYTES_MIN: u64 = 1024 * 1024;
+/// Runs of bytes in one file of a snapshot: the largest disk with a hole in every other mebibyte.
+pub const SNAPSHOT_EXTENTS_MAX: usize = 64 * 1024;
+/// The names by which a snapshot's programs know hosts.
+pub const SNAPSHOT_NAMES_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// A piece of an archive on its way, and how many wait for a slow reader or a slow disk.
+pub const SNAPSHOT_PIECE_BYTES: usize = 256 * 1024;
+pub const SNAPSHOT_PIECES_WAITING_MAX: usize = 4;
+/// The largest archive: all snapshots that may be kept, with the headers of its members.
+pub const SNAPSHOT_ARCHIVE_BYTES_MAX: u64 = SNAPSHOTS_BYTES_MAX + 2 * SNAPSHOT_MANIFEST_BYTES_MAX;
+/// How often the policy for snapshots is looked at: it counts hours and days.
+pub const SNAPSHOT_SWEEP_PAUSE: Duration = Duration::from_secs(60);
 /// How long the agent of a sandbox that is found again may take to thaw it. It does so by itself later.
 pub const THAW_DEADLINE: Duration = Duration::from_secs(2);
 /// Forks that one call makes: more would fill a host by a mistake of one digit.
@@ -258,3 +273,11 @@ const _: () = assert!(
     "a share has records, and a flood of one segment has more than it"
 );
 const _: () = assert!(SESSIONS_MAX * 320 < LOG_RECORD_BYTES_MAX, "a segment's head fits a record");
+const _: () = assert!(
+    VIRTUAL_SCRATCH_BYTES_MAX / (2 * SNAPSHOT_HOLE_BYTES_MIN) < SNAPSHOT_EXTENTS_MAX as u64,
+    "the list of extents of each disk fits"
+);
+const _: () = assert!(
+    SNAPSHOT_EXTENTS_MAX as u64 * 32 < SNAPSHOT_MANIFEST_BYTES_MAX,
+    "a list of extents fits the document"
+);

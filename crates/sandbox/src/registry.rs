@@ -14,12 +14,14 @@ mod orders;
 mod restart;
 mod room;
 mod shared;
+mod snapshots;
 mod templates;
 mod views;
 
 use claimed::NameGuard;
 pub use means::RegistryOptions;
 use room::RefusalCounts;
+pub use snapshots::{Import, ListedSnapshot};
 pub use templates::TemplateInfo;
 pub use views::{Until, Visit};
 
@@ -42,6 +44,7 @@ use super::presence::Presence;
 use super::record::StoredRecord;
 use super::saver::{Carrier, Saver};
 use super::snapshot::Snapshots;
+use super::snapshot::retention::Retention;
 use super::stored::{ImageSource, RequestedImage, image_users};
 use super::tallies::Tallies;
 use super::telemetry::Telemetry;
@@ -76,6 +79,7 @@ struct Inner {
     egress: Arc<egress::Settings>,
     egress_default: egress::Defaults,
     snapshots: Snapshots,
+    retention: Retention,
     secrets: Secrets,
     workspaces: Workspaces,
     source: Arc<ImageSource>,
@@ -202,7 +206,7 @@ impl Registry {
         let from = Arc::clone(&source);
         let pool = Pool::new(&paths, &means.files, &machines, &events, from, means.pool)?;
         let pool = Arc::new(pool);
-        let RegistryOptions { caps, names, .. } = means;
+        let RegistryOptions { caps, names, retention, .. } = means;
         let inner = Inner {
             paths,
             hidden_of_alone,
@@ -214,6 +218,7 @@ impl Registry {
             operator_defaults: means.operator_defaults,
             pool,
             snapshots,
+            retention,
             egress: Arc::new(means.egress),
             egress_default: means.egress_default,
             secrets,
@@ -244,6 +249,7 @@ impl Registry {
         registry.0.pool.begin();
         registry.warm_templates();
         registry.begin_metering();
+        registry.begin_sweeping();
         Ok(registry)
     }
 

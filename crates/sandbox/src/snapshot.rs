@@ -4,26 +4,37 @@
 //! the machine's own files. It is made under another name and renamed when all of it is on disk, so a bridge
 //! that is killed leaves a complete snapshot or none. It contains the memory of programs, with their secrets,
 //! so only its owner can read it, like everything that is stored of sandboxes.
+//!
+//! [`archive`] is the form in which one travels, [`retention`] the policy by which they are kept.
 
-use std::collections::HashMap;
+pub mod archive;
+mod export;
+mod import;
+pub mod retention;
+
+use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use super::{MachineKind, Name, Record, SandboxError, SandboxRef, Spec};
+use super::{Ancestor, MachineKind, Name, Record, SandboxError, SandboxRef, Spec};
 use crate::limits::{SNAPSHOTS_BYTES_MAX, SNAPSHOTS_MAX};
+use archive::ArchiveManifest;
 use egress::copy_names;
 use host::id::RandomId;
 use host::instant::now_ms;
-use host::paths::{make_private_directory, write_durably};
+use host::paths::{PRIVATE_FILE, make_private_directory, write_durably};
 use machine::SandboxId;
 use machine::limits::RECORD_BYTES_MAX;
 use machine::limits::{SNAPSHOT_MARGIN_BYTES, VIRTUAL_MEMORY_BYTES_DEFAULT};
-use machine::vmm::SCRATCH;
+use machine::vmm::{MANIFEST, SCRATCH};
+
+pub use export::Export;
+pub(super) use import::ArchiveReader;
 
 const DESCRIPTION: &str = "snapshot.json";
 const MACHINE: &str = "machine";
@@ -57,6 +68,12 @@ pub struct Snapshot {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     pub created_at_ms: u64,
+    /// When it came from another host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub imported_at_ms: Option<u64>,
+    /// What its sandbox was forked from, the nearest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ancestors: Vec<Ancestor>,
     /// The key that made the sandbox, whose caps this counts for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
@@ -74,6 +91,11 @@ impl Snapshot {
 
     pub fn which(&self) -> SandboxRef {
         SandboxRef { namespace: self.namespace.clone(), name: self.name.clone() }
+    }
+
+    /// Since when it has been on this host.
+    pub fn here_since_ms(&self) -> u64 {
+        self.imported_at_ms.unwrap_or(self.created_at_ms)
     }
 
     /// Reads the description in a directory, if it is a snapshot's.
@@ -99,6 +121,8 @@ impl Snapshot {
             workdir: record.workdir.clone(),
             user: record.user.clone(),
             created_at_ms: now_ms(),
+            imported_at_ms: None,
+            ancestors: record.ancestors.clone(),
             key: record.key.clone(),
             bytes: 0,
             is_nameless: false,
@@ -141,6 +165,27 @@ struct Inner {
     directory: PathBuf,
     /// The expected sizes of snapshots that are being written.
     drafts: Mutex<HashMap<SandboxRef, Snapshot>>,
+    /// How many starts and exports read each snapshot now.
+    holds: Mutex<HashMap<SandboxRef, usize>>,
+}
+
+/// Somebody reads a snapshot: the policy does not remove it meanwhile.
+#[derive(Debug)]
+pub(super) struct Hold {
+    all: Snapshots,
+    which: SandboxRef,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let mut holds = self.all.holds();
+        if let Some(count) = holds.get_mut(&self.which) {
+            *count -= 1;
+            if *count == 0 {
+                holds.remove(&self.which);
+            }
+        }
+    }
 }
 
 /// A snapshot that is being written. It is gone with this, unless it was finished.
@@ -149,8 +194,8 @@ pub(super) struct Draft {
     all: Snapshots,
     snapshot: Snapshot,
     path: PathBuf,
-    /// The directory of the sandbox that it is taken of.
-    state: PathBuf,
+    /// The directory of the sandbox that it is taken of; one that is imported has none.
+    state: Option<PathBuf>,
     /// It never gets a name, and its directory belongs to a [`Nameless`].
     is_nameless: bool,
 }
@@ -172,6 +217,19 @@ impl Drop for Nameless {
     }
 }
 
+/// See [`Snapshots::spool`].
+#[derive(Debug)]
+pub(super) struct Spool {
+    pub file: File,
+    pub path: PathBuf,
+}
+
+impl Drop for Spool {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
 impl Snapshots {
     /// Removes what an earlier bridge has left half-made.
     pub(super) fn open(directory: PathBuf) -> Result<Self, SandboxError> {
@@ -190,7 +248,8 @@ impl Snapshots {
                 removed.map_err(files("remove", &path))?;
             }
         }
-        Ok(Self(Arc::new(Inner { directory, drafts: Mutex::default() })))
+        let (drafts, holds) = (Mutex::default(), Mutex::default());
+        Ok(Self(Arc::new(Inner { directory, drafts, holds })))
     }
 
     /// Lists those of one namespace or of all, by name. Unreadable ones are skipped.
@@ -233,12 +292,28 @@ impl Snapshots {
     /// Removes one. Machines that were made from it do not need it.
     pub(super) fn remove(&self, which: &SandboxRef) -> Result<Snapshot, SandboxError> {
         let snapshot = self.get(which)?;
-        let path = self.path(which);
-        // Renamed first, so that nobody starts from a snapshot that is being removed.
-        let gone = self.drawn(GONE_PREFIX)?;
-        fs::rename(&path, &gone).map_err(files("remove", &path))?;
+        let gone = self.set_aside(which)?;
         fs::remove_dir_all(&gone).map_err(files("remove", &gone))?;
         Ok(snapshot)
+    }
+
+    /// Removes one that nobody starts from and nobody exports. Whether it did.
+    pub(super) fn remove_unused(&self, which: &SandboxRef) -> Result<bool, SandboxError> {
+        let holds = self.holds();
+        if holds.contains_key(which) || !self.path(which).exists() {
+            return Ok(false);
+        }
+        let gone = self.set_aside(which)?;
+        drop(holds);
+        fs::remove_dir_all(&gone).map_err(files("remove", &gone))?;
+        Ok(true)
+    }
+
+    /// Renames one that is about to be removed, so that nobody starts from it any more.
+    fn set_aside(&self, which: &SandboxRef) -> Result<PathBuf, SandboxError> {
+        let (path, gone) = (self.path(which), self.drawn(GONE_PREFIX)?);
+        fs::rename(&path, &gone).map_err(files("remove", &path))?;
+        Ok(gone)
     }
 
     /// Begins a snapshot of a sandbox, if there is room for it. `state` is the sandbox's own directory, which
@@ -250,9 +325,47 @@ impl Snapshots {
         name: Name,
     ) -> Result<Draft, SandboxError> {
         let snapshot = Snapshot::of(record, name);
+        let bytes_max = bytes_expected(&snapshot, state);
+        self.reserve(snapshot, bytes_max, Some(state.to_owned()))
+    }
+
+    /// Begins a snapshot that comes as an archive with this manifest, if there is room for it.
+    pub(super) fn begin_import(
+        &self,
+        which: &SandboxRef,
+        key: Option<String>,
+        manifest: &ArchiveManifest,
+    ) -> Result<Draft, SandboxError> {
+        let SandboxRef { namespace, name } = which.clone();
+        let snapshot = Snapshot {
+            namespace,
+            name,
+            imported_at_ms: Some(now_ms()),
+            key,
+            bytes: 0,
+            ..manifest.snapshot.clone()
+        };
+        let draft = self.reserve(snapshot, Self::expected_import(manifest), None)?;
+        let written = serde_json::to_vec_pretty(&manifest.machine).map_err(io::Error::from);
+        let machine = draft.machine();
+        let written = written.and_then(|text| write_durably(&machine, MANIFEST, &text));
+        written.map_err(files("write", &machine))?;
+        Ok(draft)
+    }
+
+    /// The expected size of a snapshot that comes as an archive.
+    pub(super) fn expected_import(manifest: &ArchiveManifest) -> u64 {
+        manifest.data_bytes().saturating_add(RECORD_BYTES_MAX)
+    }
+
+    fn reserve(
+        &self,
+        snapshot: Snapshot,
+        bytes_max: u64,
+        state: Option<PathBuf>,
+    ) -> Result<Draft, SandboxError> {
         let which = snapshot.which();
         let path = self.drawn(DRAFT_PREFIX)?;
-        let bytes_max = bytes_expected(&snapshot, state);
         let reserved = Snapshot { bytes: bytes_max, ..snapshot.clone() };
         // A finished snapshot is renamed before its draft is forgotten: the lock is held until it is known
         // that this one is neither.
@@ -272,7 +385,6 @@ impl Snapshots {
         fs::create_dir(&path).map_err(files("make", &path))?;
         drafts.insert(which, reserved);
         drop(drafts);
-        let state = state.to_owned();
         let draft = Draft { all: self.clone(), snapshot, path, state, is_nameless: false };
         let machine = draft.machine();
         make_private_directory(&machine).map_err(files("make", &machine))?;
@@ -282,6 +394,40 @@ impl Snapshots {
     fn drafts(&self) -> MutexGuard<'_, HashMap<SandboxRef, Snapshot>> {
         // Nothing in the map is ever half-changed.
         self.0.drafts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn holds(&self) -> MutexGuard<'_, HashMap<SandboxRef, usize>> {
+        // Nothing in the map is ever half-changed.
+        self.0.holds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the policy from removing a snapshot.
+    pub(super) fn hold(&self, which: &SandboxRef) -> Hold {
+        *self.holds().entry(which.clone()).or_default() += 1;
+        Hold { all: self.clone(), which: which.clone() }
+    }
+
+    /// The snapshots that somebody reads now.
+    pub(super) fn held(&self) -> BTreeSet<SandboxRef> {
+        self.holds().keys().cloned().collect()
+    }
+
+    /// Opens a snapshot to be written as an archive. Blocks while digests are computed.
+    pub(super) fn export(&self, which: &SandboxRef) -> Result<Export, SandboxError> {
+        let hold = self.hold(which);
+        // What is true on this host alone does not travel.
+        let snapshot = Snapshot { key: None, imported_at_ms: None, bytes: 0, ..self.get(which)? };
+        Ok(Export::open(snapshot, &self.path(which), hold)?)
+    }
+
+    /// A file without a name of a snapshot, for an archive on its way to or from a bucket. The next bridge
+    /// removes what this one leaves of it.
+    pub(super) fn spool(&self) -> Result<Spool, SandboxError> {
+        let path = self.drawn(DRAFT_PREFIX)?;
+        let mut options = File::options();
+        options.read(true).write(true).create_new(true).mode(PRIVATE_FILE);
+        let file = options.open(&path).map_err(files("make", &path))?;
+        Ok(Spool { file, path })
     }
 
     fn path(&self, which: &SandboxRef) -> PathBuf {
@@ -308,12 +454,31 @@ impl Draft {
         self.path.join(MACHINE)
     }
 
+    /// Takes the parts of an archive, and gives the snapshot its name when all of them are right. Blocks.
+    pub(super) fn receive(
+        self,
+        reader: &mut ArchiveReader,
+        manifest: &ArchiveManifest,
+    ) -> Result<Snapshot, SandboxError> {
+        for part in &manifest.parts {
+            reader.part(part, &self.path)?;
+        }
+        reader.end()?;
+        self.finish()
+    }
+
+    pub(super) fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
     /// Gives it its name. The machine has been written; files that it wrote itself since the draft began may
     /// exceed the limit by now.
     pub(super) fn finish(mut self) -> Result<Snapshot, SandboxError> {
         let path = self.path.clone();
         // After the memory: names that were given meanwhile do no harm, and missing ones would.
-        copy_names(&self.state, &path).map_err(files("write", &path))?;
+        if let Some(state) = &self.state {
+            copy_names(state, &path).map_err(files("write", &path))?;
+        }
         self.snapshot.bytes = bytes_of(&self.machine());
         if self.is_nameless {
             return Ok(self.snapshot.clone());
@@ -399,128 +564,4 @@ pub(super) fn bytes_of(path: &Path) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(name: &str) -> (PathBuf, Snapshots) {
-        let path = std::env::temp_dir().join(format!("burrow-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        (path.clone(), Snapshots::open(path).unwrap())
-    }
-
-    fn record() -> Record {
-        let mut spec = Spec::new("team/web".parse().unwrap());
-        (spec.memory_mib, spec.scratch_bytes) = (Some(128), Some(1 << 20));
-        Record::new("0123456789ab".parse().unwrap(), &spec, 7)
-    }
-
-    #[test]
-    fn a_snapshot_is_there_when_it_is_whole_and_not_before() {
-        let (path, snapshots) = at("snapshots");
-        let which: SandboxRef = "team/base".parse().unwrap();
-        let draft = snapshots.begin(&record(), &path, which.name.clone()).unwrap();
-        fs::write(draft.machine().join("memory"), b"x").unwrap();
-        assert!(snapshots.list(None).is_empty());
-        let again = snapshots.begin(&record(), &path, which.name.clone());
-        assert!(matches!(again, Err(SandboxError::SnapshotTaken { .. })));
-        let made = draft.finish().unwrap();
-        assert_eq!(snapshots.get(&which).unwrap(), made);
-        assert!(snapshots.path(&which).join(MACHINE).join("memory").exists());
-        assert_eq!(snapshots.list(Some(&which.namespace)), [made]);
-        let taken = snapshots.begin(&record(), &path, which.name.clone());
-        assert!(matches!(taken, Err(SandboxError::SnapshotTaken { .. })));
-        snapshots.remove(&which).unwrap();
-        assert!(matches!(snapshots.get(&which), Err(SandboxError::NoSnapshot { .. })));
-        fs::remove_dir_all(path).unwrap();
-    }
-
-    #[test]
-    fn drafts_of_a_killed_bridge_are_removed_at_the_next_start() {
-        let (path, snapshots) = at("snapshots-cut");
-        let draft = snapshots.begin(&record(), &path, "base".parse().unwrap()).unwrap();
-        let begun = draft.machine();
-        std::mem::forget(draft);
-        assert!(begun.exists());
-        let snapshots = Snapshots::open(path.clone()).unwrap();
-        assert!(!begun.exists() && snapshots.list(None).is_empty());
-        fs::remove_dir_all(path).unwrap();
-    }
-
-    #[test]
-    fn a_clone_is_what_the_snapshot_is_of() {
-        let snapshot = Snapshot::of(&record(), "base".parse().unwrap());
-        let mut spec = Spec::new("team/clone".parse().unwrap());
-        snapshot.fill(&mut spec).unwrap();
-        assert_eq!((spec.memory_mib, spec.scratch_bytes), (Some(128), Some(1 << 20)));
-        spec.memory_mib = Some(256);
-        let refused = snapshot.fill(&mut spec).unwrap_err().to_string();
-        assert!(refused.contains("memory") && refused.contains("team/base"), "{refused}");
-    }
-
-    #[test]
-    fn names_that_are_written_alike_are_two_snapshots() {
-        let (path, snapshots) = at("snapshots-alike");
-        let record = |which: &str| {
-            let spec = Spec::new(which.parse().unwrap());
-            Record::new("0123456789ab".parse().unwrap(), &spec, 7)
-        };
-        let name = |name: &str| name.parse::<Name>().unwrap();
-        let one = snapshots.begin(&record("a-b/web"), &path, name("c")).unwrap();
-        let other = snapshots.begin(&record("a/web"), &path, name("b-c")).unwrap();
-        assert_ne!(one.machine(), other.machine());
-        let (one, other) = (one.finish().unwrap(), other.finish().unwrap());
-        assert_eq!(snapshots.list(None), [other.clone(), one.clone()]);
-        // The state that an interrupted removal leaves.
-        fs::create_dir_all(path.join(format!("{GONE_PREFIX}a-b-c")).join("machine")).unwrap();
-        snapshots.remove(&one.which()).unwrap();
-        snapshots.remove(&other.which()).unwrap();
-        assert!(snapshots.list(None).is_empty());
-        fs::remove_dir_all(path).unwrap();
-    }
-
-    #[test]
-    fn there_are_only_so_many_bytes_of_snapshots() {
-        let (path, snapshots) = at("snapshots-full");
-        let refused = |record: &Record| {
-            let refused = snapshots.begin(record, &path, "base".parse().unwrap());
-            matches!(refused, Err(SandboxError::SnapshotsTooLarge { .. }))
-        };
-        let mut large = record();
-        large.memory_mib = Some(SNAPSHOTS_BYTES_MAX / BYTES_PER_MIB);
-        assert!(refused(&large));
-        // No number is so large that it counts as a small one.
-        for huge in [u64::MAX / BYTES_PER_MIB, u64::MAX] {
-            large.memory_mib = Some(huge);
-            assert!(refused(&large));
-        }
-        assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
-        fs::remove_dir_all(path).unwrap();
-    }
-
-    #[test]
-    fn a_disk_counts_by_its_content_and_not_by_its_size() {
-        let (path, snapshots) = at("snapshots-disk");
-        let state = path.join(".state");
-        fs::create_dir(&state).unwrap();
-        let mut record = record();
-        // Without a disk the layer is in the memory, however large it is.
-        record.scratch_bytes = u64::MAX;
-        let room = SNAPSHOTS_BYTES_MAX - SNAPSHOT_MARGIN_BYTES;
-        record.memory_mib = Some(room / BYTES_PER_MIB);
-        drop(snapshots.begin(&record, &state, "base".parse().unwrap()).unwrap());
-
-        let disk = File::create_new(state.join(SCRATCH)).unwrap();
-        disk.set_len(SNAPSHOTS_BYTES_MAX).unwrap();
-        record.scratch_bytes = SNAPSHOTS_BYTES_MAX;
-        record.memory_mib = Some(room / BYTES_PER_MIB - 1);
-        drop(snapshots.begin(&record, &state, "base".parse().unwrap()).unwrap());
-        fs::write(state.join(SCRATCH), vec![1; 2 << 20]).unwrap();
-        let refused = snapshots.begin(&record, &state, "base".parse().unwrap());
-        assert!(matches!(refused, Err(SandboxError::SnapshotsTooLarge { .. })));
-
-        // A directory that cannot be read counts as full.
-        let refused = snapshots.begin(&record, &state.join(SCRATCH), "base".parse().unwrap());
-        assert!(matches!(refused, Err(SandboxError::SnapshotsTooLarge { .. })));
-        fs::remove_dir_all(path).unwrap();
-    }
-}
+mod tests;

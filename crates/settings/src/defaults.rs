@@ -95,6 +95,7 @@ impl Default for Settings {
                 check_every: Duration::from_secs(10),
                 starts_at_once: 1,
             },
+            snapshots: sandbox::Retention::default(),
             egress: Egress {
                 dns: None,
                 allow_private: Vec::new(),

@@ -49,7 +49,7 @@ use image::Pull;
 use image::registry::RegistrySettings;
 use sandbox::caps::Caps;
 use sandbox::host_files::HOST_ROOT;
-use sandbox::{Confinement, ScratchPolicy};
+use sandbox::{Confinement, Retention, ScratchPolicy};
 
 pub use error::{FilePosition, SettingsError};
 pub use fleet::{EVERY_NAMESPACE, Fleet};
@@ -79,6 +79,8 @@ pub struct Settings {
     pub previews: Previews,
     pub ssh: Ssh,
     pub pool: Pool,
+    /// Which snapshots are kept.
+    pub snapshots: Retention,
     pub egress: Egress,
     pub image_policy: ImagePolicy,
     /// Names that clients may give for an image, and the directory that each means.

@@ -13,6 +13,7 @@ mod pool;
 mod previews;
 mod process;
 mod server;
+mod snapshots;
 mod ssh;
 
 use std::time::Duration;
@@ -125,6 +126,7 @@ pub const SECTIONS: &[Section] = &[
     ssh::SECTION,
     process::SECTION,
     pool::SECTION,
+    snapshots::SECTION,
     image_policy::SECTION,
     // The last, because the names follow.
     images::SECTION,

@@ -361,7 +361,7 @@ impl RawValue {
         Ok(texts)
     }
 
-    fn is_off(&self) -> bool {
+    pub fn is_off(&self) -> bool {
         matches!(self, Self::Text(text) | Self::Bare(text) if text == OFF)
     }
 

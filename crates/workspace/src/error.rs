@@ -51,6 +51,14 @@ pub enum WorkspaceError {
     Bucket(Box<S3Error>),
     #[error("{path:?}: {source}")]
     Object { path: String, source: Box<S3Error> },
+    #[error(
+        "the namespace {namespace} has no workspace with the bucket and the prefix of {object:?} that allows this"
+    )]
+    NoBucket { object: String, namespace: String },
+    #[error("there is an object {key:?} already, and it is not replaced")]
+    ObjectTaken { key: String },
+    #[error("there is no object {key:?} in the bucket")]
+    NoObject { key: String },
     #[error("{path:?} became shorter while it was sent")]
     Shrunk { path: String },
     #[error("the sandbox no longer has a directory /workspace; nothing was changed on the host")]

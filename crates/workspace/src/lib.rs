@@ -121,10 +121,19 @@ impl Workspaces {
             name: name.chars().take(NAME_CHARS_MAX).collect(),
             namespace: namespace.to_owned(),
         })?;
-        let secrets = || self.secrets.clone();
-        let bucket =
-            entry.bucket.clone().map(|bucket| s3::BucketAccess { bucket, secrets: secrets() });
-        Ok(Workspace { path: entry.path.clone(), bucket, policy: entry.policy.clone() })
+        let (path, policy) = (entry.path.clone(), entry.policy.clone());
+        Ok(Workspace { path, bucket: self.access(name), policy })
+    }
+
+    /// The names of all.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.entries.keys().map(String::as_str)
+    }
+
+    /// The bucket of a workspace, whosever it is.
+    fn access(&self, name: &str) -> Option<s3::BucketAccess> {
+        let bucket = self.entries.get(name)?.bucket.clone()?;
+        Some(s3::BucketAccess { bucket, secrets: self.secrets.clone() })
     }
 }
 

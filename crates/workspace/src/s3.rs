@@ -19,6 +19,7 @@ mod ledger;
 pub(super) mod limits;
 mod mode;
 mod multipart;
+mod objects;
 mod pending;
 mod plan;
 mod push;
@@ -30,6 +31,7 @@ mod xml;
 
 pub use bucket::{Bucket, KeyNames, REGION_USUAL, is_bucket, is_region, parse_endpoint};
 pub use error::S3Error;
+pub use objects::{InvalidObjectUrl, ObjectUrl, Objects, begun_uploads};
 pub use staging::Staging;
 
 use client::Client;

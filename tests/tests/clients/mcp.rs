@@ -3,6 +3,7 @@
 
 mod apps;
 mod clients;
+mod forks;
 mod lines;
 mod notebooks;
 mod official;

@@ -3,4 +3,5 @@
 
 mod machine_extras;
 mod snapshot;
+mod snapshot_travel;
 mod vm;

@@ -86,6 +86,8 @@ run! {
         "echo abc >/etc/burrow/npm-token && echo def >/etc/burrow/github-token";
     how_to_serve: "docs/howto/serve.md", Own, "";
     how_to_run_machines: "docs/howto/virtual-machines.md", Machines, "";
+    how_to_take_snapshots_elsewhere: "docs/howto/snapshots.md", Machines,
+        "echo id >/etc/burrow/bucket-id && echo key >/etc/burrow/bucket-key";
     how_to_serve_web_apps: "docs/howto/web-apps.md", Here, "";
     how_to_show_a_port: "docs/howto/previews.md", Here, "";
     how_to_share_a_directory: "docs/howto/workspace.md", Own, "";

@@ -46,7 +46,7 @@ pub async fn node_of_call(
         return Ok(None);
     }
     let text = |name: &str| arguments.get(name).and_then(Value::as_str);
-    let sandbox = match text("sandbox") {
+    let sandbox = match text("sandbox").or_else(|| text("fork_of")) {
         // What is no name, or another's, is refused by the tool.
         Some(name) => match work.named(name) {
             Ok(which) => Some(which),

@@ -12,6 +12,11 @@ pub fn words(hint: &Hint) -> Option<String> {
         Hint::OtherSandboxName => {
             "choose another name, or remove that sandbox first with `sandbox_remove`"
         }
+        Hint::ListSnapshots => "`sandbox_list` with `kind` `snapshots` lists them",
+        Hint::ListTemplates => "`sandbox_list` with `kind` `templates` lists them",
+        Hint::OtherSnapshotName => {
+            "choose another name, or remove that snapshot first with `sandbox_remove`"
+        }
         Hint::OtherAppName => "choose another name, or end that app first with `stop_web_app`",
         Hint::OtherHostPort => "choose another port, or leave `host_port` out for any free port",
         Hint::AnyHostPort => "leave `host_port` out for any free port",

@@ -82,3 +82,5 @@ const _: () = assert!(READ_DISPLAY_BYTES_MAX <= DISPLAYS_BYTES_MAX, "so has one 
 const _: () = assert!(SHOWN_BYTES_MAX < KEPT_BYTES_MAX, "there is something to read on");
 const _: () = assert!(2 * KEPT_BYTES_MAX <= SESSION_KEPT_BYTES_MAX, "both outputs of one run fit");
 const _: () = assert!(SESSIONS_PER_KEY_MAX < SESSIONS_MAX, "one key does not keep others out");
+/// Changed files that a tried command's result lists: a model reads fewer.
+pub const CHANGES_SHOWN_MAX: usize = 200;

@@ -11,6 +11,8 @@ mod output;
 mod ports;
 mod sandboxes;
 mod shell;
+mod snapshots;
+mod trial;
 mod write;
 
 use std::sync::LazyLock;

@@ -69,7 +69,12 @@ impl Work {
 
     /// A name is one of the session's namespace, unless it says another.
     pub fn named(&self, name: &str) -> Result<SandboxRef, Refusal> {
-        let invalid = |error| Refusal::invalid(format!("sandbox: {error}"));
+        Ok(self.api.registry().resolve(self.in_namespace(name, "sandbox")?))
+    }
+
+    /// What has that name in the session's namespace, or in the one that it says.
+    pub fn in_namespace(&self, name: &str, field: &str) -> Result<SandboxRef, Refusal> {
+        let invalid = |error| Refusal::invalid(format!("{field}: {error}"));
         let which = if name.contains('/') {
             name.parse().map_err(invalid)?
         } else {
@@ -77,7 +82,7 @@ impl Work {
             SandboxRef { namespace, name: name.parse().map_err(invalid)? }
         };
         self.reaches(&which)?;
-        Ok(self.api.registry().resolve(which))
+        Ok(which)
     }
 
     pub fn reaches(&self, which: &SandboxRef) -> Result<(), Refusal> {

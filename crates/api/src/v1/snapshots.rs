@@ -1,5 +1,7 @@
 //! Pausing and resuming sandboxes, and snapshots: taken, listed, shown, removed. `POST
-//! /v1/sandboxes` with `snapshot` makes a sandbox from one.
+//! /v1/sandboxes` with `snapshot` makes a sandbox from one. How they travel is in [`archive`].
+
+mod archive;
 
 use hyper::Method;
 use schemars::JsonSchema;
@@ -9,9 +11,9 @@ use super::super::call::Call;
 use super::super::route::{Operation, operation};
 use super::super::shape::{Created, Json, Nothing, Query, Reply};
 use crate::forms::machine::Machine;
-use crate::forms::sandboxes::{NAME, Sandbox};
-use sandbox::Name;
+use crate::forms::sandboxes::{Ancestor, NAME, Sandbox};
 use sandbox::refusal::{Code, Refusal};
+use sandbox::{ListedSnapshot, Name, Removal};
 
 pub fn operations() -> Vec<Operation> {
     let one = "/v1/snapshots/{namespace}/{name}";
@@ -52,14 +54,16 @@ pub fn operations() -> Vec<Operation> {
         )
         .problems(&[Code::Conflict, Code::Unsupported, Code::LimitReached]),
         operation(Method::GET, "/v1/snapshots", "list_snapshots", "List the snapshots.", list)
-            .about("Ordered by namespace and name."),
+            .about("Ordered by namespace and name, each with what the policy of the server does with it."),
         operation(Method::GET, one, "get_snapshot", "One snapshot.", get),
         operation(Method::DELETE, one, "remove_snapshot", "Remove a snapshot.", remove)
             .run()
             .about("Sandboxes made from it do not need it."),
     ]
+    .into_iter()
+    .chain(archive::operations())
     .map(|operation| operation.tag("snapshots"))
-    .to_vec()
+    .collect()
 }
 
 /// A snapshot to take.
@@ -89,8 +93,19 @@ pub struct Snapshot {
     pub memory_mib: Option<u64>,
     pub scratch_bytes: u64,
     pub created_at_ms: u64,
+    /// When it was imported from another host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub imported_at_ms: Option<u64>,
+    /// What its sandbox was forked from, the nearest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ancestors: Vec<Ancestor>,
     /// What it takes of the disk.
     pub bytes: u64,
+    /// In a list: when the policy of the server removes it, and why. Absent for one that it keeps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Removal")]
+    pub removal: Option<Removal>,
 }
 
 /// All snapshots that a key reaches.
@@ -121,8 +136,17 @@ impl From<sandbox::Snapshot> for Snapshot {
             memory_mib: snapshot.memory_mib,
             scratch_bytes: snapshot.scratch_bytes,
             created_at_ms: snapshot.created_at_ms,
+            imported_at_ms: snapshot.imported_at_ms,
+            ancestors: snapshot.ancestors.into_iter().map(Ancestor::from).collect(),
             bytes: snapshot.bytes,
+            removal: None,
         }
+    }
+}
+
+impl From<ListedSnapshot> for Snapshot {
+    fn from(ListedSnapshot { snapshot, removal }: ListedSnapshot) -> Self {
+        Self { removal, ..snapshot.into() }
     }
 }
 
@@ -149,7 +173,7 @@ async fn list(
     _: Nothing,
 ) -> Result<Reply<SnapshotList>, Refusal> {
     let namespace = call.one_namespace(query.namespace)?;
-    let snapshots = call.api.registry().snapshots(namespace.as_ref());
+    let snapshots = call.api.registry().listed_snapshots(namespace.as_ref());
     Ok(Reply(SnapshotList { snapshots: snapshots.into_iter().map(Snapshot::from).collect() }))
 }
 

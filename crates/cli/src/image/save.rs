@@ -1,7 +1,5 @@
 //! `image save`: write images as an archive to a file or to stdout.
 
-mod target;
-
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,12 +12,12 @@ use signal_hook_tokio::Signals;
 use tokio::task::spawn_blocking;
 
 use super::record::{AuditedAction, Recorder};
+use crate::archive_target::Target;
 use crate::cp::progress::Progress;
 use crate::exit::Exit;
 use crate::failure::CliError;
 use image::Images;
 use image::save::{Format, SaveError};
-use target::Target;
 
 /// Save images as one archive
 #[derive(Debug, Args)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Request;
 use crate::apps::AppOrder;
-use crate::limits::CONTROL_REPLY_DEADLINE;
+use crate::limits::{CONTROL_REPLY_DEADLINE, SNAPSHOT_TRAVEL_MAX};
 use access::audit::Entry;
 use machine::limits::{SNAPSHOT_WRITE_DEADLINE, VIRTUAL_RESTORE_DEADLINE};
 use sandbox::limits::STOP_GRACE_DEFAULT;
@@ -51,6 +51,12 @@ impl Request {
             Self::Changes { sandbox } => About::look("list_changes", Some(sandbox)),
             Self::Commit { sandbox, .. } => About::change("commit_sandbox", Some(sandbox)),
             Self::RemoveSnapshot { .. } => About::change("remove_snapshot", None),
+            Self::Snapshots {} | Self::PruneSnapshots { dry_run: true } => {
+                About::look("list_snapshots", None)
+            }
+            Self::PruneSnapshots { .. } => About::change("prune_snapshots", None),
+            Self::ExportSnapshot { .. } => About::change("export_snapshot", None),
+            Self::ImportSnapshot { .. } => About::change("import_snapshot", None),
             Self::PutTemplate { .. } => About::change("put_template", None),
             Self::RemoveTemplate { .. } => About::change("remove_template", None),
             Self::RemoveArtifact { .. } => About::change("remove_artifact", None),
@@ -69,7 +75,6 @@ impl Request {
             Self::Inspect { sandbox } | Self::Work { sandbox } => {
                 About::look("get_sandbox", Some(sandbox))
             }
-            Self::Snapshots {} => About::look("list_snapshots", None),
             Self::Templates {} => About::look("list_templates", None),
             Self::GetTemplate { .. } => About::look("get_template", None),
             Self::Pool {} => About::look("get_pool", None),
@@ -99,6 +104,16 @@ impl Request {
             }
             Self::Snapshot { name, .. } => entry.fact("snapshot", name.as_str()),
             Self::RemoveSnapshot { snapshot } => entry.fact("snapshot", snapshot.to_string()),
+            Self::ExportSnapshot { snapshot, to } => {
+                let entry = entry.fact("snapshot", snapshot.to_string());
+                to.iter().fold(entry, |entry, to| entry.fact("to", to.as_str()))
+            }
+            Self::ImportSnapshot { snapshot, from } => {
+                let named = snapshot.as_ref().map(SandboxRef::to_string);
+                let entry =
+                    named.into_iter().fold(entry, |entry, name| entry.fact("snapshot", name));
+                from.iter().fold(entry, |entry, from| entry.fact("from", from.as_str()))
+            }
             Self::PutTemplate { template, options } => {
                 entry.image.clone_from(&options.image);
                 entry.fact("template", template.to_string())
@@ -161,7 +176,11 @@ impl Request {
                 // Its workspace may come back before.
                 LAST_SYNC_DEADLINE + grace_ms.map_or(STOP_GRACE_DEFAULT, Duration::from_millis)
             }
-            Self::Snapshot { .. } => SNAPSHOT_WRITE_DEADLINE,
+            // Digests are computed before the answer.
+            Self::Snapshot { .. } | Self::ExportSnapshot { to: None, .. } => {
+                SNAPSHOT_WRITE_DEADLINE
+            }
+            Self::ExportSnapshot { .. } | Self::ImportSnapshot { .. } => SNAPSHOT_TRAVEL_MAX,
             Self::Sync { .. } => SYNC_DEADLINE,
             // It may take so long to answer.
             Self::App(AppOrder::Start(_)) => READY_TIMEOUT_MAX,

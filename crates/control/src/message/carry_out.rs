@@ -22,6 +22,7 @@ use sandbox::{ForkRequest, Name, Record, Registry, SandboxError, Until};
 use services::app::Apps;
 use services::artifact::{ArtifactId, Artifacts, InvalidArtifactId};
 use services::store::artifacts::ArtifactFilter;
+use workspace::s3::{InvalidObjectUrl, ObjectUrl};
 
 /// The parts of a bridge that requests are carried out by.
 #[derive(Clone, Copy)]
@@ -85,7 +86,21 @@ impl Request {
             Self::Snapshot { sandbox, name } => {
                 return Ok(Reply::Snapshot(Box::new(registry.snapshot(&sandbox, name).await?)));
             }
-            Self::Snapshots {} => return Ok(Reply::Snapshots(registry.snapshots(None))),
+            Self::Snapshots {} => return Ok(Reply::Snapshots(registry.listed_snapshots(None))),
+            Self::PruneSnapshots { dry_run } => {
+                return Ok(Reply::Snapshots(registry.prune_snapshots(dry_run).await?));
+            }
+            Self::ExportSnapshot { snapshot, to: Some(to) } => {
+                let bytes = registry.export_to_bucket(&snapshot, &object(&to)?).await?;
+                return Ok(Reply::Exported { bytes });
+            }
+            Self::ImportSnapshot { snapshot, from: Some(from) } => {
+                let own = snapshot.as_ref().map(|snapshot| snapshot.namespace.clone());
+                let namespace = own.unwrap_or_else(Name::default_namespace);
+                let from = object(&from)?;
+                let imported = registry.import_from_bucket(snapshot, &namespace, None, &from);
+                return Ok(Reply::Snapshot(Box::new(imported.await?)));
+            }
             Self::PutTemplate { template, options } => {
                 let kept = registry.put_template(template, *options).await?;
                 return Ok(Reply::Template(Box::new(kept)));
@@ -155,7 +170,12 @@ impl Request {
             }
             Self::App(order) => return apps::carry_out(order, parts).await,
             // The daemon answers these: they are about itself, the connection, or other nodes.
-            Self::Version {} | Self::ListNodes(_) | Self::End { .. } | Self::Mcp(_) => {
+            Self::Version {}
+            | Self::ListNodes(_)
+            | Self::End { .. }
+            | Self::Mcp(_)
+            | Self::ExportSnapshot { to: None, .. }
+            | Self::ImportSnapshot { from: None, .. } => {
                 let message = "this bridge does not answer this request";
                 return Err(ErrorReply::new(ErrorCode::Unsupported, message, None));
             }
@@ -173,6 +193,13 @@ async fn remove_artifact(id: &str, artifacts: Option<&Artifacts>) -> Result<Repl
     let filter = ArtifactFilter { id: Some(row.id.clone()), ..ArtifactFilter::default() };
     artifacts.remove(filter).await?;
     Ok(Reply::Artifact(Box::new(row)))
+}
+
+fn object(text: &str) -> Result<ObjectUrl, ErrorReply> {
+    let read = text.parse();
+    read.map_err(|error: InvalidObjectUrl| {
+        ErrorReply::new(ErrorCode::Invalid, error.to_string(), None)
+    })
 }
 
 fn no_fleet() -> ErrorReply {

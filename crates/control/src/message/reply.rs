@@ -12,7 +12,7 @@ use node::NodeRow;
 use sandbox::caps::Scope;
 use sandbox::costs::Cost;
 use sandbox::pool::ShelfStatus;
-use sandbox::{Changes, Forked, Record, Snapshot, State, TemplateInfo};
+use sandbox::{Changes, Forked, ListedSnapshot, Record, Snapshot, State, TemplateInfo};
 use services::store::artifacts::ArtifactRow;
 use workspace::Report;
 
@@ -95,6 +95,7 @@ replies! {
     empty {
         Ending;
         Mcp;
+        Importing;
     }
     plain {
         Version(Version);
@@ -105,7 +106,7 @@ replies! {
         Nodes(Vec<NodeRow>);
         Caps(Vec<CapUsage>);
         Usage(Vec<NamespaceCost>);
-        Snapshots(Vec<Snapshot>);
+        Snapshots(Vec<ListedSnapshot>);
         Templates(Vec<TemplateInfo>);
         Apps(Vec<AppRow>);
         Previews(Vec<Link>);
@@ -125,6 +126,7 @@ replies! {
     named {
         Committed { digest: Digest };
         AppLog { log: String };
+        Exported { bytes: u64 };
     }
 }
 
@@ -141,6 +143,7 @@ impl Reply {
         match self {
             Self::Sandbox(record) => described(entry, (**record).clone()),
             Self::PreviewLink(made) => entry.fact("preview", made.link.id.as_str()),
+            Self::Exported { bytes } => entry.fact("bytes", *bytes),
             Self::Committed { digest } => entry.fact("committed", digest.to_string()),
             _ => entry,
         }

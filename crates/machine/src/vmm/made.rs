@@ -65,6 +65,9 @@ pub struct Manifest {
     pub words: Vec<String>,
     pub digests: BTreeMap<String, String>,
     pub has_scratch: bool,
+    /// The processor, where the guest has the host's own. Absent in a machine that has an emulated one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processor: Option<String>,
     /// The agent that it is a copy of.
     pub agent: String,
     pub taken_at_ms: u64,
@@ -103,6 +106,20 @@ impl Looked {
 /// How many digests are cached: those of several kits, each with a kernel, an initramfs and a few images.
 const DIGESTS_MAX: usize = 64;
 
+/// The word that gives a guest the host's own processor, after `-accel`.
+const KVM: &str = "kvm";
+
+/// The host's processor: a guest that has seen one cannot continue on another.
+fn processor() -> io::Result<String> {
+    let text = fs::read_to_string("/proc/cpuinfo")?;
+    let value = |name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name));
+        line.and_then(|line| line.split_once(':')).map_or("", |(_, value)| value.trim())
+    };
+    let flags = ring::digest::digest(&SHA256, value("flags").as_bytes());
+    Ok(format!("{} ({})", value("model name"), &hex::digits(flags.as_ref())[..16]))
+}
+
 fn digest_of(path: &Path) -> io::Result<String> {
     let mut file = File::open(path)?;
     let mut context = Context::new(&SHA256);
@@ -136,12 +153,15 @@ impl MachineInputs {
             }
         }
         let own = [
-            (plan.directory.display().to_string(), "{directory}"),
+            // It may be in that directory.
             (
                 scratch.as_ref().map_or_else(String::new, |path| path.display().to_string()),
                 "{scratch}",
             ),
+            (plan.directory.display().to_string(), "{directory}"),
             (plan.kit.directory().display().to_string(), "{kit}"),
+            // One that is not in the kit, but in the store of a bridge.
+            (image_of(&files).display().to_string(), IMAGE),
         ];
         let words = programs.machine.iter().map(|word| {
             let word = word.to_string_lossy().into_owned();
@@ -188,9 +208,15 @@ impl MachineInputs {
             words: self.words.clone(),
             digests: self.digests()?,
             has_scratch: self.scratch.is_some(),
+            processor: self.processor()?,
             agent,
             taken_at_ms,
         })
+    }
+
+    fn processor(&self) -> Result<Option<String>, MachineError> {
+        let has_hosts = self.words.iter().any(|word| word == KVM);
+        has_hosts.then(processor).transpose().map_err(looked_at)
     }
 
     fn digests(&self) -> Result<BTreeMap<String, String>, MachineError> {
@@ -244,15 +270,32 @@ impl Manifest {
                 return other(name, digest, &own);
             }
         }
-        let pairs = self.words.iter().zip(&here.words);
-        if let Some((word, own)) = pairs.clone().find(|(word, own)| word != own) {
-            return other("command line", word, own);
+        if let (Some(snapshots), Some(own)) = (&self.processor, here.processor()?)
+            && *snapshots != own
+        {
+            return other("processor", snapshots, &own);
+        }
+        // Older snapshots name the path of the image.
+        let image = image_of(&here.files).display().to_string();
+        let words = self.words.iter().map(|word| match image.as_str() {
+            "" => word.clone(),
+            image => word.replace(image, IMAGE),
+        });
+        if let Some((word, own)) = words.zip(&here.words).find(|(word, own)| word != *own) {
+            return other("command line", &word, own);
         }
         if self.words.len() != here.words.len() {
             return other("command line", &self.words.join(" "), &here.words.join(" "));
         }
         Ok(())
     }
+}
+
+/// Stands for the path of the image.
+const IMAGE: &str = "{image}";
+
+fn image_of(files: &BTreeMap<String, Looked>) -> &Path {
+    files.get("image").map_or(Path::new(""), |looked| &looked.path)
 }
 
 fn looked_at(source: io::Error) -> MachineError {
@@ -300,12 +343,41 @@ mod tests {
         );
         let words = vec!["qemu".to_owned(), "-s".to_owned()];
         assert!(named(&MachineInputs { words, ..made.clone() }, "7.2").contains("command line"));
+        let (ours, words) = (processor().unwrap(), vec![KVM.to_owned()]);
+        let on_kvm = MachineInputs { words, ..made.clone() };
+        let here = on_kvm.manifest("7.2".to_owned(), "a".to_owned(), 1).unwrap();
+        assert_eq!(here.processor, Some(ours.clone()));
+        here.check(&on_kvm, "7.2").unwrap();
+        let there = Manifest { processor: Some("another".to_owned()), ..here };
+        let refused = there.check(&on_kvm, "7.2").unwrap_err().to_string();
+        assert!(refused.contains("processor is another") && refused.contains(&ours), "{refused}");
         let path = directory.join("kernel");
         fs::write(&path, b"two!").unwrap();
         let files = [("kernel".to_owned(), Looked::at(&path).unwrap())].into();
         assert!(named(&MachineInputs { files, ..made.clone() }, "7.2").contains("kernel"));
         let late = made.manifest("7.2".to_owned(), "a".to_owned(), 1).unwrap_err().to_string();
         assert!(late.contains("kernel"), "{late}");
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn an_image_may_be_elsewhere_on_another_host() {
+        let directory = std::env::temp_dir().join(format!("burrow-image-{}", std::process::id()));
+        let made = made(&directory);
+        let at = |name: &str| {
+            let path = directory.join(name);
+            fs::write(&path, b"the same").unwrap();
+            let mut files = made.files.clone();
+            files.insert("image".to_owned(), Looked::at(&path).unwrap());
+            let words = vec![format!("file={IMAGE},readonly=on")];
+            (MachineInputs { words, files, ..made.clone() }, path)
+        };
+        let ((there, _), (here, path)) = (at("a"), at("b"));
+        let manifest = there.manifest("7.2".to_owned(), "a".to_owned(), 1).unwrap();
+        manifest.check(&here, "7.2").unwrap();
+        // Snapshots were written with the path before, and are restored where they were made.
+        let words = vec![format!("file={},readonly=on", path.display())];
+        Manifest { words, ..manifest }.check(&here, "7.2").unwrap();
         fs::remove_dir_all(directory).unwrap();
     }
 }

@@ -140,11 +140,12 @@ pub const OPTIONS: &[SandboxOption] = &[
         has: &[
             (Start, "--snapshot"),
             (Http, "snapshot"),
+            (Tool, "snapshot"),
             (Python, "restore"),
             (Library, "snapshot"),
         ],
         lacks: &[
-            (&[Run, Repl, Mcp, Tool], BOOTED),
+            (&[Run, Repl, Mcp], BOOTED),
             (&[Rpc, A2a], PUBLISHED_CALL),
             (&[Notebook], NOT_FOR_NOTEBOOKS),
             (&[Defaults], PER_SANDBOX),
@@ -156,11 +157,12 @@ pub const OPTIONS: &[SandboxOption] = &[
         has: &[
             (Start, "--template"),
             (Http, "template"),
+            (Tool, "template"),
             (Python, "template"),
             (Library, "template"),
         ],
         lacks: &[
-            (&[Run, Repl, Mcp, Tool], "the sandbox is made of the options that are given"),
+            (&[Run, Repl, Mcp], "the sandbox is made of the options that are given"),
             (&[Rpc, A2a], PUBLISHED_CALL),
             (&[Notebook], NOT_FOR_NOTEBOOKS),
             (&[Defaults], PER_SANDBOX),

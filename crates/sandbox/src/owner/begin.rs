@@ -14,6 +14,7 @@ use crate::log::{Writer, log_directory};
 use crate::pool::{self, ClaimedMachine};
 use crate::recorder::{Recorder, SharedLog};
 use crate::secrets::again;
+use crate::snapshot::Hold;
 use crate::startup::{self, StartupPlace};
 use crate::stored::{HeldImage, RequestedImage};
 use crate::{Event, SandboxError, State, StopReason, trust};
@@ -32,6 +33,7 @@ impl Owner {
         wanted: Option<RequestedImage>,
         ahead: Option<PoolRequest>,
         filling: Filling,
+        hold: Option<Hold>,
         reply: Reply,
     ) {
         let claimed = match ahead {
@@ -42,6 +44,8 @@ impl Owner {
             Some(claimed) => self.take_over(claimed).await,
             None => self.try_create(spec, wanted, filling).await,
         };
+        // What it starts from has been read.
+        drop(hold);
         match made {
             Ok(()) => {
                 let _ = reply.send(Ok(self.place.presence.show(self.stored.record.clone())));

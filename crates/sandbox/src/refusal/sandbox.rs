@@ -102,6 +102,11 @@ impl From<&SandboxError> for Refusal {
             | SandboxError::TooManyTemplates { .. }
             | SandboxError::TooManyMetered
             | SandboxError::SnapshotsTooLarge { .. } => with(Code::LimitReached),
+            SandboxError::Archive(error) => with(match **error {
+                ref error if error.is_too_large() => Code::TooLarge,
+                ref error if error.is_internal() => Code::Internal,
+                _ => Code::Invalid,
+            }),
             SandboxError::SnapshotFixes { what, .. }
             | SandboxError::TemplateFixes { what, .. }
             | SandboxError::TemplateCommand { what }
@@ -131,6 +136,12 @@ impl From<&SandboxError> for Refusal {
                     .details(json!({ "workspace": name }))
                     .hint("the server's configuration lists them")
             }
+            SandboxError::Workspace(WorkspaceError::NoBucket { .. }) => with(Code::UnknownWorkspace)
+                .hint("a bucket of [workspaces] in the server's configuration, below its prefix"),
+            SandboxError::Workspace(WorkspaceError::ObjectTaken { .. }) => with(Code::Conflict)
+                .because(Reason::NameTaken)
+                .hint("choose another key, or remove the object"),
+            SandboxError::Workspace(WorkspaceError::NoObject { .. }) => with(Code::NotFound),
             SandboxError::Workspace(WorkspaceError::None) => with(Code::Conflict)
                 .because(Reason::NoWorkspace)
                 .hint("name a workspace when the sandbox is made"),

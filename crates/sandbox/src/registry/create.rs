@@ -13,6 +13,7 @@ use crate::options::Defaults;
 use crate::owner::{Filling, Owner, PoolRequest};
 use crate::pool::{Personal, Shape};
 use crate::record::StoredRecord;
+use crate::snapshot::Hold;
 use crate::startup::Startup;
 use crate::stored::RequestedImage;
 use crate::{
@@ -30,6 +31,8 @@ pub(super) struct Prepared {
     ahead: Option<PoolRequest>,
     startup: Option<Startup>,
     claimed: Option<Claimed>,
+    /// The snapshot that it starts from.
+    hold: Option<Hold>,
 }
 
 impl Registry {
@@ -68,8 +71,10 @@ impl Registry {
         let (files, defaults) =
             if template.is_some() { (&self.0.files, &self.0.defaults) } else { (files, defaults) };
         defaults.fill(&mut spec);
+        let mut hold = None;
         if let Some(name) = spec.snapshot.clone() {
             let which = SandboxRef { namespace: spec.namespace.clone(), name };
+            hold = Some(self.0.snapshots.hold(&which));
             self.0.snapshots.get(&which)?.fill(&mut spec)?;
         }
         files.settle(&mut spec)?;
@@ -128,7 +133,8 @@ impl Registry {
             PoolRequest { pool: Arc::clone(&self.0.pool), shape, personal }
         });
         machine_spec.secrets = secrets;
-        Ok(Prepared { which, owner, machine: machine_spec, wanted, ahead, startup, claimed })
+        let machine = machine_spec;
+        Ok(Prepared { which, owner, machine, wanted, ahead, startup, claimed, hold })
     }
 
     /// Starts its machine, and puts what it begins with into it.
@@ -137,11 +143,11 @@ impl Registry {
         prepared: Prepared,
         contents: Option<Contents>,
     ) -> Result<Record, SandboxError> {
-        let Prepared { which, owner, machine, wanted, ahead, startup, claimed } = prepared;
+        let Prepared { which, owner, machine, wanted, ahead, startup, claimed, hold } = prepared;
         let (reply, answer) = oneshot::channel();
         let held = claimed.map(Claimed::keep);
         let filling = Filling { contents, startup };
-        tokio::spawn(owner.create(machine, wanted, ahead, filling, reply));
+        tokio::spawn(owner.create(machine, wanted, ahead, filling, hold, reply));
         let record = answer.await.unwrap_or(Err(SandboxError::Stopping))?;
         if let Some((names, incarnation)) = held
             && !names.holds(&incarnation)

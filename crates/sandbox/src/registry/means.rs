@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::caps::Caps;
 use crate::options::Defaults;
-use crate::{HostFiles, Names, Template, pool};
+use crate::{HostFiles, Names, Retention, Template, pool};
 use host::secret::Secrets;
 use image::{Images, Policy, Puller};
 use workspace::Workspaces;
@@ -35,6 +35,8 @@ pub struct RegistryOptions {
     pub puller: Option<Puller>,
     /// Limits for sandboxes together.
     pub caps: Caps,
+    /// Which snapshots are kept.
+    pub retention: Retention,
     /// The templates of the configuration.
     pub templates: Vec<Template>,
     /// Who gives names; the registry alone where this is absent.
@@ -56,6 +58,7 @@ impl Default for RegistryOptions {
             egress: egress::Settings::default(),
             egress_default: egress::Defaults::default(),
             caps: Caps::default(),
+            retention: Retention::default(),
             templates: Vec::new(),
             names: None,
         }

@@ -1,5 +1,5 @@
 //! What a sandbox that is there can be asked for, besides its end: another time to live, a pause, its
-//! workspace's changes, a snapshot.
+//! workspace's changes.
 
 use host::instant::now_ms;
 use workspace::Report;
@@ -7,7 +7,7 @@ use workspace::Report;
 use super::Registry;
 use crate::owner::Order;
 use crate::spec::check_lifetime;
-use crate::{Name, Record, SandboxError, SandboxRef, Snapshot, State};
+use crate::{Record, SandboxError, SandboxRef, State};
 
 impl Registry {
     /// Changes a living sandbox's times to live, counted from now; what is absent stays, 0 means no
@@ -50,24 +50,5 @@ impl Registry {
     pub async fn sync(&self, which: &SandboxRef) -> Result<Report, SandboxError> {
         let _activity = self.keep_awake(which).await?;
         self.order(which, |reply| Order::Sync { reply }).await
-    }
-
-    /// Takes a snapshot of a running sandbox, with a name in its namespace. The sandbox continues.
-    pub async fn snapshot(&self, which: &SandboxRef, name: Name) -> Result<Snapshot, SandboxError> {
-        let _activity = self.keep_awake(which).await?;
-        let record = self.get(which)?;
-        if !record.secrets.is_empty() {
-            return Err(SandboxError::HoldsSecrets { which: which.clone() });
-        }
-        let state = self.0.directories(&record.id).state;
-        let draft = Box::new(self.begin_snapshot(&record, &state, name)?);
-        self.order(which, |reply| Order::Snapshot { draft, reply }).await
-    }
-
-    /// Removes a snapshot. Sandboxes that were made from it do not need it.
-    pub async fn remove_snapshot(&self, which: &SandboxRef) -> Result<Snapshot, SandboxError> {
-        let (snapshots, which) = (self.0.snapshots.clone(), which.clone());
-        let removed = tokio::task::spawn_blocking(move || snapshots.remove(&which)).await;
-        removed.unwrap_or(Err(SandboxError::Stopping))
     }
 }

@@ -98,10 +98,20 @@ impl Registry {
         name: Name,
     ) -> Result<Draft, SandboxError> {
         let bytes = Snapshots::expected(record, state, name.clone());
+        self.with_room_for(record, bytes, || self.0.snapshots.begin(record, state, name))
+    }
+
+    /// Begins a snapshot of this expected size if the caps of whose sandbox it is, or could be, have room for it.
+    pub(super) fn with_room_for(
+        &self,
+        record: &Record,
+        bytes: u64,
+        begin: impl FnOnce() -> Result<Draft, SandboxError>,
+    ) -> Result<Draft, SandboxError> {
         let seats = self.0.seats();
         let used = |scope: &Scope, cap: &Cap| self.used(&seats, scope, &self.snapshots_for(cap));
         self.0.refused.count(self.0.caps.admit_snapshot(record, bytes, used))?;
-        self.0.snapshots.begin(record, state, name)
+        begin()
     }
 
     /// All snapshots if there is a cap on disk space: they are read from disk.

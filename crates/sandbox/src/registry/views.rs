@@ -13,7 +13,7 @@ use crate::log::log_directory;
 use crate::owner::Order;
 use crate::pool::ShelfStatus;
 use crate::telemetry::{History, Telemetry, Window};
-use crate::{Activity, Filter, Name, Page, Record, SandboxError, SandboxRef, Snapshot, State};
+use crate::{Activity, Filter, Name, Page, Record, SandboxError, SandboxRef, State};
 use agent_client::guest::Guest;
 use agent_client::link::Address;
 use host::room::Room;
@@ -80,15 +80,6 @@ impl Registry {
     /// One page of the sandboxes that match, by namespace and name.
     pub fn page(&self, filter: &Filter) -> Page {
         filter.page(self.matching(filter))
-    }
-
-    /// The snapshots of one namespace or of all, by name.
-    pub fn snapshots(&self, namespace: Option<&Name>) -> Vec<Snapshot> {
-        self.0.snapshots.list(namespace)
-    }
-
-    pub fn get_snapshot(&self, which: &SandboxRef) -> Result<Snapshot, SandboxError> {
-        self.0.snapshots.get(which)
     }
 
     /// The state of the pool.

@@ -161,7 +161,7 @@ fn part_bytes(bytes: u64) -> u64 {
 }
 
 /// A part with its digest, which is signed before a byte is sent.
-async fn read_part(path: PathBuf, offset: u64, bytes: u64) -> io::Result<Part> {
+pub(super) async fn read_part(path: PathBuf, offset: u64, bytes: u64) -> io::Result<Part> {
     let reading = tokio::task::spawn_blocking(move || {
         let mut file = fs::File::open(&path)?;
         io::Seek::seek(&mut file, io::SeekFrom::Start(offset))?;

@@ -20,7 +20,7 @@ fn the_official_sdk_opens_uses_and_ends_a_session_without_a_complaint() {
     let logged = String::from_utf8_lossy(&output.stderr);
     assert_eq!(
         (String::from_utf8_lossy(&output.stdout).as_ref(), logged.as_ref()),
-        ("25 42\n", "")
+        ("25 42\nA /tmp/one\nwork False\n[] []\n", "",)
     );
     // The session has ended, and its sandbox with it.
     tests::eventually("nothing is left", || server.ok(&["ps", "--all", "--quiet"]).is_empty());

@@ -109,7 +109,19 @@ fn only_the_native_api_speaks_of_its_paths() {
 }
 
 /// The requests and replies that the daemon names: of the connection, and of itself.
-const OWN_OF_DAEMON: &[&str] = &["Ending", "End", "Mcp", "Sandbox", "Version", "Work"];
+const OWN_OF_DAEMON: &[&str] = &[
+    "Ending",
+    "End",
+    "ExportSnapshot",
+    "Exported",
+    "ImportSnapshot",
+    "Importing",
+    "Mcp",
+    "Sandbox",
+    "Snapshot",
+    "Version",
+    "Work",
+];
 
 #[test]
 fn a_request_that_is_added_does_not_touch_the_daemon() {

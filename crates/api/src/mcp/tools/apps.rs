@@ -67,7 +67,7 @@ struct StartWebApp {
     #[serde(default)]
     #[schemars(range(max = 600))]
     timeout: Option<f64>,
-    /// This session's own by default.
+    /// Default: the session's.
     #[serde(default)]
     sandbox: Option<String>,
 }
@@ -85,7 +85,7 @@ struct ListWebApps {
 struct StopWebApp {
     /// The name of the app.
     app: String,
-    /// This session's own by default.
+    /// Default: the session's.
     #[serde(default)]
     sandbox: Option<String>,
 }

@@ -49,7 +49,7 @@ says whether the variables are kept.";
 struct Execute {
     /// The code to run.
     code: String,
-    /// This session's own by default.
+    /// Default: the session's.
     #[serde(default)]
     sandbox: Option<String>,
     /// `python`, `node` or `bash`; `python` by default.

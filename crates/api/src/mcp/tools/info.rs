@@ -104,7 +104,7 @@ async fn info(work: Work, request: InfoOptions) -> Result<Answer<Info>, Refusal>
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct MetricsOptions {
-    /// This session's own by default.
+    /// Default: the session's.
     #[serde(default)]
     sandbox: Option<String>,
     /// The number of the last known sample, 0 for none; only the newest sample by default.

@@ -62,7 +62,7 @@ struct CreateManimAnimation {
     /// The class of the scene; needed if the code has several.
     #[serde(default)]
     scene_name: Option<String>,
-    /// This session's own by default.
+    /// Default: the session's.
     #[serde(default)]
     sandbox: Option<String>,
     /// Seconds until it is ended; usually 240 by default.

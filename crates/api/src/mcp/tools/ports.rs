@@ -50,7 +50,7 @@ struct ExposePort {
     /// The port on the host; any free one by default.
     #[serde(default)]
     host_port: Option<NonZeroU16>,
-    /// This session's own by default.
+    /// Default: the session's.
     #[serde(default)]
     sandbox: Option<String>,
 }
@@ -60,7 +60,7 @@ struct ExposePort {
 struct ClosePort {
     /// The port on the host.
     host_port: NonZeroU16,
-    /// This session's own by default.
+    /// Default: the session's.
     #[serde(default)]
     sandbox: Option<String>,
 }
@@ -74,7 +74,7 @@ struct PortClosed {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ListPorts {
-    /// This session's own by default.
+    /// Default: the session's.
     #[serde(default)]
     sandbox: Option<String>,
 }

@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::output::{notes, shown_outputs};
+use super::trial::{Ending, Trial, TrialResult};
 use crate::budget::Share;
 use crate::forms::artifacts::{KeptArtifact, LeftOut};
 use crate::mcp::captured::{self, CapturedResult};
@@ -23,6 +24,7 @@ use crate::mcp::tool::{Answer, Effect, Entered, Entry, Work, tool};
 use access::keys::Access;
 use agent_client::guest::GuestError;
 use agent_client::program::{Head, Program, Sink, draw_session, ran_out_of_memory};
+use sandbox::changes::FileChange;
 use sandbox::refusal::{Code, Refusal};
 use services::artifact::Scene;
 
@@ -52,9 +54,12 @@ struct ShellExecute {
     #[serde(default)]
     #[schemars(range(max = 86_400))]
     timeout: Option<f64>,
-    /// This session's own by default.
+    /// Default: the session's.
     #[serde(default)]
     sandbox: Option<String>,
+    /// Runs it in a fork, lists the files that it changes, and drops or keeps the fork.
+    #[serde(default, rename = "try")]
+    trial: Option<Ending>,
 }
 
 /// How a command ended.
@@ -94,13 +99,24 @@ struct Ran {
     /// The kept artifacts: new and changed files in its directory and in `/artifacts`.
     artifacts: Vec<KeptArtifact>,
     artifacts_left_out: Vec<LeftOut>,
+    /// The fork in which it was tried, if it was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    fork: Option<String>,
+    /// What it has changed there: `A` added, `M` modified, `D` deleted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    changes: Vec<FileChange>,
 }
 
 async fn shell_execute(work: Work, request: ShellExecute) -> Result<Answer<Ran>, Refusal> {
     // What the line says is code.
     work.trail.command(std::iter::once("sh".to_owned()));
     let limit = work.time_limit(request.timeout)?;
-    let Entered { inside, note } = work.enter(request.sandbox.as_deref()).await?;
+    let Entered { mut inside, note } = work.enter(request.sandbox.as_deref()).await?;
+    let mut trial = None;
+    if let Some(ending) = request.trial {
+        let (begun, fork) = Trial::begin(&work, &inside.which, ending).await?;
+        (trial, inside) = (Some(begun), fork);
+    }
     let _permit = work.api.admission().admit(&work.caller.label())?;
     let cwd = request.working_directory.filter(|path| !path.is_empty());
     let cwd = cwd.or_else(|| inside.workdir.clone());
@@ -124,7 +140,12 @@ async fn shell_execute(work: Work, request: ShellExecute) -> Result<Answer<Ran>,
     // What it has left in the background was meant to stay, unless its time was over.
     drop(running);
     let captured = captured::end(&work.api, capture, None).await;
-    Ok(conclude(&work, &inside.which.to_string(), note, &ended.record, outputs, captured))
+    let tried = match trial {
+        Some(trial) => Some(trial.end().await?),
+        None => None,
+    };
+    let sandbox = inside.which.to_string();
+    Ok(conclude(&work, &sandbox, note, &ended.record, outputs, captured, tried))
 }
 
 /// Collects the output of a command for an answer.
@@ -162,6 +183,7 @@ fn conclude(
     record: &ExitRecord,
     outputs: Outputs,
     captured: CapturedResult,
+    tried: Option<TrialResult>,
 ) -> Answer<Ran> {
     let (status, words) = end(&record.cause);
     let exit_code = record.cause.shell_code();
@@ -175,8 +197,10 @@ fn conclude(
     let mut content = shown_outputs(&shown);
     content.extend(captured.pictures);
     let place = format!("exit code {exit_code}, sandbox {sandbox}");
-    let remarks = [note, words, left, captured.words].into_iter().flatten().chain([place]);
+    let trial = tried.as_ref().map(TrialResult::words);
+    let remarks = [note, words, left, captured.words, trial].into_iter().flatten().chain([place]);
     content.push(notes(remarks, &shown));
+    let TrialResult { fork, changes, .. } = tried.unwrap_or_default();
     let structured = Ran {
         sandbox: sandbox.to_owned(),
         status,
@@ -190,6 +214,8 @@ fn conclude(
         rest: shown.rest,
         artifacts: captured.captured.artifacts,
         artifacts_left_out: captured.captured.left_out,
+        fork,
+        changes,
     };
     Answer { content, structured, is_error: exit_code != 0 }
 }

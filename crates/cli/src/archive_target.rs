@@ -13,7 +13,7 @@ use anyhow::Result;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::failure::CliError;
+use super::failure::CliError;
 use host::paths::PRIVATE_FILE;
 
 const STANDARD: &str = "-";
