@@ -12,6 +12,7 @@ mod embedded;
 mod remote;
 mod serve;
 mod server;
+mod telemetry;
 
 pub use door::DoorError;
 pub use embedded::{Embedded, EmbeddedError};

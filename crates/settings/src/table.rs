@@ -14,6 +14,7 @@ mod previews;
 mod process;
 mod server;
 mod ssh;
+mod telemetry;
 
 use std::time::Duration;
 
@@ -117,6 +118,7 @@ pub const SECTIONS: &[Section] = &[
     log::SECTION,
     audit::SECTION,
     metrics::SECTION,
+    telemetry::SECTION,
     defaults::SECTION,
     egress::SECTION,
     forwards::SECTION,
