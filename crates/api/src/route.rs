@@ -16,10 +16,10 @@ use super::body::Response;
 use super::call::{Call, Peer};
 use super::caller::{Caller, sends_key};
 pub use super::parameters::Parameters;
-pub use host::percent::percent_decode;
 use crate::forms::problem::Problem;
 use crate::problem;
 use access::keys::Access;
+pub use host::percent::percent_decode;
 use node::Through;
 use sandbox::refusal::{Code, Refusal};
 

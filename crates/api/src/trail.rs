@@ -254,8 +254,7 @@ impl Drop for Inner {
         let noted = self.noted.get_mut().unwrap_or_else(PoisonError::into_inner);
         // A refused look is worth a line, whatever is recorded of the others.
         let is_policy = matches!(noted.entry.policy, Some(Verdict::Key | Verdict::Scope));
-        let is_recorded =
-            !noted.is_dropped && (!self.looks || self.audit.reads() || is_policy);
+        let is_recorded = !noted.is_dropped && (!self.looks || self.audit.reads() || is_policy);
         if !is_recorded && !noted.span.as_ref().is_some_and(Span::is_seen) {
             return;
         }

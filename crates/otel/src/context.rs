@@ -151,7 +151,8 @@ fn parse_state<'a>(headers: impl Iterator<Item = &'a [u8]>) -> Option<String> {
                 continue;
             }
             let (key, value) = entry.split_once('=')?;
-            let is_known = entries.iter().any(|known| known.split_once('=').map(|it| it.0) == Some(key));
+            let is_known =
+                entries.iter().any(|known| known.split_once('=').map(|it| it.0) == Some(key));
             if !is_key(key) || !is_value(value) || is_known || entries.len() == STATE_ENTRIES_MAX {
                 return None;
             }
@@ -189,7 +190,8 @@ mod tests {
     const GOOD: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
     fn parse(parents: &[&str], states: &[&str]) -> Option<TraceContext> {
-        let own = |texts: &[&str]| texts.iter().map(|text| text.as_bytes().to_vec()).collect::<Vec<_>>();
+        let own =
+            |texts: &[&str]| texts.iter().map(|text| text.as_bytes().to_vec()).collect::<Vec<_>>();
         let (parents, states) = (own(parents), own(states));
         TraceContext::parse(parents.iter().map(Vec::as_slice), states.iter().map(Vec::as_slice))
     }
@@ -202,7 +204,10 @@ mod tests {
         let quiet = GOOD.replace("-01", "-00");
         assert!(!parse(&[&quiet], &[]).unwrap().is_sampled());
         // Of flags that nobody knows here none is passed on.
-        assert_eq!(parse(&[&GOOD.replace("-01", "-ff")], &[]).unwrap().parent(), GOOD.replace("-01", "-03"));
+        assert_eq!(
+            parse(&[&GOOD.replace("-01", "-ff")], &[]).unwrap().parent(),
+            GOOD.replace("-01", "-03")
+        );
     }
 
     #[test]
@@ -241,14 +246,13 @@ mod tests {
 
     #[test]
     fn a_state_is_passed_on_or_left_out_as_a_whole() {
-        let state = |states: &[&str]| {
-            parse(&[GOOD], states).unwrap().state().map(str::to_owned)
-        };
+        let state = |states: &[&str]| parse(&[GOOD], states).unwrap().state().map(str::to_owned);
         assert_eq!(state(&["a=1, b@c=2", "", "d/e=3 4"]).as_deref(), Some("a=1,b@c=2,d/e=3 4"));
         for wrong in ["a", "A=1", "=1", "a=", "a=1=2", "a=1,a=2", "a b=1", "a=\u{e9}", "@a=1"] {
             assert_eq!(state(&[wrong]), None, "{wrong}");
         }
-        let many = |count: usize| (0..count).map(|at| format!("k{at}=v")).collect::<Vec<_>>().join(",");
+        let many =
+            |count: usize| (0..count).map(|at| format!("k{at}=v")).collect::<Vec<_>>().join(",");
         assert!(state(&[&many(STATE_ENTRIES_MAX)]).is_some());
         assert_eq!(state(&[&many(STATE_ENTRIES_MAX + 1)]), None);
         let long = format!("a=1,b={},c=2,d={}", "x".repeat(200), "x".repeat(250));

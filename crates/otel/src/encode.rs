@@ -140,7 +140,8 @@ pub fn parse_answer(body: &[u8]) -> PartialSuccess {
     }
     let answer: Answer = serde_json::from_slice(body).unwrap_or_default();
     let partial = answer.partial_success.unwrap_or_default();
-    let counts = [partial.rejected_spans, partial.rejected_log_records, partial.rejected_data_points];
+    let counts =
+        [partial.rejected_spans, partial.rejected_log_records, partial.rejected_data_points];
     let rejected = counts.iter().map(Count::number).fold(0, u64::saturating_add);
     PartialSuccess { rejected, message: partial.error_message }
 }

@@ -32,8 +32,7 @@ use host::id::random_bytes;
 use host::instant::now_ns;
 
 /// Reads the figures of this moment.
-pub type Source =
-    Box<dyn Fn() -> Pin<Box<dyn Future<Output = Vec<Family>> + Send>> + Send + Sync>;
+pub type Source = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Vec<Family>> + Send>> + Send + Sync>;
 
 /// The `tracing` target of lines about sending. They are not sent themselves.
 pub const TARGET: &str = "burrow::otel";
@@ -162,12 +161,14 @@ impl Task {
         loop {
             let error = match self.sender.send(&self.inner.options, body.clone()).await {
                 Ok(partial) => {
-                    let rejected = usize::try_from(partial.rejected).unwrap_or(entries).min(entries);
+                    let rejected =
+                        usize::try_from(partial.rejected).unwrap_or(entries).min(entries);
                     count(&tally.sent, entries - rejected);
                     count(&tally.refused, rejected);
                     if rejected > 0 || !partial.message.is_empty() {
                         let words = excerpt(&partial.message, EXCERPT_CHARS_MAX);
-                        self.complaints.note(format!("it refuses {rejected} of {entries}: {words}"));
+                        self.complaints
+                            .note(format!("it refuses {rejected} of {entries}: {words}"));
                     } else {
                         self.complaints.works(self.signal);
                     }
@@ -184,13 +185,16 @@ impl Task {
             let wait = error.after().unwrap_or_else(|| jittered(pause));
             pause = (pause * 2).min(RETRY_PAUSE_MAX);
             // At the end each batch has one attempt.
-            if *self.ends.borrow() || begun.elapsed() + wait > time_max {
+            let is_ending = *self.ends.borrow();
+            if !is_ending {
+                tokio::select! {
+                    () = sleep(wait) => {}
+                    () = ended(&mut self.ends) => {}
+                }
+            }
+            if is_ending || begun.elapsed() > time_max {
                 count(&tally.abandoned, entries);
                 return;
-            }
-            tokio::select! {
-                () = sleep(wait) => {}
-                () = ended(&mut self.ends) => {}
             }
         }
     }
@@ -280,11 +284,12 @@ mod tests {
                 .map(|at| Point { labels: Vec::new(), value: Number::Plain(at as f64) })
                 .collect(),
         };
-        let families = vec![family("a", 1), family("b", 2 * POINTS_MAX), family("c", 3), family("d", 0)];
+        let families =
+            vec![family("a", 1), family("b", 2 * POINTS_MAX), family("c", 3), family("d", 0)];
         let batches = batches(families);
-        let sizes = batches.iter().map(|batch| {
-            batch.iter().map(|family| family.points.len()).sum::<usize>()
-        });
+        let sizes = batches
+            .iter()
+            .map(|batch| batch.iter().map(|family| family.points.len()).sum::<usize>());
         assert_eq!(sizes.collect::<Vec<_>>(), [POINTS_MAX, POINTS_MAX, 4]);
         assert_eq!(batches[1].len(), 1);
         assert_eq!(batches[2][0].points[0].value, Number::Plain((2 * POINTS_MAX - 1) as f64));

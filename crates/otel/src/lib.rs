@@ -29,9 +29,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use context::{
-    PARENT, PARENT_VARIABLE, STATE, STATE_VARIABLE, SpanId, TraceContext, TraceId,
-};
+pub use context::{PARENT, PARENT_VARIABLE, STATE, STATE_VARIABLE, SpanId, TraceContext, TraceId};
 pub use exporter::{Exporter, Source, TARGET};
 pub use figures::{Family, Kind, Labels, Number, Point, Spread};
 pub use queue::Counts;
@@ -116,9 +114,11 @@ impl Otel {
     /// Asks the collector to take nothing of each signal, to find out whether it would take something.
     pub async fn probe(&self) -> Vec<(Signal, Result<(), SendError>)> {
         let mut probed = Vec::new();
-        for (inner, signal) in self.0.iter().flat_map(|inner| {
-            inner.options.signals.iter().map(move |signal| (inner, *signal))
-        }) {
+        for (inner, signal) in self
+            .0
+            .iter()
+            .flat_map(|inner| inner.options.signals.iter().map(move |signal| (inner, *signal)))
+        {
             let mut sender = Sender::new(&inner.options, signal);
             let sent = sender.send(&inner.options, Bytes::from_static(b"{}")).await;
             probed.push((signal, sent.map(drop)));

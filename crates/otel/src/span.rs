@@ -122,7 +122,11 @@ impl Span {
 
     /// Where its children are made. They have those attributes too.
     pub fn scope(&self, attributes: Attributes) -> Scope {
-        Scope { otel: self.otel.clone(), context: self.context.clone(), attributes: attributes.into() }
+        Scope {
+            otel: self.otel.clone(),
+            context: self.context.clone(),
+            attributes: attributes.into(),
+        }
     }
 }
 

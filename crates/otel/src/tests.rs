@@ -182,7 +182,8 @@ async fn what_a_caller_does_not_sample_is_passed_on_and_not_sent() {
     discarded.discard();
     drop(discarded);
     assert_eq!(otel.counts()[0].2, 0);
-    let none = Otel::new(Options { sample_percent: 0, ..options(collector.port, &[Signal::Traces]) });
+    let none =
+        Otel::new(Options { sample_percent: 0, ..options(collector.port, &[Signal::Traces]) });
     assert!(!none.begin(None, SpanKind::Server, "x").unwrap().is_seen());
     assert!(Otel::default().begin(None, SpanKind::Server, "x").is_none());
     assert!(collector.otel(&[Signal::Logs]).begin(None, SpanKind::Server, "x").is_none());
@@ -202,7 +203,10 @@ async fn a_busy_collector_gets_the_same_again_when_it_wants_it() {
     assert!(requests.len() >= 3, "{requests:?}");
     assert!(requests.iter().all(|(_, body)| *body == requests[0].1));
     let record = &requests[0].1["resourceLogs"][0]["scopeLogs"][0]["logRecords"][0];
-    assert_eq!((&record["body"]["stringValue"], &record["severityNumber"]), (&json!("one"), &json!(13)));
+    assert_eq!(
+        (&record["body"]["stringValue"], &record["severityNumber"]),
+        (&json!("one"), &json!(13))
+    );
     exporter.close().await;
 }
 
@@ -254,7 +258,8 @@ async fn figures_are_read_at_each_interval_and_at_the_end() {
     let source: Source = Box::new(move || {
         counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let point = |value| Point { labels: vec![("a".to_owned(), "b".to_owned())], value };
-        let family = |name, kind, value| Family { name, about: "About.", kind, points: vec![point(value)] };
+        let family =
+            |name, kind, value| Family { name, about: "About.", kind, points: vec![point(value)] };
         let spread = Spread { bounds: vec![0.5, 1.0], counts: vec![1, 2, 3], sum: 9.5 };
         let families = vec![
             family("some_total", Kind::Counter, Number::Plain(3.0)),
@@ -275,7 +280,10 @@ async fn figures_are_read_at_each_interval_and_at_the_end() {
     assert_eq!(sum["dataPoints"][0]["asDouble"], 3.0);
     assert!(sum["dataPoints"][0]["startTimeUnixNano"].is_string());
     let older = &metrics[1];
-    assert_eq!((&older["unit"], &older["sum"]["dataPoints"][0]["asDouble"]), (&json!("s"), &json!("NaN")));
+    assert_eq!(
+        (&older["unit"], &older["sum"]["dataPoints"][0]["asDouble"]),
+        (&json!("s"), &json!("NaN"))
+    );
     assert_eq!(older["sum"]["dataPoints"][0]["startTimeUnixNano"], Json::Null);
     assert_eq!(metrics[2]["unit"], "By");
     let point = &metrics[3]["histogram"]["dataPoints"][0];
@@ -288,7 +296,8 @@ async fn figures_are_read_at_each_interval_and_at_the_end() {
 async fn a_probe_says_what_a_collector_would_not_take() {
     let collector = Collector::start(&[OK, BAD]).await;
     let probed = collector.otel(&Signal::ALL).probe().await;
-    let failed: Vec<_> = probed.iter().map(|(signal, sent)| (signal.name(), sent.is_err())).collect();
+    let failed: Vec<_> =
+        probed.iter().map(|(signal, sent)| (signal.name(), sent.is_err())).collect();
     assert_eq!(failed, [("traces", false), ("metrics", true), ("logs", true)]);
     assert!(collector.requests().iter().all(|(_, body)| *body == json!({})));
 }

@@ -59,7 +59,8 @@ impl Value {
             }
             Json::Object(entries) => {
                 let entries = entries.into_iter().take(LIST_MAX);
-                let one = |(key, value)| Some((cut(key).into(), Self::of_json_at(value, depth + 1)?));
+                let one =
+                    |(key, value)| Some((cut(key).into(), Self::of_json_at(value, depth + 1)?));
                 Self::Table(entries.filter_map(one).collect())
             }
         })

@@ -10,7 +10,7 @@ use super::limits::{
 use super::listen::Listen;
 use super::{
     Audit, BoxesAtEnd, Defaults, Egress, Fleet, Forwards, ImagePolicy, LOCALHOST, Log, LogFormat,
-    LogLevel, Metrics, Origin, Otel, Origins, Pool, Previews, Process, Server, Settings, Ssh,
+    LogLevel, Metrics, Origin, Origins, Otel, Pool, Previews, Process, Server, Settings, Ssh,
 };
 
 /// The image names that the published clients send. They mean the root that the operator has set, and

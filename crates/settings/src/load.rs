@@ -141,7 +141,9 @@ impl Settings {
             if !self.otel.enabled || self.origin(&name) != Origin::Default {
                 continue;
             }
-            let Some(value) = variable(standard).filter(|value| !value.is_empty()) else { continue };
+            let Some(value) = variable(standard).filter(|value| !value.is_empty()) else {
+                continue;
+            };
             let variable = standard.to_owned();
             let text = value.into_string();
             let text = text.map_err(|_| SettingsError::NotText { variable: variable.clone() })?;

@@ -30,8 +30,7 @@ pub struct Otel {
 
 impl Default for Otel {
     fn default() -> Self {
-        let origin =
-            Origin { scheme: Scheme::Http, name: "127.0.0.1".to_owned(), port: OTEL_PORT };
+        let origin = Origin { scheme: Scheme::Http, name: "127.0.0.1".to_owned(), port: OTEL_PORT };
         Self {
             enabled: false,
             endpoint: Url::at(&origin, "/"),

@@ -153,9 +153,7 @@ pub enum InvalidValue {
         "{0} looks like a credential: put its value into a secret, and write \"{0}=secret:NAME\""
     )]
     OtelCredential(String),
-    #[error(
-        "there is no [secrets.{0}]: a header names the secret that is its value"
-    )]
+    #[error("there is no [secrets.{0}]: a header names the secret that is its value")]
     NoHeaderSecret(String),
     #[error("{0:?} is not a name of a service: write one without control characters")]
     ServiceName(String),

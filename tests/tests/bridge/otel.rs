@@ -119,7 +119,8 @@ fn a_command_is_told_the_span_that_its_callers_trace_has_for_it() {
     let headers = [("traceparent", parent(TRACE)), ("tracestate", "a=b,c=d".to_owned())];
     let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
     post(&client, ALL, &headers, &json!({ "name": "box" })).expect(201);
-    let ran = post(&client, &format!("{ALL}/default/box/exec"), &headers, &exec_body()).expect(200);
+    let ran = post(&client, &format!("{ALL}/default/box/exec"), &headers, &exec_body());
+    let ran = ran.expect(200).json();
     let stdout = ran["stdout"].as_str().expect("text").to_owned();
     let (line, state) = stdout.split_once('\n').expect("two lines");
     assert_eq!(state.trim(), "a=b,c=d");
@@ -146,7 +147,7 @@ fn a_command_is_told_the_span_that_its_callers_trace_has_for_it() {
     }
     assert_eq!(attribute(&request, "http.response.status_code"), "200");
     assert_eq!(attribute(&request, "burrow.operation"), "exec");
-    let id = client.get(&format!("{ALL}/default/box")).expect(200)["id"].clone();
+    let id = client.get(&format!("{ALL}/default/box")).expect(200).json()["id"].clone();
     assert_eq!(attribute(&program, "burrow.sandbox.id"), id);
     assert_eq!(attribute(&request, "burrow.sandbox.id"), id);
     let made = span_of(&receiver, TRACE, "create sandbox");
@@ -169,9 +170,12 @@ fn each_door_has_spans_for_what_it_is_asked_and_for_what_it_runs() {
 
     let rpc = json!({ "jsonrpc": "2.0", "id": 1, "method": "sandbox.command.run", "params": {
         "sandbox": "box", "command": "sh", "args": ["-c", "echo $TRACEPARENT"] } });
-    let ran = post(&client, "/api/v1/rpc", &[("traceparent", &header(0))], &rpc).expect(200);
+    let ran = post(&client, "/api/v1/rpc", &[("traceparent", &header(0))], &rpc).expect(200).json();
     let (trace, span) = printed(ran["result"]["stdout"].as_str().expect("text"));
-    assert_eq!((trace.as_str(), &span_of(&receiver, &trace, "program")["spanId"]), (traces[0].as_str(), &json!(span)));
+    assert_eq!(
+        (trace.as_str(), &span_of(&receiver, &trace, "program")["spanId"]),
+        (traces[0].as_str(), &json!(span))
+    );
     is_child(&traces[0], "program", "sandbox.command.run");
     is_child(&traces[0], "sandbox.command.run", "POST /api/v1/rpc");
 
@@ -180,12 +184,15 @@ fn each_door_has_spans_for_what_it_is_asked_and_for_what_it_runs() {
     post(&client, &path, &[("traceparent", &header(1))], &code).expect(200);
     is_child(&traces[1], "run", "POST /v1/sandboxes/{namespace}/{name}/run");
     let run = span_of(&receiver, &traces[1], "run");
-    assert_eq!((attribute(&run, "burrow.cause"), attribute(&run, "burrow.stdout_bytes")), (json!("error"), json!("2")));
+    assert_eq!(
+        (attribute(&run, "burrow.cause"), attribute(&run, "burrow.stdout_bytes")),
+        (json!("error"), json!("2"))
+    );
     assert_eq!(run["status"]["code"], 2);
 
     let start = json!({ "argv": ["sh", "-c", "echo $TRACEPARENT; exec sleep 1000"] });
     let path = format!("{ALL}/default/box/sessions");
-    let session = post(&client, &path, &[("traceparent", &header(2))], &start).expect(201);
+    let session = post(&client, &path, &[("traceparent", &header(2))], &start).expect(201).json();
     is_child(&traces[2], "start session", "POST /v1/sandboxes/{namespace}/{name}/sessions");
     let started = span_of(&receiver, &traces[2], "start session");
     assert_eq!(attribute(&started, "burrow.session"), session["session"]);
@@ -224,7 +231,7 @@ fn callers_decide_what_is_sampled_and_invalid_parents_are_ignored() {
     client.post(ALL, &json!({ "name": "box" })).expect(201);
     let path = format!("{ALL}/default/box/exec");
     let exec = |headers: &[(&str, &str)]| {
-        let ran = post(&client, &path, headers, &exec_body()).expect(200);
+        let ran = post(&client, &path, headers, &exec_body()).expect(200).json();
         ran["stdout"].as_str().expect("text").to_owned()
     };
     let quiet = format!("00-{TRACE}-{CALLER}-00");
@@ -239,8 +246,9 @@ fn callers_decide_what_is_sampled_and_invalid_parents_are_ignored() {
         assert_eq!(span_of(&receiver, &trace, "program")["spanId"], span.as_str());
     }
     // What its client gives a program is the program's.
-    let own = json!({ "argv": ["sh", "-c", "echo $TRACEPARENT"], "env": { "TRACEPARENT": "mine" } });
-    assert_eq!(post(&client, &path, &[], &own).expect(200)["stdout"], "mine\n");
+    let own =
+        json!({ "argv": ["sh", "-c", "echo $TRACEPARENT"], "env": { "TRACEPARENT": "mine" } });
+    assert_eq!(post(&client, &path, &[], &own).expect(200).json()["stdout"], "mine\n");
     // The last one has come, and so would have the first.
     assert!(spans(&receiver).iter().all(|span| span["traceId"] != TRACE));
 }
@@ -284,13 +292,16 @@ fn figures_are_those_of_prometheus_and_records_know_their_trace() {
     assert_eq!(attribute(line, "burrow.operation"), "exec");
     let request = span_of(&receiver, TRACE, "POST /v1/sandboxes/{namespace}/{name}/exec");
     assert_eq!(line["spanId"], request["spanId"]);
-    assert!(came.iter().any(|record| record["eventName"] == "burrow.sandbox.started"), "{came:?}");
+    assert!(came.iter().any(|record| record["eventName"] == "burrow.sandbox.ready"), "{came:?}");
     // What happens last is sent too.
     client.delete(&format!("{ALL}/default/box?force=true")).expect(200);
     let end = server.end();
     assert_eq!(end, Some(0));
     let last = records(&receiver);
-    assert!(last.iter().any(|record| record["body"]["stringValue"] == "bridge.ending: ok"), "{last:?}");
+    assert!(
+        last.iter().any(|record| record["body"]["stringValue"] == "bridge.ending: ok"),
+        "{last:?}"
+    );
     let taken = receiver.taken();
     for request in &taken {
         assert_eq!(request.header("authorization"), "Bearer canary-secret");
@@ -300,7 +311,9 @@ fn figures_are_those_of_prometheus_and_records_know_their_trace() {
         }
     }
     let resource = &taken[0].json()["resourceLogs"][0]["resource"];
-    let of_all = taken.iter().find_map(|request| request.json()["resourceSpans"][0]["resource"].as_object().map(|it| json!(it)));
+    let of_all = taken.iter().find_map(|request| {
+        request.json()["resourceSpans"][0]["resource"].as_object().map(|it| json!(it))
+    });
     let resource = of_all.unwrap_or_else(|| resource.clone());
     assert_eq!(attribute(&resource, "service.name"), "burrow");
     assert_eq!(attribute(&resource, "deployment.environment.name"), "test");
@@ -345,7 +358,9 @@ fn lost(client: &Client, signal: &str, reason: &str) -> u64 {
 
 #[test]
 fn a_collector_that_hangs_or_is_busy_or_refuses_delays_no_request_and_no_end() {
-    for (mode, reason) in [(Mode::Hang, None), (BUSY, None), (Mode::Close, None), (REFUSES, Some("refused"))] {
+    for (mode, reason) in
+        [(Mode::Hang, None), (BUSY, None), (Mode::Close, None), (REFUSES, Some("refused"))]
+    {
         let receiver = Receiver::start(mode.clone());
         let mut server = serve(receiver.port, "");
         let client = Client::new(server.url());
@@ -362,7 +377,10 @@ fn a_collector_that_hangs_or_is_busy_or_refuses_delays_no_request_and_no_end() {
             let lines: Vec<_> = lines.collect();
             // One a minute for each signal.
             assert!((1..=3).contains(&lines.len()), "{lines:?}");
-            assert!(lines.iter().any(|line| line.contains("status 400") && line.contains("words")), "{lines:?}");
+            assert!(
+                lines.iter().any(|line| line.contains("status 400") && line.contains("words")),
+                "{lines:?}"
+            );
         }
         let begun = Instant::now();
         assert_eq!(server.end(), Some(0), "{mode:?}");
@@ -380,7 +398,8 @@ fn nothing_is_sent_and_nothing_is_told_where_it_is_off() {
     client.post(ALL, &json!({ "name": "box" })).expect(201);
     let headers = [("traceparent", parent(TRACE))];
     let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    let ran = post(&client, &format!("{ALL}/default/box/exec"), &headers, &exec_body()).expect(200);
+    let ran = post(&client, &format!("{ALL}/default/box/exec"), &headers, &exec_body());
+    let ran = ran.expect(200).json();
     assert_eq!(ran["stdout"], "\n\n");
     let text = String::from_utf8(client.get("/metrics").body).expect("text");
     assert!(!text.contains("burrow_otel"), "{text}");

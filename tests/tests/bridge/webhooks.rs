@@ -93,7 +93,7 @@ fn each_request_is_signed_and_comes_in_order() {
     eventually("all events have come", || receiver.taken().len() >= 12);
     let events = client.get("/v1/events?limit=1000").expect(200).json()["events"].clone();
     let taken = receiver.taken();
-    let bodies: Vec<_> = taken.iter().map(Request::event).collect();
+    let bodies: Vec<_> = taken.iter().map(Request::json).collect();
     assert_eq!(Value::from(bodies), events);
     for (at, request) in taken.iter().enumerate() {
         assert_eq!(request.target, "/in?a=b");

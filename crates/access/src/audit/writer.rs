@@ -12,11 +12,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
-use super::{Observer, Options};
 use super::entry::{Entry, Record};
 use super::limits::{LINE_BYTES_MAX, SYNC_PAUSE};
 use super::segment::{digest_of, lines, parse, segment, segments};
 use super::write_lock::{LogState, WriteGuard, WriteLock};
+use super::{Observer, Options};
 use host::instant;
 use host::paths::{PRIVATE_FILE, make_private_directory};
 

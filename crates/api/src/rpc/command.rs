@@ -20,7 +20,11 @@ use agent_client::program::{Ended, Program, Sink, draw_session};
 
 const SIGKILL: i32 = nix::libc::SIGKILL;
 
-pub async fn run((call, trail): Work<'_>, mut params: Params, room: usize) -> Result<Written, Failure> {
+pub async fn run(
+    (call, trail): Work<'_>,
+    mut params: Params,
+    room: usize,
+) -> Result<Written, Failure> {
     let which = which(call, &mut params)?;
     let command = params.text("command")?;
     if command.is_empty() {

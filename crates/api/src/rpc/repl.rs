@@ -14,13 +14,17 @@ use super::lines::{Collected, Lines, Stream};
 use super::params::{Params, shown};
 use super::written::Written;
 use super::{Work, inside, time_limit, which};
-use crate::call::{Call, passed};
+use crate::call::passed;
 use crate::forms::exit::{ended, seconds};
 use agent_client::guest::GuestError;
 use agent_client::guest::contexts::{RunCode, language, open};
 use sandbox::refusal::{Code, Refusal};
 
-pub async fn run((call, trail): Work<'_>, mut params: Params, room: usize) -> Result<Written, Failure> {
+pub async fn run(
+    (call, trail): Work<'_>,
+    mut params: Params,
+    room: usize,
+) -> Result<Written, Failure> {
     let which = which(call, &mut params)?;
     let language_name = params.text("language")?;
     let language = language(&language_name)?;

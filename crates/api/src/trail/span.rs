@@ -43,9 +43,10 @@ impl Trail {
         &self,
         making: impl Future<Output = Result<Record, E>>,
     ) -> Result<Record, E> {
-        let scope = self.inner.as_ref().and_then(|inner| {
-            Some(inner.noted().span.as_ref()?.scope(Attributes::default()))
-        });
+        let scope = self
+            .inner
+            .as_ref()
+            .and_then(|inner| Some(inner.noted().span.as_ref()?.scope(Attributes::default())));
         let Some(mut span) = scope.and_then(|scope| scope.child("create sandbox")) else {
             return making.await;
         };

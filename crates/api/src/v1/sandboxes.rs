@@ -144,9 +144,7 @@ async fn create(
         _ => None,
     };
     let record = match placed {
-        Some(incarnation) => {
-            call.trail.making(registry.create_placed(spec, incarnation)).await?
-        },
+        Some(incarnation) => call.trail.making(registry.create_placed(spec, incarnation)).await?,
         None => call.trail.making(registry.create(spec)).await?,
     };
     call.trail.image(None, record.image_digest.map(|digest| digest.to_string()));

@@ -2,8 +2,10 @@
 
 use super::{ConfigOption, SECOND, Section, put, put_u32};
 use crate::limits::OTEL_RESOURCE_MAX;
-use crate::telemetry::{is_resource, read_endpoint, read_headers, read_signals, show_endpoint, show_header};
 use crate::shown::{quote, quote_all, quote_paths};
+use crate::telemetry::{
+    is_resource, read_endpoint, read_headers, read_signals, show_endpoint, show_header,
+};
 use crate::value::{InvalidValue, show_duration};
 
 pub const SECTION: Section = Section {

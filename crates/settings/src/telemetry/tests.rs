@@ -30,7 +30,10 @@ fn a_section_is_read_as_it_is_shown() {
     assert_eq!(otel.secrets().collect::<Vec<_>>(), ["collector"]);
     let again = resolve(&settings.to_toml(), &[]).unwrap();
     assert_eq!(show_endpoint(&again.otel.endpoint), show_endpoint(&otel.endpoint));
-    assert_eq!((again.otel.headers, again.otel.resource), (otel.headers.clone(), otel.resource.clone()));
+    assert_eq!(
+        (again.otel.headers, again.otel.resource),
+        (otel.headers.clone(), otel.resource.clone())
+    );
     assert_eq!(show_endpoint(&Otel::default().endpoint), "http://127.0.0.1:4318");
 }
 
@@ -43,7 +46,8 @@ fn credentials_are_secrets_and_are_in_no_message() {
     }
     let message = refused("[otel]\nheaders = [\"authorization=secret:none\"]");
     assert!(message.contains("[secrets.none]"), "{message}");
-    for header in ["host=a", "=a", "a b=c", "x-a", "x-a=", "x-a=\u{e9}", "content-type=text/plain"] {
+    for header in ["host=a", "=a", "a b=c", "x-a", "x-a=", "x-a=\u{e9}", "content-type=text/plain"]
+    {
         let message = refused(&format!("[otel]\nheaders = [\"{header}\"]"));
         assert!(message.contains("otel.headers"), "{message}");
     }
@@ -81,9 +85,11 @@ fn standard_variables_count_only_where_it_is_on_and_nothing_else_says_so() {
     assert_eq!(on.otel.resource, ["a=b c", "d=e"]);
     let variable = "OTEL_EXPORTER_OTLP_ENDPOINT".to_owned();
     assert_eq!(on.origin("otel.endpoint"), From::Environment { variable });
-    let own = [("BURROW_OTEL_ENABLED", "true"), ("BURROW_OTEL_ENDPOINT", "http://[::1]:1"), standard[0]];
+    let own =
+        [("BURROW_OTEL_ENABLED", "true"), ("BURROW_OTEL_ENDPOINT", "http://[::1]:1"), standard[0]];
     assert_eq!(show_endpoint(&resolve("", &own).unwrap().otel.endpoint), "http://[::1]:1");
-    let bad = resolve("[otel]\nenabled = true", &[("OTEL_EXPORTER_OTLP_ENDPOINT", "x")]).unwrap_err();
+    let bad =
+        resolve("[otel]\nenabled = true", &[("OTEL_EXPORTER_OTLP_ENDPOINT", "x")]).unwrap_err();
     assert!(bad.to_string().contains("OTEL_EXPORTER_OTLP_ENDPOINT"), "{bad}");
 }
 

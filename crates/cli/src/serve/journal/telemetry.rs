@@ -86,7 +86,8 @@ mod tests {
 
     #[test]
     fn lines_are_kept_for_the_collector_and_those_about_it_are_not() {
-        let settings = settings::Settings::resolve(None, &|_| None, &settings::Overrides::default());
+        let settings =
+            settings::Settings::resolve(None, &|_| None, &settings::Overrides::default());
         let mut settings = settings.unwrap();
         settings.otel.enabled = true;
         let otel = control::telemetry(&settings);
