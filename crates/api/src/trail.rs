@@ -193,7 +193,7 @@ impl Trail {
         }
     }
 
-    /// Others record what is in it. Its span is that of the request all the same.
+    /// Others record what is in it. Its span stays that of the request.
     pub fn forget(&self) {
         self.note(|noted| noted.is_dropped = true);
     }

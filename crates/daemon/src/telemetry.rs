@@ -16,7 +16,7 @@ const LEFT_OUT: [&str; 1] = ["arguments"];
 pub(super) fn observe(audit: &Audit, otel: &Otel) {
     if otel.has_logs() {
         let otel = otel.clone();
-        audit.observe(Box::new(move |entry| otel.record(of_entry(entry))));
+        audit.observe(Box::new(move |entry| otel.record(of_entry(&entry))));
     }
 }
 
@@ -43,7 +43,7 @@ pub(super) fn start(otel: &Otel, api: &Api) -> Exporter {
     }))
 }
 
-fn of_entry(entry: Entry) -> LogRecord {
+fn of_entry(entry: &Entry) -> LogRecord {
     let severity = match entry.outcome {
         Outcome::Ok => Severity::Info,
         Outcome::Refused => Severity::Warn,
@@ -56,7 +56,7 @@ fn of_entry(entry: Entry) -> LogRecord {
         context: entry.place.clone(),
         ..LogRecord::new(severity, body)
     };
-    let Ok(Json::Object(mut fields)) = serde_json::to_value(&entry) else { return record };
+    let Ok(Json::Object(mut fields)) = serde_json::to_value(entry) else { return record };
     for name in LEFT_OUT {
         fields.remove(name);
     }
@@ -105,7 +105,7 @@ mod tests {
             place: Some(Place { trace: "a".repeat(32), span: "b".repeat(16) }),
             ..Entry::new(who, Door::Rest, "exec")
         };
-        let record = of_entry(entry.fact("port", 80));
+        let record = of_entry(&entry.fact("port", 80));
         assert_eq!((record.severity, record.body.as_str()), (Severity::Warn, "exec: refused"));
         assert_eq!(record.at_ns, 1_700_000_000_123_000_000);
         assert_eq!(record.context.as_ref().unwrap().trace, "a".repeat(32));

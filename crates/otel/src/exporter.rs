@@ -4,7 +4,7 @@
 //!  gather ─▶ encode ─▶ send ─taken─▶ counted as sent
 //!                       ▲  ├─ 429, 502, 503, 504, no answer ─▶ pause (its own wish, or doubled) ─┐
 //!                       └──┼────────────────────────────────────────────────────────────────────┘
-//!                          └─ refused, or tried for too long ─▶ counted as lost, and said once a minute
+//!                          └─ refused, or tried for too long ─▶ counted as lost, and logged once a minute
 //! ```
 
 use std::future::Future;
@@ -45,11 +45,10 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    pub(super) fn start(inner: Option<Arc<Inner>>, figures: Source) -> Self {
+    pub(super) fn start(otel: Otel, figures: Source) -> Self {
         let (ending, ends) = watch::channel(false);
         let mut tasks = JoinSet::new();
-        let otel = Otel(inner.clone());
-        for (inner, signal) in inner.iter().flat_map(|inner| {
+        for (inner, signal) in otel.0.iter().flat_map(|inner| {
             inner.options.signals.iter().map(move |signal| (Arc::clone(inner), *signal))
         }) {
             let task = Task::new(inner, signal, ends.clone());
@@ -118,7 +117,7 @@ impl Task {
                 let body = encode(&inner.options.resource, &batch);
                 self.deliver(body, batch.len(), &queue.tally).await;
             }
-            self.complaints.tell(self.signal, &queue.tally);
+            self.complaints.log(self.signal, &queue.tally);
             if is_ending {
                 return;
             }
@@ -142,7 +141,7 @@ impl Task {
                 let body = encode::metrics(&inner.options.resource, &batch, times);
                 self.deliver(body, points, &inner.figures).await;
             }
-            self.complaints.tell(self.signal, &inner.figures);
+            self.complaints.log(self.signal, &inner.figures);
             if is_ending {
                 return;
             }
@@ -177,7 +176,7 @@ impl Task {
                 Err(error) => error,
             };
             self.complaints.note(error.to_string());
-            self.complaints.tell(self.signal, tally);
+            self.complaints.log(self.signal, tally);
             if !error.may_pass() {
                 count(&tally.refused, entries);
                 return;
@@ -234,14 +233,14 @@ fn batches(families: Vec<Family>) -> Vec<Vec<Family>> {
     batches
 }
 
-/// What is said in the log about a collector: that it fails, how much was lost, that it works again; at most a
-/// line a minute for each signal.
+/// The lines of the log about a collector: that it fails, how much was lost, that it works again. For each signal
+/// there is one a minute at most.
 #[derive(Default)]
 struct Complaints {
     trouble: Option<String>,
     is_failing: bool,
-    told_at: Option<Instant>,
-    told_lost: u64,
+    logged_at: Option<Instant>,
+    logged_lost: u64,
 }
 
 impl Complaints {
@@ -256,16 +255,16 @@ impl Complaints {
         }
     }
 
-    fn tell(&mut self, signal: Signal, tally: &Tally) {
+    fn log(&mut self, signal: Signal, tally: &Tally) {
         let lost = tally.counts().lost();
-        let has_news = self.trouble.is_some() || lost > self.told_lost;
-        if !has_news || self.told_at.is_some_and(|at| at.elapsed() < COMPLAINT_PAUSE) {
+        let has_news = self.trouble.is_some() || lost > self.logged_lost;
+        if !has_news || self.logged_at.is_some_and(|at| at.elapsed() < COMPLAINT_PAUSE) {
             return;
         }
-        let more = lost - self.told_lost;
+        let more = lost - self.logged_lost;
         let why = self.trouble.take().unwrap_or_else(|| "there is more than it takes".to_owned());
         tracing::warn!(target: TARGET, signal = signal.name(), lost = more, "telemetry is not sent: {why}");
-        (self.is_failing, self.told_at, self.told_lost) = (true, Some(Instant::now()), lost);
+        (self.is_failing, self.logged_at, self.logged_lost) = (true, Some(Instant::now()), lost);
     }
 }
 

@@ -108,7 +108,7 @@ impl Otel {
 
     /// Begins to send. `figures` are read for each interval.
     pub fn start(&self, figures: Source) -> Exporter {
-        Exporter::start(self.0.clone(), figures)
+        Exporter::start(self.clone(), figures)
     }
 
     /// Asks the collector to take nothing of each signal, to find out whether it would take something.
@@ -145,19 +145,16 @@ impl Otel {
     ) -> Option<Span> {
         let inner = self.wants(Signal::Traces)?;
         let id = draw().ok().map(SpanId)?;
-        let (context, parent) = match caller {
-            Some(caller) => {
-                let parent = Parent { span: caller.span, is_remote: true };
-                (caller.at(id), Some(parent))
-            }
-            None => {
-                let trace: [u8; 16] = draw().ok()?;
-                let drawn = u16::from_be_bytes([trace[14], trace[15]]) % 100;
-                let is_sampled = drawn < u16::from(inner.options.sample_percent);
-                (TraceContext::root(TraceId(trace), id, is_sampled), None)
-            }
+        let place = if let Some(caller) = caller {
+            let parent = Parent { span: caller.span, is_remote: true };
+            (caller.at(id), Some(parent))
+        } else {
+            let trace: [u8; 16] = draw().ok()?;
+            let drawn = u16::from_be_bytes([trace[14], trace[15]]) % 100;
+            let is_sampled = drawn < u16::from(inner.options.sample_percent);
+            (TraceContext::root(TraceId(trace), id, is_sampled), None)
         };
-        Some(Span::begin(self.clone(), (context, parent), kind, name.into()))
+        Some(Span::begin(self.clone(), place, kind, name.into()))
     }
 
     /// Adds a record of the log. It never waits.

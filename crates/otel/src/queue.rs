@@ -58,7 +58,7 @@ pub fn count(counter: &AtomicU64, more: usize) {
 #[derive(Debug)]
 pub struct Queue<T> {
     waiting: Mutex<Waiting<T>>,
-    /// Told when there is a whole batch.
+    /// Notified when there is a whole batch.
     filled: Notify,
     pub tally: Tally,
 }

@@ -132,7 +132,7 @@ impl Span {
 
 impl fmt::Debug for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Span").field("name", &self.name).field("context", &self.context).finish()
+        f.debug_struct("Span").field("name", &self.name).finish_non_exhaustive()
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a collector gets: over a socket, from a server that answers as it is told.
+//! What a collector gets: over a socket, from a server that has a list of answers.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};

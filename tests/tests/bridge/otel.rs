@@ -112,7 +112,7 @@ fn exec_body() -> Value {
 }
 
 #[test]
-fn a_command_is_told_the_span_that_its_callers_trace_has_for_it() {
+fn a_command_finds_the_span_that_its_callers_trace_has_for_it() {
     let receiver = Receiver::start(TAKES);
     let server = serve(receiver.port, "");
     let client = Client::new(server.url());
@@ -389,7 +389,7 @@ fn a_collector_that_hangs_or_is_busy_or_refuses_delays_no_request_and_no_end() {
 }
 
 #[test]
-fn nothing_is_sent_and_nothing_is_told_where_it_is_off() {
+fn nothing_is_sent_and_no_program_learns_of_a_trace_where_it_is_off() {
     let receiver = Receiver::start(TAKES);
     let url = format!("http://127.0.0.1:{}", receiver.port);
     let burrow = Burrow::new().variable("OTEL_EXPORTER_OTLP_ENDPOINT", &url);

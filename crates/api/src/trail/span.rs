@@ -39,27 +39,30 @@ impl Trail {
     }
 
     /// Something that makes a sandbox, as a span of its own.
-    pub async fn making<E: std::fmt::Display>(
+    pub fn making<E: std::fmt::Display>(
         &self,
         making: impl Future<Output = Result<Record, E>>,
-    ) -> Result<Record, E> {
-        let scope = self
-            .inner
-            .as_ref()
-            .and_then(|inner| Some(inner.noted().span.as_ref()?.scope(Attributes::default())));
-        let Some(mut span) = scope.and_then(|scope| scope.child("create sandbox")) else {
-            return making.await;
-        };
-        let made = making.await;
-        match &made {
-            Ok(record) => {
-                for (key, value) in of_sandbox(record).iter() {
-                    span.set(key.clone(), value.clone());
+    ) -> impl Future<Output = Result<Record, E>> {
+        // Boxed before it is a part of another future: it is large.
+        let making = Box::pin(making);
+        let span = self.inner.as_ref().and_then(|inner| {
+            let scope = inner.noted().span.as_ref()?.scope(Attributes::default());
+            scope.child("create sandbox")
+        });
+        async move {
+            let made = making.await;
+            if let Some(mut span) = span {
+                match &made {
+                    Ok(record) => {
+                        for (key, value) in of_sandbox(record).iter() {
+                            span.set(key.clone(), value.clone());
+                        }
+                    }
+                    Err(error) => span.fail(error.to_string()),
                 }
             }
-            Err(error) => span.fail(error.to_string()),
+            made
         }
-        made
     }
 }
 

@@ -144,16 +144,12 @@ pub(super) async fn telemetry() -> Option<Check> {
     let origin = settings.otel.endpoint.origin.to_string();
     let probed = control::telemetry(&settings).probe().await;
     let failed = probed.iter().find_map(|(signal, sent)| Some((signal, sent.as_ref().err()?)));
-    Some(match failed {
-        Some((signal, error)) => {
-            let detail = format!("{origin} does not take {}: {error}", signal.name());
-            Check::new(name, Verdict::Lacks, detail).fix(fix)
-        }
-        None => {
-            let names: Vec<_> = probed.iter().map(|(signal, _)| signal.name()).collect();
-            Check::new(name, Verdict::Works, format!("{origin} takes {}", names.join(", ")))
-        }
-    })
+    if let Some((signal, error)) = failed {
+        let detail = format!("{origin} does not take {}: {error}", signal.name());
+        return Some(Check::new(name, Verdict::Lacks, detail).fix(fix));
+    }
+    let names: Vec<_> = probed.iter().map(|(signal, _)| signal.name()).collect();
+    Some(Check::new(name, Verdict::Works, format!("{origin} takes {}", names.join(", "))))
 }
 
 pub(super) fn vsock() -> Check {

@@ -83,7 +83,7 @@ pub fn open(log: Log, file: Option<PathBuf>, otel: Otel) -> Journal {
         let _ = finished.send(());
     });
     let lines = Lines { sender, counts, writer: writing.thread().clone() };
-    let collector = otel.has_logs().then(|| telemetry::Lines(otel));
+    let collector = otel.has_logs().then_some(telemetry::Lines(otel));
     let builder = tracing_subscriber::fmt().with_max_level(level).with_writer(lines.clone());
     // Only this process's first server opens a journal; a second one would be a test's.
     let _ = match log.format {
