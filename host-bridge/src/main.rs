@@ -10,6 +10,7 @@ use anyhow::Result;
 use cli::{Served, Servers};
 use daemon::{Embedded, ServeError, ServeOptions, serve};
 use host::paths::Paths;
+use otel::Otel;
 use sandbox::{EventSink, Preset};
 use settings::Settings;
 
@@ -31,10 +32,11 @@ impl Servers for Parts {
         paths: Paths,
         settings: Settings,
         events: EventSink,
+        otel: Otel,
         is_unattended: bool,
     ) -> Result<Served> {
         let served = tokio::select! {
-            served = serve(ServeOptions { paths, settings, events, is_unattended }) => served,
+            served = serve(ServeOptions { paths, settings, events, otel, is_unattended }) => served,
             never = memory::give_back_when_grown() => match never {},
         };
         match served {

@@ -19,6 +19,7 @@ pub mod machines;
 pub mod mcp;
 pub mod own_host;
 pub mod own_port;
+pub mod receiver;
 pub mod registry;
 pub mod sandbox;
 pub mod served;

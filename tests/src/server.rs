@@ -64,6 +64,11 @@ impl Server {
         self.serve_again();
     }
 
+    /// Asks the bridge to end, and returns its exit code.
+    pub fn end(&mut self) -> Option<i32> {
+        self.burrow.end_daemon()
+    }
+
     /// For one that may end in order.
     pub fn end_and_serve_again(&mut self) {
         self.burrow.end_daemon();

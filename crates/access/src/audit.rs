@@ -24,7 +24,7 @@ mod writer;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -83,6 +83,9 @@ pub struct AuditUnwritable;
 /// Called when writing begins to fail and when it works again.
 pub type Trouble = Box<dyn Fn(String) + Send>;
 
+/// Called with each entry that was written. It must not wait.
+pub type Observer = Box<dyn Fn(Entry) + Send + Sync>;
+
 const QUEUE: QueueLimits = QueueLimits {
     entries_max: limits::QUEUE_MAX,
     batch_max: limits::BATCH_MAX,
@@ -111,6 +114,7 @@ struct State {
     is_failing: AtomicBool,
     /// The number of records that were lost.
     lost: AtomicU64,
+    observer: OnceLock<Observer>,
 }
 
 impl Audit {
@@ -165,6 +169,14 @@ impl Audit {
         let thread = Mutex::new(Some(thread));
         let inner = Inner { set_in, options, directory, queue, state, thread };
         Ok(Self(Some(Arc::new(inner))))
+    }
+
+    /// Shows all entries from here on to an observer, as soon as they are written. There can be one.
+    pub fn observe(&self, observer: Observer) {
+        if let Some(inner) = &self.0 {
+            // A second one is a mistake of ours, which changes nothing that is recorded.
+            let _ = inner.state.observer.set(observer);
+        }
     }
 
     /// The directory of the records; none if nothing is recorded.
@@ -243,12 +255,17 @@ impl Log {
         self.writer.as_ref().is_some_and(Writer::is_unsynced)
     }
 
-    fn write(&mut self, waiting: &mut Vec<Entry>, is_ending: bool) -> io::Result<()> {
+    fn write(
+        &mut self,
+        waiting: &mut Vec<Entry>,
+        is_ending: bool,
+        observer: Option<&Observer>,
+    ) -> io::Result<()> {
         let writer = match &mut self.writer {
             Some(writer) => writer,
             none => none.insert(Writer::open(&self.directory, self.options, WriterRole::Bridge)?),
         };
-        writer.write(waiting)?;
+        writer.write(waiting, observer)?;
         writer.sync_if_due(is_ending)
     }
 }
@@ -263,7 +280,7 @@ fn write_all(mut log: Log, queue: &Queue<Entry>, state: &State, trouble: &Troubl
         if lost > 0 {
             waiting.push(Entry::lost(lost));
         }
-        let written = log.write(&mut waiting, is_ending);
+        let written = log.write(&mut waiting, is_ending, state.observer.get());
         let is_failing = written.is_err();
         let was_failing = state.is_failing.swap(is_failing, Ordering::Relaxed);
         match written {

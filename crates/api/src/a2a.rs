@@ -134,7 +134,7 @@ async fn create(
     let which = SandboxRef { namespace: namespace(&call), name: request.name.clone() };
     call.reaches(&which.namespace)?;
     let spec = permitted(&call.api, &call.caller, request.spec(which)?)?;
-    Ok(Created(call.api.registry().create(spec).await?.into()))
+    Ok(Created(call.trail.making(call.api.registry().create(spec)).await?.into()))
 }
 
 async fn list(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Vec<String>>, Refusal> {

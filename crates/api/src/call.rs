@@ -156,6 +156,16 @@ pub struct Inside {
     pub woke_in: Option<Duration>,
 }
 
+impl Inside {
+    /// What is started there is a part of the operation of this trail, which knows how long it waited.
+    #[must_use]
+    pub fn on(mut self, trail: &Trail) -> Self {
+        trail.woke(self.woke_in);
+        self.guest = self.guest.within(trail.scope_in(&self.which));
+        self
+    }
+}
+
 impl Call {
     /// The sandbox that the path names, or whose id it has, if the key reaches it.
     pub fn which(&self) -> Result<SandboxRef, Refusal> {
@@ -192,9 +202,7 @@ impl Call {
 
     /// The same, for a sandbox that something else names.
     pub async fn enter(&self, which: SandboxRef) -> Result<Inside, Refusal> {
-        let inside = self.api.inside(which).await?;
-        self.trail.woke(inside.woke_in);
-        Ok(inside)
+        Ok(self.api.inside(which).await?.on(&self.trail))
     }
 
     pub fn session(&self) -> Result<SessionId, Refusal> {

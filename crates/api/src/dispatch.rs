@@ -255,7 +255,7 @@ fn admit(
     let caller = match operation.access {
         None => Caller::Anybody,
         Some(access) => {
-            log.trail = begin_trail(api, operation, &parameters, request_id, entrance);
+            log.trail = begin_trail(api, operation, &parameters, request_id, (entrance, headers));
             let through = through.as_ref();
             let asked = Asked { headers, path: uri.path(), query, peer: entrance.peer, through };
             let admitted = match (operation.credential, away) {
@@ -320,13 +320,17 @@ fn begin_trail(
     operation: &Operation,
     parameters: &Parameters,
     request_id: &RequestId,
-    entrance: Entrance,
+    (entrance, headers): (Entrance, &HeaderMap),
 ) -> Trail {
     let entry =
         trail::entry(&Caller::Anybody, Door::Rest, operation.id, &request_id.0, entrance.peer);
     let looks = operation.access.is_none_or(|access| access == Access::Read)
         || (operation.is_passage && operation.method.is_safe());
-    let trail = Trail::begin(api.audit(), api.registry(), entry, looks);
+    let span = {
+        let route = (&operation.method, operation.path);
+        trail::span_of_request(api.otel(), route, headers, entrance)
+    };
+    let trail = Trail::begin(api.ends(), entry, looks, span);
     let text = |name: &str| parameters.get(name).and_then(|text| text.parse().ok());
     if let (Some(namespace), Some(name)) = (text("namespace"), text("name")) {
         let which = api.registry().resolve(SandboxRef { namespace, name });
@@ -528,7 +532,7 @@ fn preflight() -> Response {
     let methods = HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE");
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, methods);
     let names = "authorization, content-type, content-digest, idempotency-key, \
-        burrow-deadline-ms, x-request-id, range, if-range, mcp-session-id, mcp-protocol-version, \
+        burrow-deadline-ms, traceparent, tracestate, x-request-id, range, if-range, mcp-session-id, mcp-protocol-version, \
         mcp-method, mcp-name, last-event-id";
     headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(names));
     response
@@ -566,10 +570,12 @@ fn tell(
     let (key, sandbox, id) = (log.key.as_deref(), log.sandbox.as_deref(), &*request_id.0);
     let operation = log.operation;
     let code = log.problem.map(Code::name);
+    let place = log.trail.context().map(|context| otel::Place::from(&context));
+    let (trace, span) = (place.as_ref().map(|it| &*it.trace), place.as_ref().map(|it| &*it.span));
     if status.is_server_error() {
-        tracing::warn!(target: "burrow::http", %method, path, status = status.as_u16(), micros, request = id, operation, sandbox, key, code);
+        tracing::warn!(target: "burrow::http", %method, path, status = status.as_u16(), micros, request = id, operation, sandbox, key, code, trace, span);
     } else {
-        tracing::info!(target: "burrow::http", %method, path, status = status.as_u16(), micros, request = id, operation, sandbox, key, code);
+        tracing::info!(target: "burrow::http", %method, path, status = status.as_u16(), micros, request = id, operation, sandbox, key, code, trace, span);
     }
 }
 

@@ -261,6 +261,7 @@ fn passed_on(
         let wanted = call.headers.get(UPGRADE).cloned();
         headers.insert(UPGRADE, wanted.unwrap_or(HeaderValue::from_static("websocket")));
     }
+    call.trail.pass_on(&mut headers);
     sign(&mut headers, call, target, node, to)?;
     Ok(headers)
 }

@@ -108,6 +108,7 @@ use access::keys::Keyring;
 use access::preview::Previews;
 use host::dial::Dialler;
 use node::{Kind, Node, Thing};
+use otel::Otel;
 use sandbox::{Registry, SandboxRef, Visit};
 use services::app::Apps;
 use services::artifact::Artifacts;
@@ -135,6 +136,8 @@ pub struct Options {
     pub answers: Option<PathBuf>,
     /// Where operations are recorded.
     pub audit: Audit,
+    /// Where spans of requests go.
+    pub otel: Otel,
     /// Which labels of sandboxes are in the figures.
     pub metric_labels: MetricLabels,
     /// The ports of this host that clients may have forwarded.
@@ -163,6 +166,7 @@ impl Options {
             events: None,
             answers: None,
             audit: Audit::default(),
+            otel: Otel::default(),
             metric_labels: MetricLabels::default(),
             forwarded_ports: PORTS_DEFAULT,
             node: None,
@@ -199,6 +203,7 @@ struct Inner {
     operator: OnceLock<Operator>,
     events: Option<Events>,
     audit: Audit,
+    otel: Otel,
     labels: prometheus::ExportedLabels,
     samples: prometheus::Samples,
     strangers: UnknownCallers,
@@ -234,7 +239,7 @@ struct Pages {
 impl Api {
     pub fn new(registry: Registry, options: Options) -> Self {
         let Options { keyring, rate, origins, limits, images, .. } = options;
-        let Options { notebooks, artifacts, events, audit, metric_labels, .. } = options;
+        let Options { notebooks, artifacts, events, audit, otel, metric_labels, .. } = options;
         let forwards = Forwards::within(options.forwarded_ports.clone());
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let framers = origins.framers();
@@ -255,6 +260,7 @@ impl Api {
             operator: OnceLock::new(),
             events,
             audit,
+            otel,
             labels: prometheus::ExportedLabels::new(metric_labels),
             samples: prometheus::Samples::default(),
             strangers: UnknownCallers::default(),
@@ -390,6 +396,22 @@ impl Api {
     /// Where operations are recorded.
     pub fn audit(&self) -> &Audit {
         &self.0.audit
+    }
+
+    /// Where spans of requests go.
+    fn otel(&self) -> &Otel {
+        &self.0.otel
+    }
+
+    /// Where the trail of an operation ends.
+    fn ends(&self) -> trail::Ends {
+        let (audit, registry) = (self.audit().clone(), self.registry().clone());
+        trail::Ends { audit, registry, otel: self.otel().clone() }
+    }
+
+    /// All figures of `/metrics`, of this moment.
+    pub async fn figures(&self) -> Vec<otel::Family> {
+        prometheus::figures(self).await
     }
 
     /// The labels of sandboxes that are in the figures.

@@ -1,17 +1,17 @@
-//! `/metrics`: what sandboxes use and what the server does, as Prometheus reads it.
+//! `/metrics`: what sandboxes use and what the server does, as Prometheus reads it. A collector of OpenTelemetry
+//! gets the same figures.
 //!
 //! A sandbox whose agent does not answer is left out, so that one that hangs costs the others nothing.
 
 mod labels;
 mod parts;
 mod samples;
+mod text;
 
 pub use labels::{ExportedLabels, MetricLabels};
 pub use samples::Samples;
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use super::Api;
 use super::call::Call;
@@ -19,13 +19,13 @@ use super::counters::BUCKETS_US;
 use super::limits::{SCRAPE_SANDBOXES_MAX, SCRAPE_SCOPES_MAX};
 use super::route::{Operation, operation};
 use super::shape::{Nothing, Page};
-use bytes::Bytes;
 use hyper::Method;
 use protocol::metrics::Sample;
 use sandbox::caps::CapUse;
 use sandbox::pool::ShelfStatus;
 use sandbox::refusal::Refusal;
-use sandbox::{Phase, Record, Registry, SandboxRef};
+use sandbox::{Name, Phase, Record, Registry, SandboxRef};
+use text::Text;
 
 const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
 const US_PER_S: f64 = 1e6;
@@ -36,23 +36,33 @@ pub fn operations() -> Vec<Operation> {
 }
 
 async fn scrape(call: Call, _: Nothing, _: Nothing) -> Result<Page, Refusal> {
-    let records = call.api.registry().list(call.caller.only_namespace());
+    let mut text = Text::lines();
+    write(&call.api, call.caller.only_namespace(), &mut text).await;
+    Ok(Page { kind: KIND, text: text.into_bytes() })
+}
+
+/// The figures of all namespaces and of the server.
+pub async fn figures(api: &Api) -> Vec<otel::Family> {
+    let mut text = Text::families();
+    write(api, None, &mut text).await;
+    text.into_families()
+}
+
+async fn write(api: &Api, only: Option<&Name>, text: &mut Text) {
+    let records = api.registry().list(only);
     let age = |record: &Record| (record.created_at_ms, record.which());
     let shown = oldest(&records, SCRAPE_SANDBOXES_MAX, age);
-    let samples = sample(&call.api, &shown).await;
-    let mut text = Text::default();
-    let labels =
-        records.iter().map(|record| (record.which(), call.api.labels().of(&record.labels)));
-    sandboxes(&mut text, &records, &samples, &labels.collect());
+    let samples = sample(api, &shown).await;
+    let labels = records.iter().map(|record| (record.which(), api.labels().of(&record.labels)));
+    sandboxes(text, &records, &samples, &labels.collect());
     let left_out = records.len() - shown.len();
     let about = "Sandboxes without series of their own, because there are too many.";
     text.single("burrow_sandboxes_left_out", "gauge", about, left_out as f64);
     // What the server does for all is not for the holder of one namespace.
-    if call.caller.only_namespace().is_none() {
-        server(&mut text, &call.api);
-        parts::Parts::look(&call.api).await.write(&mut text, &call.api);
+    if only.is_none() {
+        server(text, api);
+        parts::Parts::look(api).await.write(text, api);
     }
-    Ok(Page { kind: KIND, text: Bytes::from(text.0) })
 }
 
 /// The sandboxes that have series of their own. The oldest stay, so that no series comes and goes while others are
@@ -152,6 +162,8 @@ fn sandboxes(
     ];
     for (name, kind, help, read) in families {
         text.family(name, kind, help);
+        // Each sandbox counts from its own beginning.
+        text.counts_from_elsewhere();
         for (which, sample) in samples {
             let mut labels =
                 vec![("namespace", which.namespace.as_str()), ("name", which.name.as_str())];
@@ -212,22 +224,44 @@ fn server(text: &mut Text, api: &Api) {
         let labels = [("operation", *operation), ("status", &status.to_string())];
         text.line(name, &labels, calls.count as f64);
     }
+    telemetry(text, api);
     let name = "burrow_http_request_duration_seconds";
     text.family(name, "histogram", "Duration of requests.");
+    let bounds = BUCKETS_US.map(|bound| bound as f64 / US_PER_S);
     for ((operation, status), calls) in &calls {
-        let status = status.to_string();
-        let mut below = 0;
-        for (bound, count) in BUCKETS_US.iter().zip(calls.buckets) {
-            below += count;
-            let bound = (*bound as f64 / US_PER_S).to_string();
-            let labels = [("operation", *operation), ("status", &status), ("le", &bound)];
-            text.line(&format!("{name}_bucket"), &labels, below as f64);
+        let labels = [("operation", *operation), ("status", &status.to_string())];
+        let seconds = calls.sum_us as f64 / US_PER_S;
+        text.spread(name, &labels, &bounds, (&calls.buckets, calls.count, seconds));
+    }
+}
+
+/// What became of what a collector should have.
+fn telemetry(text: &mut Text, api: &Api) {
+    let counts = api.otel().counts();
+    if counts.is_empty() {
+        return;
+    }
+    let name = "burrow_otel_sent_total";
+    text.family(name, "counter", "Spans, points and records that the collector has taken.");
+    for (signal, counts, _) in &counts {
+        text.line(name, &[("signal", signal.name())], counts.sent as f64);
+    }
+    let name = "burrow_otel_lost_total";
+    text.family(name, "counter", "Spans, points and records that the collector will not get.");
+    for (signal, counts, _) in &counts {
+        let reasons = [
+            ("queue_full", counts.overflowed),
+            ("refused", counts.refused),
+            ("not_taken", counts.abandoned),
+        ];
+        for (reason, count) in reasons {
+            text.line(name, &[("signal", signal.name()), ("reason", reason)], count as f64);
         }
-        let labels = [("operation", *operation), ("status", &status), ("le", "+Inf")];
-        text.line(&format!("{name}_bucket"), &labels, calls.count as f64);
-        let labels = &labels[..2];
-        text.line(&format!("{name}_sum"), labels, calls.sum_us as f64 / US_PER_S);
-        text.line(&format!("{name}_count"), labels, calls.count as f64);
+    }
+    let name = "burrow_otel_waiting";
+    text.family(name, "gauge", "Spans and records that wait to be sent.");
+    for (signal, _, waiting) in &counts {
+        text.line(name, &[("signal", signal.name())], *waiting as f64);
     }
 }
 
@@ -304,15 +338,6 @@ fn caps(text: &mut Text, registry: &Registry) {
     }
 }
 
-/// An arbitrary text as the value of a label.
-fn escaped(text: &str) -> Cow<'_, str> {
-    if !text.contains(['\\', '"', '\n']) {
-        return text.into();
-    }
-    let escaped = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-    escaped.into()
-}
-
 /// What this process uses.
 struct ProcessUse {
     cpu_seconds: f64,
@@ -335,33 +360,6 @@ impl ProcessUse {
             resident_bytes: pages * page,
             descriptors,
         })
-    }
-}
-
-/// The text format.
-#[derive(Default)]
-struct Text(String);
-
-impl Text {
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
-        // Writing to a string does not fail.
-        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
-    }
-
-    fn single(&mut self, name: &str, kind: &str, help: &str, value: f64) {
-        self.family(name, kind, help);
-        self.line(name, &[], value);
-    }
-
-    fn line(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
-        // Written piece by piece: there are thousands of lines.
-        self.0.push_str(name);
-        for (number, (label, value)) in labels.iter().enumerate() {
-            let opening = if number == 0 { '{' } else { ',' };
-            let _ = write!(self.0, "{opening}{label}=\"{}\"", escaped(value));
-        }
-        let closing = if labels.is_empty() { "" } else { "}" };
-        let _ = writeln!(self.0, "{closing} {value}");
     }
 }
 

@@ -19,6 +19,7 @@ pub use super::parameters::Parameters;
 use crate::forms::problem::Problem;
 use crate::problem;
 use access::keys::Access;
+pub use host::percent::percent_decode;
 use node::Through;
 use sandbox::refusal::{Code, Refusal};
 
@@ -336,30 +337,6 @@ fn match_path(template: &'static str, path: &str) -> Option<Result<Parameters, R
     Some(decoded.collect::<Result<_, _>>().map(Parameters))
 }
 
-/// Text with its `%41`s read; `None` for what is not.
-pub fn percent_decode(text: &str) -> Option<String> {
-    if !text.contains('%') {
-        return Some(text.to_owned());
-    }
-    let mut decoded = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        if byte != b'%' {
-            decoded.push(byte);
-            continue;
-        }
-        let (digits, after) = rest.split_at_checked(2)?;
-        let digits = std::str::from_utf8(digits).ok()?;
-        if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-            return None;
-        }
-        decoded.push(u8::from_str_radix(digits, 16).ok()?);
-        rest = after;
-    }
-    String::from_utf8(decoded).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -375,13 +352,5 @@ mod tests {
         assert_eq!(matched("/v1/{x}", "/v1/"), None);
         assert_eq!(matched("/v1/{x}/y", "/v1/a%2Fb/y"), Some(vec![("x", "a/b".to_owned())]));
         assert_eq!(matched("/v1/{x}", "/v1/a/b"), None);
-    }
-
-    #[test]
-    fn what_is_not_percent_encoded_utf8_is_refused() {
-        for broken in ["%", "%4", "%4g", "%ff", "%+1"] {
-            assert_eq!(percent_decode(broken), None, "{broken}");
-        }
-        assert_eq!(percent_decode("%e2%82%AC+"), Some("€+".to_owned()));
     }
 }

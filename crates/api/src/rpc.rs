@@ -78,6 +78,9 @@ pub fn operations() -> Vec<Operation> {
     ]
 }
 
+/// A method's call: that of the whole request, and the trail of the method.
+type Work<'a> = (&'a Call, &'a Trail);
+
 /// The body as it came: an answer says what is wrong with it.
 pub struct Body(Bytes);
 
@@ -208,7 +211,7 @@ async fn perform(
     let outcome = match trail.admit() {
         Ok(()) => tokio::select! {
             biased;
-            outcome = carry_out(call, method, params, room) => outcome,
+            outcome = carry_out((call, &trail), method, params, room) => outcome,
             problem = call.memory.exceeded() => Err(problem.into()),
         },
         Err(problem) => Err(problem.into()),
@@ -251,17 +254,19 @@ fn named(call: &Call, params: &Value) -> Option<SandboxRef> {
 }
 
 async fn carry_out(
-    call: &Call,
+    (call, trail): Work<'_>,
     method: &str,
     params: Value,
     room: usize,
 ) -> Result<Written, Failure> {
     match method {
-        "sandbox.start" => start::start(call, allowed(call, Access::Run, params)?).await,
+        "sandbox.start" => start::start((call, trail), allowed(call, Access::Run, params)?).await,
         "sandbox.stop" => start::stop(call, allowed(call, Access::Run, params)?).await,
-        "sandbox.repl.run" => repl::run(call, allowed(call, Access::Run, params)?, room).await,
+        "sandbox.repl.run" => {
+            repl::run((call, trail), allowed(call, Access::Run, params)?, room).await
+        }
         "sandbox.command.run" => {
-            command::run(call, allowed(call, Access::Run, params)?, room).await
+            command::run((call, trail), allowed(call, Access::Run, params)?, room).await
         }
         "sandbox.metrics.get" => metrics::get(call, allowed(call, Access::Read, params)?).await,
         unknown => {
@@ -298,9 +303,9 @@ fn time_limit(call: &Call, params: &mut Params) -> Result<RunLimit, Failure> {
 }
 
 /// The running sandbox that is meant, if the key reaches it.
-async fn inside(call: &Call, which: SandboxRef) -> Result<Inside, Failure> {
+async fn inside((call, trail): Work<'_>, which: SandboxRef) -> Result<Inside, Failure> {
     call.reaches(&which.namespace)?;
-    Ok(call.enter(which).await?)
+    Ok(call.enter(which).await?.on(trail))
 }
 
 impl Answer {

@@ -1,14 +1,17 @@
-//! One operation on its way into the audit log.
+//! One operation on its way into the audit log, and the span of it that a collector gets.
 //!
 //! The door that takes an operation begins its trail, handlers add what only they know, and the record
 //! is written when the last holder drops it: after the end of a stream, a WebSocket, or a call that
-//! goes on without its client.
+//! goes on without its client. The span ends with it, and has what the record has.
+
+mod span;
 
 use std::iter;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use hyper::StatusCode;
+use otel::{Attributes, Otel, Span, SpanKind};
 use protocol::Text;
 use protocol::requests::Program;
 use serde_json::Value;
@@ -37,6 +40,7 @@ pub struct Trail {
 struct Inner {
     audit: Audit,
     registry: Registry,
+    otel: Otel,
     begun: Instant,
     /// Whether it only looks.
     looks: bool,
@@ -47,16 +51,27 @@ struct Noted {
     entry: Entry,
     sandbox: Option<SandboxRef>,
     is_dropped: bool,
+    span: Option<Span>,
+}
+
+/// Where a trail ends.
+#[derive(Clone)]
+pub struct Ends {
+    pub audit: Audit,
+    pub registry: Registry,
+    pub otel: Otel,
 }
 
 impl Trail {
-    pub fn begin(audit: &Audit, registry: &Registry, entry: Entry, looks: bool) -> Self {
-        if audit.directory().is_none() {
+    /// Begins a trail, whose span is a part of it where there is one.
+    pub fn begin(ends: Ends, entry: Entry, looks: bool, span: Option<Span>) -> Self {
+        let Ends { audit, registry, otel } = ends;
+        if audit.directory().is_none() && !otel.has_traces() {
             return Self::default();
         }
-        let noted = Mutex::new(Noted { entry, sandbox: None, is_dropped: false });
-        let (audit, registry, begun) = (audit.clone(), registry.clone(), Instant::now());
-        let inner = Some(Arc::new(Inner { audit, registry, begun, looks, noted }));
+        let noted = Mutex::new(Noted { entry, sandbox: None, is_dropped: false, span });
+        let begun = Instant::now();
+        let inner = Some(Arc::new(Inner { audit, registry, otel, begun, looks, noted }));
         Self { inner, ..Self::default() }
     }
 
@@ -169,13 +184,16 @@ impl Trail {
     /// An entry for a caller without a valid key.
     pub fn of_stranger(&self, strangers: &UnknownCallers) {
         match strangers.admit() {
-            None => self.forget(),
+            None => {
+                self.forget();
+                self.note(|noted| noted.span.iter_mut().for_each(Span::discard));
+            }
             Some(0) => {}
             Some(more) => self.fact("more_not_recorded", more),
         }
     }
 
-    /// Others record what is in it.
+    /// Others record what is in it. Its span stays that of the request.
     pub fn forget(&self) {
         self.note(|noted| noted.is_dropped = true);
     }
@@ -184,10 +202,19 @@ impl Trail {
     pub fn within(&self, door: Door, operation: &str, looks: bool) -> Self {
         let woke_in = Arc::clone(&self.woke_in);
         let Some(inner) = &self.inner else { return Self { inner: None, woke_in } };
-        let outer = inner.noted().entry.clone();
+        let (outer, scope) = {
+            let noted = inner.noted();
+            (noted.entry.clone(), noted.span.as_ref().map(|span| span.scope(Attributes::default())))
+        };
+        let span = match scope {
+            Some(scope) => scope.child(operation),
+            None => inner.otel.begin(None, SpanKind::Server, operation),
+        };
         let entry = Entry::new(outer.who, door, operation);
         let entry = Entry { request: outer.request, remote: outer.remote, ..entry };
-        Self { woke_in, ..Self::begin(&inner.audit, &inner.registry, entry, looks) }
+        let (audit, registry) = (inner.audit.clone(), inner.registry.clone());
+        let ends = Ends { audit, registry, otel: inner.otel.clone() };
+        Self { woke_in, ..Self::begin(ends, entry, looks, span) }
     }
 
     /// It waited so long for a sandbox that was asleep.
@@ -213,6 +240,8 @@ impl Trail {
     }
 }
 
+pub use span::span_of_request;
+
 impl Inner {
     fn noted(&self) -> MutexGuard<'_, Noted> {
         // Nothing in it is ever half-changed.
@@ -225,7 +254,8 @@ impl Drop for Inner {
         let noted = self.noted.get_mut().unwrap_or_else(PoisonError::into_inner);
         // A refused look is worth a line, whatever is recorded of the others.
         let is_policy = matches!(noted.entry.policy, Some(Verdict::Key | Verdict::Scope));
-        if noted.is_dropped || (self.looks && !self.audit.reads() && !is_policy) {
+        let is_recorded = !noted.is_dropped && (!self.looks || self.audit.reads() || is_policy);
+        if !is_recorded && !noted.span.as_ref().is_some_and(Span::is_seen) {
             return;
         }
         let mut entry = noted.entry.clone();
@@ -240,7 +270,13 @@ impl Drop for Inner {
         }
         entry.duration_us =
             Some(u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX));
-        self.audit.record(entry);
+        if let Some(span) = &mut noted.span {
+            entry.place = Some(span.context().into());
+            span::describe(span, &entry);
+        }
+        if is_recorded {
+            self.audit.record(entry);
+        }
     }
 }
 

@@ -109,9 +109,10 @@ impl Serve {
         let _place =
             if self.unattended { None } else { background::take_over(&context.paths).await? };
         let log_file = self.unattended.then(|| context.paths.daemon_log());
-        let _journal = journal::open(settings.log, log_file);
+        let otel = control::telemetry(&settings);
+        let _journal = journal::open(settings.log, log_file, otel.clone());
         let paths = context.paths.clone();
-        match S::serve(paths, settings, journal::events(), self.unattended).await {
+        match S::serve(paths, settings, journal::events(), otel, self.unattended).await {
             Ok(Served::Ended) => Ok(Exit::SUCCESS),
             Ok(Served::Hurried) => Ok(Exit::signalled(nix::libc::SIGINT)),
             Err(error) if self.unattended && background::is_served(&error) => {

@@ -6,6 +6,7 @@ use std::future::Future;
 use access::audit::Audit;
 use anyhow::Result;
 use host::paths::Paths;
+use otel::Otel;
 use sandbox::{EventSink, Preset};
 use settings::Settings;
 
@@ -16,6 +17,7 @@ pub trait Servers {
         paths: Paths,
         settings: Settings,
         events: EventSink,
+        otel: Otel,
         is_unattended: bool,
     ) -> impl Future<Output = Result<Served>>;
 

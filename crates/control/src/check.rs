@@ -44,6 +44,7 @@ const PINS: &str = "image_policy.pins";
 const CERTIFICATE: &str = "server.tls_certificate";
 const EGRESS_CA: &str = "egress.ca";
 const IMAGES_CA: &str = "images.ca";
+const OTEL_CA: &str = "otel.ca";
 
 /// Reads the files that the configuration names.
 pub fn check_settings(settings: &Settings) -> Result<CheckedSettings, InvalidSettings> {
@@ -64,7 +65,12 @@ pub fn check_settings(settings: &Settings) -> Result<CheckedSettings, InvalidSet
         };
         trust::read(std::slice::from_ref(path)).map(drop).map_err(refused)
     };
-    for (option, files) in [(EGRESS_CA, &settings.egress.ca), (IMAGES_CA, &settings.images_ca)] {
+    let authorities = [
+        (EGRESS_CA, &settings.egress.ca),
+        (IMAGES_CA, &settings.images_ca),
+        (OTEL_CA, &settings.otel.ca),
+    ];
+    for (option, files) in authorities {
         files.iter().try_for_each(|path| believe(option, path))?;
     }
     for (host, registry) in &settings.registries {

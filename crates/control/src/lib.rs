@@ -29,6 +29,7 @@ mod pool;
 mod refusal;
 mod setup;
 mod state;
+mod telemetry;
 
 pub use apps::{AppOrder, AppProgram, AppRow, StartApp};
 pub use check::{CheckedSettings, InvalidSettings, check_settings};
@@ -49,3 +50,4 @@ pub use setup::{
     own_host_files, own_settings, served_files,
 };
 pub use state::{StateProblem, state_problems};
+pub use telemetry::telemetry;

@@ -17,6 +17,7 @@ use api::{Api, Limits, MetricLabels, Options, Origins, RateOption, Threads};
 use host::paths::Paths;
 use host::tls::Tls;
 use node::Node;
+use otel::Otel;
 use sandbox::Registry;
 use services::artifact::Artifacts;
 use services::events::Events;
@@ -50,7 +51,7 @@ impl Door {
         registry: &Registry,
         stores: (Notebooks, Artifacts, Option<Events>),
         audit: Audit,
-        (tls, threads, node): (Option<Tls>, &Arc<Threads>, Option<Node>),
+        (tls, threads, node, otel): (Option<Tls>, &Arc<Threads>, Option<Node>, Otel),
     ) -> Result<Self, DoorError> {
         let server = &settings.server;
         let keyring = if server.dev { None } else { Some(Keyring::open(&keys::directory(paths))?) };
@@ -62,6 +63,7 @@ impl Door {
             events,
             answers: Some(paths.answers()),
             audit,
+            otel,
             node,
             fleet_ca: settings.fleet.ca.iter().cloned().collect(),
             ..options(settings, keyring)

@@ -13,6 +13,7 @@ mod remote;
 mod serve;
 mod server;
 mod snapshots;
+mod telemetry;
 
 pub use door::DoorError;
 pub use embedded::{Embedded, EmbeddedError};

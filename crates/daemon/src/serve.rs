@@ -18,6 +18,7 @@ use signal_hook_tokio::Signals;
 use super::audit as audit_log;
 use super::door::{Door, DoorError};
 use super::server::{Ended, Life, Server};
+use super::telemetry;
 use access::audit::{Audit, AuditError};
 use api::Threads;
 use control::{
@@ -31,6 +32,7 @@ use host::secret::{self, Secrets};
 use image::{ImageError, Images, Puller};
 use machine::Machines;
 use node::{Node, NodeError};
+use otel::Otel;
 use sandbox::limits::STOP_GRACE_DEFAULT;
 use sandbox::{Event, EventSink, Names, Registry, RegistryOptions, SandboxError};
 use services::artifact::{self, ArtifactError, Artifacts};
@@ -48,6 +50,8 @@ pub struct ServeOptions {
     pub settings: Settings,
     /// Receives every event; the daemon itself prints nothing.
     pub events: EventSink,
+    /// Telemetry, which is sent from here on.
+    pub otel: Otel,
     /// Whether a verb started it by itself.
     pub is_unattended: bool,
 }
@@ -87,7 +91,7 @@ pub enum ServeError {
 /// Serves until a client ends it, or a signal: SIGTERM, SIGINT, or SIGHUP when its terminal is closed.
 /// One that a verb started also ends when nothing needs it.
 pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
-    let ServeOptions { paths, settings, events, is_unattended } = options;
+    let ServeOptions { paths, settings, events, otel, is_unattended } = options;
     let CheckedSettings { pool, image_policy, sources, tls, .. } = check_settings(&settings)?;
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(ServeError::Signals)?;
     allow_descriptors();
@@ -103,7 +107,8 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     } else {
         Audit::default()
     };
-    let events = audit_log::recording(events, audit.clone());
+    telemetry::observe(&audit, &otel);
+    let events = telemetry::recording(audit_log::recording(events, audit.clone()), &otel);
     let stream = open_events(&paths, &events);
     let events = match &stream {
         Some(stream) => stream.recording(events),
@@ -156,8 +161,9 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let webhooks = stream.as_ref().map(|stream| start_webhooks(&settings, &paths, stream, &events));
     // They end last: sandboxes that connections have made live on them.
     let threads = Arc::new(Threads::start().map_err(ServeError::Threads)?);
-    let means = (tls, &threads, node.clone());
+    let means = (tls, &threads, node.clone(), otel.clone());
     let door = Door::open(&settings, &paths, &registry, stores, audit.clone(), means).await?;
+    let exporter = telemetry::start(&otel, door.api());
     events(&Event::Listening { on: socket.display().to_string() });
     for on in door.addresses() {
         events(&Event::Listening { on: on.clone() });
@@ -201,6 +207,11 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
         stream.close().await;
     }
     audit.close().await;
+    tokio::select! {
+        () = exporter.close() => {}
+        () = manager.keep_alive() => unreachable!("signs of life have no end"),
+        _ = signals.next() => return Err(ServeError::Hurried),
+    }
     drop(threads);
     drop(locks);
     Ok(())

@@ -12,6 +12,12 @@ pub fn now_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Nanoseconds since 1970, likewise.
+pub fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// When the day ends that this is a moment of: a day is one of UTC.
 pub fn day_end_ms(ms: u64) -> u64 {
     (ms / DAY_MS + 1).saturating_mul(DAY_MS)

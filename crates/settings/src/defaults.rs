@@ -10,7 +10,7 @@ use super::limits::{
 use super::listen::Listen;
 use super::{
     Audit, BoxesAtEnd, Defaults, Egress, Fleet, Forwards, ImagePolicy, LOCALHOST, Log, LogFormat,
-    LogLevel, Metrics, Origin, Origins, Pool, Previews, Process, Server, Settings, Ssh,
+    LogLevel, Metrics, Origin, Origins, Otel, Pool, Previews, Process, Server, Settings, Ssh,
 };
 
 /// The image names that the published clients send. They mean the root that the operator has set, and
@@ -116,6 +116,7 @@ impl Default for Settings {
             namespaces: BTreeMap::new(),
             registries: BTreeMap::new(),
             caps: sandbox::caps::Caps::default(),
+            otel: Otel::default(),
             metrics: Metrics { labels: Vec::new(), label_values_max: METRIC_VALUES_DEFAULT },
             file: None,
             origins: Origins::new(),

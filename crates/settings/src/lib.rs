@@ -32,6 +32,7 @@ mod registries;
 mod secrets;
 mod shown;
 mod table;
+mod telemetry;
 mod templates;
 mod value;
 mod variables;
@@ -44,6 +45,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use host::dial::Scheme;
 use host::secret;
 use image::Pull;
 use image::registry::RegistrySettings;
@@ -59,6 +61,7 @@ pub use load::Overrides;
 pub use namespaces::Namespace;
 pub use page::{example, reference};
 pub use pool::{Pool, PoolEntry, PoolLimit};
+pub use telemetry::Otel;
 pub use templates::TemplateTable;
 pub use value::InvalidValue;
 pub use variables::UnusedVariable;
@@ -72,6 +75,7 @@ pub struct Settings {
     pub audit: Audit,
     pub caps: Caps,
     pub metrics: Metrics,
+    pub otel: Otel,
     pub defaults: Defaults,
     pub process: Process,
     pub forwards: Forwards,
@@ -345,6 +349,13 @@ impl Settings {
                  up before the deadline is reported"
                     .to_owned(),
             );
+        }
+        let collector = &self.otel.endpoint.origin;
+        if self.otel.enabled && collector.scheme == Scheme::Http && !collector.is_loopback() {
+            warnings.push(format!(
+                "telemetry and its headers are sent unencrypted to {collector}; use https in \
+                 otel.endpoint, or a collector on this host"
+            ));
         }
         for (host, _) in self.registries.iter().filter(|(_, registry)| registry.insecure) {
             warnings.push(format!(

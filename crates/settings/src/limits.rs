@@ -68,6 +68,13 @@ pub const FLEET_QUOTA_MAX: u32 = 1_000_000;
 pub const WEBHOOK_ATTEMPTS_DEFAULT: u32 = 10;
 /// The most, which take an hour and a half: an event that is tried for longer holds up all others.
 pub const WEBHOOK_ATTEMPTS_MAX: u32 = 100;
+/// Headers of requests to a collector, and attributes of the resource: each is in every request.
+pub const OTEL_HEADERS_MAX: usize = 32;
+pub const OTEL_RESOURCE_MAX: usize = 32;
+/// How often metrics are sent: as often as OpenTelemetry's own programs do.
+pub const OTEL_INTERVAL_DEFAULT: Duration = Duration::from_secs(60);
+/// The port of collectors for OTLP over HTTP.
+pub const OTEL_PORT: u16 = 4318;
 /// The most CPUs.
 pub const CPUS_MAX: u32 = 4096;
 

@@ -12,7 +12,9 @@ use super::table::{
     CAPS, ConfigOption, IMAGES, NAMESPACES, SECRETS, SECTIONS, TEMPLATES, WEBHOOKS, WORKSPACES,
 };
 use super::value::{InvalidValue, RawValue};
-use super::{Origin, Settings, file, namespaces, secrets, templates, webhooks, workspaces};
+use super::{
+    Origin, Settings, file, namespaces, secrets, telemetry, templates, webhooks, workspaces,
+};
 use host::secret;
 use host::similar::nearest;
 
@@ -126,9 +128,29 @@ impl Settings {
         for Override { flag, name, given } in &overrides.given {
             settings.set(name, given, Origin::Flag { flag: flag.clone() })?;
         }
+        settings.heed_standard(variable)?;
         settings.check()?;
         settings.settle_images();
         Ok(settings)
+    }
+
+    /// Telemetry that is on heeds the variables that all programs with OpenTelemetry do, behind our own.
+    fn heed_standard(&mut self, variable: Variables<'_>) -> Result<(), SettingsError> {
+        for (standard, key) in telemetry::STANDARD {
+            let name = format!("otel.{key}");
+            if !self.otel.enabled || self.origin(&name) != Origin::Default {
+                continue;
+            }
+            let Some(value) = variable(standard).filter(|value| !value.is_empty()) else {
+                continue;
+            };
+            let variable = standard.to_owned();
+            let text = value.into_string();
+            let text = text.map_err(|_| SettingsError::NotText { variable: variable.clone() })?;
+            let origin = Origin::Environment { variable };
+            self.set(&name, &telemetry::of_standard(key, &text), origin)?;
+        }
+        Ok(())
     }
 
     fn set(&mut self, name: &str, given: &RawValue, origin: Origin) -> Result<(), SettingsError> {
@@ -261,6 +283,11 @@ impl Settings {
                 let name = format!("{WEBHOOKS}.{name}");
                 return Err(SettingsError::Value { origin: self.origin(&name), name, wrong });
             }
+        }
+        if let Some(name) = self.otel.secrets().find(|name| !self.secrets.contains_key(*name)) {
+            let wrong = Box::new(InvalidValue::NoHeaderSecret(name.to_owned()));
+            let name = "otel.headers".to_owned();
+            return Err(SettingsError::Value { origin: self.origin(&name), name, wrong });
         }
         match self.server.listen.iter().find(|address| !address.is_local()) {
             Some(address) if self.server.dev => {

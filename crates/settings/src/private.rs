@@ -25,7 +25,7 @@ impl Settings {
         let authorities = self.registries.values().filter_map(|registry| registry.ca.clone());
         let buckets = self.workspaces.values().filter_map(|entry| entry.bucket.as_ref());
         let buckets = buckets.filter_map(|bucket| bucket.ca.clone());
-        let trusted = self.egress.ca.iter().chain(&self.images_ca).cloned();
+        let trusted = self.egress.ca.iter().chain(&self.images_ca).chain(&self.otel.ca).cloned();
         self.secret_files().chain(trusted).chain(authorities).chain(buckets).collect()
     }
 
@@ -55,11 +55,12 @@ mod tests {
     use std::path::Path;
 
     /// Options that take any text or a path, and that name nothing secret.
-    const NOT_PRIVATE: [&str; 11] = [
+    const NOT_PRIVATE: [&str; 13] = [
         // Certificates that are trusted: often those of the host, which programs need.
         "egress.ca",
         "fleet.ca",
         "images.ca",
+        "otel.ca",
         // Directories that sandboxes are to have.
         "process.root",
         "pool.entries",
@@ -67,6 +68,7 @@ mod tests {
         "image_policy.allow",
         "image_policy.pins",
         "metrics.labels",
+        "otel.service_name",
         "server.allowed_hosts",
         "server.allowed_origins",
         "defaults.egress",

@@ -15,6 +15,7 @@ mod process;
 mod server;
 mod snapshots;
 mod ssh;
+mod telemetry;
 
 use std::time::Duration;
 
@@ -118,6 +119,7 @@ pub const SECTIONS: &[Section] = &[
     log::SECTION,
     audit::SECTION,
     metrics::SECTION,
+    telemetry::SECTION,
     defaults::SECTION,
     egress::SECTION,
     forwards::SECTION,

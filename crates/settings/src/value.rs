@@ -145,6 +145,20 @@ pub enum InvalidValue {
     NoWebhookSecret(String),
     #[error(transparent)]
     EventKind(#[from] UnknownKind),
+    #[error("{0:?} is not the URL of a collector, such as \"http://127.0.0.1:4318\"")]
+    OtelEndpoint(String),
+    #[error("{0:?} is not a header that can be set, or has no value: write \"x-tenant=team\"")]
+    OtelHeader(String),
+    #[error(
+        "{0} looks like a credential: put its value into a secret, and write \"{0}=secret:NAME\""
+    )]
+    OtelCredential(String),
+    #[error("there is no [secrets.{0}]: a header names the secret that is its value")]
+    NoHeaderSecret(String),
+    #[error("{0:?} is not a name of a service: write one without control characters")]
+    ServiceName(String),
+    #[error("{0:?} is not an attribute, as in \"deployment.environment.name=staging\"")]
+    ResourceAttribute(String),
     #[error("a bucket cannot be mounted: remove mount to use a copy")]
     MountBucket,
     #[error("{0:?} is not a path in a workspace, as in \"outputs/\"")]

@@ -393,7 +393,9 @@ async fn the_whole_of_it_goes_over_the_control_socket() {
     };
     let mut settings = Settings::default();
     settings.server.listen.clear();
-    let options = ServeOptions { paths: paths.clone(), settings, events, is_unattended: false };
+    let otel = otel::Otel::default();
+    let paths_of = paths.clone();
+    let options = ServeOptions { paths: paths_of, settings, events, otel, is_unattended: false };
     let serving = tokio::spawn(serve(options));
     until("the socket", || paths.control_socket().exists().then_some(())).await;
 

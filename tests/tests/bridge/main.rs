@@ -12,6 +12,7 @@ mod forks;
 mod full_disks;
 mod layers;
 mod metrics;
+mod otel;
 mod playback;
 mod telemetry;
 mod templates;

@@ -3,149 +3,26 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::io::Write as _;
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::Instant;
 
 use serde_json::{Value, json};
 use tests::http::Client;
+use tests::receiver::{FAILS, Mode, OK, Receiver, Request};
 use tests::server::Server;
 use tests::{Burrow, PATIENCE, eventually, have_or_skip};
 
 const ALL: &str = "/v1/sandboxes";
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
-/// What a receiver does with requests.
-#[derive(Clone, Debug)]
-enum Mode {
-    Answer(&'static str),
-    Close,
-    /// It takes the request and says nothing.
-    Hang,
-}
-
-const OK: Mode = Mode::Answer("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
-const FAILS: Mode = Mode::Answer("HTTP/1.1 500 Failed\r\ncontent-length: 0\r\n\r\n");
-
-/// A request as it came.
-#[derive(Clone, Debug)]
-struct Request {
-    target: String,
-    headers: Vec<(String, String)>,
-    body: String,
-}
-
-impl Request {
-    fn header(&self, name: &str) -> &str {
-        let found = self.headers.iter().find(|(known, _)| known == name);
-        found.map_or("", |(_, value)| value)
-    }
-
-    fn event(&self) -> Value {
-        serde_json::from_str(&self.body).expect("JSON")
-    }
-}
-
-/// A server on loopback that remembers what it is sent.
-#[derive(Clone)]
-struct Receiver {
-    port: u16,
-    mode: Arc<Mutex<Mode>>,
-    /// The requests that it has answered with its best.
-    taken: Arc<Mutex<Vec<Request>>>,
-    /// All requests.
-    came: Arc<Mutex<Vec<Request>>>,
-    /// Connections that hang.
-    hanging: Arc<Mutex<Vec<TcpStream>>>,
-}
-
-impl Receiver {
-    fn start(mode: Mode) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let receiver = Self {
-            port: listener.local_addr().expect("an address").port(),
-            mode: Arc::new(Mutex::new(mode)),
-            taken: Arc::default(),
-            came: Arc::default(),
-            hanging: Arc::default(),
-        };
-        let serving = receiver.clone();
-        thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let receiver = serving.clone();
-                thread::spawn(move || receiver.serve(stream));
-            }
-        });
-        receiver
-    }
-
-    fn serve(&self, stream: TcpStream) {
-        let mut reader = BufReader::new(stream);
-        while let Some(request) = read_request(&mut reader) {
-            self.came.lock().expect("no thread has panicked").push(request.clone());
-            let mode = self.mode.lock().expect("no thread has panicked").clone();
-            match mode {
-                Mode::Answer(answer) => {
-                    if answer.starts_with("HTTP/1.1 200") {
-                        self.taken.lock().expect("no thread has panicked").push(request);
-                    }
-                    if reader.get_mut().write_all(answer.as_bytes()).is_err() {
-                        return;
-                    }
-                }
-                Mode::Close => return,
-                Mode::Hang => {
-                    self.hanging.lock().expect("no thread has panicked").push(reader.into_inner());
-                    return;
-                }
-            }
-        }
-    }
-
-    fn set(&self, mode: Mode) {
-        *self.mode.lock().expect("no thread has panicked") = mode;
-        self.hanging.lock().expect("no thread has panicked").clear();
-    }
-
-    fn taken(&self) -> Vec<Request> {
-        self.taken.lock().expect("no thread has panicked").clone()
-    }
-
-    fn came(&self) -> usize {
-        self.came.lock().expect("no thread has panicked").len()
-    }
-
-    /// The offsets that it has taken, each once.
-    fn offsets(&self) -> Vec<u64> {
-        let mut found: Vec<u64> = self
-            .taken()
-            .iter()
-            .map(|one| one.event()["offset"].as_u64().expect("a number"))
-            .collect();
-        found.dedup();
-        found
-    }
-}
-
-fn read_request(reader: &mut BufReader<TcpStream>) -> Option<Request> {
-    let mut line = String::new();
-    reader.read_line(&mut line).ok().filter(|count| *count > 0)?;
-    let target = line.split(' ').nth(1)?.to_owned();
-    let mut headers = Vec::new();
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).ok()?;
-        let Some((name, value)) = line.trim_end().split_once(": ") else { break };
-        headers.push((name.to_ascii_lowercase(), value.to_owned()));
-    }
-    let mut request = Request { target, headers, body: String::new() };
-    let mut body = vec![0; request.header("content-length").parse().ok()?];
-    reader.read_exact(&mut body).ok()?;
-    request.body = String::from_utf8(body).ok()?;
-    Some(request)
+/// The offsets that a receiver has taken, each once.
+fn offsets(receiver: &Receiver) -> Vec<u64> {
+    let taken = receiver.taken();
+    let offset = |one: &Request| one.json()["offset"].as_u64().expect("a number");
+    let mut found: Vec<u64> = taken.iter().map(offset).collect();
+    found.dedup();
+    found
 }
 
 /// A server with these webhooks: a name, a port, and what else their tables have.
@@ -216,7 +93,7 @@ fn each_request_is_signed_and_comes_in_order() {
     eventually("all events have come", || receiver.taken().len() >= 12);
     let events = client.get("/v1/events?limit=1000").expect(200).json()["events"].clone();
     let taken = receiver.taken();
-    let bodies: Vec<_> = taken.iter().map(Request::event).collect();
+    let bodies: Vec<_> = taken.iter().map(Request::json).collect();
     assert_eq!(Value::from(bodies), events);
     for (at, request) in taken.iter().enumerate() {
         assert_eq!(request.target, "/in?a=b");
@@ -225,7 +102,7 @@ fn each_request_is_signed_and_comes_in_order() {
         assert_eq!(request.header("webhook-signature"), computed(request));
     }
     eventually("the chosen ones have come", || some.taken().len() == 3);
-    assert!(some.taken().iter().all(|request| request.event()["kind"] == "exited"));
+    assert!(some.taken().iter().all(|request| request.json()["kind"] == "exited"));
     assert!(dead_letters(&server).is_empty());
     let log = fs::read_to_string(server.log()).unwrap();
     assert!(!log.contains("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"), "{log}");
@@ -240,14 +117,14 @@ fn a_receiver_that_fails_gets_it_again_and_then_it_is_a_dead_letter() {
     eventually("the first is given up", || !dead_letters(&server).is_empty());
     receiver.set(OK);
     client.delete(&format!("{ALL}/default/work?force=true")).expect(200);
-    eventually("the last has come", || receiver.offsets().last() == Some(&3));
+    eventually("the last has come", || offsets(&receiver).last() == Some(&3));
     let letters = dead_letters(&server);
     let first = &letters[0];
     assert_eq!((&first["hook"], &first["attempts"]), (&json!("one"), &json!(2)), "{first}");
     assert_eq!(first["error"], "its answer is status 500");
     assert_eq!(first["event"]["kind"], "created");
     // Each is there once: delivered or dead.
-    let mut all = receiver.offsets();
+    let mut all = offsets(&receiver);
     all.extend(letters.iter().map(|letter| letter["event"]["offset"].as_u64().unwrap()));
     all.sort_unstable();
     assert_eq!(all, [0, 1, 2, 3]);
@@ -274,13 +151,13 @@ fn a_receiver_that_hangs_delays_nobody_and_gets_everything_later() {
         live(&client, &format!("s{number}"));
     }
     let all: Vec<u64> = (0..20).collect();
-    eventually("the good one has all", || good.offsets() == all);
+    eventually("the good one has all", || offsets(&good) == all);
     assert!(begun.elapsed() < PATIENCE);
-    assert_eq!((hangs.came(), hangs.offsets()), (1, Vec::new()));
-    assert!(closes.came() > 0 && closes.offsets().is_empty());
+    assert_eq!((hangs.came(), offsets(&hangs)), (1, Vec::new()));
+    assert!(closes.came() > 0 && offsets(&closes).is_empty());
     hangs.set(OK);
     closes.set(OK);
-    eventually("the others have all", || hangs.offsets() == all && closes.offsets() == all);
+    eventually("the others have all", || offsets(&hangs) == all && offsets(&closes) == all);
     assert!(dead_letters(&server).is_empty());
 }
 
@@ -303,9 +180,9 @@ fn a_killed_bridge_goes_on_after_the_last_event_that_was_taken() {
     let client = Client::new(server.url());
     let events = client.get("/v1/events?limit=1000").expect(200).json();
     let expected: Vec<u64> = (0..events["next"].as_u64().unwrap()).collect();
-    eventually("all have come", || receiver.offsets().last() == expected.last());
+    eventually("all have come", || offsets(&receiver).last() == expected.last());
     // In order; one that came twice came twice in a row.
-    assert_eq!(receiver.offsets(), expected);
+    assert_eq!(offsets(&receiver), expected);
 }
 
 #[test]

@@ -76,6 +76,7 @@ run! {
     how_to_see_what_sandboxes_use: "docs/howto/metrics.md", Here, "host-bridge serve --dev 2>serve.log & \
         curl -s --retry 9 --retry-connrefused http://localhost:5555/readyz";
     how_to_watch_bridges: "docs/howto/observe.md", Here, "";
+    how_to_send_telemetry: "docs/howto/telemetry.md", Own, "echo 'Bearer abc' >/etc/burrow/otel-token";
     how_to_use_e2bs_sdk: "docs/howto/e2b.md", Own, "";
     how_to_follow_events: "docs/howto/events.md", Own, "";
     how_to_reach_hosts: "docs/howto/egress.md", Images, "";

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::limits::{ARGUMENTS_MAX, FACTS_MAX, LIST_MAX, TEXT_CHARS_MAX};
 use host::instant;
+use otel::Place;
 
 /// Who carried out the operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -172,6 +173,9 @@ pub struct Entry {
     /// The peer's address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<String>,
+    /// The span of the operation, for those who send it on; it is not written.
+    #[serde(skip)]
+    pub place: Option<Place>,
     /// Facts of this kind of entry, such as a destination or a reason.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub facts: Map<String, Value>,
@@ -200,6 +204,7 @@ impl Entry {
             arguments: Vec::new(),
             request: None,
             remote: None,
+            place: None,
             facts: Map::new(),
         }
     }

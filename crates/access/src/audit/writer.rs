@@ -12,11 +12,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
-use super::Options;
 use super::entry::{Entry, Record};
 use super::limits::{LINE_BYTES_MAX, SYNC_PAUSE};
 use super::segment::{digest_of, lines, parse, segment, segments};
 use super::write_lock::{LogState, WriteGuard, WriteLock};
+use super::{Observer, Options};
 use host::instant;
 use host::paths::{PRIVATE_FILE, make_private_directory};
 
@@ -149,8 +149,12 @@ impl Writer {
         self.unsynced.is_some()
     }
 
-    /// Writes the waiting entries, and leaves those that could not be written.
-    pub fn write(&mut self, waiting: &mut Vec<Entry>) -> io::Result<()> {
+    /// Writes the waiting entries, shows them to the observer, and leaves those that could not be written.
+    pub fn write(
+        &mut self,
+        waiting: &mut Vec<Entry>,
+        observer: Option<&Observer>,
+    ) -> io::Result<()> {
         if waiting.is_empty() {
             return Ok(());
         }
@@ -166,7 +170,11 @@ impl Writer {
             Ok(())
         });
         let flushed = self.flush();
-        waiting.drain(..self.written);
+        for entry in waiting.drain(..self.written) {
+            if let Some(observe) = observer {
+                observe(entry);
+            }
+        }
         self.end(&turn);
         appended.and(flushed)
     }

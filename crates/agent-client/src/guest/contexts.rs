@@ -130,6 +130,7 @@ impl Guest {
     /// Creates a run without waiting, with exactly the request's user. A refusal is the run's first event
     /// then.
     pub fn run_code_now(&self, ask: RunCode) -> Result<Run, GuestError> {
+        let span = self.run_span(&ask);
         let RunCode { context, code, name, deadline, reported_deadline, grace, input, tied, aside } =
             ask;
         let context_bytes = check_context(&context)?;
@@ -165,6 +166,7 @@ impl Guest {
         let mut run =
             Run::new(self, which, queued, self.output(stream), self.writer(stream), behind);
         run.reported_deadline_ms = reported_deadline.map(millis);
+        run.span = span;
         Ok(run)
     }
 

@@ -19,12 +19,14 @@ mod pending;
 mod records;
 mod requests;
 mod streams;
+pub(crate) mod trace;
 mod watcher;
 mod writer;
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
+use otel::Scope;
 use protocol::AgentId;
 use protocol::hello::AgentInfo;
 
@@ -54,6 +56,8 @@ pub struct Guest {
     usual_user: Option<Arc<str>>,
     /// The default working directory; the agent's own if absent.
     usual_directory: Option<Arc<str>>,
+    /// The span of which what is started is a part.
+    scope: Option<Scope>,
 }
 
 impl Guest {
@@ -79,6 +83,7 @@ impl Guest {
             end_observer: EndObserver::default(),
             usual_user: None,
             usual_directory: None,
+            scope: None,
         }
     }
 
@@ -103,6 +108,13 @@ impl Guest {
     #[must_use]
     pub fn beginning_in(mut self, directory: Option<&str>) -> Self {
         self.usual_directory = directory.map(Into::into);
+        self
+    }
+
+    /// The same agent, whose programs and runs are parts of a trace.
+    #[must_use]
+    pub fn within(mut self, scope: Option<Scope>) -> Self {
+        self.scope = scope;
         self
     }
 

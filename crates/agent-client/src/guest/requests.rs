@@ -12,7 +12,7 @@ use protocol::{SessionId, Text};
 
 use super::fit::{check_name, check_path, check_start};
 use super::limits::LIST_ENTRIES_MAX;
-use super::{Guest, GuestError, Pending};
+use super::{Guest, GuestError, Pending, trace};
 
 macro_rules! pick {
     ($reply:pat => $value:expr) => {
@@ -26,7 +26,13 @@ pub(super) use pick;
 
 impl Guest {
     pub async fn start(&self, start: &Start) -> Result<Started, GuestError> {
-        self.start_now(start)?.await
+        let (mut start, mut span) = (start.clone(), self.start_span(start));
+        if let Some(span) = &span {
+            trace::pass_on(span, &mut start);
+        }
+        let started = self.start_owned_now(start)?.await;
+        trace::started(&mut span, &started);
+        started
     }
 
     pub fn start_now(&self, start: &Start) -> Result<Pending<Started>, GuestError> {

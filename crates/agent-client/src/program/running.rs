@@ -8,12 +8,14 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
+use otel::Span;
 use protocol::SessionId;
 use protocol::exit::{Cause, ExitRecord};
 use protocol::message::{Channel, Started};
 use protocol::requests::{Origin, Role, Stdio};
 
 use super::{Ended, Leash, OnDrop, Program, Sink};
+use crate::guest::trace;
 use crate::guest::{Guest, GuestError, Output, Pending, Piece, Writer};
 
 /// The holder of a program's outputs when its start names none.
@@ -51,6 +53,8 @@ pub struct Running {
     turn: usize,
     input: Option<Writer>,
     reported_deadline_ms: Option<u64>,
+    /// Its part of a trace, until it has ended.
+    span: Option<Span>,
 }
 
 /// The answer to the start.
@@ -83,7 +87,11 @@ struct Reader {
 
 impl Running {
     pub(super) fn begin(guest: &Guest, program: Program) -> Result<Self, GuestError> {
-        let Program { start, reader, on_drop, reported_deadline_ms } = program;
+        let Program { mut start, reader, on_drop, reported_deadline_ms } = program;
+        let span = guest.program_span(&start);
+        if let Some(span) = &span {
+            trace::pass_on(span, &mut start);
+        }
         let (channels, has_input): (&[Channel], bool) = match start.stdio {
             Stdio::Pipes { stdin } => (&[Channel::Stdout, Channel::Stderr], stdin),
             Stdio::Pty { .. } => (&[Channel::Terminal], true),
@@ -117,7 +125,7 @@ impl Running {
         let exited = Exit::Awaited(guest.wait_now(session)?);
         drop(batch);
         let started = Start::Awaited(started);
-        Ok(Self { leash, started, exited, outputs, turn: 0, input, reported_deadline_ms })
+        Ok(Self { leash, started, exited, outputs, turn: 0, input, reported_deadline_ms, span })
     }
 
     pub fn session(&self) -> &SessionId {
@@ -147,6 +155,7 @@ impl Running {
         let Start::Awaited(pending) = &mut self.started else { return Poll::Ready(Ok(())) };
         let Poll::Ready(answer) = Pin::new(pending).poll(cx) else { return Poll::Pending };
         self.started = Start::Given;
+        trace::started(&mut self.span, &answer);
         Poll::Ready(answer.map(|started| {
             if started.repeated {
                 // The session belonged to somebody else before, so we must not end it.
@@ -249,6 +258,9 @@ impl Running {
                 Channel::Stdout | Channel::Terminal => ended.stdout_bytes = reader.bytes,
             }
             ended.missing_bytes = ended.missing_bytes.saturating_add(reader.missing_bytes);
+        }
+        if let Some(mut span) = self.span.take() {
+            trace::ended(&mut span, &ended);
         }
         Some(Event::Ended(ended))
     }

@@ -133,7 +133,7 @@ async fn make(call: Call, ask: Create, seconds: i64) -> Result<Raw, Refusal> {
         if is_unknown { Refusal { code: Code::NotFound, message, ..refusal } } else { refusal }
     })?;
     call.trail.creation(&spec);
-    let record = call.api.registry().create(spec).await?;
+    let record = call.trail.making(call.api.registry().create(spec)).await?;
     Ok(Raw(json_response(StatusCode::CREATED, &connected(&call, &record)?)))
 }
 

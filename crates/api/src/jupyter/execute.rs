@@ -30,8 +30,7 @@ pub async fn execute(kernel: &Kernel, job: &Job) -> Result<Executed, Refusal> {
     let ran = async {
         trail.admit()?;
         let _permit = seat.api.admission().admit(&seat.caller.label())?;
-        let inside = seat.api.inside(kernel.which.clone()).await?;
-        trail.woke(inside.woke_in);
+        let inside = seat.api.inside(kernel.which.clone()).await?.on(&trail);
         let ask = &job.request.content;
         let code = RunCode {
             input: ask.allow_stdin,

@@ -280,7 +280,7 @@ async fn make(
     spec.labels.insert(LABEL.to_owned(), kernel.name.to_owned());
     let spec = permitted(&call.api, &call.caller, spec)?;
     call.trail.creation(&spec);
-    Ok(call.api.registry().create(spec).await?.which())
+    Ok(call.trail.making(call.api.registry().create(spec)).await?.which())
 }
 
 /// An id in the form that Jupyter's servers expect: a UUID of random bits.

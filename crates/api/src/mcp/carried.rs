@@ -157,6 +157,7 @@ async fn ask<T: DeserializeOwned>(
         let value = HeaderValue::try_from(value);
         headers.insert(header, value.map_err(|_| Refusal::invalid("a name is no header"))?);
     }
+    work.trail.pass_on(&mut headers);
     let target = Target { method: Method::POST, place: PathAndQuery::from_static("/mcp") };
     let sender =
         Sender { api: &work.api, caller: work.caller.clone(), is_operator: work.is_operator };

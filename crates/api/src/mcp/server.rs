@@ -77,7 +77,7 @@ impl Server {
             // A client of the control socket may do everything.
             None => {
                 let entry = Entry::new(Who::Local, Door::Mcp, "mcp_session");
-                let trail = Trail::begin(api.audit(), api.registry(), entry, true);
+                let trail = Trail::begin(api.ends(), entry, true, None);
                 trail.forget();
                 (Caller::Local, Arc::clone(&self.session), trail, true)
             }

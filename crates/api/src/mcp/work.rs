@@ -95,9 +95,7 @@ impl Work {
 
     /// A sandbox that runs. One that is asleep is woken, and the answer says so.
     pub async fn inside(&self, which: SandboxRef) -> Result<Inside, Refusal> {
-        let inside = self.api.inside(which).await?;
-        self.trail.woke(inside.woke_in);
-        Ok(inside)
+        Ok(self.api.inside(which).await?.on(&self.trail))
     }
 
     /// How long a run may take that asks for so many seconds.

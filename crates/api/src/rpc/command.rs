@@ -14,14 +14,17 @@ use super::failure::{Failure, TIMED_OUT};
 use super::lines::{Collected, Lines, Stream};
 use super::params::Params;
 use super::written::Written;
-use super::{inside, time_limit, which};
-use crate::call::Call;
+use super::{Work, inside, time_limit, which};
 use crate::forms::exit::seconds;
 use agent_client::program::{Ended, Program, Sink, draw_session};
 
 const SIGKILL: i32 = nix::libc::SIGKILL;
 
-pub async fn run(call: &Call, mut params: Params, room: usize) -> Result<Written, Failure> {
+pub async fn run(
+    (call, trail): Work<'_>,
+    mut params: Params,
+    room: usize,
+) -> Result<Written, Failure> {
     let which = which(call, &mut params)?;
     let command = params.text("command")?;
     if command.is_empty() {
@@ -35,7 +38,7 @@ pub async fn run(call: &Call, mut params: Params, room: usize) -> Result<Written
         Some(cwd) => Some(cwd),
         None => params.maybe_text("cwd")?,
     };
-    let inside = inside(call, which).await?;
+    let inside = inside((call, trail), which).await?;
     let _permit = call.api.admission().admit(&call.caller.label())?;
 
     let cwd = cwd.filter(|cwd| !cwd.is_empty()).or_else(|| inside.workdir.clone());

@@ -13,14 +13,18 @@ use super::failure::{Failure, TIMED_OUT};
 use super::lines::{Collected, Lines, Stream};
 use super::params::{Params, shown};
 use super::written::Written;
-use super::{inside, time_limit, which};
-use crate::call::{Call, passed};
+use super::{Work, inside, time_limit, which};
+use crate::call::passed;
 use crate::forms::exit::{ended, seconds};
 use agent_client::guest::GuestError;
 use agent_client::guest::contexts::{RunCode, language, open};
 use sandbox::refusal::{Code, Refusal};
 
-pub async fn run(call: &Call, mut params: Params, room: usize) -> Result<Written, Failure> {
+pub async fn run(
+    (call, trail): Work<'_>,
+    mut params: Params,
+    room: usize,
+) -> Result<Written, Failure> {
     let which = which(call, &mut params)?;
     let language_name = params.text("language")?;
     let language = language(&language_name)?;
@@ -28,7 +32,7 @@ pub async fn run(call: &Call, mut params: Params, room: usize) -> Result<Written
     let limit = time_limit(call, &mut params)?;
     // The guest counts from the run's start, and the client from here: time in the queue is its too.
     let mut give_up_at = Some(Instant::now() + limit.time);
-    let inside = inside(call, which).await?;
+    let inside = inside((call, trail), which).await?;
     let _permit = call.api.admission().admit(&call.caller.label())?;
 
     let mut context = open(context_of(language), language);

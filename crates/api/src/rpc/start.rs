@@ -4,10 +4,11 @@
 use super::failure::Failure;
 use super::limits::START_TRIES_MAX;
 use super::params::Params;
-use super::which;
 use super::written::Written;
+use super::{Work, which};
 use crate::call::Call;
 use crate::creation::permitted;
+use crate::trail::Trail;
 use sandbox::options::{self, Door};
 use sandbox::refusal::{Code, Refusal};
 use sandbox::{Registry, SandboxError, SandboxRef, Spec, State, Until};
@@ -26,12 +27,12 @@ fn elsewhere() -> impl Iterator<Item = &'static str> {
     others.filter(own).filter(|name| !["name", "namespace", "key"].contains(name))
 }
 
-pub async fn start(call: &Call, mut params: Params) -> Result<Written, Failure> {
+pub async fn start((call, trail): Work<'_>, mut params: Params) -> Result<Written, Failure> {
     let which = which(call, &mut params)?;
     let config = params.part("config", "config.")?;
     call.reaches(&which.namespace)?;
     let spec = spec(call, which.clone(), config)?;
-    make(call.api.registry(), &which, spec).await?;
+    make((call.api.registry(), trail), &which, spec).await?;
     Ok(Written::of(&format!("the sandbox {which} is running")))
 }
 
@@ -81,9 +82,13 @@ fn spec(call: &Call, which: SandboxRef, mut config: Params) -> Result<Spec, Fail
 }
 
 /// Makes the sandbox, or finds that it runs. What was left of one of that name gives way.
-async fn make(registry: &Registry, which: &SandboxRef, spec: Spec) -> Result<(), Failure> {
+async fn make(
+    (registry, trail): (&Registry, &Trail),
+    which: &SandboxRef,
+    spec: Spec,
+) -> Result<(), Failure> {
     for _ in 0..START_TRIES_MAX {
-        let state = match registry.create(spec.clone()).await {
+        let state = match trail.making(registry.create(spec.clone())).await {
             Ok(_) => return Ok(()),
             Err(SandboxError::NameTaken { state, .. }) => state,
             Err(error) => return Err(error.into()),

@@ -144,8 +144,8 @@ async fn create(
         _ => None,
     };
     let record = match placed {
-        Some(incarnation) => registry.create_placed(spec, incarnation).await?,
-        None => registry.create(spec).await?,
+        Some(incarnation) => call.trail.making(registry.create_placed(spec, incarnation)).await?,
+        None => call.trail.making(registry.create(spec)).await?,
     };
     call.trail.image(None, record.image_digest.map(|digest| digest.to_string()));
     Ok(Carried::Here(Created(record.into())))

@@ -127,6 +127,31 @@ fn without_groups(held: &[&str]) -> String {
 /// The controllers that a session's limits need.
 const CONTROLLERS_WANTED: [&str; 3] = ["cpu", "memory", "pids"];
 
+/// Whether the collector of the configuration takes telemetry, if there is one.
+pub(super) async fn telemetry() -> Option<Check> {
+    let name = "telemetry";
+    let fix = "`[otel]` of the configuration has its address, headers and certificates";
+    let settings = match control::own_settings() {
+        Ok(settings) => settings,
+        Err(error) => {
+            let fix = "host-bridge serve --check-config";
+            return Some(Check::new(name, Verdict::Unknown, error.to_string()).fix(fix));
+        }
+    };
+    if !settings.otel.enabled {
+        return None;
+    }
+    let origin = settings.otel.endpoint.origin.to_string();
+    let probed = control::telemetry(&settings).probe().await;
+    let failed = probed.iter().find_map(|(signal, sent)| Some((signal, sent.as_ref().err()?)));
+    if let Some((signal, error)) = failed {
+        let detail = format!("{origin} does not take {}: {error}", signal.name());
+        return Some(Check::new(name, Verdict::Lacks, detail).fix(fix));
+    }
+    let names: Vec<_> = probed.iter().map(|(signal, _)| signal.name()).collect();
+    Some(Check::new(name, Verdict::Works, format!("{origin} takes {}", names.join(", "))))
+}
+
 pub(super) fn vsock() -> Check {
     let name = "vsock";
     // Reads the list of protocols: a socket of this family reaches whatever the host's own

@@ -84,6 +84,7 @@ impl Doctor {
             checks::packages(),
         ]);
         checks.extend(checks::state(&context.paths));
+        checks.extend(checks::telemetry().await);
         checks.push(checks::daemon(context).await);
         checks.extend(machines::all(&context.paths).await);
         let works = sandbox.verdict == Verdict::Works;

@@ -6,9 +6,13 @@
 //! Everything goes through `tracing`, so each line has fields for the sandbox, the request and the
 //! id of the key. Values of keys, environments and inputs are never logged.
 //!
+//! A collector of OpenTelemetry gets the same lines, where one is configured.
+//!
 //! A separate thread writes the lines, so a blocked reader does not block the server. A line is traced
 //! before its request is answered, so a timer wakes the thread, after the answer. Lines that do not fit
 //! into the buffer are counted, and the count is logged when there is room again.
+
+mod telemetry;
 
 use std::fmt;
 use std::fs;
@@ -32,6 +36,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 
 use super::super::{background, output};
+use otel::Otel;
 use sandbox::EventSink;
 use settings::{Log, LogFormat, LogLevel};
 
@@ -60,7 +65,7 @@ pub struct Journal {
 }
 
 /// Sends traces from here on to stderr, which is `file` if one is named.
-pub fn open(log: Log, file: Option<PathBuf>) -> Journal {
+pub fn open(log: Log, file: Option<PathBuf>, otel: Otel) -> Journal {
     let level = match log.level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
@@ -78,15 +83,22 @@ pub fn open(log: Log, file: Option<PathBuf>) -> Journal {
         let _ = finished.send(());
     });
     let lines = Lines { sender, counts, writer: writing.thread().clone() };
+    let collector = otel.has_logs().then_some(telemetry::Lines(otel));
     let builder = tracing_subscriber::fmt().with_max_level(level).with_writer(lines.clone());
     // Only this process's first server opens a journal; a second one would be a test's.
     let _ = match log.format {
         LogFormat::Json => tracing::subscriber::set_global_default(
-            builder.json().flatten_event(true).with_current_span(false).finish().with(discretion()),
+            builder
+                .json()
+                .flatten_event(true)
+                .with_current_span(false)
+                .finish()
+                .with(collector)
+                .with(discretion()),
         ),
         LogFormat::Text => {
             let plain = builder.event_format(PlainFormat).finish();
-            tracing::subscriber::set_global_default(plain.with(discretion()))
+            tracing::subscriber::set_global_default(plain.with(collector).with(discretion()))
         }
     };
     Journal { done, lines }

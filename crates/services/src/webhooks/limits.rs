@@ -10,10 +10,6 @@ pub const RETRY_PAUSE_MAX: Duration = Duration::from_secs(60);
 pub const ATTEMPT_MAX: Duration = Duration::from_secs(15);
 /// How long connecting may take of that.
 pub const CONNECT_MAX: Duration = Duration::from_secs(10);
-/// The head of an answer.
-pub const HEAD_BYTES_MAX: usize = 16 * 1024;
-/// The body of an answer that is read, so that the connection can be used again. Nobody looks at it.
-pub const ANSWER_BYTES_MAX: usize = 64 * 1024;
 /// Events that a hook holds in memory.
 pub const BATCH_MAX: usize = 16;
 /// The pause before a place or a dead letter that could not be written or read is tried again.

@@ -4,6 +4,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use otel::Span;
 use protocol::ContextName;
 use protocol::repl::{Event, Grace, Happening, Interrupt, RunEnd, parse_record};
 
@@ -11,6 +12,7 @@ use super::clip;
 use super::life::Life;
 use super::ran::{Collected, Ran};
 use crate::guest::records::Records;
+use crate::guest::trace;
 use crate::guest::{Guest, GuestError, Output, Pending, Piece, Writer};
 
 /// The number of a run, and how many were before it when it was asked for.
@@ -32,6 +34,8 @@ pub struct Run {
     code: Option<Code>,
     /// The deadline that its end reports, if that is not the agent's own.
     pub(super) reported_deadline_ms: Option<u64>,
+    /// Its part of a trace, until it has ended.
+    pub(super) span: Option<Span>,
 }
 
 /// The state of a run.
@@ -73,7 +77,8 @@ impl Run {
         let output = output.counted(guest.output_counter());
         let (guest, place) = (guest.clone(), RunState::Requested(queued));
         let records = Records::default();
-        Self { guest, context, place, output, records, code, reported_deadline_ms: None }
+        let (reported_deadline_ms, span) = (None, None);
+        Self { guest, context, place, output, records, code, reported_deadline_ms, span }
     }
 
     pub fn context(&self) -> &ContextName {
@@ -121,7 +126,10 @@ impl Run {
             return Poll::Ready(Ok(None));
         }
         let polled = ready!(self.poll_event(cx));
-        if polled.is_err() {
+        if let Err(error) = &polled {
+            if let Some(mut span) = self.span.take() {
+                trace::fail(&mut span, error);
+            }
             self.place = RunState::Failed;
         }
         Poll::Ready(polled)
@@ -139,6 +147,11 @@ impl Run {
                     && let Some(reported) = self.reported_deadline_ms
                 {
                     *limit_ms = reported;
+                }
+                if let Happening::Finished(end) = &event.what
+                    && let Some(mut span) = self.span.take()
+                {
+                    trace::finished(&mut span, event.run, end);
                 }
                 return Poll::Ready(Ok(Some(clip::event(event))));
             }

@@ -241,7 +241,7 @@ async fn create(work: Work, request: Create) -> Result<Answer<Made>, Refusal> {
     };
     let mut spec = permitted(&work.api, &work.caller, spec)?;
     let _packages = install(&work.api, &work.caller, &mut spec, request.packages).await?;
-    let record = work.api.registry().create(spec).await?;
+    let record = work.trail.making(work.api.registry().create(spec)).await?;
     let sandbox = which.to_string();
     Ok(Answer::of(Made { sandbox, record: record.into(), report: None }))
 }

@@ -130,7 +130,7 @@ pub async fn start(
     _: Nothing,
     Json(request): Json<StartSession>,
 ) -> Result<StartedSession, Refusal> {
-    let inside = call.inside().await?;
+    let mut inside = call.inside().await?;
     let is_chosen = request.session.is_some();
     let start = request.start(inside.workdir.as_deref(), &call.trail)?;
     let machine = inside.id.clone();
@@ -144,6 +144,10 @@ pub async fn start(
             }
         }
         Known::No => {}
+    }
+    if is_chosen {
+        // A client that repeats this start is a part of another trace, and the content must be the same.
+        inside.guest = inside.guest.within(None);
     }
     let started = start_recorded(&inside, &start).await?;
     if is_chosen {
