@@ -52,6 +52,7 @@ pub mod refusal;
 pub mod registry;
 mod saver;
 mod secrets;
+mod shared;
 pub mod snapshot;
 pub mod spec;
 mod startup;
@@ -83,6 +84,7 @@ pub use record::Record;
 pub use recorder::HOLDER as RECORDED_HOLDER;
 pub use registry::{Registry, RegistryOptions, TemplateInfo, Until, Visit};
 pub use saver::CarriedContexts;
+pub use shared::SharedTemplates;
 pub use snapshot::Snapshot;
 pub use spec::Spec;
 pub use startup::{START_SESSION, StartupError};
@@ -112,6 +114,8 @@ pub enum SandboxError {
     NameTaken { which: SandboxRef, id: SandboxId, state: State },
     #[error("{which}: {refused}")]
     NameRefused { which: SandboxRef, refused: NameRefused },
+    #[error("the template {template}: {refused}")]
+    TemplateRefused { template: TemplateRef, refused: NameRefused },
     #[error("there is no sandbox {which}")]
     NotFound { which: SandboxRef },
     #[error("{which} is {state}")]
