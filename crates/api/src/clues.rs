@@ -22,6 +22,8 @@ const ONE_SANDBOX: &str = "/v1/sandboxes/{namespace}/{name}";
 /// What those of requests into a sandbox begin with that its own node judges.
 const SEATS: &str = "/.e2b/";
 const PREVIEWS: &str = "/.preview/{";
+/// The path of calls of other nodes for the agent of a sandbox.
+const AGENT: &str = "/.fleet/agent/{";
 const A2A: &str = "/a2a/";
 const ARTIFACTS: &str = "/v1/artifacts";
 const MCP: &str = "/mcp";
@@ -47,7 +49,7 @@ impl Clues<'_> {
     /// What the request is about; `None` if it is about this node, or about many things.
     pub fn subject(&self) -> Option<Subject> {
         let path = self.template;
-        if path.starts_with(ONE_SANDBOX) || path.starts_with(PREVIEWS) {
+        if [ONE_SANDBOX, PREVIEWS, AGENT].iter().any(|begin| path.starts_with(begin)) {
             return Some(Subject::Sandbox(self.named("name")?));
         }
         if path.starts_with(SEATS) {

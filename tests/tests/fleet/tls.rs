@@ -67,8 +67,9 @@ fn serve(nats: &Nats, node: &str, address: &str, options: &[String]) -> Secured 
     let mut burrow = Burrow::new();
     let (url, listen) = (nats.url(), format!("{address}:0"));
     let name = format!("fleet.node={node}");
+    let host = format!("server.allowed_hosts={address}");
     let own = ["--dev", "--listen", &listen, "--fleet", &url, "--set", &name, "--set", GRACE];
-    let mut all: Vec<&str> = own.to_vec();
+    let mut all: Vec<&str> = [&own[..], &["--set", &host]].concat();
     for option in options {
         all.extend(["--set", option]);
     }

@@ -15,14 +15,13 @@ use super::replies::{
 };
 use crate::body::json_response;
 use crate::call::Call;
-use crate::creation::{namespace_of, permitted};
+use crate::creation::{namespace_of, needs_image, permitted};
 use crate::forward::forward;
 use crate::gather::{self, Order};
 use crate::route::{Operation, operation};
 use crate::shape::{Done, Nothing, Raw};
 use host::id::RandomId;
 use host::instant::{now_ms, parse};
-use image::Pull;
 use node::Placement;
 use sandbox::refusal::{Code, Refusal};
 use sandbox::{
@@ -157,10 +156,13 @@ async fn refresh_template(call: &Call, spec: &Spec, template: &str) {
 /// The node that has the image of a sandbox's template, where this one has not and nobody pulls it.
 async fn node_with_image(call: &Call, spec: &Spec) -> Result<Option<Placement>, Refusal> {
     let Some(node) = call.api.node().filter(|_| call.sent_for.is_none()) else { return Ok(None) };
-    if spec.template.is_none() || call.api.pull_of(&call.caller, None)? != Pull::Never {
+    if spec.template.is_none() {
         return Ok(None);
     }
     let (filled, _) = call.api.registry().filled(spec)?;
+    if !needs_image(&filled, call.api.pull_of(&call.caller, None)?) {
+        return Ok(None);
+    }
     let Some(image) = filled.image else { return Ok(None) };
     Ok(Box::pin(node.with_image(&image)).await)
 }

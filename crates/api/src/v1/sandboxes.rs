@@ -14,7 +14,7 @@ use super::super::gather;
 use super::super::idempotency::IDEMPOTENCY_KEY;
 use super::super::route::{Operation, operation};
 use super::super::shape::{Created, Json, MaybeJson, Nothing, Query, Reply};
-use crate::creation::{install, namespace_of, permitted};
+use crate::creation::{install, namespace_of, needs_image, permitted};
 use crate::forms::ranges::check_range;
 use crate::forms::sandboxes::{
     ExtendSandbox, ListQuery, PAGE_MAX, RemoveQuery, Sandbox, SandboxPage, StopSandbox, WaitFor,
@@ -23,7 +23,6 @@ use crate::forms::sandboxes::{
 use crate::limits::DEADLINE_MAX;
 use create::CreateSandbox;
 use host::id::RandomId;
-use image::Pull;
 use machine::limits::STOP_GRACE_MAX;
 use node::Placed;
 use sandbox::limits::STOP_GRACE_DEFAULT;
@@ -134,7 +133,7 @@ async fn create(
         }
         (Some(node), None) if !is_of_here => {
             let settled = settled(registry, &spec)?;
-            let needs_image = spec.pull == Some(Pull::Never);
+            let needs_image = needs_image(&settled, spec.pull.unwrap_or_default());
             let request = request_of(&call)?;
             match Box::pin(node.place(&settled, &request, needs_image)).await {
                 Ok(Placed::Here(incarnation)) => Some(incarnation),

@@ -114,13 +114,19 @@ impl Registry {
 
     /// Removes a template. Sandboxes of it stay.
     pub async fn remove_template(&self, which: &TemplateRef) -> Result<TemplateInfo, SandboxError> {
-        let (_, is_configured) = self.0.templates.get(which)?;
+        let (template, is_configured) = self.0.templates.get(which)?;
         if let Some(shared) = self.0.shared_templates.as_ref().filter(|_| !is_configured) {
-            let template = which.clone();
-            let refused = |refused| SandboxError::TemplateRefused { template, refused };
+            let refused =
+                |refused| SandboxError::TemplateRefused { template: which.clone(), refused };
             shared.remove(which).await.map_err(refused)?;
         }
-        self.forget_template(which).await
+        match self.forget_template(which).await {
+            // The copy here has followed the fleet already.
+            Err(SandboxError::NoTemplate { .. }) if self.0.shared_templates.is_some() => {
+                Ok(TemplateInfo::of(&template, false, None))
+            }
+            removed => removed,
+        }
     }
 
     /// Removes a template here alone: one that the fleet has no more.

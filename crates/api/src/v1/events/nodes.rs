@@ -206,17 +206,18 @@ impl Told {
     pub async fn follow(self: &Arc<Self>, teller: &Teller<EventInfo>) -> Result<(), Gone> {
         let (out, mut heard) = mpsc::channel(WAITING_MAX);
         let (told, own_out) = (Arc::clone(self), out.clone());
-        let mut own = tokio::spawn(async move { told.read_here(true, &own_out).await });
-        let (mut tasks, mut followed) = (JoinSet::new(), HashMap::new());
+        // Both end with this future.
+        let (mut own, mut tasks) = (JoinSet::new(), JoinSet::new());
+        own.spawn(async move { told.read_here(true, &own_out).await });
+        let mut followed = HashMap::new();
         let mut looks = interval(FORWARD_RETRY_PAUSE);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let ended = loop {
+        loop {
             tokio::select! {
                 Some(event) = heard.recv() => {
-                    let told: Result<EventInfo, String> = event;
-                    let Ok(event) = told else { continue };
-                    if teller.tell(&event).await.is_err() {
-                        break Err(Gone);
+                    let told: Heard = event;
+                    if let Ok(event) = told {
+                        teller.tell(&event).await?;
                     }
                 }
                 _ = looks.tick() => {
@@ -234,11 +235,9 @@ impl Told {
                         });
                     }
                 }
-                _ = &mut own => break Ok(()),
+                _ = own.join_next() => return Ok(()),
             }
-        };
-        own.abort();
-        ended
+        }
     }
 
     /// Reads what this node has, and with `follow` what comes.
