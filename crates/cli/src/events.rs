@@ -47,6 +47,7 @@ const NODES_PAUSE: Duration = Duration::from_secs(1);
 Each event has an offset, which only grows in its namespace: what has read up to 1199 goes on with --since 1200. Events that are no \
 longer kept are shown as a gap. Works without the daemon, except for --all-nodes, which shows one namespace: each node of the fleet \
 has its own offsets, and is named beside them.")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub struct Events {
     /// Keep printing new events until ctrl-c
     #[arg(short, long)]

@@ -74,10 +74,11 @@ pub enum StoreError {
 pub struct Link {
     client: Client,
     jetstream: jetstream::Context,
-    nodes: kv::Store,
-    names: kv::Store,
-    quotas: kv::Store,
-    templates: kv::Store,
+    // Shared, because each has kilobytes that every future with a link would carry.
+    nodes: Arc<kv::Store>,
+    names: Arc<kv::Store>,
+    quotas: Arc<kv::Store>,
+    templates: Arc<kv::Store>,
 }
 
 fn unavailable(error: impl std::fmt::Display) -> StoreError {
@@ -90,10 +91,11 @@ impl Link {
         let client = connect(place, name).await?;
         let mut jetstream = jetstream::new(client.clone());
         jetstream.set_timeout(Duration::from_millis(ANSWER_MS));
-        let open = |bucket: Bucket| open(&jetstream, bucket, place.replicas.max(1));
-        let (nodes, names) = (open(Bucket::Nodes).await?, open(Bucket::Names).await?);
-        let quotas = open(Bucket::Quotas).await?;
-        let templates = open(Bucket::Templates).await?;
+        let open = |bucket: Bucket| Box::pin(open(&jetstream, bucket, place.replicas.max(1)));
+        let nodes = Arc::new(open(Bucket::Nodes).await?);
+        let names = Arc::new(open(Bucket::Names).await?);
+        let quotas = Arc::new(open(Bucket::Quotas).await?);
+        let templates = Arc::new(open(Bucket::Templates).await?);
         Ok(Self { client, jetstream, nodes, names, quotas, templates })
     }
 

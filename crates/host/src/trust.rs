@@ -20,7 +20,7 @@ pub enum TrustError {
     #[error("this host has no trusted certificates: {why}")]
     Nobody { why: String },
     #[error(transparent)]
-    Own(#[from] TlsError),
+    Own(Box<TlsError>),
 }
 
 /// Uses TLS with servers whose certificate is from an authority of this host, or of those files, and shows our own
@@ -38,9 +38,10 @@ pub fn connector(
     let mut config = match own {
         None => builder.with_no_client_auth(),
         Some(own) => {
-            let (chain, key) = own.load()?;
+            let refused = |error| TrustError::Own(Box::new(error));
+            let (chain, key) = own.load().map_err(refused)?;
             let built = builder.with_client_auth_cert(chain, key);
-            built.map_err(|source| own.refused(source))?
+            built.map_err(|source| refused(own.refused(source)))?
         }
     };
     // The only version of HTTP that is spoken here.

@@ -1,15 +1,16 @@
 //! Which images this node has, as it tells the others: what nobody may pull is placed where it is.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
 use fleet::event::Call;
+use fleet::records::Readiness;
 use sandbox::Registry;
 
 use crate::limits::{DESCRIBE_LOOK_PAUSE, DESCRIBE_MAX, IMAGES_DESCRIBED_MAX, IMAGES_LOOK_PAUSE};
 use crate::routes::Placement;
 use crate::{Node, lock};
-use fleet::records::Readiness;
 
 impl Node {
     /// Tells the others about images that have come and gone, from now on.
@@ -23,8 +24,8 @@ impl Node {
     }
 
     /// The images here, by their whole names and digests.
-    pub(crate) async fn own_images(&self) -> std::collections::BTreeSet<String> {
-        let Some(registry) = self.0.registry.get().cloned() else { return Default::default() };
+    async fn own_images(&self) -> BTreeSet<String> {
+        let Some(registry) = self.0.registry.get().cloned() else { return BTreeSet::new() };
         let reading =
             tokio::task::spawn_blocking(move || registry.image_names(IMAGES_DESCRIBED_MAX));
         reading.await.unwrap_or_default()

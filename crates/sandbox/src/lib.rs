@@ -84,7 +84,7 @@ pub use record::Record;
 pub use recorder::HOLDER as RECORDED_HOLDER;
 pub use registry::{Registry, RegistryOptions, TemplateInfo, Until, Visit};
 pub use saver::CarriedContexts;
-pub use shared::SharedTemplates;
+pub use shared::{SharedTemplates, TemplateRefused};
 pub use snapshot::Snapshot;
 pub use spec::Spec;
 pub use startup::{START_SESSION, StartupError};
@@ -114,8 +114,8 @@ pub enum SandboxError {
     NameTaken { which: SandboxRef, id: SandboxId, state: State },
     #[error("{which}: {refused}")]
     NameRefused { which: SandboxRef, refused: NameRefused },
-    #[error("the template {template}: {refused}")]
-    TemplateRefused { template: TemplateRef, refused: NameRefused },
+    #[error(transparent)]
+    TemplateRefused(Box<TemplateRefused>),
     #[error("there is no sandbox {which}")]
     NotFound { which: SandboxRef },
     #[error("{which} is {state}")]

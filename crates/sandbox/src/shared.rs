@@ -17,3 +17,11 @@ pub trait SharedTemplates: Send + Sync {
     /// Removes one. One that is gone already is no error.
     fn remove<'a>(&'a self, which: &'a TemplateRef) -> BoxFuture<'a, Result<(), NameRefused>>;
 }
+
+/// Why a template was not changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the template {template}: {why}")]
+pub struct TemplateRefused {
+    pub template: TemplateRef,
+    pub why: NameRefused,
+}

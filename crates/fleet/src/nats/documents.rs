@@ -1,6 +1,8 @@
 //! Documents that all nodes have: bytes under a key, with the revision of the last write as its guard. Members decide
 //! nothing about them; `node` keeps templates in it.
 
+use std::time::Duration;
+
 use async_nats::jetstream::consumer::push::Ordered;
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::LastRawMessageErrorKind;
@@ -81,9 +83,7 @@ impl Link {
         let message = match bytes {
             Some(bytes) => message.payload(Bytes::copy_from_slice(bytes)),
             // The marker that is left says that there was something, and goes by itself.
-            None => {
-                message.header("KV-Operation", "DEL").ttl(std::time::Duration::from_secs(MARKER_S))
-            }
+            None => message.header("KV-Operation", "DEL").ttl(Duration::from_secs(MARKER_S)),
         };
         self.publish(subject(key), message).await
     }

@@ -30,7 +30,7 @@ impl From<&SandboxError> for Refusal {
                 Code::Unavailable => with(Code::Unavailable).retry_after(BUSY_PAUSE),
                 code => with(code),
             },
-            SandboxError::TemplateRefused { refused, .. } => match refused.code {
+            SandboxError::TemplateRefused(refused) => match refused.why.code {
                 Code::Unavailable => with(Code::Unavailable).retry_after(BUSY_PAUSE),
                 code => with(code),
             },

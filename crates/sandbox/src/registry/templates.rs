@@ -11,7 +11,8 @@ use crate::pool::{Entry, ShelfStatus, TemplateEntry};
 use crate::startup::Startup;
 use crate::template::Template;
 use crate::{
-    MachineKind, Name, SandboxError, SandboxRef, Spec, TemplateName, TemplateOptions, TemplateRef,
+    MachineKind, Name, NameRefused, SandboxError, SandboxRef, Spec, TemplateName, TemplateOptions,
+    TemplateRef, TemplateRefused,
 };
 
 /// A template as people and programs see it. It contains no value of the environment, because those may be secrets.
@@ -84,7 +85,7 @@ impl Registry {
             let mut kept = Vec::new();
             for template in templates {
                 let which = template.which();
-                let refused = |refused| SandboxError::TemplateRefused { template: which, refused };
+                let refused = |refused| refusal(&which, refused);
                 kept.push(shared.put(template).await.map_err(refused)?);
             }
             registry.keep_templates(kept).await
@@ -116,8 +117,7 @@ impl Registry {
     pub async fn remove_template(&self, which: &TemplateRef) -> Result<TemplateInfo, SandboxError> {
         let (template, is_configured) = self.0.templates.get(which)?;
         if let Some(shared) = self.0.shared_templates.as_ref().filter(|_| !is_configured) {
-            let refused =
-                |refused| SandboxError::TemplateRefused { template: which.clone(), refused };
+            let refused = |refused| refusal(which, refused);
             shared.remove(which).await.map_err(refused)?;
         }
         match self.forget_template(which).await {
@@ -258,6 +258,11 @@ impl Registry {
         self.0.files.settle(&mut spec)?;
         Ok(spec)
     }
+}
+
+fn refusal(which: &TemplateRef, refused: NameRefused) -> SandboxError {
+    let refused = TemplateRefused { template: which.clone(), why: refused };
+    SandboxError::TemplateRefused(Box::new(refused))
 }
 
 #[cfg(test)]
