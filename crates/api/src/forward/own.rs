@@ -135,7 +135,7 @@ impl Lines {
                 None if self.rest.is_empty() => return Ok(None),
                 None => return Err(unreachable(&self.to, "its answer ends within a line")),
                 Some(Ok(frame)) => {
-                    self.rest.extend_from_slice(&frame.into_data().unwrap_or_default())
+                    self.rest.extend_from_slice(&frame.into_data().unwrap_or_default());
                 }
                 Some(Err(error)) => return Err(unreachable(&self.to, &error.to_string())),
             }

@@ -8,7 +8,8 @@
 //! A node that does not answer is named, and asked again from where it was: nothing of it is skipped, and nothing comes
 //! twice.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
+use std::fmt::{Display, Write as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::mpsc;
@@ -60,17 +61,17 @@ impl Wanted {
     /// What another node is asked.
     fn question(&self, place: Option<u64>, more: &str) -> Result<PathAndQuery, Refusal> {
         let mut query = format!("namespace={}{more}", self.namespace);
+        let mut add = |field: &str, value: &dyn Display| {
+            // Writing to a String cannot fail.
+            let _ = write!(query, "&{field}={value}");
+        };
         match self.from(place) {
             From::Oldest => {}
-            From::Offset(offset) => query.push_str(&format!("&since={offset}")),
-            From::Time(ms) => query.push_str(&format!("&since_ms={ms}")),
+            From::Offset(offset) => add("since", &offset),
+            From::Time(ms) => add("since_ms", &ms),
         }
-        for name in &self.filter.sandboxes {
-            query.push_str(&format!("&sandbox={name}"));
-        }
-        for kind in &self.filter.kinds {
-            query.push_str(&format!("&kind={kind}"));
-        }
+        self.filter.sandboxes.iter().for_each(|name| add("sandbox", name));
+        self.filter.kinds.iter().for_each(|kind| add("kind", kind));
         let place = format!("/v1/events?{query}");
         place.parse().map_err(|_| Refusal::invalid(format!("the query {query:?}")))
     }
@@ -209,7 +210,7 @@ impl Told {
         // Both end with this future.
         let (mut own, mut tasks) = (JoinSet::new(), JoinSet::new());
         own.spawn(async move { told.read_here(true, &own_out).await });
-        let mut followed = HashMap::new();
+        let mut followed = HashSet::new();
         let mut looks = interval(FORWARD_RETRY_PAUSE);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -226,13 +227,13 @@ impl Told {
                     }
                     for to in self.node.others().await.unwrap_or_default() {
                         let name = to.node.to_string();
-                        followed.entry(name.clone()).or_insert_with(|| {
+                        if followed.insert(name.clone()) {
                             let (told, out) = (Arc::clone(self), out.clone());
                             tasks.spawn(async move {
                                 told.follow_there(&name, &out).await;
                                 name
                             });
-                        });
+                        }
                     }
                 }
                 _ = own.join_next() => return Ok(()),
