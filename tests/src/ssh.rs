@@ -22,17 +22,26 @@ pub struct Ssh {
 impl Ssh {
     /// `None`, with a printed skip, without OpenSSH's client.
     pub fn open() -> Option<Self> {
+        let ssh = Self::without_sandbox(&[])?;
+        ssh.ok(&["start", "--name", "box"]);
+        Some(ssh)
+    }
+
+    /// The same with more options, and without a sandbox.
+    ///
+    /// # Panics
+    /// When it does not serve.
+    pub fn without_sandbox(options: &[&str]) -> Option<Self> {
         if !have_or_skip("ssh") || !have_or_skip("ssh-keygen") {
             return None;
         }
-        let server = Server::start(&["--dev", "--ssh", "127.0.0.1:0"]);
+        let server = Server::start(&[&["--dev", "--ssh", "127.0.0.1:0"], options].concat());
         let mut address = None;
         eventually("the server says where its door for SSH is", || {
             let log = fs::read_to_string(server.log()).expect("a log");
             address = log.lines().find_map(|line| Some(line.split_once(LISTENING)?.1.to_owned()));
             address.is_some()
         });
-        server.ok(&["start", "--name", "box"]);
         let mut ssh = Self { server, address: address.expect("an address"), key: String::new() };
         ssh.key = ssh.add_key("id", &[]);
         ssh.write_config();

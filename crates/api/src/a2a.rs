@@ -25,9 +25,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::call::{Call, Inside, RunLimit};
+use super::forward::Carried;
+use super::gather::{self, Order, Part};
 use super::limits::OUTPUT_BYTES_DEFAULT;
 use super::problem::respond_with;
-use super::route::{Operation, Refusals, operation};
+use super::route::{Operation, Output, Refusals, operation};
 use super::shape::{Created, Done, Json, Nothing, Reply};
 use crate::creation::{namespace_of, permitted};
 use crate::forms::problem::Problem;
@@ -137,7 +139,7 @@ async fn create(
     Ok(Created(call.trail.making(call.api.registry().create(spec)).await?.into()))
 }
 
-async fn list(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Vec<String>>, Refusal> {
+async fn list(call: Call, _: Nothing, _: Nothing) -> Result<Carried<Reply<Vec<String>>>, Refusal> {
     let namespace = namespace(&call);
     call.reaches(&namespace)?;
     let mut filter = Filter {
@@ -150,12 +152,19 @@ async fn list(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Vec<String>>, 
     let mut names = Vec::new();
     loop {
         let page = call.api.registry().page(&filter);
-        names.extend(page.records.into_iter().map(|record| record.name.to_string()));
+        names.extend(page.records.into_iter().map(|record| (record.name.to_string(), ())));
         filter.after = page.next;
         if filter.after.is_none() {
-            return Ok(Reply(names));
+            break;
         }
     }
+    let here = Part { entries: names, is_cut: false };
+    let answer = |all: Part<()>| {
+        let names: Vec<_> = all.entries.into_iter().map(|(name, ())| name).collect();
+        Reply(names).into_response()
+    };
+    let listed = gather::listed(&call, here, Order::Ascending, usize::MAX, answer).await?;
+    Ok(Carried::There(Box::new(listed)))
 }
 
 async fn remove(call: Call, _: Nothing, _: Nothing) -> Result<Done, Refusal> {

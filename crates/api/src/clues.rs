@@ -8,6 +8,7 @@
 use hyper::header::HeaderMap;
 
 use super::caller::Caller;
+use super::creation::namespace_of;
 use super::e2b;
 use super::mcp;
 use super::parameters::Parameters;
@@ -21,6 +22,9 @@ const ONE_SANDBOX: &str = "/v1/sandboxes/{namespace}/{name}";
 /// What those of requests into a sandbox begin with that its own node judges.
 const SEATS: &str = "/.e2b/";
 const PREVIEWS: &str = "/.preview/{";
+/// The path of calls of other nodes for the agent of a sandbox.
+const AGENT: &str = "/.fleet/agent/{";
+const A2A: &str = "/a2a/";
 const ARTIFACTS: &str = "/v1/artifacts";
 const MCP: &str = "/mcp";
 
@@ -45,7 +49,7 @@ impl Clues<'_> {
     /// What the request is about; `None` if it is about this node, or about many things.
     pub fn subject(&self) -> Option<Subject> {
         let path = self.template;
-        if path.starts_with(ONE_SANDBOX) || path.starts_with(PREVIEWS) {
+        if [ONE_SANDBOX, PREVIEWS, AGENT].iter().any(|begin| path.starts_with(begin)) {
             return Some(Subject::Sandbox(self.named("name")?));
         }
         if path.starts_with(SEATS) {
@@ -56,6 +60,10 @@ impl Clues<'_> {
         }
         if path == ARTIFACTS {
             return self.of_query();
+        }
+        if let Some(name) = self.parameters.get("sandbox").filter(|_| path.starts_with(A2A)) {
+            let namespace = namespace_of(self.caller?, None);
+            return Some(Subject::Sandbox(SandboxRef { namespace, name: name.parse().ok()? }));
         }
         if let Some(id) = self.parameters.get("sandbox") {
             return sandbox_of_id(id);
@@ -121,7 +129,7 @@ mod tests {
         let headers = headers
             .map(|(name, text)| (HeaderName::from_static(name), HeaderValue::from_static(text)));
         let headers = headers.into_iter().collect();
-        let (parameters, caller) = (&Parameters(parameters), None);
+        let (parameters, caller) = (&Parameters(parameters), Some(&Caller::Local));
         Clues { template, parameters, headers: &headers, query, caller }.subject()
     }
 
@@ -152,6 +160,12 @@ mod tests {
         assert_eq!(
             subject("/v1/artifacts/{id}/content", &[("id", "a1")], ""),
             thing(Kind::Artifact, "a1")
+        );
+        let named = SandboxRef { namespace: Name::default_namespace(), ..work() };
+        let a2a = [("sandbox", "work")];
+        assert_eq!(
+            subject("/a2a/v1/sandboxes/{sandbox}/exec", &a2a, ""),
+            Some(Subject::Sandbox(named))
         );
         let in_notebook = [team, ("notebook", "work")];
         let notebook = Thing::new(Kind::Notebook, "team/work");

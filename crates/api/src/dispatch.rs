@@ -24,7 +24,7 @@ use super::call::{Call, CallDeadline, RequestId, SentFor, Target, prefers};
 use super::caller::Caller;
 use super::clues::{Clues, is_judged_there};
 use super::e2b;
-use super::entrance::Entrance;
+use super::entrance::{ClientCertificate, Entrance};
 use super::forward::{MARK, REQUEST_ID, forward};
 use super::idempotency;
 use super::limits::{
@@ -50,7 +50,8 @@ pub const WOKE: HeaderName = HeaderName::from_static("burrow-woke-ms");
 
 /// What a web page may read of an answer, beside the few headers that every page may.
 const SHOWN_TO_PAGES: &str = "x-request-id, retry-after, idempotency-replayed, allow, etag, \
-    accept-ranges, content-range, burrow-file-bytes, burrow-woke-ms, mcp-session-id";
+    accept-ranges, content-range, burrow-file-bytes, burrow-woke-ms, burrow-unanswered-nodes, \
+    mcp-session-id";
 
 /// Answers a request.
 pub async fn dispatch(
@@ -65,6 +66,7 @@ pub async fn dispatch(
         .headers()
         .contains_key(hyper::header::UPGRADE)
         .then(|| hyper::upgrade::on(&mut request));
+    let shown = request.extensions().get::<ClientCertificate>().cloned();
     let (mut head, incoming) = request.into_parts();
     let body = Received::new(incoming, &head.headers);
     let unread = body.unread();
@@ -73,7 +75,7 @@ pub async fn dispatch(
     let query = head.uri.query().unwrap_or_default().to_owned();
     let mut log = RequestLog::default();
     let target = target(&head);
-    let marked = mark(api, &head.headers, &target).await;
+    let marked = mark(api, &head.headers, &target, shown.as_ref()).await;
     if let Ok(Some(Mark { host: Some(host), .. })) = &marked
         && let Ok(host) = HeaderValue::try_from(host)
     {
@@ -351,7 +353,12 @@ fn target(head: &Parts) -> Target {
 
 /// Who calls through another node, if this call comes from one. A mark that is no node's of the fleet is refused,
 /// whatever else the request has.
-async fn mark(api: &Api, headers: &HeaderMap, target: &Target) -> Result<Option<Mark>, Refusal> {
+async fn mark(
+    api: &Api,
+    headers: &HeaderMap,
+    target: &Target,
+    shown: Option<&ClientCertificate>,
+) -> Result<Option<Mark>, Refusal> {
     let Some(header) = headers.get(&MARK) else { return Ok(None) };
     let refuse = |why: String| {
         Err(Refusal::new(Code::Unauthenticated, why)
@@ -363,6 +370,16 @@ async fn mark(api: &Api, headers: &HeaderMap, target: &Target) -> Result<Option<
     let called = Called { method: target.method.as_str(), path: target.place.as_str(), host: None };
     let text = header.to_str().unwrap_or_default();
     match Box::pin(node.read_mark(text, called)).await {
+        Ok(mark) if api.asks_nodes_for_certificates() => {
+            let host = node.host_of(&mark.from).unwrap_or_default();
+            match shown {
+                Some(shown) if shown.is_for(&host) => Ok(Some(mark)),
+                Some(_) => {
+                    refuse(format!("the certificate is not for {host:?}, the node {}", mark.from))
+                }
+                None => refuse(format!("the node {} has shown no certificate", mark.from)),
+            }
+        }
         Ok(mark) => Ok(Some(mark)),
         Err(refused) => refuse(refused.to_string()),
     }

@@ -29,6 +29,7 @@ mod forms;
 mod interpreter;
 mod limits;
 mod multipart;
+mod page;
 mod passes;
 mod place;
 mod process;

@@ -49,7 +49,7 @@ use node::{Called, Node, Placement, Through};
 use sandbox::limits::BUSY_PAUSE;
 use sandbox::refusal::{Code, Refusal};
 
-pub use own::{Sender, ask, post, tunnel};
+pub use own::{Sender, ask, lines, post, tunnel};
 
 /// The mark of a call between nodes.
 pub const MARK: HeaderName = HeaderName::from_static("burrow-mark");
@@ -321,7 +321,7 @@ fn without(headers: &HeaderMap, kept: &[HeaderName]) -> HeaderMap {
 }
 
 /// A place without a key of ours in its query, where Jupyter's clients may have it.
-fn without_key(place: &PathAndQuery) -> PathAndQuery {
+pub fn without_key(place: &PathAndQuery) -> PathAndQuery {
     let Some(query) = place.query() else { return place.clone() };
     let is_key = |field: &&str| {
         let value = field.split_once('=').map_or("", |(_, value)| value);

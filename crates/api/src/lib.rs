@@ -34,6 +34,7 @@ mod e2b;
 mod entrance;
 mod forms;
 mod forward;
+mod gather;
 mod idempotency;
 mod images;
 mod jupyter;
@@ -107,6 +108,7 @@ use access::audit::Audit;
 use access::keys::Keyring;
 use access::preview::Previews;
 use host::dial::Dialler;
+use host::tls::TlsFiles;
 use node::{Kind, Node, Thing};
 use otel::Otel;
 use sandbox::{Registry, SandboxRef, Visit};
@@ -146,6 +148,10 @@ pub struct Options {
     pub node: Option<Node>,
     /// Whom connections to its other nodes trust, besides those whom the host trusts.
     pub fleet_ca: Vec<PathBuf>,
+    /// The certificate that this node shows to others.
+    pub fleet_certificate: Option<TlsFiles>,
+    /// Whether others must show one.
+    pub mutual_tls: bool,
     /// Who may look at ports of sandboxes, and under which names.
     pub previews: Previews,
     /// Whether browsers find the console at `/`.
@@ -171,6 +177,8 @@ impl Options {
             forwarded_ports: PORTS_DEFAULT,
             node: None,
             fleet_ca: Vec::new(),
+            fleet_certificate: None,
+            mutual_tls: false,
             previews: Previews::default(),
             console: true,
         }
@@ -200,6 +208,7 @@ struct Inner {
     artifacts: Option<Artifacts>,
     node: Option<Node>,
     peers: forward::Peers,
+    mutual_tls: bool,
     operator: OnceLock<Operator>,
     events: Option<Events>,
     audit: Audit,
@@ -255,7 +264,10 @@ impl Api {
             images,
             notebooks,
             artifacts,
-            peers: forward::Peers::new(Dialler::new(options.fleet_ca)),
+            peers: forward::Peers::new(
+                Dialler::new(options.fleet_ca).showing(options.fleet_certificate),
+            ),
+            mutual_tls: options.mutual_tls,
             node: options.node,
             operator: OnceLock::new(),
             events,
@@ -329,6 +341,11 @@ impl Api {
         self.0.node.as_ref()
     }
 
+    /// Whether another node must show its certificate.
+    fn asks_nodes_for_certificates(&self) -> bool {
+        self.0.mutual_tls
+    }
+
     /// Connections to other nodes.
     fn peers(&self) -> &forward::Peers {
         &self.0.peers
@@ -385,9 +402,14 @@ impl Api {
         })
     }
 
-    /// What happens to sandboxes.
+    /// What happens to sandboxes, where it is recorded.
+    pub fn event_stream(&self) -> Option<&Events> {
+        self.0.events.as_ref()
+    }
+
+    /// The same for calls that cannot do without.
     fn events(&self) -> Result<&Events, Refusal> {
-        self.0.events.as_ref().ok_or_else(|| {
+        self.event_stream().ok_or_else(|| {
             Refusal::new(Code::Unsupported, "this bridge records no events")
                 .hint("its log says why; a bridge that `serve` starts records them")
         })

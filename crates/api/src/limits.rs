@@ -144,8 +144,16 @@ pub const FORWARD_CONNECT_MAX: Duration = Duration::from_secs(5);
 pub const FORWARD_ANSWER_MAX: Duration = Duration::from_secs(5);
 /// The longest answer of one node to that: more than the largest page of sandboxes has.
 pub const FORWARD_ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// The longest line of a stream of another node: an event has some kilobytes.
+pub const FORWARD_LINE_BYTES_MAX: usize = 1024 * 1024;
+/// How long a stream of another node that has ended is left alone, before it is asked for again.
+pub const FORWARD_RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// Nodes that are asked at once for one list.
 pub const FORWARD_ASKED_AT_ONCE: usize = 16;
+/// Nodes that a place in the events of all of them names: a query has so much room.
+pub const RESUME_NODES_MAX: usize = 1_024;
+/// Silent nodes that a header names.
+pub const UNANSWERED_NAMED_MAX: usize = 32;
 /// Connections to one node that wait for the next call.
 pub const FORWARD_IDLE_MAX: usize = 64;
 /// How long a client may pause in a body that goes to another node, which has its own bound, a shorter one.

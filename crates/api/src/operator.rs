@@ -1,10 +1,12 @@
 //! What the operator at another node has this one do: requests of its control socket about a sandbox that is here, and
-//! bytes to and from the agent of one. Only nodes of the fleet reach this, with a mark that says so.
+//! bytes to and from the agent of one, which the holders of keys have over SSH too. Only nodes of the fleet reach this, with
+//! a mark that says so.
 
 use std::os::unix::net::UnixStream as StdStream;
+use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::header::{CONNECTION, HeaderValue, UPGRADE};
+use hyper::header::{CONNECTION, HeaderMap, HeaderValue, UPGRADE};
 use hyper::http::uri::PathAndQuery;
 use hyper::upgrade::Upgraded;
 use hyper::{Method, StatusCode};
@@ -23,11 +25,15 @@ use super::limits::AGENT_DIAL_MAX;
 use super::response::{JSON, respond};
 use super::route::{Asked, Operation, operation};
 use super::shape::{Nothing, Raw};
+use super::whereabouts::{self, Subject};
+use crate::forms::sandboxes::Sandbox;
+use access::keys::Grant;
+use agent_client::guest::Guest;
 use agent_client::link;
 use machine::BoxFuture;
 use node::{Placement, Through};
-use sandbox::SandboxRef;
 use sandbox::refusal::{Code, Refusal};
+use sandbox::{SandboxRef, Visit};
 
 const CONTROL: &str = "/.fleet/control";
 const AGENT: &str = "/.fleet/agent/{namespace}/{name}";
@@ -37,18 +43,29 @@ pub type Operator = fn(Api, Vec<u8>, String) -> BoxFuture<'static, Result<Vec<u8
 
 pub fn operations() -> Vec<Operation> {
     [
-        operation(Method::POST, CONTROL, "fleet_control", "For other nodes.", control).carrier(),
-        operation(Method::GET, AGENT, "fleet_agent", "For other nodes.", agent),
+        operation(Method::POST, CONTROL, "fleet_control", "For other nodes.", control)
+            .known_by(operator)
+            .carrier(),
+        operation(Method::GET, AGENT, "fleet_agent", "For other nodes.", agent)
+            .known_by(operator_or_holder),
     ]
-    .map(|operation| operation.tag("fleet").undocumented().run().known_by(known))
+    .map(|operation| operation.tag("fleet").undocumented().run())
     .to_vec()
 }
 
 /// To everybody else there is nothing here.
-fn known(_: &Api, asked: &Asked<'_>) -> Result<Caller, Refusal> {
+fn operator(_: &Api, asked: &Asked<'_>) -> Result<Caller, Refusal> {
     match asked.through {
         Some(Through::Operator) => Ok(Caller::Local),
         _ => Err(Refusal::not_found(format!("there is nothing at {}", asked.path))),
+    }
+}
+
+/// The same, and who has come to another node with a key, over SSH.
+fn operator_or_holder(api: &Api, asked: &Asked<'_>) -> Result<Caller, Refusal> {
+    match asked.through {
+        Some(Through::Holder(grant)) => Ok(Caller::Holder((**grant).clone())),
+        _ => operator(api, asked),
     }
 }
 
@@ -97,6 +114,10 @@ async fn agent(mut call: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal> {
     Ok(Raw(response))
 }
 
+fn place(text: String) -> Result<PathAndQuery, Refusal> {
+    PathAndQuery::try_from(text).map_err(|error| Refusal::of(Code::Internal, &error))
+}
+
 impl Api {
     /// Sets what carries out requests of control sockets.
     pub fn operate_with(&self, operator: Operator) {
@@ -112,18 +133,79 @@ impl Api {
     pub async fn order(&self, to: &Placement, request: Vec<u8>) -> Result<Bytes, Refusal> {
         let target = Target { method: Method::POST, place: PathAndQuery::from_static(CONTROL) };
         let sender = Sender { api: self, caller: Caller::Local, is_operator: true };
-        forward::post(sender, to, target, hyper::HeaderMap::new(), request.into()).await
+        forward::post(sender, to, target, HeaderMap::new(), request.into()).await
     }
 
-    /// A connection to the agent of a sandbox of another node.
+    /// A connection to the agent of a sandbox of another node, for the holder of a grant or the operator.
     pub async fn reach_agent(
         &self,
         to: &Placement,
         which: &SandboxRef,
+        grant: Option<&Grant>,
     ) -> Result<TokioIo<Upgraded>, Refusal> {
         let SandboxRef { namespace, name } = which;
-        let place = PathAndQuery::try_from(format!("/.fleet/agent/{namespace}/{name}"));
-        let place = place.map_err(|error| Refusal::of(Code::Internal, &error))?;
-        Ok(TokioIo::new(forward::tunnel(self, to, place).await?))
+        let place = place(format!("/.fleet/agent/{namespace}/{name}"))?;
+        let through =
+            grant.map_or(Through::Operator, |grant| Through::Holder(grant.clone().into()));
+        Ok(TokioIo::new(forward::tunnel(self, to, place, through).await?))
+    }
+
+    /// Enters a sandbox of another node for the holder of a grant, which that node judges again; with the node's name.
+    /// `None`: no other node has it.
+    pub async fn visit_elsewhere(
+        &self,
+        which: &SandboxRef,
+        grant: &Grant,
+    ) -> Result<Option<(String, Visit)>, Refusal> {
+        let subject = Subject::Sandbox(which.clone());
+        let Some(to) = whereabouts::find(self, &subject).await? else { return Ok(None) };
+        let SandboxRef { namespace, name } = which;
+        let place = place(format!("/v1/sandboxes/{namespace}/{name}"))?;
+        let target = Target { method: Method::GET, place };
+        let caller = Caller::Holder(grant.clone());
+        let sender = Sender { api: self, caller, is_operator: false };
+        let shown = forward::post(sender, &to, target, HeaderMap::new(), Bytes::new()).await?;
+        let foreign = |why: String| {
+            Refusal::new(
+                Code::Unavailable,
+                format!("the node {} answers otherwise: {why}", to.node),
+            )
+        };
+        let shown: Sandbox =
+            serde_json::from_slice(&shown).map_err(|error| foreign(error.to_string()))?;
+        let id = shown.id.parse().map_err(|_| foreign(format!("{:?} is no id", shown.id)))?;
+        let agent = self.reach_agent(&to, which, Some(grant)).await?;
+        let guest = self.guest_over(agent, &to).await?;
+        let Sandbox { workdir, user, .. } = shown;
+        let node = to.node.to_string();
+        Ok(Some((node, Visit { id, workdir, user, guest, activity: None, woke_in: None })))
+    }
+
+    /// Speaks with an agent over such a connection. Either end, and the end of the node, closes it.
+    async fn guest_over(
+        &self,
+        mut agent: TokioIo<Upgraded>,
+        to: &Placement,
+    ) -> Result<Guest, Refusal> {
+        let failed = |error: std::io::Error| Refusal::of(Code::Internal, &error);
+        let (ours, theirs) = StdStream::pair().map_err(failed)?;
+        theirs.set_nonblocking(true).map_err(failed)?;
+        let mut theirs = UnixStream::from_std(theirs).map_err(failed)?;
+        let (api, left) = (self.clone(), to.node.clone());
+        tokio::spawn(async move {
+            let Some(node) = api.node() else { return };
+            tokio::select! {
+                _ = copy_bidirectional(&mut theirs, &mut agent) => {}
+                () = node.left(&left) => {}
+            }
+        });
+        // Nobody comes back to it: there is no address to dial.
+        let (resume_window, dial_deadline) = (Duration::ZERO, Duration::ZERO);
+        let options = link::Options { resume_window, dial_deadline, ..link::Options::default() };
+        let met = Guest::over(ours, None, options).await;
+        met.map_err(|error| {
+            let message = format!("the agent at the node {} cannot be reached: {error}", to.node);
+            Refusal::new(Code::GuestUnreachable, message)
+        })
     }
 }

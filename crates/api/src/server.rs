@@ -24,7 +24,7 @@ use tokio::time::timeout;
 use super::Api;
 use super::body::{Hold, Response};
 use super::dispatch::dispatch;
-use super::entrance::Entrance;
+use super::entrance::{ClientCertificate, Entrance};
 use super::limits::{ACCEPT_PAUSE, HEAD_BYTES_MAX, HEADERS_MAX, TLS_TIME_MAX, TURNED_AWAY_MAX};
 use super::listen::{Accepted, Connection, Listener};
 use super::pace::{PacedStream, Serving};
@@ -140,13 +140,17 @@ impl Server {
                 }
                 return;
             };
-            let Some(tls) = tls else { return serve(api, stream, entrance, place, ending).await };
+            let Some(tls) = tls else {
+                return serve(api, stream, (entrance, None), place, ending).await;
+            };
             let (acceptor, trouble) = tls.acceptor();
             if let Some(error) = trouble {
                 tracing::warn!(%error, "the changed certificate cannot be used");
             }
             if let Ok(Ok(stream)) = timeout(TLS_TIME_MAX, acceptor.accept(stream)).await {
-                serve(api, Box::new(stream), entrance, place, ending).await;
+                let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first).cloned();
+                let shown = shown.map(|one| ClientCertificate(Arc::new(one.into_owned())));
+                serve(api, Box::new(stream), (entrance, shown), place, ending).await;
             }
         }
     }
@@ -177,7 +181,7 @@ fn refusal(why: &str) -> String {
 async fn serve(
     api: Api,
     stream: Box<dyn Connection>,
-    entrance: Entrance,
+    (entrance, shown): (Entrance, Option<ClientCertificate>),
     place: ConnectionSlot,
     mut ending: watch::Receiver<bool>,
 ) {
@@ -187,7 +191,10 @@ async fn serve(
     let place = Arc::new(place);
     let at_work = Arc::clone(&place);
     let pace = serving.clone();
-    let service = service_fn(move |request: Request<Incoming>| {
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        if let Some(shown) = &shown {
+            request.extensions_mut().insert(shown.clone());
+        }
         let busy: Hold = Arc::new(BusyConnection::begin(&at_work, &serving));
         let api = api.clone();
         async move {

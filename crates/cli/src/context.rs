@@ -152,9 +152,10 @@ impl Context {
     /// Where the log of a sandbox is that another node of the fleet has.
     async fn log_elsewhere(&self, which: &SandboxRef) -> Option<CliError> {
         let list = List { all: true, namespace: Some(which.namespace.clone()), ..List::default() };
-        let all = self.running().await.ok()?.list_nodes(list).await.ok()?;
+        let request = Request::List(list);
+        let all = self.running().await.ok()?.ask_all::<Vec<Record>>(request).await.ok()?;
         let has_it = |one: &Record| one.which() == *which;
-        let found = all.nodes.into_iter().find(|node| node.sandboxes.iter().any(has_it))?;
+        let found = all.nodes.into_iter().find(|node| node.answer.iter().any(has_it))?;
         let (node, address) = (found.node, found.address);
         Some(CliError::LogElsewhere { name: which.clone(), node, address })
     }

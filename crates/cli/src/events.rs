@@ -1,7 +1,9 @@
 //! `events`: print what has happened to sandboxes from the logs on disk, and follow them. Needs no
-//! daemon; the daemon that runs is what adds to them.
+//! daemon; the daemon that runs is what adds to them. Those of all nodes of a fleet come through it.
 
-use std::collections::VecDeque;
+mod nodes;
+
+use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -9,22 +11,28 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
+use serde::Serialize;
 
 use super::context::Context;
 use super::exit::Exit;
 use super::failure::CliError;
 use super::output::{self, Sink};
 use super::values::{Since, ValueError};
-use super::{instant, table};
+use super::{all_nodes, instant, table};
 use crate::following::until_ended;
+use control::EventsQuery;
 use sandbox::event::Kind;
 use sandbox::{Name, SandboxRef};
 use services::events::limits::TURN_MAX;
 use services::events::{Entry, EntryJson, Filter, From, Reader, namespaces};
 use services::webhooks::{DeadLetter, dead_letters};
 
+use nodes::NodeEvents;
+
 /// How often a follower checks for more.
 const FOLLOW_PAUSE: Duration = Duration::from_millis(200);
+/// The same where each look is a call to every node.
+const NODES_PAUSE: Duration = Duration::from_secs(1);
 
 /// Show what has happened to sandboxes
 #[derive(Debug, Args)]
@@ -33,10 +41,13 @@ const FOLLOW_PAUSE: Duration = Duration::from_millis(200);
   host-bridge events -f work
   host-bridge events --since 1h --kind exited --kind out_of_memory
   host-bridge events --namespace ci --since 1200 --json
+  host-bridge events --all-nodes --namespace ci -f
   host-bridge events --dead-letters
 
 Each event has an offset, which only grows in its namespace: what has read up to 1199 goes on with --since 1200. Events that are no \
-longer kept are shown as a gap. Works without the daemon.")]
+longer kept are shown as a gap. Works without the daemon, except for --all-nodes, which shows one namespace: each node of the fleet \
+has its own offsets, and is named beside them.")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub struct Events {
     /// Keep printing new events until ctrl-c
     #[arg(short, long)]
@@ -54,8 +65,12 @@ pub struct Events {
     #[arg(long, value_name = "KIND")]
     kind: Vec<Kind>,
 
+    /// Print the events of one namespace at all nodes of the fleet (default: the namespace default)
+    #[arg(long)]
+    all_nodes: bool,
+
     /// Print the events that no webhook could deliver, and why
-    #[arg(long, conflicts_with_all = ["follow", "since", "namespace", "kind", "which"])]
+    #[arg(long, conflicts_with_all = ["follow", "since", "namespace", "kind", "which", "all_nodes"])]
     dead_letters: bool,
 
     /// Print every event as a line of JSON
@@ -90,6 +105,9 @@ impl Events {
         if self.dead_letters {
             return self.print_dead_letters(&context.paths.webhooks());
         }
+        if self.all_nodes {
+            return self.run_for_all(context).await;
+        }
         let chosen = self.chosen();
         let from = match self.since {
             None => From::Oldest,
@@ -111,7 +129,31 @@ impl Events {
         for namespace in chosen {
             merged.add(namespace);
         }
-        let printing = self.print(&mut merged);
+        let printing = self.print(Feed::Disk(merged));
+        if self.follow { until_ended(printing).await } else { printing.await }
+    }
+
+    async fn run_for_all(&self, context: &Context) -> Result<Exit> {
+        let mut chosen = self.chosen();
+        if chosen.len() > 1 {
+            output::note("--all-nodes shows one namespace; name sandboxes of one");
+            return Ok(Exit::FAILED_ITSELF);
+        }
+        let since_ms = match self.since {
+            None => None,
+            Some(Start::Time(since)) => Some(since.resolve(instant::now_ms())),
+            Some(Start::Offset(_)) => {
+                output::note("an offset is one of a single node; with --all-nodes give a time");
+                return Ok(Exit::FAILED_ITSELF);
+            }
+        };
+        let Filter { sandboxes, kinds } = self.filter();
+        let namespace = chosen.pop().unwrap_or_else(Name::default_namespace);
+        let places = BTreeMap::new();
+        let query = EventsQuery { namespace, places, since_ms, sandboxes, kinds };
+        let namespace = query.namespace.clone();
+        let events = NodeEvents::new(query);
+        let printing = self.print(Feed::Nodes { context, namespace, events });
         if self.follow { until_ended(printing).await } else { printing.await }
     }
 
@@ -143,16 +185,19 @@ impl Events {
         Filter { sandboxes, kinds: self.kind.clone() }
     }
 
-    async fn print(&self, merged: &mut Merged) -> Result<Exit> {
+    async fn print(&self, mut feed: Feed<'_>) -> Result<Exit> {
         let stdout = Sink::stdout()?;
         let mut is_first = !self.json;
+        let mut exit = Exit::SUCCESS;
         loop {
-            merged.fill(&self.filter())?;
-            let Some((namespace, entry)) = merged.take() else {
+            if let Some(reported) = feed.fill(&self.filter()).await? {
+                exit = reported;
+            }
+            let Some((node, namespace, entry)) = feed.take() else {
                 if !self.follow {
-                    return Ok(Exit::SUCCESS);
+                    return Ok(exit);
                 }
-                tokio::time::sleep(FOLLOW_PAUSE).await;
+                tokio::time::sleep(feed.pause()).await;
                 continue;
             };
             if !self.is_meant(&namespace, &entry) {
@@ -160,16 +205,14 @@ impl Events {
             }
             let mut text = String::new();
             if std::mem::take(&mut is_first) {
-                text = line(&HEAD.map(str::to_owned));
+                text = line(node.as_ref().map(|_| "NODE"), &HEAD.map(str::to_owned));
             }
             if self.json {
-                text.push_str(&serde_json::to_string(&EntryJson {
-                    namespace: &namespace,
-                    entry: &entry,
-                })?);
+                let entry = EntryJson { namespace: &namespace, entry: &entry };
+                text.push_str(&serde_json::to_string(&NodeEntry { node: node.as_deref(), entry })?);
                 text.push('\n');
             } else {
-                text.push_str(&line(&row(&namespace, &entry)));
+                text.push_str(&line(node.as_deref(), &row(&namespace, &entry)));
             }
             match stdout.write(text.into_bytes()).await {
                 Ok(()) => {}
@@ -188,6 +231,54 @@ impl Events {
         };
         self.which.is_empty() || entry.sandbox.is_none() || self.which.iter().any(is_it)
     }
+}
+
+/// Where events come from.
+enum Feed<'c> {
+    Disk(Merged),
+    Nodes { context: &'c Context, namespace: Name, events: NodeEvents },
+}
+
+impl Feed<'_> {
+    /// Reads on where nothing waits. Returns how the verb ends if nodes have begun or ceased to answer.
+    async fn fill(&mut self, filter: &Filter) -> Result<Option<Exit>> {
+        match self {
+            Self::Disk(merged) => merged.fill(filter)?,
+            Self::Nodes { context, events, .. } => {
+                let before = events.unanswered.clone();
+                events.fill(context).await?;
+                if events.unanswered != before {
+                    return Ok(Some(all_nodes::report("events", &events.unanswered)));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn take(&mut self) -> Option<(Option<String>, Name, Entry)> {
+        match self {
+            Self::Disk(merged) => merged.take().map(|(namespace, entry)| (None, namespace, entry)),
+            Self::Nodes { namespace, events, .. } => {
+                events.take().map(|(node, entry)| (Some(node), namespace.clone(), entry))
+            }
+        }
+    }
+
+    fn pause(&self) -> Duration {
+        match self {
+            Self::Disk(_) => FOLLOW_PAUSE,
+            Self::Nodes { .. } => NODES_PAUSE,
+        }
+    }
+}
+
+/// An entry with its node, if that is shown.
+#[derive(Serialize)]
+struct NodeEntry<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<&'a str>,
+    #[serde(flatten)]
+    entry: EntryJson<'a>,
 }
 
 /// The logs of several namespaces in the order of time.
@@ -264,10 +355,12 @@ fn dead_row(letter: &DeadLetter) -> [String; 5] {
 
 /// A column has at least this width, so that lines that come later stand below each other.
 const WIDTHS: [usize; 5] = [6, 24, 16, 13, 0];
+const NODE_WIDTH: usize = 12;
 
-fn line(row: &[String; 5]) -> String {
+fn line(node: Option<&str>, row: &[String; 5]) -> String {
     let mut line = String::new();
-    for (cell, width) in row.iter().zip(WIDTHS) {
+    let cells = row.iter().map(String::as_str).zip(WIDTHS);
+    for (cell, width) in node.map(|node| (node, NODE_WIDTH)).into_iter().chain(cells) {
         line.push_str(cell);
         line.push_str(&" ".repeat(width.saturating_sub(cell.chars().count()) + 2));
     }

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod all_nodes;
 mod app;
 mod archive_target;
 mod artifact;

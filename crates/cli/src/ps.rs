@@ -6,11 +6,12 @@ use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 
+use super::all_nodes;
 use super::context::Context;
 use super::exit::Exit;
 use super::values::{human_bytes, human_cpus, human_duration, human_labels};
 use super::{instant, output, table};
-use control::{FleetList, List, NodeSandboxes, UnansweredNode};
+use control::{AllNodes, List, NodeAnswer, Request};
 use sandbox::{Name, Record, Selector, State};
 
 /// List sandboxes
@@ -61,7 +62,7 @@ impl Ps {
         let list =
             List { namespace: self.namespace.clone(), all: self.all, labels: self.label.clone() };
         if self.all_nodes {
-            return self.all_nodes(context.daemon().await?.list_nodes(list).await?);
+            return self.all_nodes(context.daemon().await?.ask_all(Request::List(list)).await?);
         }
         let mut records = context.daemon().await?.list(list).await?;
         records.sort_by_key(|record| (record.created_at_ms, record.which()));
@@ -87,11 +88,11 @@ impl Ps {
     }
 
     /// Prints what all nodes have. A node that did not answer is named, and fails the verb: what it has is missing.
-    fn all_nodes(&self, list: FleetList) -> Result<Exit> {
-        let FleetList { nodes, unanswered } = list;
+    fn all_nodes(&self, list: AllNodes<Vec<Record>>) -> Result<Exit> {
+        let AllNodes { nodes, unanswered } = list;
         let mut all: Vec<(String, Record)> = Vec::new();
-        for NodeSandboxes { node, sandboxes, .. } in nodes {
-            all.extend(sandboxes.into_iter().map(|record| (node.clone(), record)));
+        for NodeAnswer { node, answer, .. } in nodes {
+            all.extend(answer.into_iter().map(|record| (node.clone(), record)));
         }
         all.sort_by_cached_key(|(node, record)| {
             (node.clone(), record.created_at_ms, record.which())
@@ -119,10 +120,7 @@ impl Ps {
             };
             output::print(&text)?;
         }
-        for UnansweredNode { node, why } in &unanswered {
-            output::note(&format!("the sandboxes of the node {node} are missing: {why}"));
-        }
-        Ok(if unanswered.is_empty() { Exit::SUCCESS } else { Exit::FAILED_ITSELF })
+        Ok(all_nodes::report("sandboxes", &unanswered))
     }
 }
 
@@ -135,7 +133,7 @@ struct NodeRecord<'a> {
 }
 
 /// A row with one more column before the others.
-fn with_node<T, const N: usize, const M: usize>(node: impl Into<T>, row: [T; N]) -> [T; M] {
+pub fn with_node<T, const N: usize, const M: usize>(node: impl Into<T>, row: [T; N]) -> [T; M] {
     let mut cells = std::iter::once(node.into()).chain(row);
     std::array::from_fn(|_| cells.next().expect("M is N and one more"))
 }

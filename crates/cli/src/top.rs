@@ -20,13 +20,13 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::context::Context;
 use super::exit::Exit;
 use super::terminal::{Notice, Notices, RawMode, Size};
-use super::{instant, output, table};
+use super::{all_nodes, instant, output, ps, table};
 use control::Request;
 use draw::Painter;
 use keys::Keyboard;
 use model::{Action, Model, Sort};
 use sandbox::{Name, Record, SandboxRef};
-use watch::Watcher;
+use watch::{Scope, Watcher};
 
 /// How often the screen is drawn when nothing happens: as often as there are samples.
 const DRAW_PAUSE: Duration = Duration::from_secs(1);
@@ -41,6 +41,7 @@ const LONG_LINES_AS_USUAL: &str = "\x1b[?7h";
 #[command(after_help = "Examples:
   host-bridge top                          leave it with q
   host-bridge top --sort memory --namespace ci
+  host-bridge top --all-nodes              of the whole fleet, with their nodes
   host-bridge top --once                   print it once, without a terminal
   host-bridge top --once --json | jq '.[] | {sandbox, state}'
 
@@ -63,13 +64,18 @@ pub struct Top {
     /// Show only sandboxes of this namespace
     #[arg(long, value_name = "NAME")]
     namespace: Option<Name>,
+
+    /// Show the sandboxes of all nodes of the fleet
+    #[arg(long)]
+    all_nodes: bool,
 }
 
 impl Top {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
         // The first question starts the daemon, whose errors are shown as everywhere.
         context.daemon().await?;
-        let mut watcher = Watcher::new(context, self.namespace.clone());
+        let scope = Scope { namespace: self.namespace.clone(), all_nodes: self.all_nodes };
+        let mut watcher = Watcher::new(context, scope);
         let mut model = Model::new(self.sort);
         if self.once {
             model.take_all(watcher.once(ONCE_MAX).await?);
@@ -83,10 +89,18 @@ impl Top {
             output::print_json(&model.rows().collect::<Vec<_>>())?;
         } else {
             let now_ms = instant::now_ms();
-            let rows: Vec<_> = model.rows().map(|row| row.cells(now_ms)).collect();
-            output::print(&table::align(model::HEAD, &rows))?;
+            let rows = model.rows().map(|row| (row.node.clone(), row.cells(now_ms)));
+            let text = if self.all_nodes {
+                let with_node =
+                    |(node, row): (Option<String>, _)| ps::with_node(node.unwrap_or_default(), row);
+                let rows: Vec<_> = rows.map(with_node).collect();
+                table::align::<8>(ps::with_node("NODE", model::HEAD), &rows)
+            } else {
+                table::align(model::HEAD, &rows.map(|(_, row)| row).collect::<Vec<_>>())
+            };
+            output::print(&text)?;
         }
-        Ok(Exit::SUCCESS)
+        Ok(all_nodes::report("sandboxes", model.unanswered()))
     }
 }
 

@@ -1,5 +1,6 @@
 //! `usage`: show what namespaces have used, for billing.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -8,16 +9,18 @@ use clap::Args;
 use super::context::Context;
 use super::exit::Exit;
 use super::values::{Since, human_bytes, human_duration};
-use super::{output, table};
-use control::{NamespaceCost, Request};
+use super::{all_nodes, output, table};
+use control::{AllNodes, NamespaceCost, NodeAnswer, Request};
 use host::instant::now_ms;
 use sandbox::Name;
+use sandbox::costs::Cost;
 
 /// Show what namespaces have used
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge usage
   host-bridge usage --namespace ci --since 24h
+  host-bridge usage --all-nodes            the sums of the whole fleet
   host-bridge usage --json | jq '.[] | {namespace, cpu_us}'
 
 Use is kept by the hour, for 400 days, and includes that of removed sandboxes. CPU time and memory are what the
@@ -35,6 +38,10 @@ pub struct Usage {
     #[arg(long, value_name = "TIME")]
     until: Option<Since>,
 
+    /// Add up what all nodes of the fleet have
+    #[arg(long)]
+    all_nodes: bool,
+
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -48,15 +55,30 @@ impl Usage {
         let from_ms = self.since.map_or(0, |since| since.resolve(now_ms));
         let to_ms = self.until.map_or(now_ms, |until| until.resolve(now_ms));
         let request = Request::Usage { namespace: self.namespace, from_ms, to_ms };
-        let costs: Vec<NamespaceCost> = context.daemon().await?.ask(&request).await?;
+        let mut daemon = context.daemon().await?;
+        let (costs, unanswered) = if self.all_nodes {
+            let AllNodes { nodes, unanswered } = daemon.ask_all(request).await?;
+            (sums(nodes), unanswered)
+        } else {
+            (daemon.ask(&request).await?, Vec::new())
+        };
         if self.json {
             output::print_json(&costs)?;
-            return Ok(Exit::SUCCESS);
+        } else {
+            let rows: Vec<_> = costs.iter().map(line).collect();
+            output::print(&table::align(HEAD, &rows))?;
         }
-        let rows: Vec<_> = costs.iter().map(line).collect();
-        output::print(&table::align(HEAD, &rows))?;
-        Ok(Exit::SUCCESS)
+        Ok(all_nodes::report("sums", &unanswered))
     }
+}
+
+/// What all nodes have together, by namespace.
+fn sums(nodes: Vec<NodeAnswer<Vec<NamespaceCost>>>) -> Vec<NamespaceCost> {
+    let mut sums: BTreeMap<String, Cost> = BTreeMap::new();
+    for NamespaceCost { namespace, cost } in nodes.into_iter().flat_map(|node| node.answer) {
+        *sums.entry(namespace).or_default() += cost;
+    }
+    sums.into_iter().map(|(namespace, cost)| NamespaceCost { namespace, cost }).collect()
 }
 
 fn line(NamespaceCost { namespace, cost }: &NamespaceCost) -> [String; 6] {
@@ -74,7 +96,6 @@ fn line(NamespaceCost { namespace, cost }: &NamespaceCost) -> [String; 6] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sandbox::costs::Cost;
 
     #[test]
     fn a_person_reads_units() {

@@ -89,7 +89,11 @@ pub fn check_settings(settings: &Settings) -> Result<CheckedSettings, InvalidSet
 
 fn tls(settings: &Settings) -> Result<Option<Tls>, InvalidSettings> {
     let Some((certificate, key)) = settings.server.tls() else { return Ok(None) };
-    let files = TlsFiles { certificate: certificate.to_owned(), key: key.to_owned() };
+    let files = TlsFiles {
+        certificate: certificate.to_owned(),
+        key: key.to_owned(),
+        clients: settings.fleet.ca.clone().filter(|_| settings.fleet.mutual_tls),
+    };
     let refused = |source| {
         let (origin, source) = (settings.origin(CERTIFICATE), Box::new(source));
         InvalidSettings::Tls { origin, source }

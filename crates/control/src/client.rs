@@ -11,7 +11,8 @@ use tokio::time::timeout;
 
 use super::line::{LineError, read_line, write_line};
 use super::message::{
-    Answer, Dialled, ErrorReply, FleetList, List, Purpose, Reply, Request, Version,
+    Answer, Dialled, ErrorReply, List, NodeReplies, NodeReply, Purpose, Reply, Request,
+    UnansweredNode, Version,
 };
 use crate::limits::{CONTROL_REPLY_BYTES_MAX, CONTROL_REPLY_DEADLINE};
 use host::paths::Paths;
@@ -52,6 +53,23 @@ impl Upload {
         Snapshot::try_from(reply)
             .map_err(|other| ClientError::Answer { reason: format!("it says {:?}", other.name()) })
     }
+}
+
+/// What all nodes of a fleet have answered to one request.
+#[derive(Debug)]
+pub struct AllNodes<T> {
+    /// By name.
+    pub nodes: Vec<NodeAnswer<T>>,
+    /// Nodes whose answers are missing.
+    pub unanswered: Vec<UnansweredNode>,
+}
+
+#[derive(Debug)]
+pub struct NodeAnswer<T> {
+    pub node: String,
+    /// Where its bridge is reached.
+    pub address: String,
+    pub answer: T,
 }
 
 /// Why a request failed.
@@ -131,8 +149,24 @@ impl Client {
         self.ask(&Request::List(list)).await
     }
 
-    pub async fn list_nodes(&mut self, list: List) -> Result<FleetList, ClientError> {
-        self.ask(&Request::ListNodes(list)).await
+    /// Asks all nodes of the fleet the same.
+    pub async fn ask_all<T>(&mut self, request: Request) -> Result<AllNodes<T>, ClientError>
+    where
+        T: TryFrom<Reply, Error = Reply>,
+    {
+        let NodeReplies { nodes, mut unanswered } =
+            self.ask(&Request::AllNodes(Box::new(request))).await?;
+        let mut answers = Vec::new();
+        for NodeReply { node, address, reply } in nodes {
+            match T::try_from(reply) {
+                Ok(answer) => answers.push(NodeAnswer { node, address, answer }),
+                Err(other) => {
+                    let why = format!("it says {:?}", other.name());
+                    unanswered.push(UnansweredNode { node, why });
+                }
+            }
+        }
+        Ok(AllNodes { nodes: answers, unanswered })
     }
 
     pub async fn inspect(&mut self, which: &SandboxRef) -> Result<Record, ClientError> {

@@ -33,7 +33,7 @@ mod telemetry;
 
 pub use apps::{AppOrder, AppProgram, AppRow, StartApp};
 pub use check::{CheckedSettings, InvalidSettings, check_settings};
-pub use client::{Client, ClientError};
+pub use client::{AllNodes, Client, ClientError, NodeAnswer};
 pub use egress::{EgressSink, RefusedHosts};
 pub use egress_recorder::egress_recorder;
 pub use images::{AliasError, aliases, missing};
@@ -41,7 +41,7 @@ pub use message::{
     CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, List, NamespaceCost, PreviewLink,
     Purpose, Request, Version,
 };
-pub use message::{FleetList, NodeSandboxes, UnansweredNode};
+pub use message::{EventBatch, EventsQuery, UnansweredNode};
 pub use node::{NodeRow, Readiness};
 pub use open_audit::{OpenAuditError, entry, open_audit};
 pub use pool::{PoolError, pool_options, templates};

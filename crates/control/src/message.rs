@@ -8,6 +8,7 @@
 mod about;
 mod carry_out;
 mod elsewhere;
+mod events;
 mod reply;
 
 use std::num::NonZeroU16;
@@ -22,9 +23,10 @@ use sandbox::{Name, SandboxRef, Selector, Spec, TemplateOptions, TemplateRef};
 pub use about::About;
 pub use carry_out::Parts;
 pub use elsewhere::Elsewhere;
+pub use events::{EventBatch, EventsQuery};
 pub use reply::{
-    Answer, CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, FleetList, NamespaceCost,
-    NodeSandboxes, PreviewLink, Reply, UnansweredNode, Version,
+    Answer, CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, NamespaceCost, NodeReplies,
+    NodeReply, PreviewLink, Reply, UnansweredNode, Version,
 };
 
 /// A request of a client.
@@ -35,8 +37,10 @@ pub enum Request {
     /// Starts a sandbox; answered when its agent has answered.
     Start(Box<Spec>),
     List(List),
-    /// The same of all nodes of the fleet.
-    ListNodes(List),
+    /// Asks all nodes of the fleet the same, which must only look.
+    AllNodes(Box<Request>),
+    /// Asks for the next events of a namespace.
+    Events(EventsQuery),
     Inspect {
         sandbox: SandboxRef,
     },

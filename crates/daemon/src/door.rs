@@ -10,12 +10,13 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::remote::OtherSandboxes;
 use access::audit::Audit;
 use access::keys::{self, Keyring, KeysError};
 use access::preview::Previews;
 use api::{Api, Limits, MetricLabels, Options, Origins, RateOption, Threads};
 use host::paths::Paths;
-use host::tls::Tls;
+use host::tls::{Tls, TlsFiles};
 use node::Node;
 use otel::Otel;
 use sandbox::Registry;
@@ -66,6 +67,8 @@ impl Door {
             otel,
             node,
             fleet_ca: settings.fleet.ca.iter().cloned().collect(),
+            fleet_certificate: own_certificate(settings),
+            mutual_tls: settings.fleet.mutual_tls,
             ..options(settings, keyring)
         };
         let api = Api::new(registry.clone(), options);
@@ -118,9 +121,16 @@ fn ssh_options(settings: &Settings, paths: &Paths, api: &Api) -> Result<ssh::Opt
         keyring: Keyring::open(&keys::directory(paths))?,
         audit: api.audit().clone(),
         forwards: api.forwards().clone(),
+        elsewhere: api.node().map(|_| Arc::new(OtherSandboxes(api.clone())) as _),
         makes_key: own.is_none(),
         host_key: own.unwrap_or_else(|| paths.ssh_host_key()),
     })
+}
+
+/// What this node shows to other nodes that ask for a certificate.
+fn own_certificate(settings: &Settings) -> Option<TlsFiles> {
+    let (certificate, key) = settings.fleet.certificate.clone().zip(settings.fleet.key.clone())?;
+    Some(TlsFiles { certificate, key, clients: None })
 }
 
 /// The names of images that clients may send, and their roots.

@@ -20,6 +20,7 @@ use tokio::time::timeout;
 
 use super::audit as audit_log;
 use access::audit::{AuditUnwritable, Who};
+use access::keys::Grant;
 use api::Api;
 use control::message::{Answer, Elsewhere, Parts, Request};
 use host::id::RandomId;
@@ -61,6 +62,15 @@ impl Elsewhere for OtherNodes<'_> {
     }
 }
 
+/// The sandboxes of other nodes, as the door for SSH enters them.
+pub(super) struct OtherSandboxes(pub Api);
+
+impl ssh::Elsewhere for OtherSandboxes {
+    fn visit<'a>(&'a self, which: &'a SandboxRef, grant: &'a Grant) -> ssh::Visiting<'a> {
+        Box::pin(self.0.visit_elsewhere(which, grant))
+    }
+}
+
 /// Opens a socket that leads to the agent of a sandbox of another node. It goes when nobody uses it.
 fn relay(api: &Api, to: Placement, which: SandboxRef, runtime: &Path) -> io::Result<PathBuf> {
     let drawn = RandomId::draw().map_err(|error| io::Error::other(error.to_string()))?;
@@ -92,7 +102,7 @@ async fn join(mut stream: UnixStream, place: Arc<(Api, Placement, SandboxRef)>) 
     let (api, to, which) = &*place;
     let Some(node) = api.node() else { return };
     // Without an agent the client sees its connection closed, and asks what has become of the sandbox.
-    let Ok(mut agent) = api.reach_agent(to, which).await else { return };
+    let Ok(mut agent) = api.reach_agent(to, which, None).await else { return };
     tokio::select! {
         // Either end closes both.
         _ = copy_bidirectional(&mut stream, &mut agent) => {}
@@ -146,5 +156,6 @@ pub(super) fn parts(api: &Api) -> Parts<'_> {
         artifacts: api.artifact_store(),
         node: api.node(),
         previews: api.previews(),
+        events: api.event_stream(),
     }
 }

@@ -58,7 +58,7 @@ impl Broker {
     ) -> Result<Self, EgressError> {
         let authority = Authority::open(directory, &secrets.hosts()).await?;
         let ca = settings.ca.clone();
-        let reading = tokio::task::spawn_blocking(move || trust::connector(&ca));
+        let reading = tokio::task::spawn_blocking(move || trust::connector(&ca, None));
         let connector = reading.await.map_err(|_| EgressError::Ending)??;
         Ok(Self { secrets: Arc::new(secrets), authority, connector })
     }

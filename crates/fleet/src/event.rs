@@ -1,6 +1,7 @@
 //! All that a member can see and all that it can do. The transport turns these into NATS and HTTP; the
 //! simulation turns them into a queue.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -253,9 +254,9 @@ pub enum Call {
     Release {
         incarnation: Incarnation,
     },
-    /// The operator has changed how the node describes itself.
+    /// Images have come to the node, or gone. Answered with [`Answer::Marked`].
     Describe {
-        record: NodeRecord,
+        images: BTreeSet<String>,
     },
     /// The nodes that have described themselves.
     Nodes,

@@ -167,9 +167,12 @@ impl Member {
             Call::Find { name } => self.find(call, name),
             Call::Remove { name } => self.remove(call, name),
             Call::Release { incarnation } => self.release(call, incarnation),
-            Call::Describe { record } => {
-                self.me.record = record;
-                self.upkeep.describe();
+            Call::Describe { images } => {
+                if self.me.record.images != images {
+                    self.me.record.images = images;
+                    self.upkeep.describe();
+                }
+                self.answer(call, Answer::Marked);
             }
             Call::Nodes => {
                 let mut nodes = self.roster.nodes.clone();

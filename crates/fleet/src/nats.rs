@@ -4,6 +4,7 @@
 //! Reads go to the leader of a stream. A scan writes a barrier first and reads until it has seen it, so that it
 //! shows everything that was stored before it began, whichever server answers.
 
+mod documents;
 mod forms;
 
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ use crate::event::{Entry, Outcome, Reply, Request, Scanned, Scope};
 use crate::ids::{Name, NodeId, Revision};
 use crate::limits::{ANSWER_MS, MARKER_S, RECORD_BYTES_MAX};
 use crate::records::{Key, NameRecord, NodeRecord, Value};
+pub use documents::{Change, Document, Documents};
 use forms::{Bucket, bucket_of, is_marker, key_of, parse_value, subject_of, write_value};
 
 /// Where the control plane is, and who we are to it.
@@ -72,9 +74,11 @@ pub enum StoreError {
 pub struct Link {
     client: Client,
     jetstream: jetstream::Context,
-    nodes: kv::Store,
-    names: kv::Store,
-    quotas: kv::Store,
+    // Shared, because each has kilobytes that every future with a link would carry.
+    nodes: Arc<kv::Store>,
+    names: Arc<kv::Store>,
+    quotas: Arc<kv::Store>,
+    templates: Arc<kv::Store>,
 }
 
 fn unavailable(error: impl std::fmt::Display) -> StoreError {
@@ -87,10 +91,12 @@ impl Link {
         let client = connect(place, name).await?;
         let mut jetstream = jetstream::new(client.clone());
         jetstream.set_timeout(Duration::from_millis(ANSWER_MS));
-        let open = |bucket: Bucket| open(&jetstream, bucket, place.replicas.max(1));
-        let (nodes, names) = (open(Bucket::Nodes).await?, open(Bucket::Names).await?);
-        let quotas = open(Bucket::Quotas).await?;
-        Ok(Self { client, jetstream, nodes, names, quotas })
+        let open = |bucket: Bucket| Box::pin(open(&jetstream, bucket, place.replicas.max(1)));
+        let nodes = Arc::new(open(Bucket::Nodes).await?);
+        let names = Arc::new(open(Bucket::Names).await?);
+        let quotas = Arc::new(open(Bucket::Quotas).await?);
+        let templates = Arc::new(open(Bucket::Templates).await?);
+        Ok(Self { client, jetstream, nodes, names, quotas, templates })
     }
 
     fn bucket(&self, bucket: Bucket) -> &kv::Store {
@@ -98,6 +104,7 @@ impl Link {
             Bucket::Nodes => &self.nodes,
             Bucket::Names => &self.names,
             Bucket::Quotas => &self.quotas,
+            Bucket::Templates => &self.templates,
         }
     }
 

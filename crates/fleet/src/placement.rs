@@ -25,6 +25,9 @@ pub struct Wish {
     pub node: Option<NodeId>,
     /// The image, which is better where it is already.
     pub image: Option<String>,
+    /// The image must be there: nobody brings it.
+    #[serde(default)]
+    pub needs_image: bool,
 }
 
 /// What a node would give.
@@ -42,6 +45,7 @@ pub fn fits(node: &NodeRecord, wish: &Wish) -> bool {
         && node.room.holds(&wish.needs)
         && wish.labels.iter().all(|(key, value)| node.labels.get(key) == Some(value))
         && wish.machine.as_ref().is_none_or(|kind| node.machines.contains(kind))
+        && (!wish.needs_image || has_image(node, wish))
 }
 
 fn has_image(node: &NodeRecord, wish: &Wish) -> bool {

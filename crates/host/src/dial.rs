@@ -16,6 +16,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use crate::address::judge;
+use crate::tls::TlsFiles;
 use crate::trust::{self, TrustError};
 
 /// The scheme of a connection.
@@ -99,6 +100,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 pub struct Dialler {
     /// Certificates that are trusted in addition to the host's.
     authorities: Vec<PathBuf>,
+    /// What is shown to servers that ask for a certificate.
+    own: Option<TlsFiles>,
     /// Hosts that may have any address, if others must be public.
     named: Option<Vec<Origin>>,
     /// Read when the first server needs it: one without TLS never does.
@@ -107,7 +110,13 @@ pub struct Dialler {
 
 impl Dialler {
     pub fn new(authorities: Vec<PathBuf>) -> Self {
-        Self { authorities, named: None, tls: OnceCell::new() }
+        Self { authorities, ..Self::default() }
+    }
+
+    /// With a certificate of our own.
+    #[must_use]
+    pub fn showing(self, own: Option<TlsFiles>) -> Self {
+        Self { own, ..self }
     }
 
     /// For targets that untrusted parties can influence: these hosts may have any address, and all
@@ -151,8 +160,9 @@ impl Dialler {
     }
 
     async fn trust(&self) -> Result<TlsConnector, DialError> {
-        let authorities = self.authorities.clone();
-        let reading = tokio::task::spawn_blocking(move || trust::connector(&authorities));
+        let (authorities, own) = (self.authorities.clone(), self.own.clone());
+        let reading =
+            tokio::task::spawn_blocking(move || trust::connector(&authorities, own.as_ref()));
         Ok(reading.await.expect("reading does not panic")?)
     }
 }

@@ -10,6 +10,8 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
+use crate::tls::{TlsError, TlsFiles};
+
 /// Why the certificates cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
@@ -17,18 +19,31 @@ pub enum TrustError {
     Refused { path: PathBuf, why: String },
     #[error("this host has no trusted certificates: {why}")]
     Nobody { why: String },
+    #[error(transparent)]
+    Own(Box<TlsError>),
 }
 
-/// Uses TLS with servers whose certificate is from an authority of this host, or of those files.
-/// Reads files, so it is not for the event loop.
-pub fn connector(authorities: &[PathBuf]) -> Result<TlsConnector, TrustError> {
+/// Uses TLS with servers whose certificate is from an authority of this host, or of those files, and shows our own
+/// certificate to those who ask for one. Reads files, so it is not for the event loop.
+pub fn connector(
+    authorities: &[PathBuf],
+    own: Option<&TlsFiles>,
+) -> Result<TlsConnector, TrustError> {
     let roots = roots(authorities)?;
     let provider = Arc::new(ring::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
+    let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .expect("ring has what the versions need")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+        .with_root_certificates(roots);
+    let mut config = match own {
+        None => builder.with_no_client_auth(),
+        Some(own) => {
+            let refused = |error| TrustError::Own(Box::new(error));
+            let (chain, key) = own.load().map_err(refused)?;
+            let built = builder.with_client_auth_cert(chain, key);
+            built.map_err(|source| refused(own.refused(source)))?
+        }
+    };
     // The only version of HTTP that is spoken here.
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(TlsConnector::from(Arc::new(config)))

@@ -4,6 +4,7 @@
 //!  daemon ─▶ Node ─▶ fleet (decides) ─▶ NATS
 //!    │         ├─▶ guardian, by the lease file: ends the sandboxes of a lease that is over
 //!    │         ├─▶ names: what the registry asks for before it makes a sandbox
+//!    │         ├─▶ templates and images: what all nodes have, and what each has
 //!    │         ├─▶ routes and things: where a sandbox is, by its name or by an id
 //!    │         └─▶ marks: who calls through which node
 //!    └─ serves whether NATS answers or not; without NATS nothing is created
@@ -16,6 +17,7 @@
 
 pub mod guardian;
 mod identity;
+mod images;
 mod leash;
 pub mod limits;
 mod machines;
@@ -25,6 +27,7 @@ mod room;
 mod routes;
 mod row;
 mod tallies;
+mod templates;
 mod things;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -200,7 +203,11 @@ impl Node {
             match driver::run(me, link, machines, adopted).await {
                 Ok(handle) => {
                     node.0.handle.send_replace(Some(handle));
-                    node.keep_roster().await;
+                    tokio::join!(
+                        node.keep_roster(),
+                        node.keep_images_described(),
+                        node.keep_templates()
+                    );
                 }
                 Err(error) => node.trouble(&error),
             }

@@ -22,6 +22,15 @@ pub const PLACED_COUNT_MAX: usize = 1_024;
 pub const CONNECT_PAUSE: Duration = Duration::from_secs(1);
 /// How long what other nodes say of themselves is used without a look.
 pub const ROSTER_AGE_MAX: Duration = Duration::from_secs(1);
+/// How often a node looks whether images have come or gone.
+pub const IMAGES_LOOK_PAUSE: Duration = Duration::from_secs(5);
+/// Names and digests of images that a node tells the others: with more, a record would outgrow its bound.
+pub const IMAGES_DESCRIBED_MAX: usize = 1_000;
+/// How long a new description of this node is waited for, and the pause between two looks at it.
+pub const DESCRIBE_MAX: Duration = Duration::from_secs(2);
+pub const DESCRIBE_LOOK_PAUSE: Duration = Duration::from_millis(50);
+/// How often a write of a template begins again because others have changed it.
+pub const TEMPLATE_WRITES_MAX: usize = 8;
 /// How long a mark is good. A host's clock may be wrong by as much.
 pub const MARK_MS: u64 = 30_000;
 /// The longest mark, in bytes of its header.

@@ -86,6 +86,7 @@ impl Node {
         let handle = self.handle().ok_or_else(|| away("this node is joining its fleet"))?;
         let name = name_of(which).map_err(|error| failed(error.to_string()))?;
         let limit = self.0.quotas.quota(which.namespace.as_str());
+        let image = wish.image.clone().filter(|_| wish.needs_image);
         let call = CreateCall { name, request: request.into(), wish, spec: "".into(), limit };
         let answer = handle.call(Call::Create(call)).await;
         let tallies = &self.0.tallies;
@@ -95,7 +96,7 @@ impl Node {
         match answer {
             Answer::Created { incarnation, node, .. } => Ok((incarnation, node)),
             Answer::Failed { why } => Err(away(&why)),
-            Answer::Refused(refusal) => Err(refused(refusal)),
+            Answer::Refused(refusal) => Err(refused(refusal, image.as_deref())),
             _ => Err(failed("the fleet gave another answer than to a create".to_owned())),
         }
     }
@@ -109,11 +110,15 @@ fn failed(why: String) -> NameRefused {
     NameRefused { code: Code::Internal, why }
 }
 
-fn refused(refusal: Refusal) -> NameRefused {
+fn refused(refusal: Refusal, image: Option<&str>) -> NameRefused {
     let code = match refusal {
         Refusal::Taken => Code::Conflict,
         Refusal::Quota(QuotaError::Full { .. }) | Refusal::NoRoom => Code::LimitReached,
         _ => Code::Unavailable,
     };
-    NameRefused { code, why: refusal.to_string() }
+    let why = match (refusal, image) {
+        (Refusal::NoRoom, Some(image)) => format!("{refusal} and has the image {image}"),
+        _ => refusal.to_string(),
+    };
+    NameRefused { code, why }
 }

@@ -5,7 +5,7 @@ use fleet::ids::NodeId;
 use fleet::placement::Wish;
 use host::instant;
 use sandbox::refusal::Code;
-use sandbox::{NameRefused, SandboxRef, Spec};
+use sandbox::{NameRefused, Registry, SandboxRef, Spec};
 
 use crate::mark::{self, Called, Mark, MarkRefused, Through};
 use crate::{Node, incarnation, lock, name_of, room};
@@ -76,11 +76,23 @@ impl Node {
     }
 
     /// Takes the name of a new sandbox for one node of the fleet. `request` is what makes a repeated call the same.
-    pub async fn place(&self, spec: &Spec, request: &str) -> Result<Placed, NameRefused> {
+    /// `needs_image`: nobody pulls its image.
+    pub async fn place(
+        &self,
+        spec: &Spec,
+        request: &str,
+        needs_image: bool,
+    ) -> Result<Placed, NameRefused> {
+        let image = spec.image.as_deref().and_then(Registry::image_name);
+        if needs_image && image.is_some() {
+            // It may have come a moment ago.
+            self.describe_images().await;
+        }
         let wish = Wish {
             needs: room::needs_of(spec),
             machine: spec.machine.map(|kind| kind.name().to_owned()),
-            image: spec.image.clone(),
+            needs_image: needs_image && image.is_some(),
+            image,
             ..Wish::default()
         };
         let (life, node) = self.create(&spec.which(), request, wish).await?;
@@ -149,6 +161,18 @@ impl Node {
             }
             read => read,
         }
+    }
+
+    /// The host of the address of a node: a name, or an address without brackets.
+    pub fn host_of(&self, node: &NodeId) -> Option<String> {
+        let address = self.roster().get(node)?.address.clone();
+        let (_, rest) = address.split_once("://")?;
+        let authority = rest.split(['/', '?']).next()?;
+        let host = match authority.strip_prefix('[') {
+            Some(rest) => rest.split_once(']')?.0,
+            None => authority.rsplit_once(':').map_or(authority, |(host, _)| host),
+        };
+        Some(host.to_ascii_lowercase())
     }
 
     /// Whether a node is in the fleet, as far as this one has seen lately.

@@ -52,6 +52,7 @@ pub mod refusal;
 pub mod registry;
 mod saver;
 mod secrets;
+mod shared;
 pub mod snapshot;
 pub mod spec;
 mod startup;
@@ -83,6 +84,7 @@ pub use record::Record;
 pub use recorder::HOLDER as RECORDED_HOLDER;
 pub use registry::{Import, ListedSnapshot, Registry, RegistryOptions, TemplateInfo, Until, Visit};
 pub use saver::CarriedContexts;
+pub use shared::{SharedTemplates, TemplateRefused};
 pub use snapshot::retention::{Amount, Excess, Removal, Retention};
 pub use snapshot::{Export, Snapshot, archive::ArchiveError};
 pub use spec::Spec;
@@ -113,6 +115,8 @@ pub enum SandboxError {
     NameTaken { which: SandboxRef, id: SandboxId, state: State },
     #[error("{which}: {refused}")]
     NameRefused { which: SandboxRef, refused: NameRefused },
+    #[error(transparent)]
+    TemplateRefused(Box<TemplateRefused>),
     #[error("there is no sandbox {which}")]
     NotFound { which: SandboxRef },
     #[error("{which} is {state}")]

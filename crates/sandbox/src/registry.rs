@@ -9,6 +9,7 @@ mod claimed;
 mod create;
 mod fork;
 mod found;
+mod image_names;
 mod means;
 mod orders;
 mod restart;
@@ -49,7 +50,10 @@ use super::stored::{ImageSource, RequestedImage, image_users};
 use super::tallies::Tallies;
 use super::telemetry::Telemetry;
 use super::template::Templates;
-use super::{Event, EventSink, HostFiles, Names, Record, SandboxError, SandboxRef, Spec, State};
+use super::{
+    Event, EventSink, HostFiles, Names, Record, SandboxError, SandboxRef, SharedTemplates, Spec,
+    State,
+};
 use crate::limits::{ORDERS_WAITING_MAX, SANDBOXES_MAX};
 use host::paths::Paths;
 use host::secret::Secrets;
@@ -84,6 +88,7 @@ struct Inner {
     workspaces: Workspaces,
     source: Arc<ImageSource>,
     templates: Arc<Templates>,
+    shared_templates: Option<Arc<dyn SharedTemplates>>,
     caps: Caps,
     names: Option<Arc<dyn Names>>,
     refused: RefusalCounts,
@@ -206,7 +211,7 @@ impl Registry {
         let from = Arc::clone(&source);
         let pool = Pool::new(&paths, &means.files, &machines, &events, from, means.pool)?;
         let pool = Arc::new(pool);
-        let RegistryOptions { caps, names, retention, .. } = means;
+        let RegistryOptions { caps, names, retention, shared_templates, .. } = means;
         let inner = Inner {
             paths,
             hidden_of_alone,
@@ -225,6 +230,7 @@ impl Registry {
             workspaces,
             source,
             templates: Arc::new(templates),
+            shared_templates,
             caps,
             names,
             refused: RefusalCounts::default(),

@@ -74,6 +74,9 @@ pub struct Template {
     /// Another for each put, as 32 hexadecimal digits. Tags of one build have the same.
     pub revision: String,
     pub created_at_ms: u64,
+    /// The fleet that keeps it too, once it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fleet: Option<String>,
     #[serde(flatten)]
     pub options: TemplateOptions,
 }
@@ -109,6 +112,7 @@ impl Template {
             name: which.name,
             revision: host::hex::digits(&drawn),
             created_at_ms: now_ms(),
+            fleet: None,
             options,
         })
     }

@@ -21,10 +21,12 @@ pub struct Fleet {
     pub credentials: Option<PathBuf>,
     /// Who has signed the certificates of NATS and of the other bridges, besides those that the host trusts.
     pub ca: Option<PathBuf>,
-    /// Our own certificate for NATS.
+    /// Our own certificate, for NATS and for the other bridges.
     pub certificate: Option<PathBuf>,
     /// Set if `certificate` is.
     pub key: Option<PathBuf>,
+    /// Whether other bridges must show a certificate too.
+    pub mutual_tls: bool,
     /// `key=value`.
     pub labels: Vec<String>,
     pub grace: Duration,
@@ -48,6 +50,7 @@ impl Default for Fleet {
             ca: None,
             certificate: None,
             key: None,
+            mutual_tls: false,
             labels: Vec::new(),
             grace: FLEET_GRACE_DEFAULT,
             replicas: 1,

@@ -268,6 +268,15 @@ impl Settings {
             (None, Some(_)) => return Err(half(key, certificate)),
             _ => {}
         }
+        let needed = [
+            ("fleet.ca", self.fleet.ca.is_some()),
+            ("fleet.certificate", self.fleet.certificate.is_some()),
+            ("server.tls_certificate", self.server.tls_certificate.is_some()),
+        ];
+        let lacks = needed.into_iter().find(|(_, is_set)| !is_set && self.fleet.mutual_tls);
+        if let Some((lacks, _)) = lacks {
+            return Err(half("fleet.mutual_tls", lacks));
+        }
         for (name, entry) in &self.workspaces {
             let keys = entry.bucket.iter().filter_map(|bucket| bucket.keys.as_ref());
             let mut names = keys.flat_map(workspace::s3::KeyNames::all);

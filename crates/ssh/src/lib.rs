@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod connection;
+mod elsewhere;
 mod flow;
 mod forward;
 mod host_key;
@@ -26,12 +27,14 @@ mod sftp;
 mod trail;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use access::audit::Audit;
 use access::keys::Keyring;
 use sandbox::Registry;
 use services::forwards::Forwards;
 
+pub use elsewhere::{Elsewhere, Visiting};
 pub use host_key::HostKeyError;
 pub use server::{OpenError, Server};
 
@@ -41,6 +44,8 @@ pub struct Options {
     pub keyring: Keyring,
     pub audit: Audit,
     pub forwards: Forwards,
+    /// The other nodes of the fleet, if there are any.
+    pub elsewhere: Option<Arc<dyn Elsewhere>>,
     /// The file of the host's key.
     pub host_key: PathBuf,
     /// Whether that file is made if it is missing.

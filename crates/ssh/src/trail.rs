@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use access::audit::{Audit, Door, Entry, Outcome, Who};
 use sandbox::refusal::Refusal;
 use sandbox::{Registry, SandboxRef, Visit};
+use serde_json::Value;
 
 use crate::Options;
 use crate::login::Login;
@@ -40,6 +41,18 @@ impl Trail {
             self.end(Outcome::Refused, None);
             return Err(error.to_string());
         }
+        let there = match &door.elsewhere {
+            Some(elsewhere) => elsewhere.visit(&login.which, &login.grant).await,
+            None => Ok(None),
+        };
+        match there {
+            Ok(None) => {}
+            Ok(Some((node, visit))) => {
+                self.fact("node", node);
+                return Ok(visit);
+            }
+            Err(refusal) => return Err(self.fail(Outcome::Refused, &refusal)),
+        }
         match door.registry.visit(&login.which).await {
             Ok(visit) => {
                 if let Some(woke_in) = visit.woke_in {
@@ -59,7 +72,7 @@ impl Trail {
         }
     }
 
-    pub fn fact(&mut self, name: &str, value: u64) {
+    pub fn fact(&mut self, name: &str, value: impl Into<Value>) {
         if let Some(entry) = &mut self.entry {
             entry.facts.insert(name.to_owned(), value.into());
         }

@@ -2,6 +2,7 @@
 
 mod dev;
 mod doors;
+mod events;
 mod gateway;
 mod lists;
 mod names;
@@ -9,3 +10,6 @@ mod nodes;
 mod quotas;
 mod routes;
 mod safety;
+mod ssh;
+mod templates;
+mod tls;

@@ -2,30 +2,31 @@
 
 use hyper::Method;
 use hyper::StatusCode;
-use hyper::header::{HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
 use super::answer::CONTROL;
 use super::connect::Message;
 use super::forms::{Create, Pause, Refresh, Timeout, field, fields, lacking, metadata, millis};
-use super::limits::{PAGE_MAX, TIMEOUT_SECONDS_DEFAULT, TIMEOUT_SECONDS_OLD};
+use super::limits::{TIMEOUT_SECONDS_DEFAULT, TIMEOUT_SECONDS_OLD};
+use super::page::{self, PageQuery};
 use super::replies::{
     AUTO_RESUME, OWN_LABELS, TEMPLATE, connected, detailed, is_there, is_usual, listed, state,
     template,
 };
 use crate::body::json_response;
 use crate::call::Call;
-use crate::creation::{namespace_of, permitted};
+use crate::creation::{namespace_of, needs_image, permitted};
+use crate::forward::forward;
+use crate::gather::{self, Order};
 use crate::route::{Operation, operation};
 use crate::shape::{Done, Nothing, Raw};
 use host::id::RandomId;
 use host::instant::{now_ms, parse};
+use node::Placement;
 use sandbox::refusal::{Code, Refusal};
 use sandbox::{
     Name, OnIdle, Record, SandboxError, SandboxRef, Spec, State, TemplateName, TemplateRef,
 };
-
-const NEXT: HeaderName = HeaderName::from_static("x-next-token");
 
 pub fn operations() -> Vec<Operation> {
     let (v1, v2) = ("/sandboxes", "/v2/sandboxes");
@@ -125,7 +126,12 @@ async fn make(call: Call, ask: Create, seconds: i64) -> Result<Raw, Refusal> {
     let template = if ask.template.is_empty() { "base" } else { &ask.template };
     spec.labels.insert(TEMPLATE.to_owned(), template.to_owned());
     spec.env.push(("E2B_TEMPLATE_ID".to_owned(), template.to_owned()));
+    refresh_template(&call, &spec, template).await;
     choose(&call, &mut spec, template);
+    if let Some(to) = node_with_image(&call, &spec).await? {
+        let body = call.was_read.clone();
+        return Ok(Raw(Box::pin(forward(call, &to, body)).await?));
+    }
     let spec = permitted(&call.api, &call.caller, spec).map_err(|refusal| {
         // The client knows a template that is not there by its status.
         let is_unknown = refusal.code == Code::Unsupported && refusal.message.starts_with("image:");
@@ -135,6 +141,30 @@ async fn make(call: Call, ask: Create, seconds: i64) -> Result<Raw, Refusal> {
     call.trail.creation(&spec);
     let record = call.trail.making(call.api.registry().create(spec)).await?;
     Ok(Raw(json_response(StatusCode::CREATED, &connected(&call, &record)?)))
+}
+
+/// Has this node know a template as the fleet has it now.
+async fn refresh_template(call: &Call, spec: &Spec, template: &str) {
+    if let (Some(node), Ok(name)) = (call.api.node(), template.parse::<TemplateName>())
+        && !is_usual(template)
+    {
+        let namespace = spec.namespace.clone();
+        Box::pin(node.refresh_template(&TemplateRef { namespace, name })).await;
+    }
+}
+
+/// The node that has the image of a sandbox's template, where this one has not and nobody pulls it.
+async fn node_with_image(call: &Call, spec: &Spec) -> Result<Option<Placement>, Refusal> {
+    let Some(node) = call.api.node().filter(|_| call.sent_for.is_none()) else { return Ok(None) };
+    if spec.template.is_none() {
+        return Ok(None);
+    }
+    let (filled, _) = call.api.registry().filled(spec)?;
+    if !needs_image(&filled, call.api.pull_of(&call.caller, None)?) {
+        return Ok(None);
+    }
+    let Some(image) = filled.image else { return Ok(None) };
+    Ok(Box::pin(node.with_image(&image)).await)
 }
 
 /// A name that no other sandbox has, in the namespace of the caller.
@@ -307,6 +337,8 @@ async fn list(call: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal> {
     let after = after.transpose()?;
     let of_template = field(&fields, "template");
     let is_ascending = field(&fields, "order") == Some("asc");
+    let order = if is_ascending { Order::Ascending } else { Order::Descending };
+    let query = PageQuery::read(&fields, order)?;
     let namespace = call.one_namespace(None)?;
     let mut records = call.api.registry().list(namespace.as_ref());
     records.retain(|record| {
@@ -318,42 +350,10 @@ async fn list(call: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal> {
     });
     let place = |record: &Record| format!("{:016x}-{}", record.created_at_ms, record.id);
     records.sort_by_cached_key(place);
-    if !is_ascending {
+    if order == Order::Descending {
         records.reverse();
     }
-    page(&fields, &records, place, listed, is_ascending)
-}
-
-/// One page of what is in order already.
-pub fn page<T>(
-    fields: &[(String, String)],
-    all: &[T],
-    place: impl Fn(&T) -> String,
-    show: impl Fn(&T) -> Value,
-    is_ascending: bool,
-) -> Result<Raw, Refusal> {
-    let limit = field(fields, "limit").map_or(Ok(PAGE_MAX), str::parse);
-    let limit = limit
-        .ok()
-        .filter(|limit| (1..=PAGE_MAX).contains(limit))
-        .ok_or_else(|| Refusal::invalid(format!("limit must be from 1 to {PAGE_MAX}")))?;
-    let token = field(fields, "nextToken");
-    if token.is_some_and(|token| !token.is_ascii() || token.len() > 256) {
-        return Err(Refusal::invalid("nextToken is not one of this server's"));
-    }
-    let is_after = |one: &&T| {
-        token.is_none_or(|token| {
-            let place = place(one);
-            if is_ascending { place.as_str() > token } else { place.as_str() < token }
-        })
-    };
-    let mut rest = all.iter().filter(is_after);
-    let shown: Vec<&T> = rest.by_ref().take(limit).collect();
-    let next = shown.last().filter(|_| rest.next().is_some()).map(|last| place(last));
-    let values: Vec<Value> = shown.into_iter().map(show).collect();
-    let mut response = json_response(StatusCode::OK, &values);
-    if let Some(next) = next.and_then(|next| HeaderValue::try_from(next).ok()) {
-        response.headers_mut().insert(NEXT, next);
-    }
-    Ok(Raw(response))
+    let page = query.part(&records, place, listed);
+    let limit = query.limit;
+    Ok(Raw(gather::listed(&call, page, order, limit, page::answer).await?))
 }

@@ -5,12 +5,14 @@ use serde_json::{Value, json};
 
 use super::answer::CONTROL;
 use super::connect::Message;
-use super::control::{draw, page, seat};
+use super::control::{draw, seat};
 use super::forms::{Fork, TakeSnapshot, field, fields, lacking, millis};
 use super::limits::{FORKS_MAX, TIMEOUT_SECONDS_DEFAULT};
+use super::page::{self, PageQuery};
 use super::replies::connected;
 use crate::body::json_response;
 use crate::call::Call;
+use crate::gather::Order;
 use crate::route::{Operation, operation};
 use crate::shape::{Nothing, Raw};
 use sandbox::refusal::Refusal;
@@ -63,7 +65,8 @@ async fn list(call: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal> {
     });
     let place = |snapshot: &Snapshot| format!("{}/{}", snapshot.namespace, snapshot.name);
     all.sort_by_cached_key(place);
-    page(&fields, &all, place, |snapshot| shown(&snapshot.name), true)
+    let query = PageQuery::read(&fields, Order::Ascending)?;
+    Ok(Raw(page::answer(query.part(&all, place, |snapshot| shown(&snapshot.name)))))
 }
 
 async fn fork(call: Call, _: Nothing, Message(ask): Message<Fork>) -> Result<Raw, Refusal> {

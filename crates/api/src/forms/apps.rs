@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::exit::Exit;
 use crate::Api;
 use crate::forms::ranges::check_range;
+use crate::forms::sandboxes::UnansweredNode;
 use sandbox::SandboxRef;
 use sandbox::refusal::Refusal;
 use services::app::limits::{CODE_BYTES_MAX, READY_PATH_BYTES_MAX, READY_TIMEOUT_MAX};
@@ -232,12 +233,27 @@ pub struct AppInfo {
     /// Requested options that this host could not provide.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+    /// The node of the fleet that has it; only in lists of all nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub node: Option<String>,
+}
+
+impl AppInfo {
+    /// What it takes here and in JSON.
+    pub fn cost(&self) -> usize {
+        const FIELDS_BYTES: usize = 1024;
+        FIELDS_BYTES + 2 * self.log.as_ref().map_or(0, String::len)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AppList {
     pub apps: Vec<AppInfo>,
+    /// Nodes of the fleet that did not answer: what they have is missing here. Absent if all did.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unanswered: Vec<UnansweredNode>,
 }
 
 /// An app as clients see it, with the end of its log if it has ended.
@@ -264,6 +280,7 @@ pub fn shown(api: &Api, app: App) -> AppInfo {
         exit: app.exit.map(Exit::from),
         log,
         warnings: app.warnings,
+        node: None,
     }
 }
 

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use sandbox::event::Kind;
+use host::instant::now_ms;
+use sandbox::event::{Facts, Kind};
 use sandbox::{Name, SandboxId};
 use services::events::Entry;
 
@@ -38,6 +39,10 @@ pub struct EventInfo {
     #[schemars(with = "KindName")]
     pub kind: Kind,
     pub namespace: String,
+    /// The node of the fleet that it happened at, which counts its own offsets; only in events of all nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub node: Option<String>,
     /// The sandbox; absent if it is about the stream itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
@@ -110,6 +115,7 @@ impl EventInfo {
             at_ms: entry.at_ms,
             kind: entry.kind,
             namespace: namespace.to_string(),
+            node: None,
             sandbox: entry.sandbox.map(|name| name.to_string()),
             id: entry.id.as_ref().map(SandboxId::to_string),
             late: entry.late,
@@ -127,6 +133,14 @@ impl EventInfo {
             from: facts.from,
             to: facts.to,
         }
+    }
+
+    /// That a node does not answer, which its events come behind: from this offset on.
+    pub fn unanswered(namespace: &Name, node: &str, offset: u64, why: String) -> Self {
+        let facts = Facts { cause: Some(why), ..Facts::default() };
+        let (at_ms, kind) = (now_ms(), Kind::Unanswered);
+        let entry = Entry { offset, at_ms, kind, sandbox: None, id: None, late: false, facts };
+        Self { node: Some(node.to_owned()), ..Self::new(namespace, entry) }
     }
 
     /// What it takes here and in JSON.

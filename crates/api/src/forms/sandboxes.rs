@@ -188,7 +188,7 @@ pub struct SandboxPage {
 }
 
 /// A node that did not answer.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UnansweredNode {
     pub node: String,

@@ -1,20 +1,21 @@
 //! What a node asks of another one by itself: for a list of all nodes, a tool of MCP, and the command line.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
-use hyper::header::{CONNECTION, HeaderMap, HeaderValue, UPGRADE};
+use hyper::client::conn::http1::SendRequest;
+use hyper::header::{ACCEPT, CONNECTION, HeaderMap, HeaderValue, UPGRADE};
 use hyper::http::uri::PathAndQuery;
 use hyper::upgrade::Upgraded;
 use hyper::{Method, Request, Response as Answer, StatusCode};
 
 use super::{Passing, Peers, mark, send, sign, through_of, unreachable};
 use crate::Api;
-use crate::body::Received;
+use crate::body::{NDJSON, Received};
 use crate::call::{Call, Target};
 use crate::caller::Caller;
 use crate::forms::problem::Problem;
-use crate::limits::{FORWARD_ANSWER_BYTES_MAX, FORWARD_ANSWER_MAX};
+use crate::limits::{FORWARD_ANSWER_BYTES_MAX, FORWARD_ANSWER_MAX, FORWARD_LINE_BYTES_MAX};
 use node::{Node, Placement, Through};
 use sandbox::refusal::{Code, Refusal};
 
@@ -32,10 +33,7 @@ pub async fn ask(
         *request.uri_mut() = target.place.into();
         let peers = call.api.peers();
         let (status, body) = whole(peers, to, request).await?;
-        if status != StatusCode::OK {
-            return Err(unreachable(to, &format!("it answers {status}")));
-        }
-        Ok(body)
+        if status == StatusCode::OK { Ok(body) } else { Err(refusal_of(to, status, &body)) }
     };
     let asked = tokio::time::timeout(FORWARD_ANSWER_MAX, asking).await;
     asked.unwrap_or_else(|_| Err(unreachable(to, "it does not answer")))
@@ -54,9 +52,29 @@ pub async fn post(
     sender: Sender<'_>,
     to: &Placement,
     target: Target,
-    mut headers: HeaderMap,
+    headers: HeaderMap,
     body: Bytes,
 ) -> Result<Bytes, Refusal> {
+    let api = sender.api;
+    let (node, request) = marked(sender, to, target, headers, body)?;
+    let asking = async {
+        let (status, body) = whole(api.peers(), to, request).await?;
+        if status.is_success() { Ok(body) } else { Err(refusal_of(to, status, &body)) }
+    };
+    tokio::select! {
+        asked = asking => asked,
+        () = node.left(&to.node) => Err(unreachable(to, "it has left the fleet")),
+    }
+}
+
+/// A request of this node's own, with its mark.
+fn marked<'a>(
+    sender: Sender<'a>,
+    to: &Placement,
+    target: Target,
+    mut headers: HeaderMap,
+    body: Bytes,
+) -> Result<(&'a Node, Request<Passing>), Refusal> {
     let Sender { api, caller, is_operator } = sender;
     let Some(node) = api.node() else {
         return Err(Refusal::new(Code::Internal, "this bridge is in no fleet"));
@@ -67,13 +85,61 @@ pub async fn post(
     *request.method_mut() = target.method;
     *request.uri_mut() = target.place.into();
     *request.headers_mut() = headers;
+    Ok((node, request))
+}
+
+/// A stream of lines that another node sends.
+pub struct Lines {
+    to: Placement,
+    body: Incoming,
+    /// Of a line that has not come to its end.
+    rest: BytesMut,
+    _connection: SendRequest<Passing>,
+}
+
+/// Asks another node for a stream of lines, as a caller. Returns when that has begun.
+pub async fn lines(
+    sender: Sender<'_>,
+    to: &Placement,
+    place: PathAndQuery,
+) -> Result<Lines, Refusal> {
+    let api = sender.api;
+    let headers = HeaderMap::from_iter([(ACCEPT, NDJSON)]);
+    let target = Target { method: Method::GET, place };
+    let (_, request) = marked(sender, to, target, headers, Bytes::new())?;
     let asking = async {
-        let (status, body) = whole(api.peers(), to, request).await?;
-        if status.is_success() { Ok(body) } else { Err(refusal_of(to, status, &body)) }
+        let (answer, connection) = send(api.peers(), to, request).await?;
+        let status = answer.status();
+        if status != StatusCode::OK {
+            let body = body_of(answer, to).await?;
+            return Err(refusal_of(to, status, &body));
+        }
+        let body = answer.into_body();
+        Ok(Lines { to: to.clone(), body, rest: BytesMut::new(), _connection: connection })
     };
-    tokio::select! {
-        asked = asking => asked,
-        () = node.left(&to.node) => Err(unreachable(to, "it has left the fleet")),
+    let asked = tokio::time::timeout(FORWARD_ANSWER_MAX, asking).await;
+    asked.unwrap_or_else(|_| Err(unreachable(to, "it does not answer")))
+}
+
+impl Lines {
+    /// The next line; `None` at the end. Safe to cancel.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Refusal> {
+        loop {
+            if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
+                return Ok(Some(self.rest.split_to(end + 1).freeze()));
+            }
+            if self.rest.len() > FORWARD_LINE_BYTES_MAX {
+                return Err(unreachable(&self.to, "it sends a line that is too long"));
+            }
+            match self.body.frame().await {
+                None if self.rest.is_empty() => return Ok(None),
+                None => return Err(unreachable(&self.to, "its answer ends within a line")),
+                Some(Ok(frame)) => {
+                    self.rest.extend_from_slice(&frame.into_data().unwrap_or_default());
+                }
+                Some(Err(error)) => return Err(unreachable(&self.to, &error.to_string())),
+            }
+        }
     }
 }
 
@@ -105,8 +171,13 @@ async fn body_of(answer: Answer<Incoming>, to: &Placement) -> Result<Bytes, Refu
     Ok(body.map_err(|error| unreachable(to, &error.to_string()))?.to_bytes())
 }
 
-/// Opens a connection of bytes both ways to a place of another node, as the operator of this one.
-pub async fn tunnel(api: &Api, to: &Placement, place: PathAndQuery) -> Result<Upgraded, Refusal> {
+/// Opens a connection of bytes both ways to a place of another node.
+pub async fn tunnel(
+    api: &Api,
+    to: &Placement,
+    place: PathAndQuery,
+    through: Through,
+) -> Result<Upgraded, Refusal> {
     let Some(node) = api.node() else {
         return Err(Refusal::new(Code::Internal, "this bridge is in no fleet"));
     };
@@ -114,7 +185,7 @@ pub async fn tunnel(api: &Api, to: &Placement, place: PathAndQuery) -> Result<Up
     let mut headers = HeaderMap::new();
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(UPGRADE, HeaderValue::from_static("burrow-agent"));
-    mark(&mut headers, node, to, (&target, None), Through::Operator)?;
+    mark(&mut headers, node, to, (&target, None), through)?;
     let mut request = Request::new(Passing::new(Received::of(Bytes::new())));
     *request.uri_mut() = target.place.into();
     *request.headers_mut() = headers;

@@ -21,6 +21,7 @@ use crate::body::json_response;
 use crate::call::Call;
 use crate::creation::{namespace_of, permitted};
 use crate::forward::forward;
+use crate::gather::{self, Order, Part};
 use crate::route::{Operation, operation};
 use crate::shape::{Done, MaybeJson, Nothing, Raw};
 use crate::whereabouts::{self, Subject};
@@ -171,8 +172,14 @@ async fn list(call: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal> {
         call.caller.covers(&kernel.which.namespace) && is_there(&call.api, kernel)
     });
     kernels.sort_by(|one, other| one.id.cmp(&other.id));
-    let kernels: Vec<Value> = kernels.iter().map(|kernel| kernel.shown()).collect();
-    Ok(Raw(json_response(StatusCode::OK, &kernels)))
+    let entries = kernels.iter().map(|kernel| (kernel.id.clone(), kernel.shown())).collect();
+    let here = Part { entries, is_cut: false };
+    // There are no pages: each namespace has a bound.
+    let answer = |all: Part<Value>| {
+        let kernels: Vec<Value> = all.entries.into_iter().map(|(_, kernel)| kernel).collect();
+        json_response(StatusCode::OK, &kernels)
+    };
+    Ok(Raw(gather::listed(&call, here, Order::Ascending, usize::MAX, answer).await?))
 }
 
 async fn get_one(call: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal> {

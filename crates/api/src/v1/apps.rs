@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::super::call::Call;
+use super::super::gather;
 use super::super::route::{Operation, operation};
 use super::super::shape::{Created, Done, Json, Nothing, Query, Reply};
 use crate::forms::apps::{ABOUT, AppInfo, AppList, StartApp, refusal, shown};
@@ -63,7 +64,12 @@ pub fn operations() -> Vec<Operation> {
             "list_all_apps",
             "List the apps of all sandboxes that the key covers.",
             list_all,
-        ),
+        )
+        .about(
+            "With `all_nodes`, of the whole fleet: each entry has its node, at whose 127.0.0.1 its URL is, and \
+            `unanswered` names nodes whose apps are not in the list.",
+        )
+        .problems(&[Code::Unsupported, Code::Unavailable]),
     ]
     .map(|operation| operation.tag("apps"))
     .to_vec()
@@ -76,6 +82,15 @@ pub struct LogQuery {
     #[serde(default)]
     #[schemars(with = "u64", range(max = LOG_KEPT_BYTES))]
     pub tail: Option<u64>,
+}
+
+/// Whose apps to list.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AppsQuery {
+    /// Those of all nodes of the fleet, instead of the one that is asked.
+    #[serde(default)]
+    pub all_nodes: bool,
 }
 
 /// The log of an app.
@@ -107,12 +122,31 @@ async fn list(call: Call, _: Nothing, _: Nothing) -> Result<Reply<AppList>, Refu
     let which = call.which()?;
     call.api.registry().get(&which)?;
     let apps = call.api.apps().of(&which).into_iter().map(|app| shown(&call.api, app)).collect();
-    Ok(Reply(AppList { apps }))
+    Ok(Reply(AppList { apps, unanswered: Vec::new() }))
 }
 
-async fn list_all(call: Call, _: Nothing, _: Nothing) -> Result<Reply<AppList>, Refusal> {
+async fn list_all(
+    call: Call,
+    Query(query): Query<AppsQuery>,
+    _: Nothing,
+) -> Result<Reply<AppList>, Refusal> {
     let apps = call.api.apps().matching(|which| call.caller.covers(&which.namespace));
-    Ok(Reply(AppList { apps: apps.into_iter().map(|app| shown(&call.api, app)).collect() }))
+    let here: Vec<_> = apps.into_iter().map(|app| shown(&call.api, app)).collect();
+    let Some(node) = gather::wanted(&call, query.all_nodes)? else {
+        return Ok(Reply(AppList { apps: here, unanswered: Vec::new() }));
+    };
+    let mut apps = Vec::new();
+    let mut add = |name: &str, list: AppList| -> Result<(), Refusal> {
+        call.memory.grow(list.apps.iter().map(AppInfo::cost).sum())?;
+        let of_node = |app| AppInfo { node: Some(name.to_owned()), ..app };
+        apps.extend(list.apps.into_iter().map(of_node));
+        Ok(())
+    };
+    add(node.id().as_str(), AppList { apps: here, unanswered: Vec::new() })?;
+    let place = gather::same_question(&call);
+    let unanswered = gather::gather(&call, node, |_| Ok(place.clone()), add).await?;
+    apps.sort_by(|one, other| (&one.sandbox, &one.app).cmp(&(&other.sandbox, &other.app)));
+    Ok(Reply(AppList { apps, unanswered }))
 }
 
 async fn get(call: Call, _: Nothing, _: Nothing) -> Result<Reply<AppInfo>, Refusal> {

@@ -10,10 +10,11 @@ use serde_json::json;
 
 use super::super::call::{Call, SentFor};
 use super::super::forward::{Carried, forward};
+use super::super::gather;
 use super::super::idempotency::IDEMPOTENCY_KEY;
 use super::super::route::{Operation, operation};
 use super::super::shape::{Created, Json, MaybeJson, Nothing, Query, Reply};
-use crate::creation::{install, permitted};
+use crate::creation::{install, namespace_of, needs_image, permitted};
 use crate::forms::ranges::check_range;
 use crate::forms::sandboxes::{
     ExtendSandbox, ListQuery, PAGE_MAX, RemoveQuery, Sandbox, SandboxPage, StopSandbox, WaitFor,
@@ -26,7 +27,7 @@ use machine::limits::STOP_GRACE_MAX;
 use node::Placed;
 use sandbox::limits::STOP_GRACE_DEFAULT;
 use sandbox::refusal::{Code, Refusal};
-use sandbox::{Filter, Registry, SandboxError, Selector, Spec, Until};
+use sandbox::{Filter, Registry, SandboxError, Selector, Spec, TemplateRef, Until};
 
 pub fn operations() -> Vec<Operation> {
     let all = "/v1/sandboxes";
@@ -118,18 +119,23 @@ async fn create(
         let message = "packages: the template sets what is installed; build an image that has them";
         return Err(Refusal::invalid(message));
     }
+    refresh_template(&call, &request).await;
     let is_of_here = is_of_here(&request);
     let mut spec = permitted(&call.api, &call.caller, request.spec(&call.caller)?)?;
     call.trail.creation(&spec);
     call.reaches(&spec.namespace)?;
     let _packages = install(&call.api, &call.caller, &mut spec, packages).await?;
     let registry = call.api.registry();
+    let is_of_here = is_of_here || template_is_of_here(registry, &spec)?;
     let placed = match (call.api.node(), &call.sent_for) {
         (Some(_), Some(SentFor { incarnation: Some(incarnation), .. })) => {
             Some(incarnation.clone())
         }
         (Some(node), None) if !is_of_here => {
-            match Box::pin(node.place(&settled(registry, &spec), &request_of(&call)?)).await {
+            let settled = settled(registry, &spec)?;
+            let needs_image = needs_image(&settled, spec.pull.unwrap_or_default());
+            let request = request_of(&call)?;
+            match Box::pin(node.place(&settled, &request, needs_image)).await {
                 Ok(Placed::Here(incarnation)) => Some(incarnation),
                 Ok(Placed::There(placement)) => {
                     let body = call.was_read.clone();
@@ -151,20 +157,38 @@ async fn create(
     Ok(Carried::Here(Created(record.into())))
 }
 
+/// Has this node know the template of a new sandbox as the fleet has it now.
+async fn refresh_template(call: &Call, request: &CreateSandbox) {
+    if let (Some(node), Some(name)) = (call.api.node(), request.template.clone()) {
+        let namespace = namespace_of(&call.caller, request.namespace.clone());
+        if call.caller.covers(&namespace) {
+            Box::pin(node.refresh_template(&TemplateRef { namespace, name })).await;
+        }
+    }
+}
+
 /// Whether a sandbox is made from what only this host has.
 fn is_of_here(request: &CreateSandbox) -> bool {
     request.snapshot.is_some()
-        || request.template.is_some()
         || request.workspace.is_some()
         || request.packages.is_some()
         || request.image.as_ref().is_some_and(|image| image.starts_with('/'))
 }
 
-/// With what it takes by default.
-fn settled(registry: &Registry, spec: &Spec) -> Spec {
-    let mut spec = spec.clone();
+/// Whether only this host has its template, or what that is made from.
+fn template_is_of_here(registry: &Registry, spec: &Spec) -> Result<bool, Refusal> {
+    if spec.template.is_none() {
+        return Ok(false);
+    }
+    let (filled, is_everywhere) = registry.filled(spec)?;
+    Ok(!is_everywhere || filled.image.is_some_and(|image| image.starts_with('/')))
+}
+
+/// With what its template says, and what it takes by default.
+fn settled(registry: &Registry, spec: &Spec) -> Result<Spec, Refusal> {
+    let (mut spec, _) = registry.filled(spec)?;
     registry.defaults().fill(&mut spec);
-    spec
+    Ok(spec)
 }
 
 /// What makes a repeated create the same one, at whatever node.
@@ -199,11 +223,13 @@ async fn list(
     let next = page.next.map(|which| format!("{}/{}", which.namespace, which.name));
     let sandboxes = page.records.into_iter().map(Sandbox::from).collect();
     let here = SandboxPage { sandboxes, next, unanswered: Vec::new() };
-    // What another node asks for its list is what is here.
-    if query.all_nodes && call.sent_for.is_none() {
-        return nodes::list(&call, here, query.limit.unwrap_or(PAGE_MAX)).await.map(Reply);
+    match gather::wanted(&call, query.all_nodes)? {
+        Some(node) => {
+            let limit = query.limit.unwrap_or(PAGE_MAX);
+            nodes::list(&call, node, here, limit).await.map(Reply)
+        }
+        None => Ok(Reply(here)),
     }
-    Ok(Reply(here))
 }
 
 async fn get(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Sandbox>, Refusal> {

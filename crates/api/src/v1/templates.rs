@@ -37,18 +37,18 @@ pub fn operations() -> Vec<Operation> {
         )
         .run()
         .about(
-            "`name` may have a tag, as in `app:v2`. The template is kept when the call answers, and only at this \
-            node of a fleet. Sandboxes that were made of it stay as they are. `POST /v1/sandboxes` with \
+            "`name` may have a tag, as in `app:v2`. The template is kept when the call answers; in a fleet by all \
+            nodes, the others a moment later. Sandboxes that were made of it stay as they are. `POST /v1/sandboxes` with \
             `template` makes one of it, and answers when its ready command has exited with 0.",
         )
-        .problems(&[Code::Conflict, Code::Unsupported, Code::LimitReached]),
+        .problems(&[Code::Conflict, Code::Unsupported, Code::LimitReached, Code::Unavailable]),
         operation(Method::GET, "/v1/templates", "list_templates", "List the templates.", list)
             .about("Ordered by namespace and name."),
         operation(Method::GET, one, "get_template", "One template.", get),
         operation(Method::DELETE, one, "remove_template", "Remove a template.", remove)
             .run()
             .about("Sandboxes made of it do not need it.")
-            .problems(&[Code::Conflict]),
+            .problems(&[Code::Conflict, Code::Unavailable]),
     ]
     .map(|operation| operation.tag("templates"))
     .to_vec()
@@ -99,7 +99,8 @@ pub struct PutTemplate {
     #[serde(default)]
     #[schemars(range(min = 1, max = READY_TIMEOUT_MS_MAX))]
     pub ready_timeout_ms: Option<u64>,
-    /// How many sandboxes are kept started and ready. They count for no cap, so this needs the scope `admin`.
+    /// How many sandboxes are kept started and ready; in a fleet by each node that has the image. They count for no cap,
+    /// so this needs the scope `admin`.
     #[serde(default)]
     #[schemars(with = "u64", range(min = 0, max = WARM_MAX))]
     pub warm: u64,

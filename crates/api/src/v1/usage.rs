@@ -1,18 +1,22 @@
 //! What sandboxes and namespaces have cost.
 
+use std::collections::BTreeMap;
+
 use hyper::Method;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::super::call::Call;
+use super::super::gather;
 use super::super::route::{Operation, operation};
 use super::super::shape::{Nothing, Query, Reply};
 use crate::forms::ranges::{NUMBER_MAX, check_range};
-use crate::forms::sandboxes::NAME;
+use crate::forms::sandboxes::{NAME, UnansweredNode};
 use host::instant::now_ms;
+use node::Node;
 use sandbox::Name;
 use sandbox::costs::Cost;
-use sandbox::refusal::Refusal;
+use sandbox::refusal::{Code, Refusal};
 
 pub fn operations() -> Vec<Operation> {
     [
@@ -20,8 +24,10 @@ pub fn operations() -> Vec<Operation> {
             .about(
                 "The sums of all sandboxes of a namespace, removed ones included, over whole hours of UTC: of \
                  every hour that has a part between `from` and `to`. Without them, all that is kept: 400 days. \
-                 The newest ten seconds may be missing. In a fleet, this node's part.",
-            ),
+                 The newest ten seconds may be missing. In a fleet, this node's part; with `all_nodes`, the sums of \
+                 all nodes, and `unanswered` names nodes whose part is not in them.",
+            )
+            .problems(&[Code::Unsupported, Code::Unavailable]),
         operation(
             Method::GET,
             "/v1/sandboxes/{namespace}/{name}/usage",
@@ -50,6 +56,9 @@ pub struct UsageQuery {
     #[serde(default)]
     #[schemars(with = "u64", range(max = NUMBER_MAX))]
     pub to: Option<u64>,
+    /// The sums of all nodes of the fleet, instead of the part of the one that is asked.
+    #[serde(default)]
+    pub all_nodes: bool,
 }
 
 /// What namespaces have used.
@@ -58,6 +67,9 @@ pub struct UsageQuery {
 pub struct UsageReport {
     /// By name. Those that are too many for one day are together in `(others)`.
     pub namespaces: Vec<NamespaceUsage>,
+    /// Nodes of the fleet that did not answer: their part is missing here. Absent if all did.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unanswered: Vec<UnansweredNode>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -68,7 +80,7 @@ pub struct NamespaceUsage {
 }
 
 /// An amount of use.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Usage {
     /// How long sandboxes were there, one after the other.
@@ -99,12 +111,51 @@ async fn get(
         return Err(Refusal::invalid(message));
     }
     let costs = call.api.registry().costs(namespace.as_ref(), from_ms, to_ms).await?;
-    let row = |(namespace, cost)| NamespaceUsage { namespace, usage: Usage::from(cost) };
-    Ok(Reply(UsageReport { namespaces: costs.into_iter().map(row).collect() }))
+    let here = costs.into_iter().map(|(namespace, cost)| (namespace, Usage::from(cost)));
+    let mut sums: BTreeMap<_, _> = here.collect();
+    let unanswered = match gather::wanted(&call, query.all_nodes)? {
+        Some(node) => add_others(&call, node, &mut sums).await?,
+        None => Vec::new(),
+    };
+    let row = |(namespace, usage)| NamespaceUsage { namespace, usage };
+    Ok(Reply(UsageReport { namespaces: sums.into_iter().map(row).collect(), unanswered }))
+}
+
+/// Adds what the other nodes have, and returns those that do not say.
+async fn add_others(
+    call: &Call,
+    node: &Node,
+    sums: &mut BTreeMap<String, Usage>,
+) -> Result<Vec<UnansweredNode>, Refusal> {
+    let place = gather::same_question(call);
+    let add = |_: &str, report: UsageReport| {
+        for NamespaceUsage { namespace, usage } in report.namespaces {
+            let sum = sums.remove(&namespace).unwrap_or_default();
+            sums.insert(namespace, sum.and(&usage));
+        }
+        Ok(())
+    };
+    gather::gather(call, node, |_| Ok(place.clone()), add).await
 }
 
 async fn of_sandbox(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Usage>, Refusal> {
     Ok(Reply(call.api.registry().cost(&call.which()?).await?.into()))
+}
+
+impl Usage {
+    /// The sum of both.
+    fn and(&self, other: &Self) -> Self {
+        let bytes = u64::saturating_add;
+        Self {
+            seconds: self.seconds + other.seconds,
+            cpu_seconds: self.cpu_seconds + other.cpu_seconds,
+            gib_seconds: self.gib_seconds + other.gib_seconds,
+            read_bytes: bytes(self.read_bytes, other.read_bytes),
+            written_bytes: bytes(self.written_bytes, other.written_bytes),
+            egress_sent_bytes: bytes(self.egress_sent_bytes, other.egress_sent_bytes),
+            egress_received_bytes: bytes(self.egress_received_bytes, other.egress_received_bytes),
+        }
+    }
 }
 
 impl From<Cost> for Usage {

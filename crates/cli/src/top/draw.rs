@@ -96,19 +96,29 @@ fn sums(model: &Model) -> String {
         }
     }
     let noun = if all == 1 { "sandbox" } else { "sandboxes" };
-    format!("{all} {noun}, {running} running   CPU {cpu:.1}%   memory {}", human_bytes(memory))
+    let memory = human_bytes(memory);
+    let mut sums = format!("{all} {noun}, {running} running   CPU {cpu:.1}%   memory {memory}");
+    if !model.unanswered().is_empty() {
+        let names: Vec<_> = model.unanswered().iter().map(|one| one.node.as_str()).collect();
+        // Writing to a String cannot fail.
+        let _ = write!(sums, "   no answer of {}", output::printable(&names.join(", ")));
+    }
+    sums
 }
 
 fn sandboxes(model: &Model, width: usize, room: usize, now_ms: u64) -> Vec<Line> {
     let has_sparks = width >= SPARK_COLUMNS_MIN;
     let mut heads = HEAD.map(str::to_owned).to_vec();
     heads[column(model.sort())].push('*');
+    let has_nodes = model.all().any(|row| row.node.is_some());
+    heads.extend(has_nodes.then(|| "NODE".to_owned()));
     heads.extend(has_sparks.then(|| "CPU, LAST SECONDS".to_owned()));
     let rows: Vec<(bool, Vec<String>)> = model
         .rows()
         .map(|row| {
             let spark = has_sparks.then(|| row.sparkline(SPARK_WIDTH));
-            (row.is_running, row.cells(now_ms).into_iter().chain(spark).collect())
+            let node = has_nodes.then(|| row.node.clone().unwrap_or_default());
+            (row.is_running, row.cells(now_ms).into_iter().chain(node).chain(spark).collect())
         })
         .collect();
     table(&heads, &rows, model.selected().unwrap_or_default(), room)

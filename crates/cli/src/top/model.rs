@@ -11,7 +11,8 @@ use clap::ValueEnum;
 use protocol::SessionId;
 
 use super::keys::Key;
-use super::news::{News, Part};
+use super::news::{Listing, News, Part};
+use control::UnansweredNode;
 use sandbox::SandboxRef;
 
 pub use entered::Entered;
@@ -54,6 +55,8 @@ pub struct Model {
     /// A kill that waits for a yes.
     asked: Option<Action>,
     message: Option<String>,
+    /// The nodes whose sandboxes are missing.
+    unanswered: Vec<UnansweredNode>,
 }
 
 impl Model {
@@ -68,6 +71,7 @@ impl Model {
             entered: None,
             asked: None,
             message: None,
+            unanswered: Vec::new(),
         }
     }
 
@@ -86,6 +90,11 @@ impl Model {
     /// Every sandbox, shown or not.
     pub fn all(&self) -> impl Iterator<Item = &Row> {
         self.all.values()
+    }
+
+    /// The nodes whose sandboxes are missing.
+    pub fn unanswered(&self) -> &[UnansweredNode] {
+        &self.unanswered
     }
 
     pub fn sort(&self) -> Sort {
@@ -141,11 +150,13 @@ impl Model {
 
     fn take(&mut self, news: News) {
         match news {
-            News::Listed(records) => {
+            News::Listed(Listing { records, mut nodes, unanswered }) => {
+                self.unanswered = unanswered;
                 let mut left = std::mem::take(&mut self.all);
                 for record in records {
                     let mut row = left.remove(&record.which()).unwrap_or_else(|| Row::new(&record));
                     row.describe(&record);
+                    row.node = nodes.remove(&record.which());
                     self.all.insert(record.which(), row);
                 }
                 if self.selected.as_ref().is_none_or(|which| !self.all.contains_key(which)) {

@@ -1,17 +1,48 @@
 //! What the watcher has found, for the model.
 
+use std::collections::BTreeMap;
+
 use protocol::SessionId;
 use protocol::metrics::Sample;
 
+use control::{AllNodes, NodeAnswer, UnansweredNode};
 use sandbox::{Record, SandboxRef};
 
 /// Something new.
 #[derive(Debug)]
 pub enum News {
-    Listed(Vec<Record>),
+    Listed(Listing),
     Sampled { which: SandboxRef, sample: Box<Sample> },
     Inside { which: SandboxRef, parts: Vec<Part>, at_ms: u64 },
     Trouble(String),
+}
+
+/// All sandboxes that there are.
+#[derive(Debug, Default)]
+pub struct Listing {
+    pub records: Vec<Record>,
+    /// The node of each, where all nodes of a fleet were asked.
+    pub nodes: BTreeMap<SandboxRef, String>,
+    /// The nodes that did not answer.
+    pub unanswered: Vec<UnansweredNode>,
+}
+
+impl From<Vec<Record>> for Listing {
+    fn from(records: Vec<Record>) -> Self {
+        Self { records, ..Self::default() }
+    }
+}
+
+impl From<AllNodes<Vec<Record>>> for Listing {
+    fn from(all: AllNodes<Vec<Record>>) -> Self {
+        let AllNodes { nodes, unanswered } = all;
+        let mut listing = Self { unanswered, ..Self::default() };
+        for NodeAnswer { node, answer, .. } in nodes {
+            listing.nodes.extend(answer.iter().map(|record| (record.which(), node.clone())));
+            listing.records.extend(answer);
+        }
+        listing
+    }
 }
 
 /// A session or a context.

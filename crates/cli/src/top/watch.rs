@@ -13,13 +13,13 @@ use protocol::message::SessionInfo;
 use protocol::repl::{ContextInfo, ContextState};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::news::{News, Part};
+use super::news::{Listing, News, Part};
 use crate::context::Context;
 use crate::values::signal_name;
 use crate::{instant, output};
 use agent_client::guest::Guest;
 use agent_client::guest::metrics::{Consumer, Samples};
-use control::List;
+use control::{AllNodes, List, Request};
 use sandbox::{Name, Record, SandboxRef, State};
 
 /// How often the sandboxes are listed.
@@ -35,7 +35,7 @@ const NEWS_AT_ONCE_MAX: usize = 512;
 
 /// What a future ends with.
 enum Done {
-    Listed(Result<Vec<Record>>),
+    Listed(Result<Listing>),
     /// There was no connection, or it broke.
     Unwatched(SandboxRef),
     Sampled {
@@ -49,9 +49,18 @@ enum Done {
     },
 }
 
+/// Which sandboxes are shown.
+#[derive(Clone, Debug, Default)]
+pub struct Scope {
+    /// All namespaces if absent.
+    pub namespace: Option<Name>,
+    /// Of the whole fleet.
+    pub all_nodes: bool,
+}
+
 pub struct Watcher<'c> {
     context: &'c Context,
-    namespace: Option<Name>,
+    scope: Scope,
     work: FuturesUnordered<LocalBoxFuture<'c, Done>>,
     /// Sandboxes with a future of theirs.
     watched: BTreeSet<SandboxRef>,
@@ -60,23 +69,29 @@ pub struct Watcher<'c> {
 }
 
 impl<'c> Watcher<'c> {
-    pub fn new(context: &'c Context, namespace: Option<Name>) -> Self {
+    pub fn new(context: &'c Context, scope: Scope) -> Self {
         let work = FuturesUnordered::new();
-        work.push(list(context, namespace.clone(), Duration::ZERO).boxed_local());
-        Self { context, namespace, work, watched: BTreeSet::new(), inside: None }
+        work.push(list(context, scope.clone(), Duration::ZERO).boxed_local());
+        Self { context, scope, work, watched: BTreeSet::new(), inside: None }
     }
 
     /// All sandboxes with what each uses, as far as they answer in this time.
     pub async fn once(&mut self, deadline: Duration) -> Result<Vec<News>> {
-        let until = Instant::now() + deadline;
         let (mut news, mut left) = (Vec::new(), None::<BTreeSet<SandboxRef>>);
+        let mut until = None;
         while left.as_ref().is_none_or(|left| !left.is_empty()) {
-            let Ok(Some(done)) = timeout_at(until, self.work.next()).await else { break };
+            let done = match until {
+                // The daemon answers in its own time: it waits for nodes that are away.
+                None => self.work.next().await,
+                Some(until) => timeout_at(until, self.work.next()).await.unwrap_or_default(),
+            };
+            let Some(done) = done else { break };
             match done {
                 Done::Listed(Err(error)) => return Err(error),
-                Done::Listed(Ok(records)) if left.is_none() => {
-                    left = Some(running(&records).collect());
-                    news.extend(self.settle(Done::Listed(Ok(records))));
+                Done::Listed(Ok(listing)) if left.is_none() => {
+                    left = Some(running(&listing.records).collect());
+                    until = Some(Instant::now() + deadline);
+                    news.extend(self.settle(Done::Listed(Ok(listing))));
                 }
                 done => {
                     if let (Some(left), Done::Unwatched(which) | Done::Sampled { which, .. }) =
@@ -114,18 +129,17 @@ impl<'c> Watcher<'c> {
     fn settle(&mut self, done: Done) -> Option<News> {
         match done {
             Done::Listed(listed) => {
-                self.work
-                    .push(list(self.context, self.namespace.clone(), LIST_PAUSE).boxed_local());
-                let records = match listed {
-                    Ok(records) => records,
+                self.work.push(list(self.context, self.scope.clone(), LIST_PAUSE).boxed_local());
+                let listing = match listed {
+                    Ok(listing) => listing,
                     Err(error) => return Some(News::Trouble(format!("{error:#}"))),
                 };
-                for which in running(&records) {
+                for which in running(&listing.records) {
                     if self.watched.insert(which.clone()) {
                         self.work.push(open(self.context, which).boxed_local());
                     }
                 }
-                Some(News::Listed(records))
+                Some(News::Listed(listing))
             }
             Done::Unwatched(which) => {
                 self.watched.remove(&which);
@@ -148,10 +162,17 @@ fn running(records: &[Record]) -> impl Iterator<Item = SandboxRef> {
     records.iter().filter(|record| matches!(record.state, State::Running)).map(Record::which)
 }
 
-async fn list(context: &Context, namespace: Option<Name>, pause: Duration) -> Done {
+async fn list(context: &Context, scope: Scope, pause: Duration) -> Done {
     sleep(pause).await;
-    let listed =
-        async { Ok(context.running().await?.list(List { namespace, ..List::default() }).await?) };
+    let list = List { namespace: scope.namespace, ..List::default() };
+    let listed = async {
+        let mut daemon = context.running().await?;
+        if scope.all_nodes {
+            let all: AllNodes<Vec<Record>> = daemon.ask_all(Request::List(list)).await?;
+            return Ok(all.into());
+        }
+        Ok(daemon.list(list).await?.into())
+    };
     Done::Listed(listed.await)
 }
 

@@ -70,7 +70,9 @@ impl Request {
                 About { operation, looks: order.looks(), sandbox: sandbox.cloned() }
             }
             Self::Version {} => About::look("version", None),
-            Self::List(_) | Self::ListNodes(_) => About::look("list_sandboxes", None),
+            Self::AllNodes(request) => request.about(),
+            Self::Events(_) => About::look("list_events", None),
+            Self::List(_) => About::look("list_sandboxes", None),
             Self::Wait { sandbox } => About::look("wait_sandbox", Some(sandbox)),
             Self::Inspect { sandbox } | Self::Work { sandbox } => {
                 About::look("get_sandbox", Some(sandbox))

@@ -21,6 +21,7 @@ use sandbox::limits::STOP_GRACE_DEFAULT;
 use sandbox::{ForkRequest, Name, Record, Registry, SandboxError, Until};
 use services::app::Apps;
 use services::artifact::{ArtifactId, Artifacts, InvalidArtifactId};
+use services::events::Events;
 use services::store::artifacts::ArtifactFilter;
 use workspace::s3::{InvalidObjectUrl, ObjectUrl};
 
@@ -34,6 +35,8 @@ pub struct Parts<'a> {
     /// Absent in a bridge of its own.
     pub node: Option<&'a Node>,
     pub previews: &'a Previews,
+    /// Absent in a bridge that records none.
+    pub events: Option<&'a Events>,
 }
 
 impl Request {
@@ -44,9 +47,8 @@ impl Request {
         others: Option<&dyn Elsewhere>,
     ) -> Result<Reply, ErrorReply> {
         let Some(others) = others else { return self.carry(parts).await };
-        if let Self::ListNodes(list) = self {
-            let here = listed(&list, parts.registry);
-            return elsewhere::list(list, here, parts, others).await;
+        if let Self::AllNodes(request) = self {
+            return Box::pin(elsewhere::all(*request, parts, others)).await;
         }
         match self.node(parts).await {
             Some(there) => self.carry_elsewhere(there, others).await,
@@ -54,7 +56,7 @@ impl Request {
         }
     }
 
-    async fn carry(self, parts: Parts<'_>) -> Result<Reply, ErrorReply> {
+    pub(super) async fn carry(self, parts: Parts<'_>) -> Result<Reply, ErrorReply> {
         let registry = parts.registry;
         let record = match self {
             Self::Start(spec) => registry.create_for_operator(*spec).await?,
@@ -75,6 +77,7 @@ impl Request {
             Self::Kill { sandbox } => registry.kill(&sandbox).await?,
             Self::Remove { sandbox, force } => registry.remove(&sandbox, force).await?,
             Self::List(list) => return Ok(Reply::Sandboxes(listed(&list, registry))),
+            Self::Events(query) => return query.read(parts).await,
             Self::Dial { sandbox, purpose } => {
                 let looks = purpose.is_some_and(|purpose| purpose.looks);
                 let woke_in = if looks { None } else { registry.wake(&sandbox).await? };
@@ -171,7 +174,7 @@ impl Request {
             Self::App(order) => return apps::carry_out(order, parts).await,
             // The daemon answers these: they are about itself, the connection, or other nodes.
             Self::Version {}
-            | Self::ListNodes(_)
+            | Self::AllNodes(_)
             | Self::End { .. }
             | Self::Mcp(_)
             | Self::ExportSnapshot { to: None, .. }

@@ -8,14 +8,14 @@ use futures_util::future::join_all;
 use tokio::time::timeout;
 
 use super::{
-    Answer, Dialled, ErrorCode, ErrorReply, FleetList, List, NodeSandboxes, Parts, Reply, Request,
+    Answer, Dialled, ErrorCode, ErrorReply, NodeReplies, NodeReply, Parts, Reply, Request,
     UnansweredNode,
 };
 use agent_client::link::Address;
 use machine::BoxFuture;
 use node::Placement;
+use sandbox::SandboxRef;
 use sandbox::refusal::Refusal;
-use sandbox::{Record, SandboxRef};
 
 /// How long one node is waited for in a list of all.
 const LIST_MAX: Duration = Duration::from_secs(5);
@@ -39,7 +39,12 @@ pub trait Elsewhere: Send + Sync {
 impl Request {
     /// Whether the operator of another node may ask it: it is about a sandbox that is there, or looks.
     pub fn may_come_from_another(&self) -> bool {
-        self.subject().is_some() || matches!(self, Self::List(_))
+        self.subject().is_some() || self.is_of_many()
+    }
+
+    /// Whether it looks at something that each node has a part of.
+    fn is_of_many(&self) -> bool {
+        matches!(self, Self::List(_) | Self::Usage { .. } | Self::Events(_))
     }
 
     /// The node that has the sandbox of the request, if it is not here.
@@ -84,10 +89,9 @@ async fn ask(
     }
 }
 
-/// The sandboxes of all nodes. One that does not answer is named, and its sandboxes are missing.
-pub(super) async fn list(
-    list: List,
-    here: Vec<Record>,
+/// Has all nodes carry a request out. One that does not answer is named, and what it has is missing.
+pub(super) async fn all(
+    request: Request,
     parts: Parts<'_>,
     others: &dyn Elsewhere,
 ) -> Result<Reply, ErrorReply> {
@@ -99,30 +103,31 @@ pub(super) async fn list(
             Some("leave --all-nodes out"),
         ));
     };
+    if !request.is_of_many() {
+        let message = "this request is about one node";
+        return Err(ErrorReply::new(ErrorCode::Invalid, message, None));
+    }
     let known = node.others().await.map_err(|why| ErrorReply::new(ErrorCode::Busy, why, None))?;
-    let request = Request::List(list);
     let asked = known.iter().map(|to| timeout(LIST_MAX, ask(&request, to, others)));
-    let answers = join_all(asked).await;
-    let (name, address) = (node.id().to_string(), others.address());
-    let mut all = FleetList {
-        nodes: vec![NodeSandboxes { node: name, address, sandboxes: here }],
-        unanswered: Vec::new(),
-    };
+    let (here, answers) = tokio::join!(request.clone().carry(parts), join_all(asked));
+    let (node, address) = (node.id().to_string(), others.address());
+    let nodes = vec![NodeReply { node, address, reply: here? }];
+    let mut all = NodeReplies { nodes, unanswered: Vec::new() };
     for (Placement { node, address, .. }, answer) in known.into_iter().zip(answers) {
         let node = node.to_string();
-        let why = match answer {
-            Ok(Ok(Reply::Sandboxes(sandboxes))) => {
-                all.nodes.push(NodeSandboxes { node, address, sandboxes });
-                continue;
+        match answer {
+            Ok(Ok(reply)) => all.nodes.push(NodeReply { node, address, reply }),
+            Ok(Err(refusal)) => {
+                all.unanswered.push(UnansweredNode { node, why: refusal.to_string() });
             }
-            Ok(Ok(other)) => format!("it says {:?}", other.name()),
-            Ok(Err(refusal)) => refusal.to_string(),
-            Err(_) => "it does not answer".to_owned(),
-        };
-        all.unanswered.push(UnansweredNode { node, why });
+            Err(_) => {
+                let why = "it does not answer".to_owned();
+                all.unanswered.push(UnansweredNode { node, why });
+            }
+        }
     }
     all.nodes.sort_by(|one, other| one.node.cmp(&other.node));
-    Ok(Reply::Fleet(all))
+    Ok(Reply::AllNodes(all))
 }
 
 fn malformed(error: &serde_json::Error) -> ErrorReply {

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::EventBatch;
 use crate::apps::AppRow;
 use crate::audit::described;
 use access::audit::Entry;
@@ -33,20 +34,21 @@ impl From<Result<Reply, ErrorReply>> for Answer {
     }
 }
 
-/// The sandboxes of all nodes.
+/// What all nodes answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FleetList {
-    pub nodes: Vec<NodeSandboxes>,
-    /// Nodes whose sandboxes are missing.
+pub struct NodeReplies {
+    /// By name.
+    pub nodes: Vec<NodeReply>,
+    /// Nodes whose answers are missing.
     pub unanswered: Vec<UnansweredNode>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NodeSandboxes {
+pub struct NodeReply {
     pub node: String,
     /// Where its bridge is reached.
     pub address: String,
-    pub sandboxes: Vec<Record>,
+    pub reply: Reply,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,7 +102,8 @@ replies! {
     plain {
         Version(Version);
         Sandboxes(Vec<Record>);
-        Fleet(FleetList);
+        AllNodes(NodeReplies);
+        Events(EventBatch);
         Dialled(Dialled);
         Pool(Vec<ShelfStatus>);
         Nodes(Vec<NodeRow>);

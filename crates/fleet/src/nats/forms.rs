@@ -14,6 +14,7 @@ pub(super) enum Bucket {
     Nodes,
     Names,
     Quotas,
+    Templates,
 }
 
 impl Bucket {
@@ -22,6 +23,7 @@ impl Bucket {
             Self::Nodes => "burrow-nodes",
             Self::Names => "burrow-sandboxes",
             Self::Quotas => "burrow-quotas",
+            Self::Templates => "burrow-templates",
         }
     }
 

@@ -80,6 +80,8 @@ kinds! {
         "So many events of this namespace could not be recorded, because the disk was full or too slow.";
     Gap, "gap", None, ["from", "to"],
         "The events from one offset up to another are no longer kept. It is made for the reader who asks for them.";
+    Unanswered, "unanswered", None, ["cause"],
+        "In events of all nodes of a fleet: a node does not answer. Its events come when it does.";
 }
 
 impl Kind {

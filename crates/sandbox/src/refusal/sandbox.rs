@@ -30,6 +30,10 @@ impl From<&SandboxError> for Refusal {
                 Code::Unavailable => with(Code::Unavailable).retry_after(BUSY_PAUSE),
                 code => with(code),
             },
+            SandboxError::TemplateRefused(refused) => match refused.why.code {
+                Code::Unavailable => with(Code::Unavailable).retry_after(BUSY_PAUSE),
+                code => with(code),
+            },
             SandboxError::PackagesGone { .. } => with(Code::Conflict),
             SandboxError::SnapshotTaken { snapshot } => with(Code::Conflict)
                 .because(Reason::NameTaken)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::caps::Caps;
 use crate::options::Defaults;
-use crate::{HostFiles, Names, Retention, Template, pool};
+use crate::{HostFiles, Names, Retention, SharedTemplates, Template, pool};
 use host::secret::Secrets;
 use image::{Images, Policy, Puller};
 use workspace::Workspaces;
@@ -41,6 +41,8 @@ pub struct RegistryOptions {
     pub templates: Vec<Template>,
     /// Who gives names; the registry alone where this is absent.
     pub names: Option<Arc<dyn Names>>,
+    /// Who keeps templates too; the registry alone where this is absent.
+    pub shared_templates: Option<Arc<dyn SharedTemplates>>,
 }
 
 impl Default for RegistryOptions {
@@ -61,6 +63,7 @@ impl Default for RegistryOptions {
             retention: Retention::default(),
             templates: Vec::new(),
             names: None,
+            shared_templates: None,
         }
     }
 }

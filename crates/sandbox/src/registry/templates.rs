@@ -11,7 +11,8 @@ use crate::pool::{Entry, ShelfStatus, TemplateEntry};
 use crate::startup::Startup;
 use crate::template::Template;
 use crate::{
-    MachineKind, Name, SandboxError, SandboxRef, Spec, TemplateName, TemplateOptions, TemplateRef,
+    MachineKind, Name, NameRefused, SandboxError, SandboxRef, Spec, TemplateName, TemplateOptions,
+    TemplateRef, TemplateRefused,
 };
 
 /// A template as people and programs see it. It contains no value of the environment, because those may be secrets.
@@ -74,6 +75,29 @@ impl Registry {
             template.check()?;
             self.warm_spec(template)?;
         }
+        self.0.templates.check(&templates)?;
+        let Some(shared) = self.0.shared_templates.clone() else {
+            return self.keep_templates(templates).await;
+        };
+        let registry = self.clone();
+        // It is not left half-done by a caller that is gone.
+        let putting = tokio::spawn(async move {
+            let mut kept = Vec::new();
+            for template in templates {
+                let which = template.which();
+                let refused = |refused| refusal(&which, refused);
+                kept.push(shared.put(template).await.map_err(refused)?);
+            }
+            registry.keep_templates(kept).await
+        });
+        putting.await.unwrap_or(Err(SandboxError::Stopping))
+    }
+
+    /// Keeps templates here alone: those that the fleet has.
+    pub async fn keep_templates(
+        &self,
+        templates: Vec<Template>,
+    ) -> Result<Vec<TemplateInfo>, SandboxError> {
         let registry = self.clone();
         // It is not left half-done by a caller that is gone.
         let putting = tokio::task::spawn_blocking(move || {
@@ -91,6 +115,22 @@ impl Registry {
 
     /// Removes a template. Sandboxes of it stay.
     pub async fn remove_template(&self, which: &TemplateRef) -> Result<TemplateInfo, SandboxError> {
+        let (template, is_configured) = self.0.templates.get(which)?;
+        if let Some(shared) = self.0.shared_templates.as_ref().filter(|_| !is_configured) {
+            let refused = |refused| refusal(which, refused);
+            shared.remove(which).await.map_err(refused)?;
+        }
+        match self.forget_template(which).await {
+            // The copy here has followed the fleet already.
+            Err(SandboxError::NoTemplate { .. }) if self.0.shared_templates.is_some() => {
+                Ok(TemplateInfo::of(&template, false, None))
+            }
+            removed => removed,
+        }
+    }
+
+    /// Removes a template here alone: one that the fleet has no more.
+    pub async fn forget_template(&self, which: &TemplateRef) -> Result<TemplateInfo, SandboxError> {
         let (registry, which) = (self.clone(), which.clone());
         let removing = tokio::task::spawn_blocking(move || {
             let removed = registry.0.templates.remove(&which)?;
@@ -141,6 +181,20 @@ impl Registry {
         Ok(Some(template))
     }
 
+    /// The templates that calls have made, with their environments.
+    pub fn stored_templates(&self) -> Vec<Template> {
+        let all =
+            self.0.templates.list(None).into_iter().filter(|(_, is_configured)| !is_configured);
+        all.map(|(template, _)| (*template).clone()).collect()
+    }
+
+    /// A specification with what its template says, and whether every node of the fleet has that template.
+    pub fn filled(&self, spec: &Spec) -> Result<(Spec, bool), SandboxError> {
+        let mut filled = spec.clone();
+        let template = self.fill_from_template(&mut filled)?;
+        Ok((filled, template.is_none_or(|template| template.fleet.is_some())))
+    }
+
     /// The kind of machine of a template's sandboxes, if it says so.
     pub fn template_machine(&self, spec: &Spec) -> Result<Option<MachineKind>, SandboxError> {
         let mut filled = spec.clone();
@@ -161,7 +215,11 @@ impl Registry {
 
     /// Keeps sandboxes of a template ready from now on.
     fn warm(&self, template: &Template) {
-        if template.options.warm == 0 {
+        let image = template.options.image.as_deref();
+        // A node of a fleet keeps ready what it has the image of.
+        let is_here =
+            self.0.shared_templates.is_none() || image.is_none_or(|image| self.has_image(image));
+        if template.options.warm == 0 || !is_here {
             return;
         }
         let added = self.warm_spec(template).and_then(|spec| {
@@ -200,6 +258,11 @@ impl Registry {
         self.0.files.settle(&mut spec)?;
         Ok(spec)
     }
+}
+
+fn refusal(which: &TemplateRef, refused: NameRefused) -> SandboxError {
+    let refused = TemplateRefused { template: which.clone(), why: refused };
+    SandboxError::TemplateRefused(Box::new(refused))
 }
 
 #[cfg(test)]

@@ -78,10 +78,16 @@ impl Templates {
         all.into_values().collect()
     }
 
-    /// Keeps templates, all of one namespace, each in the place of one with its name. Returns those that were
-    /// there. Blocks until they are on disk.
-    pub fn put(&self, templates: &[Template]) -> Result<Vec<Arc<Template>>, SandboxError> {
-        let mut made = self.made();
+    /// Refuses templates that this bridge would not keep.
+    pub fn check(&self, templates: &[Template]) -> Result<(), SandboxError> {
+        self.check_beside(&self.made(), templates)
+    }
+
+    fn check_beside(
+        &self,
+        made: &BTreeMap<TemplateRef, Arc<Template>>,
+        templates: &[Template],
+    ) -> Result<(), SandboxError> {
         let mut after = made.clone();
         for template in templates {
             let which = template.which();
@@ -98,6 +104,14 @@ impl Templates {
                 return Err(SandboxError::TooManyTemplates { namespace });
             }
         }
+        Ok(())
+    }
+
+    /// Keeps templates, all of one namespace, each in the place of one with its name. Returns those that were
+    /// there. Blocks until they are on disk.
+    pub fn put(&self, templates: &[Template]) -> Result<Vec<Arc<Template>>, SandboxError> {
+        let mut made = self.made();
+        self.check_beside(&made, templates)?;
         let mut replaced = Vec::new();
         for template in templates {
             let directory = self.directory.join(template.namespace.as_str());

@@ -97,7 +97,8 @@ pub const SECTION: Section = Section {
         ConfigOption {
             key: "certificate",
             values: "a path, or `\"off\"`",
-            about: "This node's certificate for NATS, where the servers ask for one. Requires `key`.",
+            about: "This node's certificate, which it shows to NATS and to the other bridges where they ask for \
+                    one. Requires `key`.",
             set: |settings, given| put(&mut settings.fleet.certificate, given.path_or_off()),
             show: |settings| quote_path(settings.fleet.certificate.as_ref()),
         },
@@ -107,6 +108,15 @@ pub const SECTION: Section = Section {
             about: "The private key of that certificate in PEM.",
             set: |settings, given| put(&mut settings.fleet.key, given.path_or_off()),
             show: |settings| quote_path(settings.fleet.key.as_ref()),
+        },
+        ConfigOption {
+            key: "mutual_tls",
+            values: "`true` or `false`",
+            about: "Whether other bridges must show a certificate that `ca` has signed and that is for the host \
+                    name of their address, so that none speaks for another. Requires `ca`, `certificate`, and \
+                    `tls_certificate` in `[server]`.",
+            set: |settings, given| put(&mut settings.fleet.mutual_tls, given.truth()),
+            show: |settings| settings.fleet.mutual_tls.to_string(),
         },
         ConfigOption {
             key: "labels",

@@ -129,7 +129,7 @@ async fn list_web_apps(work: Work, request: ListWebApps) -> Result<Answer<AppLis
         work.api.apps().matching(|which| is_ours && which.namespace == namespace)
     };
     let apps = apps.into_iter().map(|app| shown_app(&work.api, app)).collect();
-    Ok(Answer::of(AppList { apps }))
+    Ok(Answer::of(AppList { apps, unanswered: Vec::new() }))
 }
 
 async fn stop_web_app(work: Work, request: StopWebApp) -> Result<Answer<WebAppStopped>, Refusal> {

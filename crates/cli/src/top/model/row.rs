@@ -27,6 +27,9 @@ pub struct Row {
     #[serde(skip)]
     pub which: SandboxRef,
     pub sandbox: String,
+    /// The node that has it, where all nodes of a fleet are shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
     pub machine: String,
     pub state: String,
     pub created_at_ms: u64,
@@ -44,6 +47,7 @@ impl Row {
         let mut row = Self {
             which: record.which(),
             sandbox: record.which().to_string(),
+            node: None,
             machine: record.machine.to_string(),
             state: String::new(),
             created_at_ms: record.created_at_ms,

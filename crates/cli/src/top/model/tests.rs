@@ -36,8 +36,8 @@ fn sample() -> Sample {
 /// Three sandboxes, of which `busy` takes the CPU and `fat` the memory.
 fn model() -> Model {
     let mut model = Model::new(Sort::Cpu);
-    let listed =
-        ["calm", "busy", "fat"].iter().zip(1..).map(|(name, at)| record(name, at)).collect();
+    let listed = ["calm", "busy", "fat"].iter().zip(1..).map(|(name, at)| record(name, at));
+    let listed = listed.collect::<Vec<_>>().into();
     model.take_all([
         News::Listed(listed),
         sampled("busy", 9_000, 10),
@@ -110,7 +110,7 @@ fn inside_of_a_sandbox_a_session_is_killed_and_followed() {
     let session = Some("build".parse().expect("an id"));
     assert_eq!(press(&mut model, "ky"), Some(Action::Kill { which: which("busy"), session }));
     // The sandbox goes, and the list is back.
-    model.take_all([News::Listed(vec![record("calm", 1)])]);
+    model.take_all([News::Listed(vec![record("calm", 1)].into())]);
     assert_eq!((model.entered(), names(&model)), (None, vec!["calm".to_owned()]));
     assert_eq!(model.selected(), Some(0));
 }
@@ -120,6 +120,6 @@ fn another_sandbox_of_the_same_name_has_no_history() {
     let mut model = model();
     let line = |model: &Model| model.rows().next().map(|row| row.sparkline(3));
     assert_eq!(line(&model).as_deref(), Some("  █"));
-    model.take_all([News::Listed(vec![record("busy", 99)])]);
+    model.take_all([News::Listed(vec![record("busy", 99)].into())]);
     assert_eq!(line(&model).as_deref(), Some("   "));
 }

@@ -1,0 +1,34 @@
+//! What the images of this host are called beyond it: whole names, and digests.
+
+use std::collections::BTreeSet;
+
+use super::Registry;
+use image::reference::Reference;
+
+impl Registry {
+    /// The names and digests of the images here, at most so many. Blocks.
+    pub fn image_names(&self, count_max: usize) -> BTreeSet<String> {
+        let listed = self.images().and_then(|images| images.list().ok()).unwrap_or_default();
+        let all = listed.into_iter().flat_map(|listed| {
+            let names = listed.names.into_iter().map(|record| record.name);
+            names.chain([listed.image.digest.to_string()])
+        });
+        all.take(count_max).collect()
+    }
+
+    /// An image by its whole name, where a text is one. The root of a directory has none.
+    pub fn image_name(text: &str) -> Option<String> {
+        if text.starts_with('/') {
+            return None;
+        }
+        if text.starts_with("sha256:") {
+            return Some(text.to_owned());
+        }
+        text.parse::<Reference>().ok().map(|name| name.to_string())
+    }
+
+    /// Whether an image is here, so that sandboxes of it start without a pull.
+    pub fn has_image(&self, text: &str) -> bool {
+        text.starts_with('/') || self.images().is_some_and(|images| images.find(text).is_ok())
+    }
+}
