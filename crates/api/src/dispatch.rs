@@ -119,6 +119,7 @@ pub async fn dispatch(
                 request_id: request_id.clone(),
                 target,
                 sent_for,
+                lost: None,
                 is_judged_there: is_judged_there(operation.path),
                 entrance,
                 parameters,
@@ -422,12 +423,19 @@ fn finish(log: &RequestLog, response: &mut Response) {
 /// not left to go on past it, and one that there is no memory for ends as if its client were gone.
 async fn carry_out(
     operation: &Operation,
-    call: Call,
+    mut call: Call,
     key: &str,
     away: Option<Placement>,
 ) -> Result<Response, Refusal> {
     let away = match away {
-        None => elsewhere(operation, &call).await?,
+        None => match elsewhere(operation, &call).await {
+            Ok(away) => away,
+            Err(refusal) => {
+                let lost = whereabouts::lost_life(&refusal).filter(|_| operation.outlives_node);
+                call.lost = Some(lost.ok_or(refusal)?);
+                None
+            }
+        },
         away => away,
     };
     if let Some(placement) = away {

@@ -32,7 +32,7 @@ use image::{ImageError, Images, Puller};
 use machine::Machines;
 use node::{Node, NodeError};
 use sandbox::limits::STOP_GRACE_DEFAULT;
-use sandbox::{Event, EventSink, Names, Registry, RegistryOptions, SandboxError};
+use sandbox::{DurableLogs, Event, EventSink, Names, Registry, RegistryOptions, SandboxError};
 use services::artifact::{self, ArtifactError, Artifacts};
 use services::events::Events;
 use services::notebook::Notebooks;
@@ -133,6 +133,7 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
         puller,
         templates: control::templates(&settings)?,
         names: node.clone().map(|node| Arc::new(node) as Arc<dyn Names>),
+        durable_logs: node.clone().map(|node| Arc::new(node) as Arc<dyn DurableLogs>),
         ..means_of(&settings)
     };
     let opening = Registry::open_with(paths.clone(), machines, sink, means);

@@ -13,6 +13,7 @@ pub mod event;
 pub mod ids;
 pub mod lease;
 pub mod limits;
+pub mod log;
 mod member;
 pub mod nats;
 pub mod placement;

@@ -46,7 +46,9 @@ use super::stored::{ImageSource, RequestedImage, image_users};
 use super::tallies::Tallies;
 use super::telemetry::Telemetry;
 use super::template::Templates;
-use super::{Event, EventSink, HostFiles, Names, Record, SandboxError, SandboxRef, Spec, State};
+use super::{
+    DurableLogs, Event, EventSink, HostFiles, Names, Record, SandboxError, SandboxRef, Spec, State,
+};
 use crate::limits::{ORDERS_WAITING_MAX, SANDBOXES_MAX};
 use host::paths::Paths;
 use host::secret::Secrets;
@@ -82,6 +84,7 @@ struct Inner {
     templates: Arc<Templates>,
     caps: Caps,
     names: Option<Arc<dyn Names>>,
+    durable_logs: Option<Arc<dyn DurableLogs>>,
     refused: RefusalCounts,
     meter: Meter,
     costs: Costs,
@@ -202,7 +205,7 @@ impl Registry {
         let from = Arc::clone(&source);
         let pool = Pool::new(&paths, &means.files, &machines, &events, from, means.pool)?;
         let pool = Arc::new(pool);
-        let RegistryOptions { caps, names, .. } = means;
+        let RegistryOptions { caps, names, durable_logs, .. } = means;
         let inner = Inner {
             paths,
             hidden_of_alone,
@@ -222,6 +225,7 @@ impl Registry {
             templates: Arc::new(templates),
             caps,
             names,
+            durable_logs,
             refused: RefusalCounts::default(),
             meter,
             costs,
@@ -256,7 +260,8 @@ impl Registry {
 
     /// Creates a sandbox for the bridge's own user, whose machine this is: without an image it has the host's
     /// root, like a sandbox of a verb without a daemon.
-    pub async fn create_for_operator(&self, spec: Spec) -> Result<Record, SandboxError> {
+    pub async fn create_for_operator(&self, mut spec: Spec) -> Result<Record, SandboxError> {
+        spec.durability = spec.durability.or(self.0.operator_defaults.durability);
         Self::check_template(&spec)?;
         let files = self.0.files.for_operator();
         self.create_over(&files, &self.0.operator_defaults, spec).await
@@ -500,6 +505,7 @@ impl Registry {
             telemetry,
             workspaces: self.0.workspaces.clone(),
             names: self.0.names.clone(),
+            durable_logs: self.0.durable_logs.clone(),
             saver: Arc::clone(&self.0.saver),
             _occupied: Box::new(NameGuard { registry: Arc::downgrade(&self.0), which }),
         };

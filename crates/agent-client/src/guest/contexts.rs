@@ -104,6 +104,7 @@ impl Guest {
 
     /// Creates a context and starts its interpreter, or finds the one with that name.
     pub async fn open_context(&self, ask: &OpenContext) -> Result<ContextInfo, GuestError> {
+        self.allow_context()?;
         let mut ask = ask.clone();
         check_context(&ask)?;
         self.settle(&mut ask).await?;
@@ -132,6 +133,7 @@ impl Guest {
     pub fn run_code_now(&self, ask: RunCode) -> Result<Run, GuestError> {
         let RunCode { context, code, name, deadline, reported_deadline, grace, input, tied, aside } =
             ask;
+        self.allow_context()?;
         let context_bytes = check_context(&context)?;
         check("the bytes of the code", code.as_bytes().len(), CODE_BYTES_MAX)?;
         check(

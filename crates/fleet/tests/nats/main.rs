@@ -4,6 +4,7 @@ mod chaos;
 #[path = "../simulation/checker.rs"]
 mod checker;
 mod cluster;
+mod logs;
 mod members;
 mod permissions;
 mod server;

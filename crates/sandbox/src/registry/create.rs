@@ -72,6 +72,7 @@ impl Registry {
             let which = SandboxRef { namespace: spec.namespace.clone(), name };
             self.0.snapshots.get(&which)?.fill(&mut spec)?;
         }
+        self.can_be_durable(&spec).await?;
         files.settle(&mut spec)?;
         files.settle_scratch(&mut spec, self.store_paths()).await?;
         spec.settle_workdir();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::caps::Caps;
 use crate::options::Defaults;
-use crate::{HostFiles, Names, Template, pool};
+use crate::{DurableLogs, HostFiles, Names, Template, pool};
 use host::secret::Secrets;
 use image::{Images, Policy, Puller};
 use workspace::Workspaces;
@@ -39,6 +39,8 @@ pub struct RegistryOptions {
     pub templates: Vec<Template>,
     /// Who gives names; the registry alone where this is absent.
     pub names: Option<Arc<dyn Names>>,
+    /// Where output outlives this host; nowhere where this is absent.
+    pub durable_logs: Option<Arc<dyn DurableLogs>>,
 }
 
 impl Default for RegistryOptions {
@@ -58,6 +60,7 @@ impl Default for RegistryOptions {
             caps: Caps::default(),
             templates: Vec::new(),
             names: None,
+            durable_logs: None,
         }
     }
 }
