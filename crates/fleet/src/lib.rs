@@ -20,5 +20,6 @@ pub mod placement;
 pub mod quota;
 pub mod random;
 pub mod records;
+pub mod track;
 
 pub use member::{Me, Member, Status};

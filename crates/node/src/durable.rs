@@ -7,8 +7,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use fleet::ids::Incarnation;
-use fleet::log::{AppendError, LogId, Track, Writer};
+use fleet::log::{AppendError, Writer};
 use fleet::nats::{Keeping, Link};
+use fleet::track::{LogId, Track};
 use machine::BoxFuture;
 use protocol::SessionId;
 use sandbox::SandboxRef;

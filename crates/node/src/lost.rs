@@ -6,9 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fleet::ids::Revision;
-use fleet::log::{Form, LogId, Part, Reading, Record, Track, seal};
+use fleet::log::seal;
 use fleet::nats::{Link, Records, StoreError};
 use fleet::records::Key;
+use fleet::track::{Form, LogId, Part, Reading, Record, Track};
 use protocol::message::Channel;
 use protocol::{ExitRecord, SessionId};
 use sandbox::SandboxRef;

@@ -26,6 +26,7 @@ use crate::sessions::{Session, SessionEnd, feed, find, look_at};
 use sandbox::RECORDED_HOLDER;
 use sandbox::refusal::{Code, Refusal};
 
+use self::output::{OutputAnswer, OutputQuery};
 pub use self::output::{OutputEvent, output_events};
 pub use self::start::start_recorded;
 
@@ -81,7 +82,7 @@ pub fn operations() -> Vec<Operation> {
             "/v1/sandboxes/{namespace}/{name}/sessions/{session}/output",
             "read_session",
             "Read the output of a session from any offset.",
-            output::read,
+            read_output,
         )
         .about(output::ABOUT)
         .problems(&[Code::RangeNotSatisfiable, Code::Gone])
@@ -240,6 +241,17 @@ async fn get(mut call: Call, _: Nothing, _: Nothing) -> Result<Reply<SessionInfo
     }
     let found = look_at(&call.api, &call.which()?, &call.session()?).await?;
     Ok(Reply(found.session.into()))
+}
+
+async fn read_output(
+    mut call: Call,
+    query: Query<OutputQuery>,
+    nothing: Nothing,
+) -> Result<OutputAnswer, Refusal> {
+    match call.lost.take() {
+        Some(life) => lost::read(call, life, query.0).await,
+        None => output::read(call, query, nothing).await,
+    }
 }
 
 async fn wait(

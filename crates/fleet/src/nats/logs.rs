@@ -14,7 +14,7 @@ use super::{Link, LinkError, Place, StoreError, unavailable};
 use crate::event::Outcome;
 use crate::ids::{Incarnation, Name, NodeId, Revision};
 use crate::limits::{ANSWER_MS, LOG_SHARDS};
-use crate::log::{Draft, Form, LogId, Part, Reading, Record, Track};
+use crate::track::{Draft, Form, LogId, Part, Reading, Record, Track};
 
 /// What the streams of logs keep, and what happens when they are full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

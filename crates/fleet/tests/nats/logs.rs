@@ -7,8 +7,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use fleet::event::Outcome;
 use fleet::ids::{Incarnation, Name, NodeId, Revision};
-use fleet::log::{AppendError, Draft, Form, LogId, Part, Reading, Track, Writer, seal};
+use fleet::log::{AppendError, Writer, seal};
 use fleet::nats::{Keeping, Link};
+use fleet::track::{Draft, Form, LogId, Part, Reading, Track};
 
 use crate::server::Server;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hyper::StatusCode;
-use hyper::header::HeaderValue;
+use hyper::header::{HeaderName, HeaderValue};
 use protocol::ExitRecord;
 use protocol::message::Channel;
 
@@ -18,6 +18,9 @@ use crate::shape::octets;
 use crate::stream::{Events, Teller};
 use crate::v1::exec::Cuts;
 use sandbox::refusal::{Code, Refusal};
+
+/// Where the bytes of a session end that was lost with its node.
+const LAST_DURABLE_OFFSET: HeaderName = HeaderName::from_static("burrow-last-durable-offset");
 
 /// What follows the last byte.
 #[derive(Clone)]
@@ -67,7 +70,8 @@ pub(super) async fn read(
     let feed = LostFeed::new(lost.log.outputs(&session).await.map_err(away)?, at);
     if is_raw {
         call.memory.grow(STREAM_BYTES)?;
-        return bytes(feed, first, end, &call).await;
+        let last = wanted.first().and_then(|(channel, _)| ends.get(channel)).copied();
+        return bytes(feed, (first, last.unwrap_or(0)), end, &call).await;
     }
     Ok(OutputAnswer::Events(Events::begin(&mut call, |teller| async move {
         // A client that is gone needs no end.
@@ -135,13 +139,18 @@ async fn tell(mut feed: LostFeed, end: End, teller: &Teller<OutputEvent>) -> Res
     Ok(())
 }
 
-/// Answers with bytes. What ends without an end is cut off, so that no client takes it for the whole.
+/// Answers with bytes. Where those of a session without an end are over is known before the first is sent, and said in a
+/// header.
 async fn bytes(
     mut feed: LostFeed,
-    mut offset: u64,
+    (mut offset, last): (u64, u64),
     end: End,
     call: &Call,
 ) -> Result<OutputAnswer, Refusal> {
+    let until = match &end {
+        End::Lost(_) => Some(last),
+        End::Exited(_) | End::Over(_) => None,
+    };
     let first = loop {
         match feed.next().await.map_err(away)? {
             Some(FeedEvent::Output { offset: at, bytes, .. }) => {
@@ -160,21 +169,25 @@ async fn bytes(
             if let Some(bytes) = first {
                 sink.send(bytes).await?;
             }
-            while let Ok(Some(FeedEvent::Output { bytes, .. })) = feed.next().await {
-                sink.send(bytes).await?;
-            }
-            Ok::<_, Gone>(())
-        };
-        tokio::select! {
-            _ = telling => {
-                if matches!(end, End::Lost(_)) {
-                    sink.cut();
+            loop {
+                match feed.next().await {
+                    Ok(Some(FeedEvent::Output { bytes, .. })) => sink.send(bytes).await?,
+                    // A gap ends it.
+                    Ok(_) => return Ok(()),
+                    Err(_) => {
+                        sink.cut();
+                        return Err(Gone);
+                    }
                 }
             }
+        };
+        tokio::select! {
+            _ = telling => {}
             () = sink.closed() => {}
             () = passed(deadline) => sink.cut(),
         }
     });
-    let answer = octets(StatusCode::OK, body, &[(OFFSET, HeaderValue::from(offset))]);
-    Ok(OutputAnswer::Bytes(answer))
+    let mut headers = vec![(OFFSET, HeaderValue::from(offset))];
+    headers.extend(until.map(|until| (LAST_DURABLE_OFFSET, HeaderValue::from(until))));
+    Ok(OutputAnswer::Bytes(octets(StatusCode::OK, body, &headers)))
 }

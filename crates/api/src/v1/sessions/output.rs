@@ -30,7 +30,9 @@ read from the sandbox's log, and output that has been rotated out of the log com
 slow reader holds nobody up. The last event is `exited`, `over` or, without `follow`, \
 `running`. Of a sandbox that is gone with its node, the events are read from the fleet's log, as far as \
 its `durability` has brought them there; the last is then `exited`, `over` or a `problem`.\n\nWith `Accept: application/octet-stream` the answer is the bytes of one output, and \
-the header `burrow-offset` has the offset where they begin. A gap ends such an answer.";
+the header `burrow-offset` has the offset where they begin. A gap ends such an answer. Of a session \
+without an end in a sandbox that is gone with its node, `burrow-last-durable-offset` has the offset where \
+they are over.";
 
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -112,9 +114,6 @@ pub async fn read(
     Query(query): Query<OutputQuery>,
     _: Nothing,
 ) -> Result<OutputAnswer, Refusal> {
-    if let Some(life) = call.lost.take() {
-        return super::lost::read(call, life, query).await;
-    }
     let found = find(&call, &call.which()?, &call.session()?).await?;
     let channels = channels(&query, &found.session)?;
     let is_raw = call.prefers("application/octet-stream");
