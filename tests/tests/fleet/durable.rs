@@ -173,7 +173,7 @@ fn the_log_of_a_lost_sandbox_is_read_at_any_node_by_all_who_may() {
     assert_eq!(shown.iter().filter(|kind| *kind == "started").count(), 2, "{page}");
     assert_eq!(shown.iter().filter(|kind| *kind == "output").count(), 3, "{page}");
     let exited = page["entries"].as_array().unwrap().iter().find(|entry| entry["type"] == "exited");
-    assert_eq!(exited.expect("an end")["exit"]["code"], 3, "{page}");
+    assert_eq!(exited.expect("an end")["exit"]["exit_code"], 3, "{page}");
     let last = page["entries"].as_array().unwrap().last().unwrap();
     assert_eq!(last["problem"]["details"]["last_durable_offset"]["cut"]["stdout"], 6, "{last}");
     // Pages, by their places.
@@ -191,7 +191,7 @@ fn the_log_of_a_lost_sandbox_is_read_at_any_node_by_all_who_may() {
     assert_eq!(socket.hear_value()["type"], "started");
     // One that had ended says how, as if its node were there.
     let ended = "/v1/sandboxes/team/box/sessions/done";
-    assert_eq!(here.get(ended).expect(200).json()["exit"]["code"], 3);
+    assert_eq!(here.get(ended).expect(200).json()["exit"]["exit_code"], 3);
     let events: Vec<_> = here.lines(&format!("{ended}/output"), None).collect();
     assert_eq!(events.last().expect("an end")["type"], "exited", "{events:?}");
     assert_eq!(
@@ -264,7 +264,7 @@ fn under_sync_a_program_waits_for_nats_and_goes_on_without_a_byte_twice() {
     nats.start_again();
     let (bytes, waited, end) = reading.join().expect("it ends");
     assert!(waited, "the reader was told nothing");
-    assert_eq!((&end["type"], &end["exit"]["code"]), (&json!("exited"), &json!(0)), "{end}");
+    assert_eq!((&end["type"], &end["exit"]["exit_code"]), (&json!("exited"), &json!(0)), "{end}");
     check_flood(&bytes);
     assert!(bytes.ends_with(b"\n1000000\n"), "it ends early, after {} bytes", bytes.len());
 }
@@ -289,7 +289,7 @@ fn under_async_a_program_does_not_wait_for_nats_and_its_output_follows() {
     members[1].signal(Signal::SIGKILL);
     eventually("it is lost", || members[0].client.get(BOX).status == 410);
     let (durable, _, end) = read_events(&members[0].client);
-    assert_eq!((durable, &end["exit"]["code"]), (bytes, &json!(0)), "{end}");
+    assert_eq!((durable, &end["exit"]["exit_code"]), (bytes, &json!(0)), "{end}");
 }
 
 #[test]
@@ -338,7 +338,7 @@ fn every_program_of_a_durable_sandbox_is_recorded_and_what_cannot_be_is_refused(
                 .as_array()
                 .is_some_and(|all| all.iter().any(|one| one["type"] == "exited"))
         });
-        let context = json!({ "language": "python", "name": "py" });
+        let context = json!({ "language": "python", "context": "py" });
         let refused =
             members[0].client.post(&format!("{path}/contexts"), &context).expect(422).json();
         assert!(
