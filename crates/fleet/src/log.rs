@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Each subject is a *track*. Its records follow each other without a hole: each is stored only if the one before it is
-//! the last, which the store checks, so that two writers never interleave. A track is closed by a *seal*: whoever wants to
-//! say where the output of a lost sandbox ends seals it first, and what its node still sends is refused from then on. The
+//! the last, which the store checks, so that two writers never interleave. A track is closed by a *seal*: a node that
+//! reports where the output of a lost sandbox ends seals it first, and what its own node still sends is refused from then on. The
 //! track of lines is sealed first, because a session's other tracks begin only after its line.
 //!
 //! This knows nothing of sessions; `node` gives the lines their meaning.

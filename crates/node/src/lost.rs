@@ -1,7 +1,7 @@
 //! The output of sandboxes whose node is gone, from the fleet's log.
 //!
-//! Before anything is said about where it ends, the log is sealed: what a node that only seems to be gone still sends is
-//! refused from then on. So what is told once stays true.
+//! Before an answer says where it ends, the log is sealed: what a node that only seems to be gone still sends is
+//! refused from then on. So an answer stays true.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -187,13 +187,11 @@ impl LostEntries {
     }
 
     fn event(&mut self, record: Record) -> Option<Event> {
-        match output_of(&record.track) {
-            Some((session, channel)) => self.output(record, session, channel),
-            None => {
-                self.place = record.revision.0;
-                self.line(line_of(&record)?)
-            }
+        if let Some((session, channel)) = output_of(&record.track) {
+            return self.output(record, session, channel);
         }
+        self.place = record.revision.0;
+        self.line(line_of(&record)?)
     }
 
     fn output(&mut self, record: Record, session: SessionId, channel: Channel) -> Option<Event> {

@@ -115,7 +115,7 @@ fn under_sync_whatever_a_reader_saw_is_read_on_at_another_node() {
 }
 
 #[test]
-fn under_async_the_told_offset_is_where_the_log_ends() {
+fn under_async_the_reported_offset_is_where_the_log_ends() {
     let Some(nats) = Nats::start() else { return };
     let (members, _) = seen_before_the_end(&nats, "async", 2);
     let all = rest(&members[0], 0);
@@ -218,7 +218,7 @@ fn the_log_of_a_lost_sandbox_is_read_at_any_node_by_all_who_may() {
     );
 }
 
-/// Reads a flood to its end as events, and says whether its reader was told to wait.
+/// Reads a flood to its end as events, and says whether its reader had to wait.
 fn read_events(client: &Client) -> (Vec<u8>, bool, Value) {
     let (mut bytes, mut waited) = (Vec::new(), false);
     for event in client.lines(&output(0), None) {
@@ -263,7 +263,7 @@ fn under_sync_a_program_waits_for_nats_and_goes_on_without_a_byte_twice() {
     assert_eq!(recorded(0).body.len(), durable, "something was shown that is not durable");
     nats.start_again();
     let (bytes, waited, end) = reading.join().expect("it ends");
-    assert!(waited, "the reader was told nothing");
+    assert!(waited, "the reader got no event about it");
     assert_eq!((&end["type"], &end["exit"]["exit_code"]), (&json!("exited"), &json!(0)), "{end}");
     check_flood(&bytes);
     assert!(bytes.ends_with(b"\n1000000\n"), "it ends early, after {} bytes", bytes.len());

@@ -151,15 +151,12 @@ impl Output {
 
     /// The next piece, as far as it may be read.
     fn poll_within(&mut self, cx: &mut Context<'_>) -> Poll<link::Piece> {
-        let held_back = match self.held_back.take() {
-            Some(piece) => {
-                self.settle();
-                piece
-            }
-            None => {
-                let taken = self.read_to.take();
-                std::task::ready!(self.link.poll_piece(self.stream, taken, cx))
-            }
+        let held_back = if let Some(piece) = self.held_back.take() {
+            self.settle();
+            piece
+        } else {
+            let taken = self.read_to.take();
+            std::task::ready!(self.link.poll_piece(self.stream, taken, cx))
         };
         let Some(horizon) = &self.horizon else { return Poll::Ready(held_back) };
         let from = match &held_back {
@@ -173,7 +170,7 @@ impl Output {
                 self.held_back = rest;
                 Poll::Ready(seen)
             }
-            // Whoever made it durable is gone, as if the guest were.
+            // What made it durable is gone, as if the guest were.
             Poll::Ready(None) => {
                 self.held_back = Some(held_back);
                 Poll::Ready(link::Piece::Failed(Failure::Link(LinkError::Closed)))

@@ -15,7 +15,7 @@ use super::{Guest, GuestError};
 /// See the module's description.
 #[derive(Clone, Debug)]
 pub enum OutputRule {
-    /// Every program is recorded, whoever starts it.
+    /// Every program is recorded, at every door.
     Recorded,
     /// The same, and nobody reads what is beyond the horizons.
     Durable(Horizons),

@@ -41,7 +41,7 @@ const PIECE_BYTES_MAX: usize = 16 * 1024;
 const READER_PAUSE_MAX: Duration = Duration::from_millis(250);
 /// What the link may hold for one output.
 const BACKLOG_BYTES: usize = protocol::limits::CREDIT_BYTES_INITIAL as usize;
-/// How long something waits for the fleet's log before its reader is told.
+/// How long something waits for the fleet's log before its reader gets an event about it.
 const HELD_BACK_MAX: Duration = Duration::from_secs(1);
 /// How long the log of a sandbox that has just ended may take to be complete.
 const SETTLE_MAX: Duration = Duration::from_secs(3);

@@ -1,5 +1,5 @@
-//! A sandbox that is gone with its node, as the fleet's log has it: found, read from an offset on, and what is said at
-//! the end of it.
+//! A sandbox that is gone with its node, as the fleet's log has it: found, read from an offset on, and the answer
+//! at the end of it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -56,7 +56,7 @@ impl Lost {
         })
     }
 
-    /// What is said after the last byte that outlived the node. `ends` is where the outputs end.
+    /// The answer after the last byte that outlived the node. `ends` is where the outputs end.
     pub fn refusal(&self, ends: Value) -> Refusal {
         gone(&self.which, &self.life)
             .details(json!({ "at_ms": self.log.at_ms, "last_durable_offset": ends }))

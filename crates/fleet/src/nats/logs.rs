@@ -1,5 +1,6 @@
 //! Logs of output in streams: one append, the last record of a track, reading, and removal.
 
+use std::fmt::Write;
 use std::time::Duration;
 
 use async_nats::HeaderMap;
@@ -97,7 +98,7 @@ impl Link {
                 let revision = Revision(message.sequence);
                 let record =
                     record_of(&message.subject, &message.headers, message.payload, revision, at_ms);
-                record.ok_or_else(|| StoreError::Record { subject }).map(Some)
+                record.ok_or(StoreError::Record { subject }).map(Some)
             }
             Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
             Err(error) => Err(unavailable(error)),
@@ -207,7 +208,7 @@ fn token(text: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-_".contains(&byte) {
             token.push(char::from(byte));
         } else {
-            token.push_str(&format!("={byte:02x}"));
+            let _ = write!(token, "={byte:02x}");
         }
     }
     token
@@ -228,10 +229,7 @@ fn text_of(token: &str) -> Option<String> {
 /// The log and the track of a subject.
 fn place_of(subject: &str) -> Option<(LogId, Track)> {
     let tokens: Vec<_> = subject.strip_prefix(ROOT)?.strip_prefix('.')?.split('.').collect();
-    let (namespace, name, incarnation, rest) = match tokens[..] {
-        [_, namespace, name, incarnation, ref rest @ ..] => (namespace, name, incarnation, rest),
-        _ => return None,
-    };
+    let [_, namespace, name, incarnation, ref rest @ ..] = tokens[..] else { return None };
     let name = Name::parse(namespace, name).ok()?;
     let incarnation = Incarnation::try_from(incarnation.to_owned()).ok()?;
     let track = match *rest {

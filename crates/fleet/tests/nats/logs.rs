@@ -1,5 +1,6 @@
 //! Logs of output on a real server: one writer, whatever is killed, and an end that stays where it is.
 
+use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -137,7 +138,10 @@ async fn an_append_whose_answer_was_lost_is_there_once() {
         server.start_again();
     }
     appending.await.expect("all of it");
-    let expected: String = (0..400).map(|number| format!("{number:07}\n")).collect();
+    let mut expected = String::new();
+    for number in 0..400 {
+        writeln!(expected, "{number:07}").expect("a string takes all");
+    }
     assert_eq!(bytes_of(&link, &log).await, expected.as_bytes());
     let mut lines =
         link.read_log(&log, &Part::Lines, Reading::After(Revision(0))).await.expect("records");

@@ -40,6 +40,7 @@ pub(super) enum OutputState {
 }
 
 /// What comes of an output.
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, and it is moved once")]
 pub(super) enum Arrival {
     /// From the agent.
     Piece(Piece),

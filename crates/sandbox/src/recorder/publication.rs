@@ -71,6 +71,7 @@ pub(super) struct Publication {
     is_over: bool,
 }
 
+#[expect(clippy::large_enum_variant, reason = "each output has one")]
 enum Source {
     Waiting(VecDeque<OutputPart>),
     Disk {
