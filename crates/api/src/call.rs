@@ -126,7 +126,7 @@ pub struct Call {
     /// The life of the sandbox that another node has sent this call for.
     pub sent_for: Option<SentFor>,
     /// The sandbox is gone with its node, and the operation reads what the fleet's log has of it.
-    pub lost: Option<LostLife>,
+    pub lost: Option<Box<LostLife>>,
     /// Whether only the node of its sandbox can say who may send it.
     pub is_judged_there: bool,
     pub entrance: Entrance,

@@ -365,8 +365,8 @@ async fn mark(api: &Api, headers: &HeaderMap, target: &Target) -> Result<Option<
     }
 }
 
-/// The node that has what a call is about, if it is not this one.
-async fn elsewhere(operation: &Operation, call: &Call) -> Result<Option<Placement>, Refusal> {
+/// The node that has what a call is about, if it is not this one. What outlives a node is read here.
+async fn elsewhere(operation: &Operation, call: &mut Call) -> Result<Option<Placement>, Refusal> {
     if call.api.node().is_none() {
         return Ok(None);
     }
@@ -378,7 +378,14 @@ async fn elsewhere(operation: &Operation, call: &Call) -> Result<Option<Placemen
         caller: Some(&call.caller),
     };
     match clues.subject() {
-        Some(subject) => whereabouts::elsewhere(call, &subject).await,
+        Some(subject) => match whereabouts::elsewhere(call, &subject).await {
+            Err(refusal) if operation.outlives_node => {
+                let life = whereabouts::lost_life(&refusal).ok_or(refusal)?;
+                call.lost = Some(Box::new(life));
+                Ok(None)
+            }
+            found => found,
+        },
         None => Ok(None),
     }
 }
@@ -428,14 +435,7 @@ async fn carry_out(
     away: Option<Placement>,
 ) -> Result<Response, Refusal> {
     let away = match away {
-        None => match elsewhere(operation, &call).await {
-            Ok(away) => away,
-            Err(refusal) => {
-                let lost = whereabouts::lost_life(&refusal).filter(|_| operation.outlives_node);
-                call.lost = Some(lost.ok_or(refusal)?);
-                None
-            }
-        },
+        None => elsewhere(operation, &mut call).await?,
         away => away,
     };
     if let Some(placement) = away {

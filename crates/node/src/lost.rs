@@ -14,7 +14,9 @@ use protocol::message::Channel;
 use protocol::{ExitRecord, SessionId};
 use sandbox::SandboxRef;
 use sandbox::durable::Line;
+use sandbox::limits::BUSY_PAUSE;
 use sandbox::log::{Entry, Event, Run};
+use sandbox::refusal::{Code, Refusal};
 
 use crate::durable::{life_of, run_text};
 use crate::{Node, name_of};
@@ -54,6 +56,12 @@ pub struct LostHistory {
 #[derive(Debug, thiserror::Error)]
 #[error("the fleet's log cannot be read now: {0}")]
 pub struct LogAway(#[from] StoreError);
+
+impl From<LogAway> for Refusal {
+    fn from(error: LogAway) -> Self {
+        Self::of(Code::Unavailable, &error).retry_after(BUSY_PAUSE)
+    }
+}
 
 const CHANNELS: [Channel; 3] = [Channel::Stdout, Channel::Stderr, Channel::Terminal];
 

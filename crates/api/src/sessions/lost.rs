@@ -12,7 +12,6 @@ use super::find::Session;
 use crate::call::{Call, LostLife};
 use node::{LogAway, LostEntries, LostHistory, LostLog, LostSession};
 use sandbox::SandboxRef;
-use sandbox::limits::BUSY_PAUSE;
 use sandbox::log::{Event, Extent, RecordedSession};
 use sandbox::refusal::{Code, Reason, Refusal};
 
@@ -33,14 +32,18 @@ impl Lost {
         let which = call.which()?;
         let found = match call.api.node() {
             Some(node) => {
-                node.lost_log(&which, (&life.node, &life.incarnation)).await.map_err(away)?
+                {
+                    // Boxed: few calls wait for it.
+                    let found = node.lost_log(&which, (&life.node, &life.incarnation));
+                    Box::pin(found).await?
+                }
             }
             None => None,
         };
         let Some(log) = found else {
             return Err(gone(&which, &life).hint("nothing of its output was durable"));
         };
-        let history = log.history().await.map_err(away)?;
+        let history = log.history().await?;
         Ok(Self { which, log, history, life })
     }
 
@@ -57,7 +60,7 @@ impl Lost {
     }
 
     /// The answer after the last byte that outlived the node. `ends` is where the outputs end.
-    pub fn refusal(&self, ends: Value) -> Refusal {
+    pub fn refusal(&self, ends: &Value) -> Refusal {
         gone(&self.which, &self.life)
             .details(json!({ "at_ms": self.log.at_ms, "last_durable_offset": ends }))
     }
@@ -66,7 +69,7 @@ impl Lost {
     pub async fn open_ends(&self) -> Result<Value, Refusal> {
         let mut all = serde_json::Map::new();
         for session in self.history.sessions.iter().filter(|session| session.exit.is_none()) {
-            let ends = self.log.ends(session).await.map_err(away)?;
+            let ends = self.log.ends(session).await?;
             all.insert(session.session.to_string(), offsets(&ends));
         }
         Ok(all.into())
@@ -94,10 +97,6 @@ pub fn recorded(of: &LostSession, ends: &BTreeMap<Channel, u64>) -> Session {
 pub fn offsets(ends: &BTreeMap<Channel, u64>) -> Value {
     let named = ends.iter().map(|(channel, end)| (channel.name().to_owned(), json!(end)));
     Value::Object(named.collect())
-}
-
-pub fn away(error: LogAway) -> Refusal {
-    Refusal::new(Code::Unavailable, error.to_string()).retry_after(BUSY_PAUSE)
 }
 
 fn gone(which: &SandboxRef, life: &LostLife) -> Refusal {

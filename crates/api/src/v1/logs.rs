@@ -113,7 +113,7 @@ async fn read(
     let selection = selection(query)?;
     if let Some(life) = call.lost.take() {
         let after = after.as_deref().map(lost::parse_place).transpose()?;
-        let reading = LostReading::open(&call, life, selection, after).await?;
+        let reading = LostReading::open(&call, *life, selection, after).await?;
         if is_stream(&call, follow) {
             let events = Events::begin(&mut call, move |teller| async move {
                 // A client that is gone needs no message.

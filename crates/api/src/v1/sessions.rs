@@ -229,7 +229,7 @@ async fn list(
     _: Nothing,
 ) -> Result<Reply<SessionList>, Refusal> {
     if let Some(life) = call.lost.take() {
-        return lost::list(&call, life).await.map(Reply);
+        return lost::list(&call, *life).await.map(Reply);
     }
     let sessions = find::list(&call.api, &call.which()?, query.recorded).await?;
     Ok(Reply(SessionList { sessions: sessions.into_iter().map(SessionInfo::from).collect() }))
@@ -237,7 +237,7 @@ async fn list(
 
 async fn get(mut call: Call, _: Nothing, _: Nothing) -> Result<Reply<SessionInfo>, Refusal> {
     if let Some(life) = call.lost.take() {
-        return lost::get(&call, life).await.map(Reply);
+        return lost::get(&call, *life).await.map(Reply);
     }
     let found = look_at(&call.api, &call.which()?, &call.session()?).await?;
     Ok(Reply(found.session.into()))
@@ -249,7 +249,7 @@ async fn read_output(
     nothing: Nothing,
 ) -> Result<OutputAnswer, Refusal> {
     match call.lost.take() {
-        Some(life) => lost::read(call, life, query.0).await,
+        Some(life) => lost::read(call, *life, query.0).await,
         None => output::read(call, query, nothing).await,
     }
 }

@@ -67,7 +67,7 @@ impl Tail {
     fn push(&mut self, entry: Entry, wanted: u64) {
         let lines = match &entry.event {
             Event::Output { bytes, .. } => {
-                bytes.iter().filter(|byte| **byte == b'\n').count() as u64
+                bytes.split(|byte| *byte == b'\n').skip(1).count() as u64
             }
             _ => 0,
         };

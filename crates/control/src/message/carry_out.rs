@@ -94,7 +94,7 @@ impl Request {
                 return Ok(Reply::Snapshot(Box::new(registry.snapshot(&sandbox, name).await?)));
             }
             Self::ReadLost { sandbox, after } => {
-                return lost::read(parts.node, &sandbox, after).await.map(Reply::LostLog);
+                return Box::pin(lost::read(parts.node, &sandbox, after)).await.map(Reply::LostLog);
             }
             Self::Snapshots {} => return Ok(Reply::Snapshots(registry.snapshots(None))),
             Self::PutTemplate { template, options } => {

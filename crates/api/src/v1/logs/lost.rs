@@ -10,7 +10,7 @@ use super::reading::Selection;
 use super::{LogPage, NO_SEGMENT};
 use crate::body::Gone;
 use crate::call::{Call, LostLife};
-use crate::sessions::lost::{Lost, away};
+use crate::sessions::lost::Lost;
 use crate::stream::Teller;
 use node::{LogAway, LostEntries};
 use sandbox::log::{Entry, Event};
@@ -42,7 +42,7 @@ impl LostReading {
             Some(tail) => count_lines(&lost, &selection).await?.saturating_sub(tail),
             None => 0,
         };
-        let entries = lost.log.entries(after.unwrap_or(0)).await.map_err(away)?;
+        let entries = lost.log.entries(after.unwrap_or(0)).await?;
         let (ready, is_over) = (VecDeque::new(), false);
         Ok(Self { lost, entries, selection, skip_lines, ready, is_over })
     }
@@ -69,7 +69,7 @@ impl LostReading {
                     self.is_over = true;
                     if !self.entries.is_closed {
                         let problem = match self.lost.open_ends().await {
-                            Ok(ends) => self.lost.refusal(ends),
+                            Ok(ends) => self.lost.refusal(&ends),
                             Err(problem) => problem,
                         };
                         return Some(LogEntry::problem(problem.into()));
@@ -77,7 +77,7 @@ impl LostReading {
                 }
                 Err(error) => {
                     self.is_over = true;
-                    return Some(LogEntry::problem(away(error).into()));
+                    return Some(LogEntry::problem(Refusal::from(error).into()));
                 }
             }
         }
@@ -137,13 +137,13 @@ async fn count_lines(lost: &Lost, selection: &Selection) -> Result<u64, Refusal>
             if let Event::Output { bytes, .. } = &entry.event
                 && is_wanted(selection, &entry)
             {
-                lines += bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
+                lines += bytes.split(|byte| *byte == b'\n').skip(1).count() as u64;
                 is_at_begin = bytes.last().is_none_or(|byte| *byte == b'\n');
             }
         }
         Ok::<_, LogAway>(lines + u64::from(!is_at_begin))
     };
-    count.await.map_err(away)
+    Ok(count.await?)
 }
 
 /// Takes lines that are not wanted from the front of an output. `false`: nothing of the entry is wanted.

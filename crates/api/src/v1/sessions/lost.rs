@@ -12,7 +12,7 @@ use super::{SessionInfo, SessionList};
 use crate::body::{Gone, Outgoing};
 use crate::call::{Call, LostLife, passed};
 use crate::limits::STREAM_BYTES;
-use crate::sessions::lost::{Lost, LostFeed, away, offsets, recorded};
+use crate::sessions::lost::{Lost, LostFeed, offsets, recorded};
 use crate::sessions::{FeedEvent, SessionEnd, Start};
 use crate::shape::octets;
 use crate::stream::{Events, Teller};
@@ -49,11 +49,11 @@ pub(super) async fn read(
 ) -> Result<OutputAnswer, Refusal> {
     let lost = Lost::open(&call, life).await?;
     let session = lost.session(&call.session()?)?.clone();
-    let ends = lost.log.ends(&session).await.map_err(away)?;
+    let ends = lost.log.ends(&session).await?;
     let end = match (session.exit.clone(), lost.history.closed.clone()) {
         (Some(record), _) => End::Exited(Box::new(record)),
         (None, Some(why)) => End::Over(why),
-        (None, None) => End::Lost(lost.refusal(offsets(&ends))),
+        (None, None) => End::Lost(lost.refusal(&offsets(&ends))),
     };
     let wanted = channels(&query, &recorded(&session, &ends))?;
     let is_raw = call.prefers("application/octet-stream");
@@ -67,7 +67,7 @@ pub(super) async fn read(
         return Err(refusal.clone());
     }
     let first = wanted.first().and_then(|(channel, _)| at.get(channel)).copied().unwrap_or(0);
-    let feed = LostFeed::new(lost.log.outputs(&session).await.map_err(away)?, at);
+    let feed = LostFeed::new(lost.log.outputs(&session).await?, at);
     if is_raw {
         call.memory.grow(STREAM_BYTES)?;
         let last = wanted.first().and_then(|(channel, _)| ends.get(channel)).copied();
@@ -120,7 +120,7 @@ async fn tell(mut feed: LostFeed, end: End, teller: &Teller<OutputEvent>) -> Res
                 }
             }
             Ok(None) => break end,
-            Err(error) => break End::Lost(away(error)),
+            Err(error) => break End::Lost(error.into()),
         }
     };
     let (ended, problem) = match end {
@@ -152,7 +152,7 @@ async fn bytes(
         End::Exited(_) | End::Over(_) => None,
     };
     let first = loop {
-        match feed.next().await.map_err(away)? {
+        match feed.next().await? {
             Some(FeedEvent::Output { offset: at, bytes, .. }) => {
                 offset = at;
                 break Some(bytes);

@@ -19,17 +19,18 @@ pub(super) async fn read(
 ) -> Result<LostPage, ErrorReply> {
     let not_found = || SandboxError::NotFound { which: which.clone() };
     let node = node.ok_or_else(not_found)?;
-    let (name, life) = match node.route(which).await {
+    let (name, life) = match Box::pin(node.route(which)).await {
         Route::Lost { node, incarnation } => (node, incarnation),
         Route::Unknown { why } => return Err(ErrorReply::new(ErrorCode::Busy, why, None)),
         Route::Here | Route::There(_) => return Err(not_found().into()),
     };
-    let Some(log) = node.lost_log(which, (&name, &life)).await.map_err(away)? else {
+    let found = Box::pin(node.lost_log(which, (&name, &life))).await;
+    let Some(log) = found.map_err(|error| away(&error))? else {
         let message = format!("{which} was lost with its node {name}");
         let hint = "nothing of its output was durable: `--durability` keeps that of the next one";
         return Err(ErrorReply::new(ErrorCode::NotRunning, message, Some(hint)));
     };
-    page(log, name, after).await.map_err(away)
+    page(log, name, after).await.map_err(|error| away(&error))
 }
 
 async fn page(log: LostLog, node: String, after: u64) -> Result<LostPage, LogAway> {
@@ -58,6 +59,6 @@ async fn page(log: LostLog, node: String, after: u64) -> Result<LostPage, LogAwa
     Ok(LostPage { node, at_ms: log.at_ms, entries, next, is_closed, last_durable_offset })
 }
 
-fn away(error: LogAway) -> ErrorReply {
+fn away(error: &LogAway) -> ErrorReply {
     ErrorReply::new(ErrorCode::Busy, error.to_string(), Some("try again"))
 }
