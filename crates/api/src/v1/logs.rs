@@ -113,15 +113,17 @@ async fn read(
     let selection = selection(query)?;
     if let Some(life) = call.lost.take() {
         let after = after.as_deref().map(lost::parse_place).transpose()?;
-        let reading = LostReading::open(&call, *life, selection, after).await?;
+        // Boxed: few calls wait for it.
+        let reading = Box::pin(LostReading::open(&call, *life, selection, after)).await?;
         if is_stream(&call, follow) {
             let events = Events::begin(&mut call, move |teller| async move {
                 // A client that is gone needs no message.
-                let _ = reading.tell(&teller).await;
+                let _ = Box::pin(reading.tell(&teller)).await;
             })?;
             return Ok(Either::Stream(events));
         }
-        return Ok(Either::Whole(reading.page(&call, usize::from(limit), PAGE_BYTES_MAX).await?));
+        let page = Box::pin(reading.page(&call, usize::from(limit), PAGE_BYTES_MAX)).await?;
+        return Ok(Either::Whole(page));
     }
     let which = call.which()?;
     if let Some(session) = &selection.session {

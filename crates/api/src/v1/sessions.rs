@@ -249,7 +249,7 @@ async fn read_output(
     nothing: Nothing,
 ) -> Result<OutputAnswer, Refusal> {
     match call.lost.take() {
-        Some(life) => lost::read(call, *life, query.0).await,
+        Some(life) => Box::pin(lost::read(call, *life, query.0)).await,
         None => output::read(call, query, nothing).await,
     }
 }
