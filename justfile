@@ -157,9 +157,11 @@ simulate SEEDS="100000":
 simulate-fleet SEEDS="3000" SANDBOXES="1000000":
     BURROW_SIM_SEEDS={{SEEDS}} BURROW_SIM_SANDBOXES={{SANDBOXES}} cargo test --release -p fleet --test simulation -- --include-ignored --nocapture
 
-# Five members of a fleet on three NATS servers, which are killed and stopped while hosts die, for so many seconds.
+# Five members of a fleet on three NATS servers, which are killed and stopped while hosts die, for so many seconds. Then
+# bridges that are killed while readers follow durable output, for half as long.
 soak-fleet SECONDS="600" SEED="1": _nats
     BURROW_CHAOS_SECONDS={{SECONDS}} BURROW_CHAOS_SEED={{SEED}} cargo nextest run --workspace --test nats -E 'test(/^chaos::/)' --no-capture
+    BURROW_CHAOS_SECONDS=$(({{SECONDS}} / 2)) cargo nextest run --workspace --test fleet -E 'test(no_byte_that_was_shown_under_sync)' --no-capture
 
 # Every decoder that reads bytes from the other side, each for so many seconds.
 fuzz SECONDS="60":

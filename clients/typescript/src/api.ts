@@ -389,6 +389,11 @@ export interface components {
              */
             cpus?: number | null;
             /**
+             * @description Whether what its programs write outlives the host, in a fleet. With `async` it is in the fleet's log a
+             *     moment after it was written; with `sync` nobody sees it before. Contexts are refused in such a sandbox.
+             */
+            durability?: components["schemas"]["Durability"] | null;
+            /**
              * @description What it may reach. The default is the server's setting, which is nothing unless its operator
              *     changed it; an empty list means nothing. `example.org` is that host at ports 80 and 443,
              *     `example.org:5432` that host at that port, `*.example.org` every host below it, `public`
@@ -532,6 +537,8 @@ export interface components {
             role: components["schemas"]["DisplayRoleName"];
         };
         DisplayRoleName: "value" | "shown" | "update";
+        /** @description Whether the output of a sandbox's programs outlives its host. */
+        Durability: "off" | "async" | "sync";
         /** @description How a run ended. */
         End: {
             /** @description Whether compiled code was reused, if the language reports it. */
@@ -2049,6 +2056,13 @@ export interface components {
         } | {
             /** @constant */
             type: "running";
+        } | {
+            /** @constant */
+            type: "waiting";
+        } | {
+            problem: components["schemas"]["Problem"];
+            /** @constant */
+            type: "problem";
         };
         /**
          * @description The options of a notebook's own sandbox. There is no `env`, because it may hold secrets and
@@ -2646,6 +2660,8 @@ export interface components {
             cpus?: number;
             /** Format: uint64 */
             created_at_ms: number;
+            /** @description Whether what its programs write outlives the host. */
+            durability?: components["schemas"]["Durability"];
             /** @description The egress rules. */
             egress?: string[];
             /** @description Only the names, because values may be secrets. */

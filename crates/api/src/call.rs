@@ -109,6 +109,13 @@ pub struct SentFor {
     pub incarnation: Option<String>,
 }
 
+/// A sandbox that is gone with its node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostLife {
+    pub node: String,
+    pub incarnation: String,
+}
+
 /// See the module's description.
 pub struct Call {
     pub api: Api,
@@ -118,6 +125,8 @@ pub struct Call {
     pub target: Target,
     /// The life of the sandbox that another node has sent this call for.
     pub sent_for: Option<SentFor>,
+    /// The sandbox is gone with its node, and the operation reads what the fleet's log has of it.
+    pub lost: Option<Box<LostLife>>,
     /// Whether only the node of its sandbox can say who may send it.
     pub is_judged_there: bool,
     pub entrance: Entrance,

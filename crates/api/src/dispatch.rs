@@ -121,6 +121,7 @@ pub async fn dispatch(
                 request_id: request_id.clone(),
                 target,
                 sent_for,
+                lost: None,
                 is_judged_there: is_judged_there(operation.path),
                 entrance,
                 parameters,
@@ -385,8 +386,8 @@ async fn mark(
     }
 }
 
-/// The node that has what a call is about, if it is not this one.
-async fn elsewhere(operation: &Operation, call: &Call) -> Result<Option<Placement>, Refusal> {
+/// The node that has what a call is about, if it is not this one. What outlives a node is read here.
+async fn elsewhere(operation: &Operation, call: &mut Call) -> Result<Option<Placement>, Refusal> {
     if call.api.node().is_none() {
         return Ok(None);
     }
@@ -398,7 +399,14 @@ async fn elsewhere(operation: &Operation, call: &Call) -> Result<Option<Placemen
         caller: Some(&call.caller),
     };
     match clues.subject() {
-        Some(subject) => whereabouts::elsewhere(call, &subject).await,
+        Some(subject) => match whereabouts::elsewhere(call, &subject).await {
+            Err(refusal) if operation.outlives_node => {
+                let life = whereabouts::lost_life(&refusal).ok_or(refusal)?;
+                call.lost = Some(Box::new(life));
+                Ok(None)
+            }
+            found => found,
+        },
         None => Ok(None),
     }
 }
@@ -443,12 +451,12 @@ fn finish(log: &RequestLog, response: &mut Response) {
 /// not left to go on past it, and one that there is no memory for ends as if its client were gone.
 async fn carry_out(
     operation: &Operation,
-    call: Call,
+    mut call: Call,
     key: &str,
     away: Option<Placement>,
 ) -> Result<Response, Refusal> {
     let away = match away {
-        None => elsewhere(operation, &call).await?,
+        None => elsewhere(operation, &mut call).await?,
         away => away,
     };
     if let Some(placement) = away {

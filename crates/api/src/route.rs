@@ -87,6 +87,8 @@ pub struct Operation {
     pub is_carrier: bool,
     /// Whether it is passed on to a program in a sandbox.
     pub is_passage: bool,
+    /// Whether it is carried out here for a sandbox that is gone with its node.
+    pub outlives_node: bool,
     /// Refusals beyond those that every operation has.
     pub problems: &'static [Code],
     /// The form of its refusals.
@@ -167,6 +169,7 @@ where
         is_documented: true,
         is_carrier: false,
         is_passage: false,
+        outlives_node: false,
         problems: &[],
         refusals: Refusals::default(),
         describe: |document| {
@@ -182,6 +185,13 @@ impl Operation {
     #[must_use]
     pub fn access(mut self, access: Option<Access>) -> Self {
         self.access = access;
+        self
+    }
+
+    /// It reads what outlives a node.
+    #[must_use]
+    pub fn of_the_lost(mut self) -> Self {
+        self.outlives_node = true;
         self
     }
 

@@ -8,6 +8,7 @@
 
 pub mod feed;
 pub mod find;
+pub mod lost;
 pub mod turns;
 pub mod typing;
 

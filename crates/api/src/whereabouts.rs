@@ -6,7 +6,7 @@
 use std::fmt;
 
 use super::Api;
-use super::call::Call;
+use super::call::{Call, LostLife};
 use node::{Kind, Placement, Route, Thing};
 use sandbox::SandboxRef;
 use sandbox::limits::BUSY_PAUSE;
@@ -80,6 +80,13 @@ impl fmt::Display for Subject {
 fn moved(subject: &Subject) -> Refusal {
     let message = format!("{subject} is no longer at this node");
     Refusal::new(Code::Unavailable, message).retry_after(BUSY_PAUSE)
+}
+
+/// The life that a refusal says was lost.
+pub fn lost_life(refusal: &Refusal) -> Option<LostLife> {
+    let details = refusal.details.as_ref().filter(|_| refusal.reason == Some(Reason::Lost))?;
+    let text = |name: &str| details.get(name)?.as_str().map(str::to_owned);
+    Some(LostLife { node: text("node")?, incarnation: text("incarnation")? })
 }
 
 fn lost(subject: &Subject, node: &str, incarnation: &str) -> Refusal {

@@ -11,12 +11,12 @@ use super::exit::Exit;
 use super::failure::{self, CliError};
 use super::{background, output};
 use access::audit::Audit;
-use agent_client::guest::{Guest, Options};
+use agent_client::guest::{Guest, Options, OutputRule};
 use agent_client::link::Address;
 use agent_client::link::limits::GONE_AFTER;
 use control::{Client, ClientError, ErrorCode, List, Purpose, Request};
 use host::paths::Paths;
-use sandbox::{OneShot, Record, SandboxError, SandboxRef, find_log};
+use sandbox::{Durability, OneShot, Record, SandboxError, SandboxRef, find_log};
 
 /// The paths of this process, and its permissions.
 pub struct Context {
@@ -72,6 +72,11 @@ impl Context {
         *self.entered.lock().unwrap_or_else(PoisonError::into_inner) = Some(which.clone());
         let guest = connect(dialled.address, &verb).await;
         let guest = guest.with_context(|| format!("sandbox {which} does not answer"))?;
+        match dialled.durability {
+            Durability::Off => {}
+            Durability::Async => guest.output_rules().set(OutputRule::Recorded),
+            Durability::Sync => guest.output_rules().set(OutputRule::ElsewhereDurable),
+        }
         let guest = guest.running_as(dialled.user.as_deref());
         Ok(guest.beginning_in(dialled.workdir.as_deref()))
     }

@@ -28,6 +28,8 @@ pub enum CliError {
     UnknownSandbox { name: SandboxRef, similar: Vec<String> },
     #[error("sandbox {name} is at the node {node}, and so is its log")]
     LogElsewhere { name: SandboxRef, node: String, address: String },
+    #[error("sandbox {name} was lost with its node {node} at {at}{}", durable_to(ends))]
+    LostWithNode { name: SandboxRef, node: String, at: String, ends: Vec<String> },
     #[error("sandbox {name} is not running: it is {state}")]
     NotRunning { name: SandboxRef, state: String },
     #[error("{wanted:?} matches no session of the sandbox{}", alternatives(sessions))]
@@ -257,6 +259,9 @@ impl CliError {
                     "run this on its host, or read {address}/v1/sandboxes/{namespace}/{name}/logs at any node"
                 ));
             }
+            Self::LostWithNode { .. } => {
+                "this was all of its output that outlived the node; the name is free"
+            }
             Self::NotRunning { name, .. } => {
                 return Some(format!(
                     "`host-bridge restart {name}` starts it again; `host-bridge logs {name}` shows its output"
@@ -354,6 +359,14 @@ fn link_hint(error: &LinkError) -> Option<&'static str> {
         }
         _ => None,
     }
+}
+
+/// Where outputs end that have outlived their node.
+fn durable_to(ends: &[String]) -> String {
+    if ends.is_empty() {
+        return String::new();
+    }
+    format!("; durable are, in bytes: {}", ends.join(", "))
 }
 
 fn alternatives(names: &[String]) -> String {

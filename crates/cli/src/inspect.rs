@@ -201,6 +201,9 @@ fn describe_asked(record: &Record) -> Vec<(&'static str, String)> {
         let what = if record.on_idle.is_stop() { "expires if idle" } else { "pauses if idle" };
         facts.push((what, idle));
     }
+    if !record.durability.is_off() {
+        facts.push(("durability", record.durability.to_string()));
+    }
     if let Some(keep_ms) = record.keep_stopped_ms {
         facts.push(("removed after", after(keep_ms)));
     }

@@ -1,6 +1,8 @@
 //! `logs`: print the output of a sandbox's sessions from the log on disk. Needs no daemon and works
 //! after the sandbox has stopped.
 
+mod lost;
+
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -19,6 +21,7 @@ use super::output::{self, Sink};
 use super::session;
 use super::values::Since;
 use crate::following::until_ended;
+use lost::LostLog;
 use sandbox::SandboxRef;
 use sandbox::log::{Entry, Event, From, Reader};
 
@@ -31,7 +34,8 @@ use sandbox::log::{Entry, Event, From, Reader};
   host-bridge logs --since 10m --stderr work
   host-bridge logs --session build --json work | jq .
 
-Works without the daemon, and after the sandbox has stopped. A program's stdout is written to stdout,
+Works without the daemon, and after the sandbox has stopped. In a fleet it also reads a sandbox that is
+gone with its node, as far as its output was durable. A program's stdout is written to stdout,
 its stderr to stderr.")]
 pub struct Logs {
     /// Keep printing new output until the sandbox stops or ctrl-c
@@ -69,8 +73,14 @@ pub struct Logs {
 
 impl Logs {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
-        let directory = context.log(&self.which).await?;
-        let since_ms = self.since.map(|since| since.resolve(instant::now_ms()));
+        let directory = match context.log(&self.which).await {
+            Ok(directory) => directory,
+            Err(unknown) => match LostLog::open(context, &self.which).await? {
+                Some(lost) => return self.print_lost(lost).await,
+                None => return Err(unknown),
+            },
+        };
+        let since_ms = self.since_ms();
         // With both, the lines are counted first: the last N, if they are recent enough.
         let from = match (self.tail, since_ms) {
             (Some(lines), _) => From::Lines(lines),
@@ -86,14 +96,22 @@ impl Logs {
         } else if self.stderr {
             reader = reader.outputs(|channel| channel == Channel::Stderr);
         }
-        let printer = Printer {
-            stdout: Sink::stdout()?,
-            stderr: Sink::stderr()?,
-            since_ms: since_ms.unwrap_or_default(),
-            json: self.json,
-        };
+        let printer = self.printer()?;
         let printing = self.print(&mut reader, &printer);
         if self.follow { until_ended(printing).await } else { printing.await }
+    }
+
+    fn since_ms(&self) -> Option<u64> {
+        self.since.map(|since| since.resolve(instant::now_ms()))
+    }
+
+    fn printer(&self) -> Result<Printer> {
+        Ok(Printer {
+            stdout: Sink::stdout()?,
+            stderr: Sink::stderr()?,
+            since_ms: self.since_ms().unwrap_or_default(),
+            json: self.json,
+        })
     }
 
     /// The session of this id or prefix, as `attach` and `kill` find it: in the log, and among those that

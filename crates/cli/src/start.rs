@@ -16,7 +16,7 @@ use super::session::read_environment;
 use super::values::parse_duration;
 use agent_client::link::Address;
 use machine::MachineKind;
-use sandbox::{Name, OnIdle, Spec, TemplateName, label};
+use sandbox::{Durability, Name, OnIdle, Spec, TemplateName, label};
 
 /// Start a sandbox that keeps running
 #[derive(Debug, Args)]
@@ -83,6 +83,10 @@ pub struct Start {
     #[arg(long, value_name = "ACTION")]
     on_idle: Option<OnIdle>,
 
+    /// Set whether output outlives the host, in a fleet: off, async or sync (default: the configuration's)
+    #[arg(long, value_name = "WHEN")]
+    durability: Option<Durability>,
+
     /// Remove the sandbox this long after it stopped (default: never)
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     keep: Option<Duration>,
@@ -124,6 +128,7 @@ impl Start {
         spec.ttl_ms = self.ttl.map(ms);
         spec.idle_ttl_ms = self.idle.map(ms);
         spec.on_idle = self.on_idle;
+        spec.durability = self.durability;
         spec.keep_stopped_ms = if self.rm { Some(0) } else { self.keep.map(ms) };
         Ok(spec)
     }

@@ -25,8 +25,8 @@ pub use carry_out::Parts;
 pub use elsewhere::Elsewhere;
 pub use events::{EventBatch, EventsQuery};
 pub use reply::{
-    Answer, CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, NamespaceCost, NodeReplies,
-    NodeReply, PreviewLink, Reply, UnansweredNode, Version,
+    Answer, CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, LostPage, NamespaceCost,
+    NodeReplies, NodeReply, PreviewLink, Reply, UnansweredNode, Version,
 };
 
 /// A request of a client.
@@ -117,6 +117,12 @@ pub enum Request {
         sandbox: SandboxRef,
         /// The name of the image.
         image: String,
+    },
+    /// Reads what the fleet's log has of a sandbox that is gone with its node, after a place in it.
+    ReadLost {
+        sandbox: SandboxRef,
+        #[serde(default)]
+        after: u64,
     },
     Snapshots {},
     /// Keeps a template, in the place of one with its name.

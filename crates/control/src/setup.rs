@@ -65,6 +65,7 @@ pub fn client_defaults(settings: &Settings) -> Defaults {
         idle_ttl_ms: set.idle_ttl.map(millis),
         on_idle: Some(set.on_idle.parse().expect("the options name what can happen")),
         keep_stopped_ms: set.keep_stopped.map(millis),
+        durability: Some(set.durability.parse().expect("the options name durabilities")),
     }
 }
 

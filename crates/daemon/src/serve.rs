@@ -34,7 +34,9 @@ use machine::Machines;
 use node::{Node, NodeError};
 use otel::Otel;
 use sandbox::limits::STOP_GRACE_DEFAULT;
-use sandbox::{Event, EventSink, Names, Registry, RegistryOptions, SandboxError, SharedTemplates};
+use sandbox::{
+    DurableLogs, Event, EventSink, Names, Registry, RegistryOptions, SandboxError, SharedTemplates,
+};
 use services::artifact::{self, ArtifactError, Artifacts};
 use services::events::Events;
 use services::notebook::Notebooks;
@@ -139,6 +141,7 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
         templates: control::templates(&settings)?,
         names: node.clone().map(|node| Arc::new(node) as Arc<dyn Names>),
         shared_templates: node.clone().map(|node| Arc::new(node) as Arc<dyn SharedTemplates>),
+        durable_logs: node.clone().map(|node| Arc::new(node) as Arc<dyn DurableLogs>),
         ..means_of(&settings)
     };
     let opening = Registry::open_with(paths.clone(), machines, sink, means);

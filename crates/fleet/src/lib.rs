@@ -13,11 +13,13 @@ pub mod event;
 pub mod ids;
 pub mod lease;
 pub mod limits;
+pub mod log;
 mod member;
 pub mod nats;
 pub mod placement;
 pub mod quota;
 pub mod random;
 pub mod records;
+pub mod track;
 
 pub use member::{Me, Member, Status};

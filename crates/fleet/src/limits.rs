@@ -46,5 +46,10 @@ pub const MARKER_S: u64 = 3_600;
 pub const FAILURE_CHARS_MAX: usize = 4_096;
 /// Events that wait for one member; more hold up who sends them.
 pub const EVENTS_MAX: usize = 4_096;
+/// Streams that durable output is spread over, each with a leader of its own. All nodes must have the same.
+pub const LOG_SHARDS: usize = 4;
+/// The pause before an append that got no answer is tried again. It doubles up to the next.
+pub const APPEND_PAUSE_MS: u64 = 50;
+pub const APPEND_PAUSE_MAX_MS: u64 = 1_000;
 /// How often a member is given the time.
 pub const TICK_MS: u64 = 250;

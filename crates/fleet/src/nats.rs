@@ -6,6 +6,7 @@
 
 mod documents;
 mod forms;
+mod logs;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -27,6 +28,8 @@ use crate::ids::{Name, NodeId, Revision};
 use crate::limits::{ANSWER_MS, MARKER_S, RECORD_BYTES_MAX};
 use crate::records::{Key, NameRecord, NodeRecord, Value};
 pub use documents::{Change, Document, Documents};
+pub use logs::{Keeping, Records};
+
 use forms::{Bucket, bucket_of, is_marker, key_of, parse_value, subject_of, write_value};
 
 /// Where the control plane is, and who we are to it.
@@ -56,6 +59,8 @@ pub enum LinkError {
         "cannot open the bucket {bucket} of NATS JetStream, which must be 2.11 or newer: {why}"
     )]
     Bucket { bucket: &'static str, why: String },
+    #[error("cannot open the stream {stream} of NATS JetStream for durable output: {why}")]
+    Logs { stream: String, why: String },
     #[error("cannot listen on {subject}: {source}")]
     Subscribe { subject: String, source: async_nats::client::SubscribeError },
 }
@@ -67,6 +72,8 @@ pub enum StoreError {
     Unavailable(String),
     #[error("the record at {subject} is not one of ours: {source}")]
     Form { subject: String, source: serde_json::Error },
+    #[error("the record at {subject} is not one of a log")]
+    Record { subject: String },
 }
 
 /// One connection, for as many users as it likes.
@@ -223,6 +230,16 @@ impl Link {
     pub async fn watch_nodes(&self) -> Result<Descriptions, StoreError> {
         let filter = format!("{}about.*", Bucket::Nodes.prefix());
         Ok(Descriptions(self.last_of(&self.nodes, vec![filter]).await?))
+    }
+
+    /// When a key was written last.
+    pub async fn written_at_ms(&self, key: &Key) -> Result<Option<u64>, StoreError> {
+        let stream = &self.bucket(bucket_of(key)).stream;
+        match stream.get_last_raw_message_by_subject(&subject_of(key)).await {
+            Ok(message) => Ok(u64::try_from(message.time.unix_timestamp_nanos() / 1_000_000).ok()),
+            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
+            Err(error) => Err(unavailable(error)),
+        }
     }
 
     pub async fn ask(&self, to: &NodeId, request: &Request) -> Option<Reply> {

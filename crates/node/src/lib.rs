@@ -5,6 +5,7 @@
 //!    │         ├─▶ guardian, by the lease file: ends the sandboxes of a lease that is over
 //!    │         ├─▶ names: what the registry asks for before it makes a sandbox
 //!    │         ├─▶ templates and images: what all nodes have, and what each has
+//!    │         ├─▶ durable and lost: the fleet's logs of output, written here and read for nodes that are gone
 //!    │         ├─▶ routes and things: where a sandbox is, by its name or by an id
 //!    │         └─▶ marks: who calls through which node
 //!    └─ serves whether NATS answers or not; without NATS nothing is created
@@ -15,11 +16,13 @@
 
 #![forbid(unsafe_code)]
 
+mod durable;
 pub mod guardian;
 mod identity;
 mod images;
 mod leash;
 pub mod limits;
+mod lost;
 mod machines;
 mod mark;
 mod names;
@@ -51,6 +54,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 pub use fleet::records::Readiness;
 pub use identity::IdentityError;
+pub use lost::{LogAway, LostEntries, LostHistory, LostLog, LostSession};
 pub use mark::{Called, Mark, MarkRefused, Through};
 pub use routes::{Placed, Placement, Route};
 pub use row::NodeRow;
@@ -87,7 +91,9 @@ struct Inner {
     id: NodeId,
     place: Place,
     grace: Duration,
-    quotas: settings::Fleet,
+    settings: settings::Fleet,
+    /// The streams of durable output are there.
+    has_logs: tokio::sync::Mutex<bool>,
     tallies: Tallies,
     paths: Paths,
     events: EventSink,
@@ -154,7 +160,8 @@ impl Node {
             id,
             place,
             grace: fleet.grace,
-            quotas: fleet.clone(),
+            settings: fleet.clone(),
+            has_logs: tokio::sync::Mutex::default(),
             tallies: Tallies::default(),
             paths: paths.clone(),
             events,

@@ -85,7 +85,7 @@ impl Node {
         self.standing().map_err(|why| away(&why))?;
         let handle = self.handle().ok_or_else(|| away("this node is joining its fleet"))?;
         let name = name_of(which).map_err(|error| failed(error.to_string()))?;
-        let limit = self.0.quotas.quota(which.namespace.as_str());
+        let limit = self.0.settings.quota(which.namespace.as_str());
         let image = wish.image.clone().filter(|_| wish.needs_image);
         let call = CreateCall { name, request: request.into(), wish, spec: "".into(), limit };
         let answer = handle.call(Call::Create(call)).await;

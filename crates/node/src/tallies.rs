@@ -67,7 +67,7 @@ impl Node {
     async fn quotas(&self) -> Vec<QuotaUse> {
         let mut handle = self.handle().filter(|_| self.standing().is_ok());
         let mut quotas = Vec::new();
-        for (namespace, limit) in self.0.quotas.quota_pairs() {
+        for (namespace, limit) in self.0.settings.quota_pairs() {
             if namespace == settings::EVERY_NAMESPACE {
                 continue;
             }

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{OnIdle, Record, Spec};
+use super::{Durability, OnIdle, Record, Spec};
 use crate::limits::GRANTED_RULES_MAX;
 
 /// A name, and what was granted.
@@ -19,6 +19,7 @@ impl Spec {
         words.extend(self.egress.iter().flat_map(|rules| of_rules(rules)));
         words.extend(of_bounds(self.memory_mib, self.cpu_millis()));
         words.extend(of_lives(self.ttl_ms, self.idle_ttl_ms, self.on_idle.unwrap_or_default()));
+        words.extend(of_output(self.durability.unwrap_or_default()));
         words.extend(of_texts(self.user.as_deref(), self.workspace.as_deref(), self.mount));
         words
     }
@@ -32,6 +33,7 @@ impl Record {
         words.extend(of_rules(&self.egress));
         words.extend(of_bounds(self.memory_mib, self.cpu_millis));
         words.extend(of_lives(self.ttl_ms, self.idle_ttl_ms, self.on_idle));
+        words.extend(of_output(self.durability));
         words.extend(of_texts(self.user.as_deref(), self.workspace.as_deref(), self.mounted));
         words
     }
@@ -49,6 +51,10 @@ fn of_rules(rules: &[String]) -> Vec<Granted> {
 fn of_bounds(memory_mib: Option<u64>, cpu_millis: Option<u32>) -> impl Iterator<Item = Granted> {
     let memory = memory_mib.map(|mib| ("memory_mib", json!(mib)));
     memory.into_iter().chain(cpu_millis.map(|millis| ("cpu_millis", json!(millis))))
+}
+
+fn of_output(durability: Durability) -> Option<Granted> {
+    (!durability.is_off()).then(|| ("durability", json!(durability.name())))
 }
 
 fn of_lives(

@@ -24,6 +24,7 @@ mod commit;
 mod contents;
 pub mod costs;
 mod directories;
+pub mod durable;
 pub mod event;
 mod expiry;
 pub mod fork;
@@ -68,6 +69,7 @@ use std::path::PathBuf;
 
 pub use self::image::root_of;
 pub use changes::Changes;
+pub use durable::{Durability, DurableLogs, UnknownDurability};
 pub use event::{Event, EventSink, Facts, Kind, Subject, WorkspaceEvent};
 pub use fork::{Ancestor, ForkRequest, Forked};
 pub use host_files::HostFiles;
@@ -117,6 +119,13 @@ pub enum SandboxError {
     NameRefused { which: SandboxRef, refused: NameRefused },
     #[error(transparent)]
     TemplateRefused(Box<TemplateRefused>),
+    #[error("{} cannot be {durability}: {why}", options::called("durability"))]
+    NotDurable { durability: Durability, why: String },
+    #[error(
+        "{} cannot be {durability} here: this bridge is in no fleet, whose log would keep the output",
+        options::called("durability")
+    )]
+    NoFleet { durability: Durability },
     #[error("there is no sandbox {which}")]
     NotFound { which: SandboxRef },
     #[error("{which} is {state}")]

@@ -254,6 +254,11 @@ pub const VERIFY_HOLES_MAX: usize = 32;
 /// How long the recorder of a machine that is gone may still write what had arrived, which may be
 /// several spools on a busy host. If the machine stopped in order, it ends at once.
 pub const RECORDER_END_MAX: Duration = Duration::from_secs(1);
+/// Bytes of output that go to the fleet's log at once: a quarter of what NATS takes in one message, and as much as an
+/// agent sends before it waits for us.
+pub const DURABLE_FLIGHT_BYTES: usize = 256 * 1024;
+/// How long the owner of a sandbox that has ended waits until the fleet's log has its last output: some flights.
+pub const DURABLE_END_MAX: Duration = Duration::from_secs(5);
 /// The pause before the recorder asks again after an agent refused it something.
 pub const RECORDER_RETRY_PAUSE: Duration = Duration::from_millis(500);
 

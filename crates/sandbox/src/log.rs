@@ -33,12 +33,13 @@ use std::path::{Path, PathBuf};
 
 use protocol::message::Channel;
 use protocol::{ExitRecord, SessionId};
+use serde::{Deserialize, Serialize};
 
 pub use known::{AllSessions, Extent, OneSession, RecordedSession};
 pub use playback::Playback;
 pub use reader::{From, InvalidMark, Mark, Reader, Step};
 pub use record::Run;
-pub(super) use record::checksum;
+pub(super) use record::{bounded, checksum};
 pub use recording::Recording;
 pub use room::ReadBudget;
 pub use verify::{Comparison, Finding, Missing, MissingBecause, OutputComparison, verify};
@@ -52,7 +53,7 @@ use host::paths::Paths;
 const LOG_DIRECTORY: &str = "log";
 
 /// One thing that the log has recorded.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// Wall clock of the host when it was recorded, milliseconds since 1970.
     pub time_ms: u64,
@@ -60,7 +61,8 @@ pub struct Entry {
 }
 
 /// The content of an [`Entry`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Event {
     Started {
         session: SessionId,

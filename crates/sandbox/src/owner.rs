@@ -6,6 +6,7 @@
 //! stop, a forced removal during a kill.
 
 mod begin;
+mod durable;
 mod ending;
 mod expire;
 mod order;
@@ -35,14 +36,13 @@ use super::meter::{Meter, RunTimer};
 use super::pool::{Personal, Pool, Shape};
 use super::presence::Presence;
 use super::record::StoredRecord;
-use super::recorder::SharedLog;
+use super::recorder::{Durable, SharedLog};
 use super::saver::Saver;
 use super::snapshot::bytes_of;
 use super::startup::Startup;
 use super::stored::HeldImage;
 use super::telemetry::Telemetry;
-use super::{Event, EventSink, Names, Phase, Record, SandboxError, State, StopReason};
-use crate::limits::RECORDER_END_MAX;
+use super::{DurableLogs, Event, EventSink, Names, Phase, Record, SandboxError, State, StopReason};
 use agent_client::link::LinkError;
 use egress::{EgressGuard, Injections};
 use host::instant::now_ms;
@@ -85,6 +85,7 @@ pub(super) struct OwnerSettings {
     pub telemetry: Telemetry,
     pub workspaces: Workspaces,
     pub names: Option<Arc<dyn Names>>,
+    pub durable_logs: Option<Arc<dyn DurableLogs>>,
     /// Saves its content before it ends, once there is a saver.
     pub saver: Arc<OnceLock<Saver>>,
     /// Dropped with the owner: then the name is free.
@@ -148,6 +149,8 @@ pub(super) struct Owner {
     streamed: Phase,
     orders: mpsc::Receiver<Order>,
     log: Option<SharedLog>,
+    /// Where its output outlives this host, while its machine lives.
+    durable: Option<Durable>,
     /// The image that its machine has, as long as it has one.
     image: Option<HeldImage>,
     /// The secrets that stay on this side, until the way out is made.
@@ -212,6 +215,7 @@ impl Owner {
             shown,
             orders,
             log: None,
+            durable: None,
             image: None,
             injections: Injections::default(),
             life: None,
@@ -391,11 +395,12 @@ impl Owner {
             self.end_workspace(life.mirror.take()).await;
             self.stored.record.warnings.extend(life.kept_back.get().cloned());
             if let Some(mut recorder) = life.recorder
-                && tokio::time::timeout(RECORDER_END_MAX, &mut recorder).await.is_err()
+                && tokio::time::timeout(self.recorder_end_max(), &mut recorder).await.is_err()
             {
                 recorder.abort();
             }
         }
+        self.end_durable(&why).await;
         self.place.telemetry.settle();
         self.place.presence.leave();
         self.waking.clear();

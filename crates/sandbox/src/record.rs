@@ -13,7 +13,9 @@ use std::time::UNIX_EPOCH;
 use serde::{Deserialize, Serialize};
 
 use super::label::Labels;
-use super::{Ancestor, Incarnation, Name, OnIdle, SandboxRef, Spec, State, TemplateName};
+use super::{
+    Ancestor, Durability, Incarnation, Name, OnIdle, SandboxRef, Spec, State, TemplateName,
+};
 use crate::limits::RECORD_SYNC_PAUSE;
 use agent_client::link::Address;
 use host::paths::{sync_written, write_durably, write_unsynced};
@@ -104,6 +106,9 @@ pub struct Record {
     /// What happens when that time is over.
     #[serde(default, skip_serializing_if = "OnIdle::is_stop")]
     pub on_idle: OnIdle,
+    /// Whether what its programs write outlives the host.
+    #[serde(default, skip_serializing_if = "Durability::is_off")]
+    pub durability: Durability,
     /// Since when it is idle, and when it is idle for too long. Absent while it is active, and
     /// without an idle time to live. Never stored on disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -166,6 +171,7 @@ impl Record {
             expires_at_ms: spec.ttl_ms.map(|ttl_ms| created_at_ms.saturating_add(ttl_ms)),
             idle_ttl_ms: spec.idle_ttl_ms,
             on_idle: spec.on_idle.unwrap_or_default(),
+            durability: spec.durability.unwrap_or_default(),
             idle_since_ms: None,
             idle_expires_at_ms: None,
             keep_stopped_ms: spec.keep_stopped_ms,

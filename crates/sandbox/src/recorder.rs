@@ -5,13 +5,18 @@
 //! dies in between reads it again. It begins each output where the log ends, and the log skips what
 //! it has already, so nothing is recorded twice.
 //!
+//! Where output must be durable, it also brings it into the fleet's log ([`publication`]): behind that, or, under `sync`,
+//! before anybody sees it.
+//!
 //! A full disk does not stop the sandbox: output that cannot be written is acknowledged anyway, and
 //! the log records the gap as soon as it can be written again. Only the end of a session waits.
 
+mod outputs;
+mod publication;
+
 use std::collections::HashSet;
-use std::future::poll_fn;
+use std::future::pending;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Poll;
 
 use protocol::limits::SESSIONS_MAX;
 use protocol::message::{Channel, SessionInfo};
@@ -22,14 +27,20 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::event::{Event, EventSink};
-use super::log::{LogError, Run, Writer};
+use super::log::{LogError, Run, Writer, bounded};
 use super::name::SandboxRef;
 use super::presence::{Activity, Presence};
 use crate::limits::{
     RECORDER_DIGEST_WAIT, RECORDER_DRAIN, RECORDER_LOOK_PAUSE, RECORDER_ORDER_WAIT,
     RECORDER_RETRY_PAUSE,
 };
-use agent_client::guest::{Guest, GuestError, Output, Piece};
+use agent_client::guest::{Guest, GuestError, Horizons, Piece};
+
+pub use publication::Durable;
+
+use super::durable::{Line, NotAppended, OutputPart};
+use outputs::{Arrival, OutputState, Outputs, RecordedOutput};
+use publication::{Landed, Opening, Publication, output_id};
 
 /// The holder for which the log stands. A start that names it is recorded.
 pub const HOLDER: &str = protocol::exit::RECORDER;
@@ -59,6 +70,8 @@ pub struct Recorder {
     pub events: EventSink,
     /// Receives every lasting session, recorded or not. Running others counts as activity, too.
     pub presence: Arc<Presence>,
+    /// Where its output outlives this host, if it does.
+    pub durable: Option<Durable>,
 }
 
 impl Recorder {
@@ -88,6 +101,10 @@ impl Recorder {
                             finished.insert(key);
                         }
                     }
+                    continue;
+                }
+                () = asked(self.horizons()) => {
+                    self.show_unrecorded().await;
                     continue;
                 }
             };
@@ -168,6 +185,26 @@ impl Recorder {
         }
         // What had arrived before the link broke is still recorded.
         while following.join_next().await.is_some() {}
+        if let Some(horizons) = self.horizons() {
+            horizons.fix();
+        }
+    }
+
+    fn horizons(&self) -> Option<&Horizons> {
+        self.durable.as_ref()?.horizons.as_ref()
+    }
+
+    /// Lets readers see sessions that nobody records any more: all of them is durable, or never will be.
+    async fn show_unrecorded(&self) {
+        let Some(horizons) = self.horizons() else { return };
+        let asked = horizons.unrecorded();
+        let Ok(list) = self.guest.sessions(0).await else { return };
+        let is_recorded = |info: &SessionInfo| info.holders.iter().any(|holder| holder == HOLDER);
+        for info in list.sessions.iter().filter(|info| !is_recorded(info)) {
+            if asked.contains(&info.session) {
+                horizons.lift(&info.session);
+            }
+        }
     }
 
     /// Records sessions that have ended, one after the other, after earlier ones.
@@ -190,6 +227,10 @@ impl Recorder {
         let session = info.session.clone();
         match self.record(info).await {
             Ok(()) => {
+                // Before its name can be another's.
+                if let Some(horizons) = self.horizons() {
+                    horizons.lift(&session);
+                }
                 let release = Release {
                     session: session.clone(),
                     holder: Some(HOLDER.to_owned()),
@@ -197,6 +238,10 @@ impl Recorder {
                 };
                 // If it is forgotten already, that is fine.
                 let _ = self.guest.release(release).await;
+                // Who has come meanwhile waits for a recorder that has left.
+                if let Some(horizons) = self.horizons() {
+                    horizons.changed();
+                }
             }
             // The next bridge continues from here.
             Err(RecordError::Guest(GuestError::Link(_))) => return false,
@@ -215,24 +260,32 @@ impl Recorder {
     }
 
     async fn record(&self, info: SessionInfo) -> Result<(), RecordError> {
-        let session = &info.session;
-        self.log.with(|log| log.started(session, run_of(&info), &info.command))?;
+        let (session, run) = (&info.session, run_of(&info));
+        self.log.with(|log| log.started(session, run, &info.command))?;
         self.note_size(&info);
-        let mut outputs = self.subscribe(session, channels_of(&info)).await?;
-        let mut exit = info.exit;
+        let opening = self.durable.as_ref().map(|durable| durable.open(&info));
+        let mut outputs = self.subscribe(&info, opening.as_ref()).await?;
+        let mut exit = info.exit.clone();
         // The first failure does not end it: earlier data may still arrive.
         let mut failure: Option<GuestError> = None;
         let mut waited = exit.is_some();
+        let mut is_end_durable = opening.is_none();
         let waiting = self.guest.wait(session);
         tokio::pin!(waiting);
         loop {
             if let Some(record) = exit.as_ref().filter(|record| outputs.have_all(record)) {
                 if !self.log.with(|log| log.has_exited(session)) {
                     let record = self.digested(session, record).await;
-                    self.record_exit(session, &record, &outputs).await;
+                    self.record_exit(session, &record, outputs.reached()).await;
+                }
+                if !is_end_durable && outputs.have_landed() {
+                    let record = self.digested(session, record).await;
+                    self.publish_exit(&info, opening.as_deref(), record).await;
+                    is_end_durable = true;
                 }
                 // Nobody can produce more output, or all have finished.
-                if record.left_behind_count == 0 || outputs.have_ended() {
+                let is_over = record.left_behind_count == 0 || outputs.have_ended();
+                if is_over && is_end_durable && outputs.have_landed() {
                     return Ok(());
                 }
             }
@@ -256,38 +309,47 @@ impl Recorder {
                         Err(error) => failure = Some(error),
                     }
                 }
-                (index, piece) = outputs.next() => {
-                    if let Err(error) = self.take(session, &mut outputs, index, piece) {
-                        failure = Some(error);
+                (index, arrival) = outputs.next() => match arrival {
+                    Arrival::Piece(piece) => {
+                        if let Err(error) = self.take(session, &mut outputs, index, piece) {
+                            failure = Some(error);
+                        }
                     }
-                }
+                    Arrival::Landed(landed) => self.land(session, &mut outputs, index, landed)?,
+                },
             }
         }
     }
 
     async fn subscribe(
         &self,
-        session: &SessionId,
-        channels: &[Channel],
+        info: &SessionInfo,
+        opening: Option<&Arc<Opening>>,
     ) -> Result<Outputs, RecordError> {
+        let session = &info.session;
         let mut outputs = Outputs::default();
-        for &channel in channels {
+        for &channel in channels_of(info) {
             let offset = self.log.with(|log| log.next_offset(session, channel));
             let role = Role::Holder { name: HOLDER.to_owned() };
             let origin = Origin::Offset { offset };
             let (output, _) = self.guest.subscribe(session, channel, origin, role).await?;
             let output = output.manual().counted(self.guest.output_counter());
+            let publication = self.durable.as_ref().zip(opening).map(|(durable, opening)| {
+                let id = output_id(session, run_of(info), channel);
+                Publication::new(durable, opening, id, offset, &self.log)
+            });
             outputs.all.push(RecordedOutput {
                 channel,
                 output,
                 reached: offset,
                 rest: OutputState::Open,
+                publication,
             });
         }
         Ok(outputs)
     }
 
-    /// Writes a piece, then acknowledges it.
+    /// Writes a piece, then acknowledges it. What must be durable first is only passed on.
     fn take(
         &self,
         session: &SessionId,
@@ -296,13 +358,12 @@ impl Recorder {
         piece: Piece,
     ) -> Result<(), GuestError> {
         let recorded = &mut outputs.all[index];
-        let channel = recorded.channel;
-        let (to, written) = match piece {
+        let part = match piece {
             Piece::Bytes { offset, bytes } => {
                 let to = offset.saturating_add(bytes.len() as u64);
-                (to, self.log.with(|log| log.output(session, channel, offset, &bytes)))
+                OutputPart { offset, to, bytes }
             }
-            Piece::Gap { to, .. } => (to, self.log.with(|log| log.skip_to(session, channel, to))),
+            Piece::Gap { from, to } => OutputPart { offset: from, to, bytes: Vec::new() },
             Piece::End => {
                 recorded.rest = OutputState::Nothing;
                 return Ok(());
@@ -312,13 +373,70 @@ impl Recorder {
                 return Err(error);
             }
         };
+        match &mut recorded.publication {
+            Some(publication) if publication.is_first() => publication.offer(part),
+            _ => self.write(session, outputs, index, &part),
+        }
+        Ok(())
+    }
+
+    /// What a flight has brought to the fleet's log may be written here, and then be read and forgotten.
+    fn land(
+        &self,
+        session: &SessionId,
+        outputs: &mut Outputs,
+        index: usize,
+        landed: Landed,
+    ) -> Result<(), RecordError> {
+        if let Err(error) = landed.outcome {
+            if self.horizons().is_some() {
+                return Err(error.into());
+            }
+            outputs.report_once(|| self.trouble(error.to_string()));
+        }
+        for part in &landed.parts {
+            self.write(session, outputs, index, part);
+        }
+        Ok(())
+    }
+
+    fn write(&self, session: &SessionId, outputs: &mut Outputs, index: usize, part: &OutputPart) {
+        let channel = outputs.all[index].channel;
+        let written = self.log.with(|log| match &part.bytes[..] {
+            [] => log.skip_to(session, channel, part.to),
+            bytes => log.output(session, channel, part.offset, bytes),
+        });
         if let Err(error) = written {
             outputs.report_once(|| self.trouble(format!("output is not recorded: {error}")));
         }
         let recorded = &mut outputs.all[index];
-        recorded.reached = recorded.reached.max(to);
-        recorded.output.consumed(to);
-        Ok(())
+        recorded.reached = recorded.reached.max(part.to);
+        recorded.output.consumed(part.to);
+        if let Some(publication) = &mut recorded.publication {
+            publication.follow_to(recorded.reached);
+            publication.show(recorded.reached);
+        }
+    }
+
+    /// Adds the end of a session to the fleet's log. The node that takes no more of it says so elsewhere.
+    async fn publish_exit(
+        &self,
+        info: &SessionInfo,
+        opening: Option<&Opening>,
+        record: ExitRecord,
+    ) {
+        let (Some(durable), Some(opening)) = (&self.durable, opening) else { return };
+        let (session, run) = (info.session.clone(), run_of(info));
+        let line =
+            Line::Exited { session: session.clone(), run, record: Box::new(bounded(record)) };
+        let noted = async {
+            opening.done().await?;
+            durable.log.note(line).await
+        };
+        if let Err(error) = noted.await {
+            tracing::debug!(%session, %error, "the end of a session is not durable");
+        }
+        durable.log.finished(&session, run);
     }
 
     /// Records the size of a session's terminal, if that is another now.
@@ -342,10 +460,15 @@ impl Recorder {
 
     /// Writes the end of a session, however long the disk is full: as long as it is not released,
     /// the agent keeps it too.
-    async fn record_exit(&self, session: &SessionId, record: &ExitRecord, outputs: &Outputs) {
+    async fn record_exit(
+        &self,
+        session: &SessionId,
+        record: &ExitRecord,
+        reached: Vec<(Channel, u64)>,
+    ) {
         let write = |log: &mut Writer| {
-            for recorded in &outputs.all {
-                log.skip_to(session, recorded.channel, recorded.reached)?;
+            for (channel, reached) in &reached {
+                log.skip_to(session, *channel, *reached)?;
             }
             log.exited(session, record)
         };
@@ -366,6 +489,14 @@ impl Recorder {
 
     fn trouble(&self, what: String) {
         (self.events)(&Event::Trouble { which: Some(self.which.clone()), what });
+    }
+}
+
+/// Waits until a reader has come for a session that nobody may record.
+async fn asked(horizons: Option<&Horizons>) {
+    match horizons {
+        Some(horizons) => horizons.asked().await,
+        None => pending().await,
     }
 }
 
@@ -402,78 +533,6 @@ enum RecordError {
     Guest(#[from] GuestError),
     #[error(transparent)]
     Log(#[from] LogError),
-}
-
-/// The outputs of one session.
-#[derive(Default)]
-struct Outputs {
-    all: Vec<RecordedOutput>,
-    /// Which is asked first, in turn, so that a loud one does not silence the other.
-    turn: usize,
-    reported: bool,
-}
-
-struct RecordedOutput {
-    channel: Channel,
-    output: Output,
-    /// Up to here everything is in the log or named in it as a gap.
-    reached: u64,
-    rest: OutputState,
-}
-
-/// The rest of an output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum OutputState {
-    /// Anything.
-    Open,
-    /// It has ended, and all of it has come.
-    Nothing,
-    /// Nothing over this link.
-    Lost,
-}
-
-impl Outputs {
-    /// The next piece of any output; pending forever if there is none.
-    async fn next(&mut self) -> (usize, Piece) {
-        let count = self.all.len();
-        self.turn = self.turn.wrapping_add(1);
-        let first = self.turn;
-        poll_fn(|context| {
-            for index in (0..count).map(|step| first.wrapping_add(step) % count) {
-                let recorded = &mut self.all[index];
-                if recorded.rest != OutputState::Open {
-                    continue;
-                }
-                if let Poll::Ready(piece) = recorded.output.poll_next(context) {
-                    return Poll::Ready((index, piece));
-                }
-            }
-            Poll::Pending
-        })
-        .await
-    }
-
-    /// Whether all that the program wrote before it ended has come.
-    fn have_all(&self, record: &ExitRecord) -> bool {
-        self.all.iter().all(|recorded| {
-            let complete_at = record.complete_at(recorded.channel);
-            recorded.rest == OutputState::Nothing
-                || complete_at.is_some_and(|at| recorded.reached >= at)
-        })
-    }
-
-    fn have_ended(&self) -> bool {
-        self.all.iter().all(|recorded| recorded.rest == OutputState::Nothing)
-    }
-
-    /// Whether nothing more comes over this link.
-    fn have_settled(&self) -> bool {
-        self.all.iter().all(|recorded| recorded.rest != OutputState::Open)
-    }
-
-    fn report_once(&mut self, report: impl FnOnce()) {
-        if !std::mem::replace(&mut self.reported, true) {
-            report();
-        }
-    }
+    #[error(transparent)]
+    NotAppended(#[from] NotAppended),
 }

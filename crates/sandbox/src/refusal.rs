@@ -239,7 +239,7 @@ impl From<&GuestError> for Refusal {
                 with(Code::Invalid).details(json!({ "limit": limit }))
             }
             GuestError::TooManyEntries => with(Code::TooLarge),
-            GuestError::NoEntropy => with(Code::Unsupported),
+            GuestError::NotDurable(_) | GuestError::NoEntropy => with(Code::Unsupported),
         }
     }
 }

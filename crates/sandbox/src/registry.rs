@@ -51,8 +51,8 @@ use super::tallies::Tallies;
 use super::telemetry::Telemetry;
 use super::template::Templates;
 use super::{
-    Event, EventSink, HostFiles, Names, Record, SandboxError, SandboxRef, SharedTemplates, Spec,
-    State,
+    DurableLogs, Event, EventSink, HostFiles, Names, Record, SandboxError, SandboxRef,
+    SharedTemplates, Spec, State,
 };
 use crate::limits::{ORDERS_WAITING_MAX, SANDBOXES_MAX};
 use host::paths::Paths;
@@ -91,6 +91,7 @@ struct Inner {
     shared_templates: Option<Arc<dyn SharedTemplates>>,
     caps: Caps,
     names: Option<Arc<dyn Names>>,
+    durable_logs: Option<Arc<dyn DurableLogs>>,
     refused: RefusalCounts,
     meter: Meter,
     costs: Costs,
@@ -211,7 +212,7 @@ impl Registry {
         let from = Arc::clone(&source);
         let pool = Pool::new(&paths, &means.files, &machines, &events, from, means.pool)?;
         let pool = Arc::new(pool);
-        let RegistryOptions { caps, names, retention, shared_templates, .. } = means;
+        let RegistryOptions { caps, names, retention, shared_templates, durable_logs, .. } = means;
         let inner = Inner {
             paths,
             hidden_of_alone,
@@ -233,6 +234,7 @@ impl Registry {
             shared_templates,
             caps,
             names,
+            durable_logs,
             refused: RefusalCounts::default(),
             meter,
             costs,
@@ -268,7 +270,8 @@ impl Registry {
 
     /// Creates a sandbox for the bridge's own user, whose machine this is: without an image it has the host's
     /// root, like a sandbox of a verb without a daemon.
-    pub async fn create_for_operator(&self, spec: Spec) -> Result<Record, SandboxError> {
+    pub async fn create_for_operator(&self, mut spec: Spec) -> Result<Record, SandboxError> {
+        spec.durability = spec.durability.or(self.0.operator_defaults.durability);
         Self::check_template(&spec)?;
         let files = self.0.files.for_operator();
         self.create_over(&files, &self.0.operator_defaults, spec).await
@@ -512,6 +515,7 @@ impl Registry {
             telemetry,
             workspaces: self.0.workspaces.clone(),
             names: self.0.names.clone(),
+            durable_logs: self.0.durable_logs.clone(),
             saver: Arc::clone(&self.0.saver),
             _occupied: Box::new(NameGuard { registry: Arc::downgrade(&self.0), which }),
         };

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::host_files::{HOST_ROOT, HostFiles};
 use super::host_packages;
 use super::label::{self, Labels};
-use super::{Name, OnIdle, SandboxError, SandboxRef, TemplateName};
+use super::{Durability, Name, OnIdle, SandboxError, SandboxRef, TemplateName};
 use crate::limits::{
     CPU_MILLIS_MAX, CPU_MILLIS_MIN, LIFETIME_MAX, MEMORY_MIB_MAX, MEMORY_MIB_MIN,
     SCRATCH_BYTES_DEFAULT, SCRATCH_QUARTERS_OF_MEMORY, USER_BYTES_MAX, VIRTUAL_SCRATCH_BYTES_MAX,
@@ -108,6 +108,9 @@ pub struct Spec {
     /// What happens then; it ends if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_idle: Option<OnIdle>,
+    /// Whether what its programs write outlives the host; it does not if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub durability: Option<Durability>,
     /// How long its record and logs are kept after it has stopped; until they are removed if
     /// absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -165,6 +168,7 @@ impl Spec {
             ttl_ms: None,
             idle_ttl_ms: None,
             on_idle: None,
+            durability: None,
             keep_stopped_ms: None,
             egress: None,
             workspace: None,

@@ -81,6 +81,7 @@ impl Default for Settings {
                 ttl: None,
                 idle_ttl: None,
                 on_idle: "stop",
+                durability: "off",
                 keep_stopped: None,
                 egress: Vec::new(),
             },

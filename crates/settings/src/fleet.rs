@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::limits::{FLEET_GRACE_DEFAULT, FLEET_QUOTA_MAX};
+use crate::limits::{
+    FLEET_GRACE_DEFAULT, FLEET_LOG_AGE_DEFAULT, FLEET_LOG_BYTES_DEFAULT, FLEET_QUOTA_MAX,
+};
 
 /// In the place of a namespace: every one that has no entry of its own.
 pub const EVERY_NAMESPACE: &str = "*";
@@ -38,7 +40,18 @@ pub struct Fleet {
     pub sandboxes_max: u32,
     /// `namespace=number`; `*` is every namespace that has no entry of its own.
     pub quotas: Vec<String>,
+    /// How long durable output is kept.
+    pub log_age: Duration,
+    /// How much of it is kept in the whole fleet.
+    pub log_bytes: u64,
+    /// What happens when there is more: [`DROP_OLDEST`] or [`WAIT`].
+    pub log_full: &'static str,
 }
+
+/// The oldest output of all goes.
+pub const DROP_OLDEST: &str = "drop_oldest";
+/// Programs under `sync` wait, and what is behind under `async` stays behind.
+pub const WAIT: &str = "wait";
 
 impl Default for Fleet {
     fn default() -> Self {
@@ -58,6 +71,9 @@ impl Default for Fleet {
             cpu_millis: None,
             sandboxes_max: 512,
             quotas: Vec::new(),
+            log_age: FLEET_LOG_AGE_DEFAULT,
+            log_bytes: FLEET_LOG_BYTES_DEFAULT,
+            log_full: DROP_OLDEST,
         }
     }
 }

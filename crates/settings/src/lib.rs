@@ -54,7 +54,7 @@ use sandbox::host_files::HOST_ROOT;
 use sandbox::{Confinement, Retention, ScratchPolicy};
 
 pub use error::{FilePosition, SettingsError};
-pub use fleet::{EVERY_NAMESPACE, Fleet};
+pub use fleet::{EVERY_NAMESPACE, Fleet, WAIT};
 pub use limits::RUN_DEADLINE_DEFAULT;
 pub use listen::Listen;
 pub use load::Overrides;
@@ -250,6 +250,7 @@ pub struct Defaults {
     pub idle_ttl: Option<Duration>,
     /// What happens then, by its name.
     pub on_idle: &'static str,
+    pub durability: &'static str,
     /// Kept until removed if absent.
     pub keep_stopped: Option<Duration>,
     /// The default egress rules.

@@ -64,6 +64,14 @@ pub const FLEET_LABELS_MAX: usize = 32;
 pub const FLEET_QUOTAS_MAX: usize = 64;
 /// The largest quota: as many sandboxes as a fleet is made for.
 pub const FLEET_QUOTA_MAX: u32 = 1_000_000;
+/// How long durable output of a fleet is kept: long enough to look at what was lost over a weekend, and a holiday.
+pub const FLEET_LOG_AGE_DEFAULT: Duration = Duration::from_hours(7 * 24);
+/// NATS removes old messages each second.
+pub const FLEET_LOG_AGE_MIN: Duration = Duration::from_secs(1);
+/// How much of it: some thousand long builds.
+pub const FLEET_LOG_BYTES_DEFAULT: u64 = 10 * 1024 * 1024 * 1024;
+/// Each of the streams that share it has room for some flights.
+pub const FLEET_LOG_BYTES_MIN: u64 = 4 * 1024 * 1024;
 /// Attempts at one event of a webhook: some four minutes.
 pub const WEBHOOK_ATTEMPTS_DEFAULT: u32 = 10;
 /// The most, which take an hour and a half: an event that is tried for longer holds up all others.

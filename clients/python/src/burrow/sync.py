@@ -468,6 +468,7 @@ class SandboxClient:
         ttl: float | None = None,
         idle_ttl: float | None = None,
         on_idle: str | None = None,
+        durability: str | None = None,
         keep_stopped: float | None = None,
         idempotency_key: str | None = None,
     ) -> SandboxHandle:
@@ -485,6 +486,7 @@ class SandboxClient:
             ttl=ttl,
             idle_ttl=idle_ttl,
             on_idle=on_idle,
+            durability=durability,
             keep_stopped=keep_stopped,
             idempotency_key=idempotency_key,
         )

@@ -104,6 +104,7 @@ impl Guest {
 
     /// Creates a context and starts its interpreter, or finds the one with that name.
     pub async fn open_context(&self, ask: &OpenContext) -> Result<ContextInfo, GuestError> {
+        self.allow_context()?;
         let mut ask = ask.clone();
         check_context(&ask)?;
         self.settle(&mut ask).await?;
@@ -133,6 +134,7 @@ impl Guest {
         let span = self.run_span(&ask);
         let RunCode { context, code, name, deadline, reported_deadline, grace, input, tied, aside } =
             ask;
+        self.allow_context()?;
         let context_bytes = check_context(&context)?;
         check("the bytes of the code", code.as_bytes().len(), CODE_BYTES_MAX)?;
         check(

@@ -31,6 +31,9 @@ pub enum GuestError {
     Watch(#[from] protocol::watch::RecordError),
     #[error(transparent)]
     Run(#[from] protocol::repl::RecordError),
+    /// Its output must be durable, and this could not make it so.
+    #[error("{0}")]
+    NotDurable(&'static str),
     /// The guest sent what the protocol allows and this request does not.
     #[error("the guest sent {what}")]
     Malformed { what: &'static str },

@@ -11,6 +11,7 @@ mod adoption;
 pub mod contexts;
 mod error;
 mod fit;
+mod horizon;
 pub mod limits;
 pub mod metrics;
 mod observer;
@@ -18,6 +19,7 @@ mod output;
 mod pending;
 mod records;
 mod requests;
+mod rules;
 mod streams;
 pub(crate) mod trace;
 mod watcher;
@@ -34,9 +36,11 @@ pub use adoption::now_us;
 pub use adoption::{Adoption, Frozen, Thawed};
 pub use contexts::{Events, Queued, Ran, Run, RunCode};
 pub use error::GuestError;
+pub use horizon::Horizons;
 pub use observer::EndObserver;
 pub use output::{Output, OutputCounter, Piece};
 pub use pending::Pending;
+pub use rules::{OutputRule, OutputRules};
 pub use streams::{Awaited, FileTarget};
 pub use watcher::Watcher;
 pub use writer::{Upload, Writer, Written};
@@ -52,6 +56,7 @@ pub struct Guest {
     link: Link,
     output_counter: OutputCounter,
     end_observer: EndObserver,
+    output_rules: OutputRules,
     /// The default user of programs; the agent's own user if absent.
     usual_user: Option<Arc<str>>,
     /// The default working directory; the agent's own if absent.
@@ -81,6 +86,7 @@ impl Guest {
             link,
             output_counter: OutputCounter::default(),
             end_observer: EndObserver::default(),
+            output_rules: OutputRules::default(),
             usual_user: None,
             usual_directory: None,
             scope: None,

@@ -8,7 +8,8 @@ use std::task::{Context, Poll};
 use protocol::StreamId;
 
 use super::GuestError;
-use crate::link::{self, Link};
+use super::horizon::Horizon;
+use crate::link::{self, Failure, Link, LinkError};
 
 /// A part of a stream, in order.
 #[derive(Clone, Debug)]
@@ -56,11 +57,23 @@ pub struct Output {
     counter: Option<OutputCounter>,
     /// The end of the piece that was read last, until it is acknowledged.
     read_to: Option<u64>,
+    /// How far it may be read, where that is limited.
+    horizon: Option<Arc<Horizon>>,
+    /// What has come and is not all within the horizon.
+    held_back: Option<link::Piece>,
 }
 
 impl Output {
     pub(super) fn new(link: Link, stream: StreamId) -> Self {
-        Self { link, stream, manual: false, counter: None, read_to: None }
+        Self {
+            link,
+            stream,
+            manual: false,
+            counter: None,
+            read_to: None,
+            horizon: None,
+            held_back: None,
+        }
     }
 
     /// Acknowledges only what is passed to [`Output::consumed`].
@@ -75,6 +88,22 @@ impl Output {
     pub fn counted(mut self, counter: &OutputCounter) -> Self {
         self.counter = Some(counter.clone());
         self
+    }
+
+    #[must_use]
+    pub(super) fn within(mut self, horizon: Option<Arc<Horizon>>) -> Self {
+        self.horizon = horizon;
+        self
+    }
+
+    /// How far it may be read now, where only what is durable may be.
+    pub fn horizon(&self) -> Option<u64> {
+        self.horizon.as_ref().map(|horizon| horizon.reach())
+    }
+
+    /// Whether something has come that may not be read yet.
+    pub fn is_held_back(&self) -> bool {
+        self.held_back.is_some()
     }
 
     /// Says that everything below `up_to` is in safe hands: the sender may forget it and send more.
@@ -103,8 +132,7 @@ impl Output {
     }
 
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Piece> {
-        let taken = self.read_to.take();
-        self.link.poll_piece(self.stream, taken, cx).map(|piece| match piece {
+        self.poll_within(cx).map(|piece| match piece {
             link::Piece::Bytes { offset, bytes } => {
                 self.note(offset.saturating_add(bytes.len() as u64));
                 if let Some(counter) = &self.counter {
@@ -121,6 +149,39 @@ impl Output {
         })
     }
 
+    /// The next piece, as far as it may be read.
+    fn poll_within(&mut self, cx: &mut Context<'_>) -> Poll<link::Piece> {
+        let held_back = if let Some(piece) = self.held_back.take() {
+            self.settle();
+            piece
+        } else {
+            let taken = self.read_to.take();
+            std::task::ready!(self.link.poll_piece(self.stream, taken, cx))
+        };
+        let Some(horizon) = &self.horizon else { return Poll::Ready(held_back) };
+        let from = match &held_back {
+            link::Piece::Bytes { offset, .. } => *offset,
+            link::Piece::Gap { from, .. } => *from,
+            link::Piece::End | link::Piece::Failed(_) => return Poll::Ready(held_back),
+        };
+        match horizon.poll_beyond(from, cx) {
+            Poll::Ready(Some(to)) => {
+                let (seen, rest) = split(held_back, to);
+                self.held_back = rest;
+                Poll::Ready(seen)
+            }
+            // What made it durable is gone, as if the guest were.
+            Poll::Ready(None) => {
+                self.held_back = Some(held_back);
+                Poll::Ready(link::Piece::Failed(Failure::Link(LinkError::Closed)))
+            }
+            Poll::Pending => {
+                self.held_back = Some(held_back);
+                Poll::Pending
+            }
+        }
+    }
+
     /// Acknowledges the piece that was read last, for readers that will not ask for another.
     pub(crate) fn settle(&mut self) {
         if let Some(to) = self.read_to.take() {
@@ -132,6 +193,21 @@ impl Output {
         if !self.manual {
             self.read_to = Some(to);
         }
+    }
+}
+
+/// The part of a piece that is before `to`, which is after its beginning, and what follows.
+fn split(piece: link::Piece, to: u64) -> (link::Piece, Option<link::Piece>) {
+    match piece {
+        link::Piece::Bytes { offset, mut bytes } if to - offset < bytes.len() as u64 => {
+            let rest = bytes.split_off((to - offset) as usize);
+            let rest = link::Piece::Bytes { offset: to, bytes: rest };
+            (link::Piece::Bytes { offset, bytes }, Some(rest))
+        }
+        link::Piece::Gap { from, to: end } if to < end => {
+            (link::Piece::Gap { from, to }, Some(link::Piece::Gap { from: to, to: end }))
+        }
+        whole => (whole, None),
     }
 }
 

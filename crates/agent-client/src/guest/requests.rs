@@ -43,6 +43,7 @@ impl Guest {
     pub(crate) fn start_owned_now(&self, mut start: Start) -> Result<Pending<Started>, GuestError> {
         start.user = start.user.or_else(|| self.usual_user.as_deref().map(str::to_owned));
         start.cwd = start.cwd.or_else(|| self.usual_directory.as_deref().map(Into::into));
+        self.record(&mut start)?;
         check_start(&start)?;
         let request = Request::Start(start);
         self.ask(request, "started", pick!(Reply::Started(started) => started))

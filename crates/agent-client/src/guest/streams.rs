@@ -77,12 +77,13 @@ impl Guest {
         if let Role::Holder { name } = &role {
             check_name(name)?;
         }
+        let horizon = self.horizon(session, channel, &role)?;
         let session = session.clone();
         let make = |stream| Request::Subscribe(Subscribe { session, channel, stream, from, role });
         let pick = pick!(Reply::Subscribed(subscribed) => subscribed);
         let (stream, pending) =
             self.open(Direction::In, Begins::Answered, make, "subscribed", pick)?;
-        Ok((self.output(stream), pending))
+        Ok((self.output(stream).within(horizon), pending))
     }
 
     /// Opens the input of a session, at `from` or wherever it stands, which the answer says.

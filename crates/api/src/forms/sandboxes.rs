@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::forms::machine::Machine;
 use sandbox::limits::{LIFETIME_MAX, PAGE_RECORDS_MAX};
-use sandbox::{Name, OnIdle, Phase, Record, SandboxRef, State};
+use sandbox::{Durability, Name, OnIdle, Phase, Record, SandboxRef, State};
 use services::build::packages::{PACKAGE, PACKAGE_BYTES_MAX, PACKAGES_MAX};
 
 /// Packages by the names that their package managers know.
@@ -116,6 +116,10 @@ pub struct Sandbox {
     pub keep_stopped_ms: Option<u64>,
     /// What happens when it has been idle for `idle_ttl_ms`.
     pub on_idle: OnIdle,
+    /// Whether what its programs write outlives the host.
+    #[serde(default, skip_serializing_if = "Durability::is_off")]
+    #[schemars(with = "Durability")]
+    pub durability: Durability,
     /// It is paused because it was idle, and continues at the next request. One that was paused by a
     /// call continues when it is resumed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -332,6 +336,7 @@ impl From<Record> for Sandbox {
             idle_ttl_ms: record.idle_ttl_ms,
             keep_stopped_ms: record.keep_stopped_ms,
             on_idle: record.on_idle,
+            durability: record.durability,
             asleep: record.state.is_asleep(),
             expires_at_ms: record.expires_at_ms,
             idle_since_ms: record.idle_since_ms,

@@ -41,6 +41,8 @@ const PIECE_BYTES_MAX: usize = 16 * 1024;
 const READER_PAUSE_MAX: Duration = Duration::from_millis(250);
 /// What the link may hold for one output.
 const BACKLOG_BYTES: usize = protocol::limits::CREDIT_BYTES_INITIAL as usize;
+/// How long something waits for the fleet's log before its reader gets an event about it.
+const HELD_BACK_MAX: Duration = Duration::from_secs(1);
 /// How long the log of a sandbox that has just ended may take to be complete.
 const SETTLE_MAX: Duration = Duration::from_secs(3);
 
@@ -58,6 +60,8 @@ pub enum FeedEvent {
         from: u64,
         to: u64,
     },
+    /// What follows may not be read before the fleet's log has it.
+    Waiting,
     /// All of it has been received.
     Ended(SessionEnd),
     /// All that there is has been received, and the session goes on.
@@ -154,6 +158,7 @@ impl Feed {
                 which: found.which.clone(),
                 guest: found.inside.as_ref().map(|inside| inside.guest.clone()),
                 session: found.session.id().clone(),
+                waited: false,
             };
             tracks.spawn(track.run());
         }
@@ -296,7 +301,12 @@ impl OutputSource {
                 Ok((live, at, end)) => {
                     // The agent may still read what a program that has ended has written.
                     let written = found.session.exit().and_then(|exit| exit.complete_at(channel));
-                    let until = (!follow).then_some(end.max(written.unwrap_or(0)));
+                    // Of a program that runs, what may be seen now.
+                    let end_now = match (written, live.horizon()) {
+                        (None, Some(horizon)) => end.min(horizon.max(at)),
+                        (written, _) => end.max(written.unwrap_or(0)),
+                    };
+                    let until = (!follow).then_some(end_now);
                     let (live, live_from) = (Some(live), end);
                     return Ok(Self { live, parked: None, recording, at, live_from, until });
                 }
@@ -397,6 +407,8 @@ struct Track {
     which: SandboxRef,
     guest: Option<Guest>,
     session: SessionId,
+    /// The reader knows that what follows waits for the log.
+    waited: bool,
 }
 
 /// The reader is gone.
@@ -418,13 +430,22 @@ impl Track {
                 continue;
             }
             let Some(live) = &mut self.source.live else { break };
+            let may_wait = live.horizon().is_some() && !self.waited;
             let piece = tokio::select! {
                 piece = live.next() => piece,
+                () = tokio::time::sleep(HELD_BACK_MAX), if may_wait => {
+                    if live.is_held_back() {
+                        self.waited = true;
+                        self.sender.send(FeedEvent::Waiting).await.map_err(|_| ReaderGone)?;
+                    }
+                    continue;
+                }
                 changed = self.ending.changed(), if !self.is_final => {
                     self.is_final = changed.is_err();
                     continue;
                 }
             };
+            self.waited = false;
             match piece {
                 Piece::Bytes { offset, bytes } => self.pass(offset, &bytes).await?,
                 Piece::Gap { to, .. } => {

@@ -3,6 +3,7 @@
 
 mod entry;
 mod limits;
+mod lost;
 mod reading;
 
 use hyper::Method;
@@ -24,6 +25,7 @@ use sandbox::refusal::Refusal;
 
 use entry::{LogEntry, LogStream};
 use limits::{ENTRIES_DEFAULT, ENTRIES_MAX, PAGE_BYTES_MAX, TIME_MS_MAX, TURN_BYTES, TURN_ENTRIES};
+use lost::LostReading;
 use reading::{Reading, Selection, TurnEnd};
 
 pub fn operations() -> Vec<Operation> {
@@ -37,10 +39,16 @@ pub fn operations() -> Vec<Operation> {
                 `follow`, it is all entries, each as a separate value. The `place` of an entry \
                 marks the position after it: a client that was disconnected continues with \
                 `after`, and entries that were removed meanwhile to keep the log within its limit \
-                come as `missing`. The log can still be read after the sandbox has stopped.",
-            ),
+                come as `missing`. The log can still be read after the sandbox has stopped. Of a sandbox \
+                that is gone with its node, it is read from the fleet's log, as far as its `durability` has \
+                brought the output there; a `problem` with the code `gone` then follows the last entry.",
+            )
+            .of_the_lost(),
     ]
 }
+
+/// The beginning of a place in the fleet's log: no log on a disk has such a segment.
+const NO_SEGMENT: &str = "0-0-";
 
 /// Which part of a log to read.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -101,7 +109,22 @@ async fn read(
         return Err(Refusal::invalid(message));
     }
     let follow = query.follow;
+    let after = query.after.clone();
     let selection = selection(query)?;
+    if let Some(life) = call.lost.take() {
+        let after = after.as_deref().map(lost::parse_place).transpose()?;
+        // Boxed: few calls wait for it.
+        let reading = Box::pin(LostReading::open(&call, *life, selection, after)).await?;
+        if is_stream(&call, follow) {
+            let events = Events::begin(&mut call, move |teller| async move {
+                // A client that is gone needs no message.
+                let _ = Box::pin(reading.tell(&teller)).await;
+            })?;
+            return Ok(Either::Stream(events));
+        }
+        let page = Box::pin(reading.page(&call, usize::from(limit), PAGE_BYTES_MAX)).await?;
+        return Ok(Either::Whole(page));
+    }
     let which = call.which()?;
     if let Some(session) = &selection.session {
         // An empty log would say that it wrote nothing.
@@ -109,10 +132,7 @@ async fn read(
     }
     let directory = call.api.registry().log_directory(&which)?;
     let mut reading = Reading::open(directory, selection).await?;
-    let is_stream = follow
-        || websocket::is_wanted(&call.headers)
-        || call.prefers(NDJSON.to_str().unwrap_or_default());
-    if is_stream {
+    if is_stream(&call, follow) {
         let deadline = call.ends_at();
         let events = Events::begin(&mut call, move |teller| async move {
             // A client that is gone needs no message.
@@ -125,6 +145,11 @@ async fn read(
     let last = turn.entries.last().and_then(|entry| entry.place.clone());
     let next = last.filter(|_| turn.ended == TurnEnd::Full);
     Ok(Either::Whole(LogPage { entries: turn.entries, next }))
+}
+
+fn is_stream(call: &Call, follow: bool) -> bool {
+    let wants_lines = call.prefers(NDJSON.to_str().unwrap_or_default());
+    follow || websocket::is_wanted(&call.headers) || wants_lines
 }
 
 fn selection(query: LogQuery) -> Result<Selection, Refusal> {

@@ -122,6 +122,7 @@ async fn create(
     refresh_template(&call, &request).await;
     let is_of_here = is_of_here(&request);
     let mut spec = permitted(&call.api, &call.caller, request.spec(&call.caller)?)?;
+    spec.durability = spec.durability.or(call.api.registry().defaults().durability);
     call.trail.creation(&spec);
     call.reaches(&spec.namespace)?;
     let _packages = install(&call.api, &call.caller, &mut spec, packages).await?;

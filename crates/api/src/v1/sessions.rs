@@ -4,6 +4,7 @@
 
 mod info;
 mod input;
+mod lost;
 mod output;
 mod start;
 
@@ -25,6 +26,7 @@ use crate::sessions::{Session, SessionEnd, feed, find, look_at};
 use sandbox::RECORDED_HOLDER;
 use sandbox::refusal::{Code, Refusal};
 
+use self::output::{OutputAnswer, OutputQuery};
 pub use self::output::{OutputEvent, output_events};
 pub use self::start::start_recorded;
 
@@ -50,9 +52,11 @@ pub fn operations() -> Vec<Operation> {
         .problems(&[Code::SpawnFailed, Code::Unsupported, Code::Io, Code::LimitReached]),
         operation(Method::GET, all, "list_sessions", "List the sessions of a sandbox.", list).about(
             "Lists the sessions that the agent has. With `recorded=true`, or if the sandbox does \
-            not run, it also lists sessions that only the log still has.",
-        ),
-        operation(Method::GET, one, "get_session", "One session.", get),
+            not run, it also lists sessions that only the log still has; of a sandbox that is gone with its \
+            node, those that the fleet's log has.",
+        )
+        .of_the_lost(),
+        operation(Method::GET, one, "get_session", "One session.", get).of_the_lost(),
         operation(
             Method::DELETE,
             one,
@@ -78,10 +82,11 @@ pub fn operations() -> Vec<Operation> {
             "/v1/sandboxes/{namespace}/{name}/sessions/{session}/output",
             "read_session",
             "Read the output of a session from any offset.",
-            output::read,
+            read_output,
         )
         .about(output::ABOUT)
-        .problems(&[Code::RangeNotSatisfiable]),
+        .problems(&[Code::RangeNotSatisfiable, Code::Gone])
+        .of_the_lost(),
         operation(
             Method::POST,
             "/v1/sandboxes/{namespace}/{name}/sessions/{session}/input",
@@ -219,17 +224,34 @@ impl Size {
 }
 
 async fn list(
-    call: Call,
+    mut call: Call,
     Query(query): Query<ListQuery>,
     _: Nothing,
 ) -> Result<Reply<SessionList>, Refusal> {
+    if let Some(life) = call.lost.take() {
+        return lost::list(&call, *life).await.map(Reply);
+    }
     let sessions = find::list(&call.api, &call.which()?, query.recorded).await?;
     Ok(Reply(SessionList { sessions: sessions.into_iter().map(SessionInfo::from).collect() }))
 }
 
-async fn get(call: Call, _: Nothing, _: Nothing) -> Result<Reply<SessionInfo>, Refusal> {
+async fn get(mut call: Call, _: Nothing, _: Nothing) -> Result<Reply<SessionInfo>, Refusal> {
+    if let Some(life) = call.lost.take() {
+        return lost::get(&call, *life).await.map(Reply);
+    }
     let found = look_at(&call.api, &call.which()?, &call.session()?).await?;
     Ok(Reply(found.session.into()))
+}
+
+async fn read_output(
+    mut call: Call,
+    query: Query<OutputQuery>,
+    nothing: Nothing,
+) -> Result<OutputAnswer, Refusal> {
+    match call.lost.take() {
+        Some(life) => Box::pin(lost::read(call, *life, query.0)).await,
+        None => output::read(call, query, nothing).await,
+    }
 }
 
 async fn wait(

@@ -77,6 +77,7 @@ impl Request {
             Self::Inspect { sandbox } | Self::Work { sandbox } => {
                 About::look("get_sandbox", Some(sandbox))
             }
+            Self::ReadLost { sandbox, .. } => About::look("read_log", Some(sandbox)),
             Self::Templates {} => About::look("list_templates", None),
             Self::GetTemplate { .. } => About::look("get_template", None),
             Self::Pool {} => About::look("get_pool", None),

@@ -1,6 +1,7 @@
 //! What carries out each request.
 
 mod apps;
+mod lost;
 mod previews;
 
 use std::time::Duration;
@@ -82,12 +83,22 @@ impl Request {
                 let looks = purpose.is_some_and(|purpose| purpose.looks);
                 let woke_in = if looks { None } else { registry.wake(&sandbox).await? };
                 let (address, record) = registry.dial(&sandbox)?;
-                let Record { user, workdir, state, .. } = record;
+                let Record { user, workdir, state, durability, .. } = record;
                 let woke_ms = woke_in.map(|woke_in| woke_in.as_millis() as u64);
-                return Ok(Reply::Dialled(Dialled { address, user, workdir, state, woke_ms }));
+                return Ok(Reply::Dialled(Dialled {
+                    address,
+                    user,
+                    workdir,
+                    state,
+                    woke_ms,
+                    durability,
+                }));
             }
             Self::Snapshot { sandbox, name } => {
                 return Ok(Reply::Snapshot(Box::new(registry.snapshot(&sandbox, name).await?)));
+            }
+            Self::ReadLost { sandbox, after } => {
+                return Box::pin(lost::read(parts.node, &sandbox, after)).await.map(Reply::LostLog);
             }
             Self::Snapshots {} => return Ok(Reply::Snapshots(registry.listed_snapshots(None))),
             Self::PruneSnapshots { dry_run } => {

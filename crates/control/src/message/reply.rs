@@ -1,19 +1,24 @@
 //! The answers of the control socket.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::EventBatch;
 use crate::apps::AppRow;
 use crate::audit::described;
-use access::audit::Entry;
+use access::audit;
 use access::preview::Link;
 use agent_client::link::Address;
 use image::digest::Digest;
 use node::NodeRow;
 use sandbox::caps::Scope;
 use sandbox::costs::Cost;
+use sandbox::log::Entry;
 use sandbox::pool::ShelfStatus;
-use sandbox::{Changes, Forked, ListedSnapshot, Record, Snapshot, State, TemplateInfo};
+use sandbox::{
+    Changes, Durability, Forked, ListedSnapshot, Record, Snapshot, State, TemplateInfo,
+};
 use services::store::artifacts::ArtifactRow;
 use workspace::Report;
 
@@ -105,6 +110,7 @@ replies! {
         AllNodes(NodeReplies);
         Events(EventBatch);
         Dialled(Dialled);
+        LostLog(LostPage);
         Pool(Vec<ShelfStatus>);
         Nodes(Vec<NodeRow>);
         Caps(Vec<CapUsage>);
@@ -142,7 +148,7 @@ impl Reply {
     }
 
     /// Adds what the audit log says of it to its entry.
-    pub fn facts(&self, entry: Entry) -> Entry {
+    pub fn facts(&self, entry: audit::Entry) -> audit::Entry {
         match self {
             Self::Sandbox(record) => described(entry, (**record).clone()),
             Self::PreviewLink(made) => entry.fact("preview", made.link.id.as_str()),
@@ -199,6 +205,24 @@ pub struct NamespaceCost {
     pub cost: Cost,
 }
 
+/// A part of the log of a sandbox that is gone with its node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostPage {
+    pub node: String,
+    /// When it was declared lost.
+    pub at_ms: u64,
+    pub entries: Vec<Entry>,
+    /// Where the next part begins; absent after the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<u64>,
+    /// The sandbox had ended before its node was gone. Known after the last part.
+    #[serde(default)]
+    pub is_closed: bool,
+    /// Where the outputs end of the sessions whose end is not known, after the last part.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub last_durable_offset: BTreeMap<String, BTreeMap<String, u64>>,
+}
+
 /// The address of a sandbox's agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dialled {
@@ -214,6 +238,9 @@ pub struct Dialled {
     /// How long the bridge waited for it, if it was asleep.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub woke_ms: Option<u64>,
+    /// Whether what its programs write outlives the host.
+    #[serde(default, skip_serializing_if = "Durability::is_off")]
+    pub durability: Durability,
 }
 
 /// Why a request was not carried out.

@@ -5,6 +5,7 @@ mod chaos;
 mod checker;
 mod cluster;
 mod documents;
+mod logs;
 mod members;
 mod permissions;
 mod server;

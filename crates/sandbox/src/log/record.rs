@@ -224,7 +224,7 @@ pub(super) fn parse_record(input: &[u8]) -> Parsed {
 }
 
 /// An exit record whose texts and lists are no longer than an honest agent makes them.
-pub(super) fn bounded(mut record: ExitRecord) -> ExitRecord {
+pub(crate) fn bounded(mut record: ExitRecord) -> ExitRecord {
     record.outputs.truncate(CHANNELS_MAX);
     for total in &mut record.outputs {
         total.sha256 = total.sha256.take().filter(|digits| is_digest(digits));

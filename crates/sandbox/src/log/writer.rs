@@ -149,6 +149,11 @@ impl Writer {
         Ok(writer)
     }
 
+    /// Where its files are.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// Bytes of output that were ever recorded.
     #[cfg(test)]
     pub(super) fn recorded_bytes(&self) -> u64 {

@@ -1,6 +1,6 @@
 //! Defaults for options that a sandbox's creator has not set.
 
-use crate::{OnIdle, Spec};
+use crate::{Durability, OnIdle, Spec};
 use machine::{Capability, MachineKind};
 
 /// The defaults of one bridge, for all doors.
@@ -13,6 +13,8 @@ pub struct Defaults {
     pub idle_ttl_ms: Option<u64>,
     pub on_idle: Option<OnIdle>,
     pub keep_stopped_ms: Option<u64>,
+    /// For doors that have the option: the others need contexts, whose output is not durable.
+    pub durability: Option<Durability>,
 }
 
 impl Defaults {

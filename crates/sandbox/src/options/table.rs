@@ -401,6 +401,22 @@ pub const OPTIONS: &[SandboxOption] = &[
         ],
     },
     SandboxOption {
+        name: "durability",
+        about: "Whether what its programs write outlives the host: `async` puts it into the fleet's log a moment later, `sync` before anybody sees it.",
+        has: &[
+            (Start, "--durability"),
+            (Http, "durability"),
+            (Python, "durability"),
+            (Library, "durability"),
+            (Defaults, "durability"),
+        ],
+        lacks: &[
+            (&[Run, Repl], ENDS_WITH_COMMAND),
+            (&[Mcp, Tool, Notebook], "it has contexts, whose output is not durable"),
+            (&[Rpc, A2a], PUBLISHED_CALL),
+        ],
+    },
+    SandboxOption {
         name: "egress",
         about: "The hosts that it may reach.",
         has: &[

@@ -120,6 +120,7 @@ fn a_default_reaches_what_nobody_has_set_and_nothing_else() {
         idle_ttl_ms: Some(2),
         on_idle: Some(OnIdle::Pause),
         keep_stopped_ms: Some(3),
+        durability: None,
     };
     let filled = |change: fn(&mut Spec)| {
         let mut spec = Spec::new("a".parse().unwrap());

@@ -424,13 +424,16 @@ impl Owner {
         egress: Option<EgressGuard>,
         mirror: Option<Mirror>,
     ) {
+        // From here on others use it, and its output is recorded.
+        self.rule_output(&running);
         let guest = running.guest();
         self.place.presence.open(guest.clone());
         self.expire_as_recorded();
         let recorder = guest.clone().zip(self.log.clone()).map(|(guest, log)| {
             let (which, events) = (self.stored.record.which(), Arc::clone(&self.place.events));
             let presence = Arc::clone(&self.place.presence);
-            tokio::spawn(Recorder { guest, log, which, events, presence }.run())
+            let durable = self.durable.clone();
+            tokio::spawn(Recorder { guest, log, which, events, presence, durable }.run())
         });
         let follower =
             guest.clone().map(|guest| tokio::spawn(self.place.telemetry.clone().follow(guest)));
@@ -454,6 +457,7 @@ impl Owner {
     }
 
     fn open_log(&mut self) {
+        self.open_durable();
         match Writer::open(&log_directory(&self.place.directories.state)) {
             Ok(writer) => {
                 if writer.cut_bytes() > 0 {

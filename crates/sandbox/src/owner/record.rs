@@ -112,7 +112,11 @@ impl Owner {
     pub(super) fn release_name(&self) -> impl Future<Output = ()> + use<> {
         let names = self.place.names.clone();
         let named = names.zip(self.stored.record.incarnation.clone());
+        let durable = self.durable_log();
         async move {
+            if let Some(durable) = durable {
+                durable.remove().await;
+            }
             if let Some((names, incarnation)) = named {
                 names.release(&incarnation).await;
             }

@@ -34,6 +34,12 @@ impl From<&SandboxError> for Refusal {
                 Code::Unavailable => with(Code::Unavailable).retry_after(BUSY_PAUSE),
                 code => with(code),
             },
+            SandboxError::NotDurable { .. } => with(Code::Unavailable)
+                .details(json!({ "field": "durability" }))
+                .retry_after(BUSY_PAUSE),
+            SandboxError::NoFleet { .. } => with(Code::Unsupported)
+                .details(json!({ "field": "durability" }))
+                .hint("leave it out, or set [fleet] in the server's configuration"),
             SandboxError::PackagesGone { .. } => with(Code::Conflict),
             SandboxError::SnapshotTaken { snapshot } => with(Code::Conflict)
                 .because(Reason::NameTaken)

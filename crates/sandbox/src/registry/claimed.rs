@@ -32,6 +32,17 @@ impl Registry {
         Ok(Some(Claimed { names: Some(names), incarnation }))
     }
 
+    /// Refuses to promise what no log can keep.
+    pub(super) async fn can_be_durable(&self, spec: &Spec) -> Result<(), SandboxError> {
+        let durability = spec.durability.unwrap_or_default();
+        if durability.is_off() {
+            return Ok(());
+        }
+        let logs = self.0.durable_logs.as_ref();
+        let logs = logs.ok_or(SandboxError::NoFleet { durability })?;
+        logs.ready().await.map_err(|why| SandboxError::NotDurable { durability, why })
+    }
+
     /// Takes the name where others have a say about it.
     pub(super) async fn claim(&self, record: &Record) -> Result<Option<Claimed>, SandboxError> {
         let Some(names) = self.0.names.clone() else { return Ok(None) };

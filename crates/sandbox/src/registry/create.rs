@@ -77,6 +77,7 @@ impl Registry {
             hold = Some(self.0.snapshots.hold(&which));
             self.0.snapshots.get(&which)?.fill(&mut spec)?;
         }
+        self.can_be_durable(&spec).await?;
         files.settle(&mut spec)?;
         files.settle_scratch(&mut spec, self.store_paths()).await?;
         spec.settle_workdir();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::caps::Caps;
 use crate::options::Defaults;
-use crate::{HostFiles, Names, Retention, SharedTemplates, Template, pool};
+use crate::{DurableLogs, HostFiles, Names, Retention, SharedTemplates, Template, pool};
 use host::secret::Secrets;
 use image::{Images, Policy, Puller};
 use workspace::Workspaces;
@@ -43,6 +43,8 @@ pub struct RegistryOptions {
     pub names: Option<Arc<dyn Names>>,
     /// Who keeps templates too; the registry alone where this is absent.
     pub shared_templates: Option<Arc<dyn SharedTemplates>>,
+    /// Where output outlives this host; nowhere where this is absent.
+    pub durable_logs: Option<Arc<dyn DurableLogs>>,
 }
 
 impl Default for RegistryOptions {
@@ -64,6 +66,7 @@ impl Default for RegistryOptions {
             templates: Vec::new(),
             names: None,
             shared_templates: None,
+            durable_logs: None,
         }
     }
 }

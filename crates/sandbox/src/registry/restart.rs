@@ -84,6 +84,7 @@ pub(super) fn again(record: &Record, env: Vec<(String, String)>) -> Spec {
         ttl_ms: record.ttl_ms,
         idle_ttl_ms: record.idle_ttl_ms,
         on_idle: (!record.on_idle.is_stop()).then_some(record.on_idle),
+        durability: (!record.durability.is_off()).then_some(record.durability),
         keep_stopped_ms: record.keep_stopped_ms,
         egress: Some(record.egress.clone()),
         workspace: record.workspace.clone(),
@@ -99,7 +100,7 @@ pub(super) fn again(record: &Record, env: Vec<(String, String)>) -> Spec {
 mod tests {
     use machine::MachineKind;
 
-    use crate::OnIdle;
+    use crate::{Durability, OnIdle};
 
     use super::*;
 
@@ -118,6 +119,7 @@ mod tests {
         (spec.memory_mib, spec.cpu_millis) = (Some(512), Some(500));
         (spec.ttl_ms, spec.idle_ttl_ms, spec.keep_stopped_ms) = (Some(1), Some(2), Some(3));
         spec.on_idle = Some(OnIdle::Pause);
+        spec.durability = Some(Durability::Sync);
         (spec.workdir, spec.user) = (Some("/srv".to_owned()), Some("web".to_owned()));
         spec.labels.insert("team".to_owned(), "a".to_owned());
         spec.egress = Some(vec!["pypi.org".to_owned()]);

@@ -4,7 +4,7 @@ use super::{ConfigOption, DURATION_OR_OFF, SECOND, Section, put};
 use crate::limits::MEMORY_MIB_MAX;
 use crate::namespaces::read_egress;
 use crate::shown::{quote, quote_all, quote_duration, show_cpus};
-use sandbox::{MachineKind, OnIdle};
+use sandbox::{Durability, MachineKind, OnIdle};
 
 pub const SECTION: Section = Section {
     name: "defaults",
@@ -63,6 +63,19 @@ pub const SECTION: Section = Section {
                 put(&mut settings.defaults.on_idle, given.choice(&OnIdle::NAMES))
             },
             show: |settings| quote(settings.defaults.on_idle),
+        },
+        ConfigOption {
+            // A test compares the values with those that there are.
+            key: "durability",
+            values: "`\"off\"`, `\"async\"` or `\"sync\"`",
+            about: "Whether what programs write outlives the host, in a fleet: `async` puts it into \
+                    the fleet's log a moment later, `sync` before anybody sees it. It holds for \
+                    sandboxes of `host-bridge start` and of `POST /v1/sandboxes`; those of other \
+                    doors have contexts, whose output is not durable.",
+            set: |settings, given| {
+                put(&mut settings.defaults.durability, given.choice(&Durability::NAMES))
+            },
+            show: |settings| quote(settings.defaults.durability),
         },
         ConfigOption {
             key: "keep_stopped",

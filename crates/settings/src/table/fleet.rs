@@ -1,8 +1,11 @@
 //! `[fleet]`: many hosts behind one door.
 
 use super::{ConfigOption, Section, put, put_u32, put_usize};
-use crate::fleet::{is_bridge, is_label, is_nats, is_node, is_quota};
-use crate::limits::{FLEET_GRACE_MIN, FLEET_LABELS_MAX, FLEET_QUOTAS_MAX, FLEET_SERVERS_MAX};
+use crate::fleet::{DROP_OLDEST, WAIT, is_bridge, is_label, is_nats, is_node, is_quota};
+use crate::limits::{
+    FLEET_GRACE_MIN, FLEET_LABELS_MAX, FLEET_LOG_AGE_MIN, FLEET_LOG_BYTES_MIN, FLEET_QUOTAS_MAX,
+    FLEET_SERVERS_MAX,
+};
 use crate::shown::{quote, quote_all, quote_path, show_cpus};
 use crate::value::{InvalidValue, OFF, RawValue, show_duration, show_size};
 
@@ -191,6 +194,37 @@ pub const SECTION: Section = Section {
                 put(&mut settings.fleet.quotas, quotas)
             },
             show: |settings| quote_all(&settings.fleet.quotas),
+        },
+        ConfigOption {
+            key: "log_age",
+            values: "a duration, 1s or more",
+            about: "How long the fleet's log keeps the output of sandboxes whose `durability` is \
+                    not `off`. Write the same at every node.",
+            set: |settings, given| {
+                put(&mut settings.fleet.log_age, given.duration(FLEET_LOG_AGE_MIN))
+            },
+            show: |settings| quote(show_duration(settings.fleet.log_age)),
+        },
+        ConfigOption {
+            key: "log_size",
+            values: "a size, 4M or more",
+            about: "How much of it the log keeps, of all sandboxes together. It is spread over four \
+                    streams, and each may have a quarter. Write the same at every node.",
+            set: |settings, given| {
+                put(&mut settings.fleet.log_bytes, given.bytes(FLEET_LOG_BYTES_MIN, u64::MAX))
+            },
+            show: |settings| quote(show_size(settings.fleet.log_bytes)),
+        },
+        ConfigOption {
+            key: "log_full",
+            values: "`\"drop_oldest\"` or `\"wait\"`",
+            about: "What happens when it is full: the oldest output of all goes, or nothing is \
+                    added, so that programs under `sync` wait until something is removed or too old. \
+                    Write the same at every node.",
+            set: |settings, given| {
+                put(&mut settings.fleet.log_full, given.choice(&[DROP_OLDEST, WAIT]))
+            },
+            show: |settings| quote(settings.fleet.log_full),
         },
     ],
 };

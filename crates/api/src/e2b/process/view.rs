@@ -65,6 +65,8 @@ async fn follow(
                 let words = format!("\n[{} bytes of output no longer exist]\n", to - from);
                 messages.send(&data(channel, words.as_bytes())).await?;
             }
+            // `keepalive` says enough.
+            Some(FeedEvent::Waiting) => {}
             Some(FeedEvent::Ended(SessionEnd::Known(record))) => {
                 return match end(&record) {
                     Ok(end) => messages.send(&event("end", &end)).await.map(Ok),

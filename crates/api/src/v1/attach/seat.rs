@@ -257,7 +257,10 @@ fn attach_event(event: OutputEvent) -> Option<AttachEvent> {
         OutputEvent::Gap { channel, from, to } => AttachEvent::Gap { channel, from, to },
         OutputEvent::Exited { exit } => AttachEvent::Exited { exit },
         OutputEvent::Over { sandbox } => AttachEvent::Over { sandbox },
-        OutputEvent::Running {} => return None,
+        // What waits comes later. Only readers of what is gone get a problem.
+        OutputEvent::Running {} | OutputEvent::Waiting {} | OutputEvent::Problem { .. } => {
+            return None;
+        }
     })
 }
 

@@ -67,6 +67,10 @@ pub async fn read(
 }
 
 /// What becomes of a range.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one for each download, and it is moved once"
+)]
 enum Part {
     /// The part from this byte on.
     Some(u64, Opened),

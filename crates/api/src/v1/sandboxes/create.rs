@@ -17,7 +17,7 @@ use image::Pull;
 use machine::limits::SCRATCH_BYTES_MIN;
 use sandbox::limits::{LABELS_MAX, MEMORY_MIB_MAX, MEMORY_MIB_MIN, WORKDIR_BYTES_MAX};
 use sandbox::refusal::Refusal;
-use sandbox::{Name, OnIdle, SandboxRef, Spec, TemplateName};
+use sandbox::{Durability, Name, OnIdle, SandboxRef, Spec, TemplateName};
 use services::build::packages::Packages;
 
 /// A sandbox to make. Only its name is required.
@@ -94,6 +94,10 @@ pub struct CreateSandbox {
     /// it paused waits until it runs, and the header `burrow-woke-ms` of the answer says how long.
     #[serde(default)]
     pub on_idle: Option<OnIdle>,
+    /// Whether what its programs write outlives the host, in a fleet. With `async` it is in the fleet's log a
+    /// moment after it was written; with `sync` nobody sees it before. Contexts are refused in such a sandbox.
+    #[serde(default)]
+    pub durability: Option<Durability>,
     /// How long its record and logs are kept after it has stopped.
     #[serde(default)]
     #[schemars(range(max = LIFETIME_MS_MAX))]
@@ -142,6 +146,7 @@ impl CreateSandbox {
             ttl_ms: self.ttl_ms,
             idle_ttl_ms: self.idle_ttl_ms,
             on_idle: self.on_idle,
+            durability: self.durability,
             keep_stopped_ms: self.keep_stopped_ms,
             egress: self.egress,
             workspace: self.workspace,

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use crate::body::{Gone, Outgoing, Response};
 use crate::call::{Call, passed};
 use crate::forms::exit::Exit;
+use crate::forms::problem::Problem;
 use crate::limits::STREAM_BYTES;
 use crate::route::{Document, Output};
 use crate::sessions::{Feed, FeedEvent, Session, SessionEnd, Start, find};
@@ -27,8 +28,11 @@ pub const ABOUT: &str = "The answer is a stream of events, one per line or WebSo
 byte after the last one that it got, and misses nothing: output that the agent no longer holds is \
 read from the sandbox's log, and output that has been rotated out of the log comes as a `gap`. A \
 slow reader holds nobody up. The last event is `exited`, `over` or, without `follow`, \
-`running`.\n\nWith `Accept: application/octet-stream` the answer is the bytes of one output, and \
-the header `burrow-offset` has the offset where they begin. A gap ends such an answer.";
+`running`. Of a sandbox that is gone with its node, the events are read from the fleet's log, as far as \
+its `durability` has brought them there; the last is then `exited`, `over` or a `problem`.\n\nWith `Accept: application/octet-stream` the answer is the bytes of one output, and \
+the header `burrow-offset` has the offset where they begin. A gap ends such an answer. Of a session \
+without an end in a sandbox that is gone with its node, `burrow-last-durable-offset` has the offset where \
+they are over.";
 
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -78,6 +82,11 @@ pub enum OutputEvent {
     },
     /// This was all output so far, and the program still runs.
     Running {},
+    /// There is more, which waits until the fleet's log has it, under `durability` = `sync`. It comes when it has.
+    Waiting {},
+    /// The output ends here for this reason. With the code `gone`, this was all that outlived the sandbox's node, and
+    /// `details` has `node`, `at_ms` and the `last_durable_offset` of each channel.
+    Problem { problem: Problem },
 }
 
 /// Events, or bytes.
@@ -120,7 +129,10 @@ pub async fn read(
 }
 
 /// Which outputs, and where each begins.
-fn channels(query: &OutputQuery, session: &Session) -> Result<Vec<(Channel, Start)>, Refusal> {
+pub(super) fn channels(
+    query: &OutputQuery,
+    session: &Session,
+) -> Result<Vec<(Channel, Start)>, Refusal> {
     let has = session.channels();
     let wanted: Vec<Channel> = match query.channel.map(Channel::from) {
         None => has.to_vec(),
@@ -176,6 +188,7 @@ pub fn output_events(cuts: &mut Cuts, piece: FeedEvent) -> Vec<OutputEvent> {
             let gap = OutputEvent::Gap { channel: channel.into(), from, to };
             (rest.into_iter().collect(), Some(gap))
         }
+        FeedEvent::Waiting => (Vec::new(), Some(OutputEvent::Waiting {})),
         FeedEvent::Ended(_) | FeedEvent::Running => {
             let all = [Channel::Stdout, Channel::Stderr, Channel::Terminal];
             let rest = all.into_iter().filter_map(|channel| output(channel, cuts.finish(channel)));
@@ -203,6 +216,7 @@ async fn bytes(mut feed: Feed, deadline: Option<Instant>) -> Raw {
                 break Some(bytes);
             }
             Some(FeedEvent::Gap { to, .. }) => offset = to,
+            Some(FeedEvent::Waiting) => {}
             Some(FeedEvent::Ended(_) | FeedEvent::Running) | None => break None,
         }
     };
@@ -212,8 +226,12 @@ async fn bytes(mut feed: Feed, deadline: Option<Instant>) -> Raw {
             if let Some(bytes) = first {
                 sink.send(bytes).await?;
             }
-            while let Some(FeedEvent::Output { bytes, .. }) = feed.next().await {
-                sink.send(bytes).await?;
+            loop {
+                match feed.next().await {
+                    Some(FeedEvent::Output { bytes, .. }) => sink.send(bytes).await?,
+                    Some(FeedEvent::Waiting) => {}
+                    _ => break,
+                }
             }
             Ok::<_, Gone>(())
         };
