@@ -225,8 +225,14 @@ impl<M: Monitor> VirtualMachines<M> {
         let monitor = Arc::clone(&self.0);
         let planning = tokio::task::spawn_blocking(move || {
             let plan = Plan::make(monitor.kind(), &spec)?;
-            let programs = monitor.programs(&plan)?;
-            MachineInputs::of(monitor.kind(), &plan, &programs)
+            let programs = monitor.programs(&plan);
+            let planned =
+                programs.and_then(|programs| MachineInputs::of(monitor.kind(), &plan, &programs));
+            if plan.temporary {
+                // The trial of an accelerator may have made its directory.
+                plan.remove();
+            }
+            planned
         });
         planning.await.unwrap_or_else(|error| {
             let source = std::io::Error::other(error);
