@@ -9,6 +9,7 @@ use hyper::header::HeaderMap;
 
 use super::caller::Caller;
 use super::creation::namespace_of;
+use super::daytona;
 use super::e2b;
 use super::mcp;
 use super::parameters::Parameters;
@@ -66,7 +67,7 @@ impl Clues<'_> {
             return Some(Subject::Sandbox(SandboxRef { namespace, name: name.parse().ok()? }));
         }
         if let Some(id) = self.parameters.get("sandbox") {
-            return sandbox_of_id(id);
+            return sandbox_of_id(id).or_else(|| self.by_name(id));
         }
         if let Some(id) = self.parameters.get("kernel") {
             return Some(Subject::Thing(Thing::new(Kind::Kernel, id)));
@@ -81,6 +82,15 @@ impl Clues<'_> {
         } else {
             Some(Subject::Thing(notebook))
         }
+    }
+
+    /// A name where an id may be, too: Daytona's clients have both.
+    fn by_name(&self, text: &str) -> Option<Subject> {
+        if !self.template.starts_with(daytona::PREFIX) {
+            return None;
+        }
+        let namespace = namespace_of(self.caller?, None);
+        Some(Subject::Sandbox(SandboxRef { namespace, name: text.parse().ok()? }))
     }
 
     fn named(&self, field: &str) -> Option<SandboxRef> {
@@ -173,6 +183,22 @@ mod tests {
         assert_eq!(run, Some(Subject::Made(notebook.clone())));
         let shown = subject("/v1/notebooks/{namespace}/{notebook}", &in_notebook, "");
         assert_eq!(shown, Some(Subject::Thing(notebook)));
+    }
+
+    #[test]
+    fn daytonas_clients_name_a_sandbox_by_its_id_or_by_its_name() {
+        let of = |template, text: &str| {
+            let parameters = &Parameters(vec![("sandbox", text.to_owned())]);
+            let (headers, caller) = (&HeaderMap::new(), Some(&Caller::Local));
+            Clues { template, parameters, headers, query: "", caller }.subject()
+        };
+        let template = "/daytona/toolbox/{sandbox}/files";
+        assert_eq!(of(template, ID), Some(Subject::Thing(Thing::new(Kind::Sandbox, ID))));
+        let name = "work".parse().unwrap();
+        let which = SandboxRef { namespace: Name::default_namespace(), name };
+        assert_eq!(of(template, "work"), Some(Subject::Sandbox(which)));
+        assert_eq!(of(template, "no name"), None);
+        assert_eq!(of("/sandboxes/{sandbox}", "work"), None);
     }
 
     #[test]

@@ -28,7 +28,6 @@ mod filesystem;
 mod forms;
 mod interpreter;
 mod limits;
-mod multipart;
 mod page;
 mod passes;
 mod place;

@@ -5,6 +5,7 @@
 //!   (connections)    ├─▶ a2a   the routes of an outside client of the sandbox surface
 //!                    ├─▶ v1    the native API: one file per resource
 //!                    ├─▶ e2b   both planes of E2B's own clients
+//!                    ├─▶ daytona  the API and the toolbox of Daytona's own clients
 //!                    ├─▶ jupyter  kernels for Jupyter's servers and clients
 //!                    ├─▶ preview  ports of sandboxes, for browsers and programs
 //!                    ├─▶ mcp   tools for agents, also over the control socket
@@ -28,10 +29,13 @@ mod clues;
 mod console;
 mod counters;
 mod creation;
+mod daytona;
 mod dispatch;
 mod document;
 mod e2b;
 mod entrance;
+mod entries;
+mod environment;
 mod forms;
 mod forward;
 mod gather;
@@ -42,6 +46,7 @@ pub mod limits;
 mod listen;
 mod loglines;
 pub mod mcp;
+mod multipart;
 mod operator;
 mod origin;
 mod outflow;
@@ -231,6 +236,7 @@ struct Inner {
     apps: Apps,
     mcp: mcp::Sessions,
     e2b: e2b::Memory,
+    typists: sessions::typing::Typists,
     jupyter: jupyter::Memory,
     /// What sets this process's request ids apart from others'.
     epoch: u64,
@@ -285,6 +291,7 @@ impl Api {
             console: options.console,
             mcp: mcp::Sessions::default(),
             e2b: e2b::Memory::default(),
+            typists: sessions::typing::Typists::default(),
             jupyter: jupyter::Memory::default(),
             counters: Counters::default(),
             epoch: since.as_millis() as u64,
@@ -507,6 +514,11 @@ impl Api {
         &self.0.mcp
     }
 
+    /// Whose turn it is to type into sessions.
+    fn typists(&self) -> &sessions::typing::Typists {
+        &self.0.typists
+    }
+
     /// What is remembered between calls of E2B's clients.
     fn e2b(&self) -> &e2b::Memory {
         &self.0.e2b
@@ -575,6 +587,7 @@ fn operations() -> Vec<route::Operation> {
         rpc::operations(),
         a2a::operations(),
         e2b::operations(),
+        daytona::operations(),
         jupyter::operations(),
         preview::operations(),
         mcp::operations(),

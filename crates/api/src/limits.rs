@@ -185,3 +185,11 @@ pub const SAMPLE_AGE_MAX: Duration = Duration::from_secs(10);
 pub const SAMPLES_KEPT_FOR: Duration = Duration::from_secs(150);
 
 const _: () = assert!(SOCKET_PING_PAUSE.as_secs() * 2 < SOCKET_SILENCE_MAX.as_secs());
+/// The head of one part of a form.
+pub const PART_HEAD_BYTES_MAX: usize = 16 * 1024;
+/// A file of accounts that is larger is not read.
+pub const PASSWD_BYTES_MAX: usize = 1024 * 1024;
+/// How long a program may take to receive what was typed.
+pub const TYPED_MAX: Duration = Duration::from_secs(60);
+/// How often input is tried that another writer holds at the moment.
+pub const INPUT_PAUSE: Duration = Duration::from_millis(5);

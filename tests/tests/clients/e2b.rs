@@ -114,7 +114,8 @@ fn python(module: &str, start: fn() -> Server) {
     let Some(home) = home() else { return };
     let server = start();
     let ran = in_server(Command::new(home.join("bin/python")), &server)
-        .arg(sources().join("run.py"))
+        .arg(workspace().join("tests/suite.py"))
+        .arg(sources())
         .arg(module)
         .output()
         .expect("Python runs");

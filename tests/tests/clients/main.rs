@@ -2,6 +2,7 @@
 
 mod adapters;
 mod console;
+mod daytona;
 mod e2b;
 mod environment;
 mod jupyter;

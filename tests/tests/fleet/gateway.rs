@@ -133,6 +133,27 @@ fn e2b_of_any_node_reaches_a_sandbox_of_another() {
 }
 
 #[test]
+fn daytonas_clients_of_any_node_reach_a_sandbox_of_another_by_its_id_and_by_its_name() {
+    let Some(nats) = Nats::start() else { return };
+    let (members, id) = with_one_there(&nats);
+    for name in [id.as_str(), "there"] {
+        let shown = members[0].client.get(&format!("/daytona/sandbox/{name}")).expect(200).json();
+        assert_eq!(shown["id"], id.as_str(), "{shown}");
+        // The client goes on with the node that it has called.
+        let proxy = shown["toolboxProxyUrl"].as_str().expect("a URL");
+        assert_eq!(proxy, format!("{}/daytona/toolbox", members[0].server.url()));
+        let path = format!("/daytona/toolbox/{name}/process/execute");
+        let ran = members[0].client.post(&path, &json!({ "command": "echo there; exit 3" }));
+        let ran = ran.expect(200).json();
+        assert_eq!((&ran["result"], &ran["exitCode"]), (&json!("there\n"), &json!(3)), "{ran}");
+    }
+    let unknown = members[0].client.get("/daytona/sandbox/nowhere").expect(404).json();
+    assert_eq!(unknown["statusCode"], 404, "{unknown}");
+    members[0].client.delete(&format!("/daytona/sandbox/{id}")).expect(200);
+    members[1].client.get("/v1/sandboxes/default/there").expect(404);
+}
+
+#[test]
 fn the_token_of_a_sandbox_is_judged_by_its_own_node() {
     let Some(nats) = Nats::start() else { return };
     let (first, second) = with_keys(&nats);

@@ -11,10 +11,10 @@ use base64::engine::general_purpose::STANDARD;
 use hyper::header::{AUTHORIZATION, HeaderMap};
 use protocol::requests::MakeDirectory;
 
-use super::limits::{PASSWD_BYTES_MAX, SANDBOXES_KNOWN_MAX};
+use super::limits::SANDBOXES_KNOWN_MAX;
 use crate::Api;
 use crate::call::Inside;
-use agent_client::guest::Guest;
+use crate::entries::{Line, Passwd};
 use machine::SandboxId;
 use sandbox::refusal::{Code, Refusal};
 
@@ -35,50 +35,16 @@ pub struct Account {
 #[derive(Default)]
 pub struct Accounts(Mutex<HashMap<SandboxId, Arc<Passwd>>>);
 
-/// The accounts of one image.
-#[derive(Debug, Default)]
-pub struct Passwd(Vec<Line>);
-
-#[derive(Debug)]
-struct Line {
-    name: String,
-    uid: u32,
-    gid: u32,
-    home: String,
-}
-
 impl Accounts {
     fn lock(&self) -> MutexGuard<'_, HashMap<SandboxId, Arc<Passwd>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Passwd {
-    fn parse(text: &str) -> Self {
-        let lines = text.lines().filter_map(|line| {
-            let fields: Vec<_> = line.split(':').collect();
-            let [name, _, uid, gid, _, home, ..] = fields[..] else { return None };
-            let (uid, gid) = (uid.parse().ok()?, gid.parse().ok()?);
-            Some(Line { name: name.to_owned(), uid, gid, home: home.to_owned() })
-        });
-        Self(lines.collect())
-    }
-
-    fn named(&self, name: &str) -> Option<&Line> {
-        self.0.iter().find(|line| line.name == name)
-    }
-
-    /// The name of a user, or its number.
-    pub fn name_of(&self, uid: u32) -> String {
-        let found = self.0.iter().find(|line| line.uid == uid);
-        found.map_or_else(|| uid.to_string(), |line| line.name.clone())
-    }
-}
-
-impl Line {
-    fn account(&self) -> Account {
-        let home = if self.home.starts_with('/') { self.home.clone() } else { "/".to_owned() };
-        Account { user: Some(self.name.clone()), home, ids: Some((self.uid, self.gid)) }
+impl From<&Line> for Account {
+    fn from(line: &Line) -> Self {
+        let home = if line.home.starts_with('/') { line.home.clone() } else { "/".to_owned() };
+        Self { user: Some(line.name.clone()), home, ids: Some((line.uid, line.gid)) }
     }
 }
 
@@ -91,14 +57,14 @@ pub async fn account(
     let name = requested.filter(|name| !name.is_empty()).unwrap_or(USUAL);
     let passwd = accounts(api, inside).await?;
     if let Some(line) = passwd.named(name) {
-        return Ok(line.account());
+        return Ok(line.into());
     }
     if name == USUAL {
         return Ok(Account { user: None, home: USUAL_HOME.to_owned(), ids: None });
     }
-    let read = read(&inside.guest).await?;
+    let read = Passwd::read(&inside.guest).await?;
     if let Some(line) = read.named(name) {
-        return Ok(line.account());
+        return Ok(line.into());
     }
     let message = format!("there is no user {name:?} in this sandbox");
     Err(Refusal::new(Code::Unauthenticated, message))
@@ -109,7 +75,7 @@ pub async fn accounts(api: &Api, inside: &Inside) -> Result<Arc<Passwd>, Refusal
     if let Some(known) = api.e2b().accounts.lock().get(&inside.id) {
         return Ok(Arc::clone(known));
     }
-    let read = Arc::new(read(&inside.guest).await?);
+    let read = Arc::new(Passwd::read(&inside.guest).await?);
     if read.named(USUAL).is_none() {
         let ask = MakeDirectory { path: USUAL_HOME.into(), permissions: None, parents: true };
         // Where it cannot be made, each program says that it cannot begin there.
@@ -121,15 +87,6 @@ pub async fn accounts(api: &Api, inside: &Inside) -> Result<Arc<Passwd>, Refusal
     }
     known.insert(inside.id.clone(), Arc::clone(&read));
     Ok(read)
-}
-
-/// An image without the file has no accounts.
-async fn read(guest: &Guest) -> Result<Passwd, Refusal> {
-    let Ok((output, _, _)) = guest.read_file("/etc/passwd", 0, None).await else {
-        return Ok(Passwd::default());
-    };
-    let bytes = output.whole(PASSWD_BYTES_MAX).await?.unwrap_or_default();
-    Ok(Passwd::parse(&String::from_utf8_lossy(&bytes)))
 }
 
 /// The name that a call of envd acts under, if it gives one.
@@ -157,17 +114,6 @@ impl Account {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn accounts_are_read_and_what_is_none_is_passed_over() {
-        let text =
-            "root:x:0:0:root:/root:/bin/bash\nuser:x:1000:1001::/home/user:\n#\nbad:x:a:b::/:";
-        let passwd = Passwd::parse(text);
-        assert_eq!(passwd.named("user").unwrap().account().ids, Some((1000, 1001)));
-        assert_eq!(passwd.name_of(0), "root");
-        assert_eq!(passwd.name_of(7), "7");
-        assert!(passwd.named("bad").is_none());
-    }
 
     #[test]
     fn paths_begin_at_the_root_or_in_the_home() {

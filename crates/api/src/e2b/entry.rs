@@ -3,8 +3,8 @@
 use protocol::message::{FileInfo, FileKind};
 use serde_json::{Value, json};
 
-use crate::e2b::account::Passwd;
 use crate::e2b::limits::VALUE_BYTES;
+use crate::entries::{Passwd, permissions};
 use crate::refusal::of_file as refused;
 use agent_client::guest::Guest;
 use sandbox::refusal::Refusal;
@@ -81,31 +81,9 @@ fn kind(kind: Option<FileKind>) -> &'static str {
     }
 }
 
-/// As Go writes it.
-fn permissions(kind: FileKind, mode: u32) -> String {
-    let first = match kind {
-        FileKind::Directory => 'd',
-        FileKind::Symlink => 'L',
-        FileKind::Fifo => 'p',
-        FileKind::Socket => 'S',
-        FileKind::BlockDevice | FileKind::CharDevice => 'D',
-        FileKind::File => '-',
-    };
-    let bits = "rwxrwxrwx".chars().enumerate();
-    let bits = bits.map(|(at, letter)| if mode & (0o400 >> at) == 0 { '-' } else { letter });
-    std::iter::once(first).chain(bits).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn permissions_are_written_as_go_does() {
-        assert_eq!(permissions(FileKind::File, 0o644), "-rw-r--r--");
-        assert_eq!(permissions(FileKind::Directory, 0o755), "drwxr-xr-x");
-        assert_eq!(permissions(FileKind::Symlink, 0o777), "Lrwxrwxrwx");
-    }
 
     #[test]
     fn a_link_leads_beside_itself_or_from_the_root() {

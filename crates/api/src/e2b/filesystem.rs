@@ -6,7 +6,7 @@ use protocol::requests::{MakeDirectory, Move, Remove};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::account::{Passwd, accounts};
+use super::account::accounts;
 use super::answer::{STREAMING, UNARY};
 use super::connect::{Message, done};
 use super::entry::{entry_at, memory_bytes, shown};
@@ -15,6 +15,7 @@ use super::seat::{self, Seat};
 use super::watches;
 use crate::budget::Share;
 use crate::call::Call;
+use crate::entries::Passwd;
 use crate::refusal::of_file as refused;
 use crate::route::{Operation, operation};
 use crate::shape::{Nothing, Raw};

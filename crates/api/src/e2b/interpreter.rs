@@ -17,6 +17,7 @@ use super::results;
 use super::seat::{self, Seat, environment};
 use crate::body::json_response;
 use crate::call::Call;
+use crate::environment::of_one_run;
 use crate::route::{Operation, operation};
 use crate::shape::{Nothing, Raw};
 use access::keys::Access;
@@ -94,7 +95,7 @@ async fn execute(
         whole(&seat, language.ok_or_else(|| missing(name.as_str()))?)
     };
     let env = ask.env_vars.unwrap_or_default();
-    let around = results::environment(&context.language, &env)?;
+    let around = of_one_run(&context.language, &env)?;
     let guest = seat.inside.guest.clone();
     let aside = |code: String| {
         let request = RunCode { aside: true, ..RunCode::new(context.clone(), code) };

@@ -21,22 +21,14 @@ pub const WATCHES_PER_SANDBOX_MAX: usize = 64;
 pub const WATCH_EVENTS_MAX: usize = 16 * 1024;
 /// A watch that nobody has asked for so long is given up.
 pub const WATCH_UNASKED_MAX: Duration = Duration::from_secs(3600);
-/// A file of accounts that is larger is not read.
-pub const PASSWD_BYTES_MAX: usize = 1024 * 1024;
 /// Silence of a program after which its viewer hears a word, unless it names a pause itself.
 pub const KEEPALIVE_DEFAULT: Duration = Duration::from_secs(90);
 /// The same of a run of code.
 pub const RUN_KEEPALIVE: Duration = Duration::from_secs(5);
 /// A client that types sends a word every 50 s; one that is silent for longer is gone.
 pub const TYPING_PAUSE_MAX: Duration = Duration::from_secs(120);
-/// How long a program may take to receive what was typed.
-pub const TYPED_MAX: Duration = Duration::from_secs(60);
-/// How often input is tried that another writer holds at the moment.
-pub const INPUT_PAUSE: Duration = Duration::from_millis(5);
 /// One message of a client's stream.
 pub const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// The head of one part of a form.
-pub const PART_HEAD_BYTES_MAX: usize = 16 * 1024;
 /// What a value of JSON takes beside its text: its place in a map, and its own.
 pub const VALUE_BYTES: usize = 96;
 /// Entries of a listing that goes into directories.

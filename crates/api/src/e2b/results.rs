@@ -3,7 +3,6 @@
 //! All that is not ASCII is escaped: one of the clients breaks lines at other characters too, another
 //! reads each piece of the network for itself.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base64::Engine;
@@ -13,18 +12,14 @@ use protocol::repl::{Datum, Display, DisplayRole, Event, Finished, Happening, Ru
 use serde_json::{Map, Value, json};
 use tokio::time::sleep;
 
-use super::forms::lacking;
 use super::limits::RUN_KEEPALIVE;
 use crate::body::{Gone, Hold, NDJSON, Outgoing, Response, Sink, respond};
 use crate::call::{Call, Inside};
+use crate::environment::ascii;
 use crate::limits::STREAM_BYTES;
 use agent_client::guest::Run;
-use agent_client::guest::contexts::language;
 use agent_client::program::Characters;
 use sandbox::refusal::Refusal;
-
-const PYTHON: &str = language::PYTHON.name;
-const NODE: &str = language::NODE.name;
 
 /// Answers with what a run says. Who leaves has the run interrupted, because the run is dropped then; the
 /// others beside it go on by themselves.
@@ -208,67 +203,11 @@ fn unquoted(text: &str) -> &str {
     inner.unwrap_or(text)
 }
 
-fn hex_digit(number: u16) -> char {
-    char::from_digit(u32::from(number & 0xF), 16).unwrap_or('0')
-}
-
 /// A line with nothing but ASCII in it.
 fn ascii_line(line: &Value) -> Vec<u8> {
-    let text = line.to_string();
-    let mut ascii = String::with_capacity(text.len() + 1);
-    for character in text.chars() {
-        if character.is_ascii() && character != '\u{7f}' {
-            ascii.push(character);
-        } else {
-            for unit in character.encode_utf16(&mut [0; 2]) {
-                ascii.push_str("\\u");
-                ascii.extend([12, 8, 4, 0].map(|shift| hex_digit(*unit >> shift)));
-            }
-        }
-    }
+    let mut ascii = ascii(line);
     ascii.push('\n');
     ascii.into_bytes()
-}
-
-/// Code that sets variables of an interpreter's environment for one run, and code that takes it back.
-pub fn environment(
-    language: &str,
-    env: &BTreeMap<String, String>,
-) -> Result<Option<(String, String)>, Refusal> {
-    if env.is_empty() {
-        return Ok(None);
-    }
-    // A string of JSON in ASCII is one of Python and of JavaScript, too.
-    let values = json!(env).to_string();
-    let quoted = String::from_utf8(ascii_line(&values.into())).unwrap_or_default();
-    let quoted = quoted.trim_end();
-    match language {
-        PYTHON => Ok(Some((
-            format!(
-                "import json, os\n\
-                 _new = json.loads({quoted})\n\
-                 os._burrow_env = {{name: os.environ.get(name) for name in _new}}\n\
-                 os.environ.update(_new)\n"
-            ),
-            "import os\n\
-             for _name, _value in os.__dict__.pop('_burrow_env', {}).items():\n    \
-             os.environ.pop(_name, None) if _value is None else os.environ.update({_name: _value})\n"
-                .to_owned(),
-        ))),
-        NODE => Ok(Some((
-            format!(
-                "{{ const next = JSON.parse({quoted}); const old = {{}};\n\
-                 for (const name in next) {{ old[name] = process.env[name]; \
-                 process.env[name] = next[name]; }}\n\
-                 process._burrowEnv = old; }}"
-            ),
-            "{ const old = process._burrowEnv ?? {}; delete process._burrowEnv;\n\
-             for (const name in old) { if (old[name] === undefined) delete process.env[name]; \
-             else process.env[name] = old[name]; } }"
-                .to_owned(),
-        ))),
-        other => Err(lacking(&format!("env_vars of one run in {other}"))),
-    }
 }
 
 #[cfg(test)]

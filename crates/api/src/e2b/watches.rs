@@ -10,13 +10,14 @@ use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
-use super::account::{Passwd, accounts};
+use super::account::accounts;
 use super::connect::{Enveloped, Message, done, keepalive, stream, timeout};
 use super::entry::{entry_at, memory_bytes};
 use super::limits::{WATCH_EVENTS_MAX, WATCH_UNASKED_MAX, WATCHES_PER_SANDBOX_MAX};
 use super::seat::{self, Seat};
 use crate::budget::Share;
 use crate::call::{Call, passed};
+use crate::entries::Passwd;
 use crate::refusal::of_file as refused;
 use crate::shape::{Nothing, Raw};
 use agent_client::guest::{Guest, Watcher};

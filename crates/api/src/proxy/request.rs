@@ -8,7 +8,7 @@ use hyper::header::{
     TRANSFER_ENCODING, UPGRADE,
 };
 
-use super::visitor::{is_link_cookie, without_link};
+use super::visitor::{DAYTONA_TOKEN, is_link_cookie, without_link};
 use super::{Form, bad_target};
 use crate::call::{Call, Peer};
 use crate::caller::take_keys;
@@ -36,7 +36,7 @@ const FORWARDED_PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// What says where a request came from, which only this server may say, and what is for this server.
-const OWN: [HeaderName; 8] = [
+const OWN: [HeaderName; 9] = [
     FORWARDED,
     FORWARDED_HOST,
     FORWARDED_PREFIX,
@@ -45,6 +45,7 @@ const OWN: [HeaderName; 8] = [
     CONTENT_LENGTH,
     HeaderName::from_static("e2b-sandbox-id"),
     HeaderName::from_static("e2b-sandbox-port"),
+    DAYTONA_TOKEN,
 ];
 
 /// The tokens that E2B's clients send into a sandbox.

@@ -5,7 +5,8 @@
 //! on without it in the address; a program may send the link as it is.
 
 use hyper::header::{
-    CACHE_CONTROL, COOKIE, HeaderMap, HeaderValue, LOCATION, REFERRER_POLICY, SET_COOKIE,
+    CACHE_CONTROL, COOKIE, HeaderMap, HeaderName, HeaderValue, LOCATION, REFERRER_POLICY,
+    SET_COOKIE,
 };
 use hyper::{Method, StatusCode};
 
@@ -25,6 +26,9 @@ use sandbox::refusal::Refusal;
 /// that no neighbour can put another in its place; it takes none of that kind without TLS.
 const COOKIE_OF_TLS: &str = "__Host-burrow-link";
 const COOKIE_WITHOUT: &str = "burrow-link";
+
+/// Where Daytona's clients put it.
+pub const DAYTONA_TOKEN: HeaderName = HeaderName::from_static("x-daytona-preview-token");
 
 /// A port that somebody wants to reach.
 pub struct Visit<'a> {
@@ -123,5 +127,6 @@ fn tokens<'a>(headers: &'a HeaderMap, query: &'a str) -> impl Iterator<Item = &'
     let cookies = lines.flat_map(|line| line.split(';')).map(str::trim);
     let cookies = cookies.filter(|pair| is_link_cookie(pair));
     let cookies = cookies.filter_map(|pair| Some(pair.split_once('=')?.1));
-    in_query(query).into_iter().chain(cookies).take(TRIED_MAX)
+    let header = headers.get(&DAYTONA_TOKEN).and_then(|value| value.to_str().ok());
+    in_query(query).into_iter().chain(header).chain(cookies).take(TRIED_MAX)
 }

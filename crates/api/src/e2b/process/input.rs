@@ -3,19 +3,16 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use protocol::message::SessionInfo;
-use protocol::{FaultCode, SessionId};
 use serde::Deserialize;
 use serde_json::json;
-use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{About, Selector, running};
 use crate::call::Call;
 use crate::e2b::connect::{Envelopes, Message, Messages, done, parse, stream as answer};
-use crate::e2b::limits::{INPUT_PAUSE, TYPED_MAX, TYPING_PAUSE_MAX};
+use crate::e2b::limits::TYPING_PAUSE_MAX;
 use crate::e2b::seat;
-use crate::sessions::typing::taken;
+use crate::sessions::typing::write;
 use crate::shape::{Nothing, Octets, Raw};
-use agent_client::guest::{Guest, GuestError, Writer};
 use sandbox::refusal::{Code, Refusal};
 
 #[derive(Debug, Default, Deserialize)]
@@ -66,7 +63,7 @@ pub async fn send(call: Call, _: Nothing, Message(ask): Message<SendAsk>) -> Res
     let inside = seat::inside(&call).await?;
     let info = running(&inside, &call, &ask.process).await?;
     let bytes = ask.input.into_bytes(&info)?;
-    write(&inside.guest, &info.session, &bytes, false).await?;
+    write(call.api.typists(), &inside.guest, &info.session, &bytes, false).await?;
     Ok(done(&json!({})))
 }
 
@@ -77,7 +74,7 @@ pub async fn close(call: Call, _: Nothing, Message(ask): Message<About>) -> Resu
         let message = "a terminal has no end of input; send the character of ctrl-d";
         return Err(Refusal::new(Code::Internal, message));
     }
-    match write(&inside.guest, &info.session, b"", true).await {
+    match write(call.api.typists(), &inside.guest, &info.session, b"", true).await {
         // It is closed already.
         Err(refusal) if matches!(refusal.code, Code::Gone | Code::Conflict | Code::Invalid) => {}
         closed => closed?,
@@ -100,7 +97,7 @@ pub async fn stream(mut call: Call, _: Nothing, _: Octets) -> Result<Raw, Refusa
         let piece: Piece = parse(&message)?;
         if let Some(data) = piece.data {
             let bytes = data.input.into_bytes(&info)?;
-            write(&inside.guest, &info.session, &bytes, false).await?;
+            write(call.api.typists(), &inside.guest, &info.session, &bytes, false).await?;
         }
     }
     let response = answer(&mut call, |messages: Messages| async move {
@@ -108,43 +105,4 @@ pub async fn stream(mut call: Call, _: Nothing, _: Octets) -> Result<Raw, Refusa
         Ok(())
     })?;
     Ok(Raw(response))
-}
-
-/// Writes bytes, or ends the input behind them, and waits until the program's input has them.
-async fn write(
-    guest: &Guest,
-    session: &SessionId,
-    bytes: &[u8],
-    ends: bool,
-) -> Result<(), Refusal> {
-    let deadline = Instant::now() + TYPED_MAX;
-    let typing = async {
-        let mut writer = writer(guest, session).await?;
-        writer.write(bytes).await?;
-        match taken(guest, session, &mut writer, ends).await {
-            // It has ended meanwhile, and is in the log.
-            Err(error) if is_over(&error) => Ok(()),
-            taken => taken.map(drop).map_err(Refusal::from),
-        }
-    };
-    timeout_at(deadline, typing).await.unwrap_or_else(|_| {
-        Err(Refusal::new(Code::DeadlineExceeded, "the process does not read its input"))
-    })
-}
-
-fn is_over(error: &GuestError) -> bool {
-    matches!(error.fault_code(), Some(FaultCode::NotFound | FaultCode::Gone))
-}
-
-/// The keyboard, as soon as another writer has finished.
-async fn writer(guest: &Guest, session: &SessionId) -> Result<Writer, Refusal> {
-    loop {
-        match guest.input(session, None, false).await {
-            Ok((writer, _)) => return Ok(writer),
-            Err(error) if error.fault_code() == Some(FaultCode::Conflict) => {
-                sleep(INPUT_PAUSE).await;
-            }
-            Err(error) => return Err(error.into()),
-        }
-    }
 }

@@ -1,5 +1,5 @@
-"""Runs one suite: `run.py MODULE`. Each function of the module is a test; what it returns is awaited if it
-can be. Which modules there are is said by `tests/tests/clients/e2b.rs`."""
+"""Runs one suite of a client: `suite.py DIRECTORY MODULE`. Each function of the module is a test; what it returns
+is awaited if it can be. Which modules there are is said by the tests below `tests/tests/clients/`."""
 
 import asyncio
 import faulthandler
@@ -12,7 +12,8 @@ import traceback
 
 # A test that hangs says where.
 faulthandler.dump_traceback_later(float(os.environ["BURROW_TEST_SECONDS_MAX"]), exit=True)
-module = importlib.import_module(sys.argv[1])
+sys.path.insert(0, sys.argv[1])
+module = importlib.import_module(sys.argv[2])
 failed = 0
 for name, test in list(vars(module).items()):
     if name.startswith("_") or not inspect.isfunction(test) or test.__module__ != module.__name__:
@@ -27,4 +28,6 @@ for name, test in list(vars(module).items()):
     except Exception:
         failed += 1
         print(f"FAILED {name}\n{traceback.format_exc()}")
-sys.exit(failed > 0)
+sys.stdout.flush()
+# A client may leave threads behind that do not end by themselves.
+os._exit(failed > 0)
