@@ -4,22 +4,20 @@
 //!  number ─▶ host, origin ─▶ path, method ─▶ key, rate, scope ─▶ deadline ─▶ handler ─▶ log, count
 //! ```
 
+mod origins;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::Incoming;
-use hyper::header::{
-    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ALLOW, CACHE_CONTROL, EXPECT, HOST, HeaderMap, HeaderName,
-    HeaderValue, ORIGIN, VARY, X_CONTENT_TYPE_OPTIONS,
-};
+use hyper::header::{ALLOW, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, StatusCode, Uri};
 use tokio::time::Instant;
 
 use super::Api;
-use super::body::{Hold, Outgoing, Received, Response};
+use super::body::{Hold, Received, Response};
 use super::call::{Call, CallDeadline, RequestId, SentFor, Target, prefers};
 use super::caller::Caller;
 use super::clues::{Clues, is_judged_there};
@@ -43,15 +41,12 @@ use node::{Called, Mark, Placement, Through};
 use sandbox::SandboxRef;
 use sandbox::refusal::{Code, Refusal};
 
+use origins::{allowed_origin, dress, preflight};
+
 /// How many milliseconds the whole call may take.
 pub const DEADLINE: HeaderName = HeaderName::from_static("burrow-deadline-ms");
 /// Of an answer: the sandbox was asleep, and the call waited so many milliseconds for it.
 pub const WOKE: HeaderName = HeaderName::from_static("burrow-woke-ms");
-
-/// What a web page may read of an answer, beside the few headers that every page may.
-const SHOWN_TO_PAGES: &str = "x-request-id, retry-after, idempotency-replayed, allow, etag, \
-    accept-ranges, content-range, burrow-file-bytes, burrow-woke-ms, burrow-unanswered-nodes, \
-    mcp-session-id";
 
 /// Answers a request.
 pub async fn dispatch(
@@ -542,41 +537,6 @@ fn number(api: &Api, headers: &HeaderMap) -> RequestId {
         Some(id) => RequestId(id.into()),
         None => RequestId(api.next_request_id().into()),
     }
-}
-
-fn allowed_origin(api: &Api, headers: &HeaderMap) -> Option<HeaderValue> {
-    let origin = headers.get(ORIGIN)?;
-    let text = origin.to_str().ok()?;
-    api.origins().is_listed(text).then(|| origin.clone())
-}
-
-fn preflight() -> Response {
-    let mut response = hyper::Response::new(Outgoing::empty());
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    let headers = response.headers_mut();
-    let methods = HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE");
-    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, methods);
-    let names = "authorization, content-type, content-digest, idempotency-key, \
-        burrow-deadline-ms, traceparent, tracestate, x-request-id, range, if-range, mcp-session-id, mcp-protocol-version, \
-        mcp-method, mcp-name, last-event-id";
-    headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(names));
-    response
-}
-
-/// What every answer carries.
-fn dress(response: &mut Response, request_id: &RequestId, origin: Option<HeaderValue>) {
-    let headers = response.headers_mut();
-    if let Ok(id) = HeaderValue::from_str(&request_id.0) {
-        headers.insert(REQUEST_ID, id);
-    }
-    if let Some(origin) = origin {
-        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(SHOWN_TO_PAGES));
-        headers.insert(VARY, HeaderValue::from_static("origin"));
-    }
-    // What ran in a sandbox must be kept by no cache, and taken for a page by no browser.
-    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 }
 
 fn tell(

@@ -16,9 +16,7 @@ use sandbox::caps::Scope;
 use sandbox::costs::Cost;
 use sandbox::log::Entry;
 use sandbox::pool::ShelfStatus;
-use sandbox::{
-    Changes, Durability, Forked, ListedSnapshot, Record, Snapshot, State, TemplateInfo,
-};
+use sandbox::{Changes, Durability, Forked, ListedSnapshot, Record, Snapshot, State, TemplateInfo};
 use services::store::artifacts::ArtifactRow;
 use workspace::Report;
 
