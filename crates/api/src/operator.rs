@@ -61,7 +61,7 @@ fn operator(_: &Api, asked: &Asked<'_>) -> Result<Caller, Refusal> {
     }
 }
 
-/// The same, and who has come to another node with a key, over SSH.
+/// The same, and a holder of a key who reached another node over SSH.
 fn operator_or_holder(api: &Api, asked: &Asked<'_>) -> Result<Caller, Refusal> {
     match asked.through {
         Some(Through::Holder(grant)) => Ok(Caller::Holder((**grant).clone())),

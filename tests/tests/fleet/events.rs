@@ -109,7 +109,7 @@ fn who_follows_hears_every_node_and_that_one_is_away_and_nothing_twice() {
     assert_eq!(shown(&next(&heard)), "n2 created d");
     members[0].server.ok(&["start", "--name", "e"]);
     assert_eq!(shown(&next(&heard)), "n1 created e");
-    // Its bridge goes and comes back: that is told, and its next event comes once.
+    // Its bridge goes and comes back: both are events, and its next event comes once.
     members[1].server.kill_and_serve_again();
     let away = next(&heard);
     assert_eq!(shown(&away), "n2 unanswered -");

@@ -97,12 +97,12 @@ fn a_key_of_another_namespace_learns_what_it_would_of_no_sandbox() {
     };
     assert_eq!(refused("default.there"), (Some(255), true));
     assert_eq!(refused("default.none"), (Some(255), true));
-    // In its own namespace there is none of that name, at no node.
+    // In its own namespace no node has that name.
     assert_eq!(refused("there"), (Some(255), false));
 }
 
 #[test]
-fn a_sandbox_whose_node_is_away_is_said_to_be() {
+fn a_sandbox_whose_node_is_away_is_refused_with_the_reason() {
     let Some(nats) = Nats::start() else { return };
     let Some((owner, ssh)) = open(&nats) else { return };
     assert_eq!(run(&ssh, "true").0, Some(0));

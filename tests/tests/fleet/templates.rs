@@ -149,7 +149,7 @@ fn a_sandbox_of_a_template_is_made_where_its_image_is() {
     let made = made.expect(201).json();
     let id = made["sandboxID"].as_str().expect("an id");
     members[0].server.ok(&["inspect", id]);
-    // Where its only node is away, nothing is made, and the reason is said.
+    // Where its only node is away, nothing is made, and the refusal has the reason.
     members[0].signal(Signal::SIGKILL);
     let body = json!({ "namespace": "ci", "name": "none", "template": "app:v1.2" });
     eventually("the node is buried", || {

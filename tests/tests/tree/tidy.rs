@@ -375,6 +375,7 @@ const NAME_LANGUAGES: &[Exception] = &[
     ("crates/api/src/v1/nodes.rs", "a host of a fleet"),
     ("crates/control/src/message/about.rs", "a host of a fleet"),
     ("crates/settings/src/table/fleet.rs", "a host of a fleet"),
+    ("crates/ssh/src/trail.rs", "a host of a fleet"),
     ("crates/services/src/build/packages.rs", "the interpreter of each package manager"),
     ("crates/services/src/refusal.rs", "a detail of a refusal, with the path of an interpreter"),
     ("crates/settings/src/defaults.rs", "names of images"),

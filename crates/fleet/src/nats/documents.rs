@@ -36,7 +36,7 @@ pub enum Change {
         key: String,
         bytes: Option<Vec<u8>>,
     },
-    /// Everything that was there when the watch began has been told.
+    /// Everything that was there when the watch began has been sent.
     AllTold,
 }
 

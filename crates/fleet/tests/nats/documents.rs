@@ -25,7 +25,7 @@ async fn link(server: &Server, node: &str) -> (Link, NodeId) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_document_is_written_over_its_last_revision_alone_and_every_node_is_told() {
+async fn a_document_is_written_over_its_last_revision_alone_and_reaches_every_node() {
     let Some(server) = Server::start_guarded() else { return };
     let (one, name) = link(&server, "host2").await;
     let (other, other_name) = link(&server, "host3").await;

@@ -303,7 +303,7 @@ impl Told {
         }
     }
 
-    /// Follows another node until it has left the fleet. That it does not answer is told once.
+    /// Follows another node until it has left the fleet. That it does not answer is reported once.
     async fn follow_there(&self, name: &str, out: &mpsc::Sender<Heard>) {
         let mut is_told = false;
         while !out.is_closed() {
