@@ -30,6 +30,8 @@ export interface components {
             host_port?: number;
             /** @description The end of its log, if it has ended. */
             log?: string;
+            /** @description The node of the fleet that has it; only in lists of all nodes. */
+            node?: string;
             /** Format: uint32 */
             pid?: number;
             /** @description `namespace/name` of its sandbox. */
@@ -47,6 +49,8 @@ export interface components {
         };
         AppList: {
             apps: components["schemas"]["AppInfo"][];
+            /** @description Nodes of the fleet that did not answer: what they have is missing here. Absent if all did. */
+            unanswered?: components["schemas"]["UnansweredNode"][];
         };
         /** @description The log of an app. */
         AppLog: {
@@ -624,6 +628,8 @@ export interface components {
             /** @description Of `created`: the kind of its machine. */
             machine?: string;
             namespace: string;
+            /** @description The node of the fleet that it happened at, which counts its own offsets; only in events of all nodes. */
+            node?: string;
             /**
              * Format: uint64
              * @description Its number in the namespace; each is greater than the one before. A client that was
@@ -669,18 +675,23 @@ export interface components {
          *     - `removed`: It is gone, with its record and logs, and its name is free.
          *     - `events_lost`: So many events of this namespace could not be recorded, because the disk was full or too slow.
          *     - `gap`: The events from one offset up to another are no longer kept. It is made for the reader who asks for them.
+         *     - `unanswered`: In events of all nodes of a fleet: a node does not answer. Its events come when it does.
          * @enum {string}
          */
-        EventKind: "created" | "ready" | "failed" | "paused" | "resumed" | "snapshotted" | "committed" | "forked" | "changed" | "out_of_memory" | "exited" | "lost" | "damaged" | "removed" | "events_lost" | "gap";
+        EventKind: "created" | "ready" | "failed" | "paused" | "resumed" | "snapshotted" | "committed" | "forked" | "changed" | "out_of_memory" | "exited" | "lost" | "damaged" | "removed" | "events_lost" | "gap" | "unanswered";
         /** @description A page of events. */
         EventPage: {
             events: components["schemas"]["EventInfo"][];
             /**
              * Format: uint64
              * @description The value of `since` for the next page, which may have no events yet; absent in a namespace in
-             *     which nothing has happened.
+             *     which nothing has happened, and on a page of all nodes.
              */
             next?: number;
+            /** @description On a page of all nodes: the value of `resume` for the next page. */
+            resume?: string;
+            /** @description Nodes of the fleet that did not answer: their events are missing here. Absent if all did. */
+            unanswered?: components["schemas"]["UnansweredNode"][];
         };
         /** @description Why a snapshot is removed. */
         Excess: "age" | "count" | "bytes" | "total_count" | "total_bytes";
@@ -1074,6 +1085,8 @@ export interface components {
             to?: number;
         };
         GetUsageQuery: {
+            /** @description The sums of all nodes of the fleet, instead of the part of the one that is asked. */
+            all_nodes?: boolean;
             /**
              * Format: uint64
              * @description Milliseconds since 1970.
@@ -1291,6 +1304,10 @@ export interface components {
             /** Format: uint64 */
             scratch_bytes: number;
         };
+        ListAllAppsQuery: {
+            /** @description Those of all nodes of the fleet, instead of the one that is asked. */
+            all_nodes?: boolean;
+        };
         ListArtifactsQuery: {
             /**
              * Format: uint64
@@ -1338,9 +1355,11 @@ export interface components {
             who?: string;
         };
         ListEventsQuery: {
+            /** @description Those of all nodes of the fleet, instead of the one that is asked. */
+            all_nodes?: boolean;
             /** @description Continue with new events. */
             follow?: boolean;
-            /** @description Kinds; any of them matches. `gap` and `events_lost` always do. */
+            /** @description Kinds; any of them matches. `gap`, `events_lost` and `unanswered` always do. */
             kind?: components["schemas"]["EventKind"][];
             /**
              * Format: uint16
@@ -1349,6 +1368,11 @@ export interface components {
             limit?: number;
             /** @description The namespace; by default the key's, or `default`. */
             namespace?: string;
+            /**
+             * @description With `all_nodes`: `resume` of the previous page. After a stream, for each node the greatest `offset` and one, as in
+             *     `n1:121,n2:89`. A node that it does not name begins at `since_ms`, or at its oldest event.
+             */
+            resume?: string;
             /** @description Names or ids of sandboxes; any of them matches. */
             sandbox?: string[];
             /**
@@ -2223,7 +2247,8 @@ export interface components {
             user?: string | null;
             /**
              * Format: uint64
-             * @description How many sandboxes are kept started and ready. They count for no cap, so this needs the scope `admin`. The default is `0`.
+             * @description How many sandboxes are kept started and ready; in a fleet by each node that has the image. They count for no cap,
+             *     so this needs the scope `admin`. The default is `0`.
              */
             warm?: number;
             workdir?: string | null;
@@ -3219,6 +3244,8 @@ export interface components {
         UsageReport: {
             /** @description By name. Those that are too many for one day are together in `(others)`. */
             namespaces: components["schemas"]["NamespaceUsage"][];
+            /** @description Nodes of the fleet that did not answer: their part is missing here. Absent if all did. */
+            unanswered?: components["schemas"]["UnansweredNode"][];
         };
         /** @description The sessions of a log, compared. */
         Verification: {
@@ -3669,6 +3696,7 @@ export interface Operations {
   };
   /** List the apps of all sandboxes that the key covers. */
   list_all_apps: {
+    query?: Schemas["ListAllAppsQuery"];
     answer: Schemas["AppList"];
   };
   /** List the notebooks. */
