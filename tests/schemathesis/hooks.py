@@ -97,6 +97,15 @@ BEYOND_SCHEMAS = (
     "must be before to",
     "step must be at least",
     "since is about the newest samples",
+    # A key has bounds for each of its parts.
+    "is not an object of a bucket",
+    # The parameter is drawn empty in spite of its pattern.
+    '"resume" has no value',
+    # Of two places one is enough, and offsets of one node are no place of all.
+    "resume is for events of all nodes",
+    "with all_nodes use resume or since_ms",
+    # What is drawn is an archive, and no snapshot.
+    "the archive of the snapshot is refused",
 )
 
 

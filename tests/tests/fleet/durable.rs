@@ -31,15 +31,14 @@ fn output(from: usize) -> String {
 
 /// Whether bytes are the beginning of the flood. Each line follows the one before it.
 fn check_flood(bytes: &[u8]) {
-    let mut next = 1_u64;
-    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-        let expected = format!("{next}\n");
+    let lines = bytes.split_inclusive(|byte| *byte == b'\n');
+    for (number, line) in (1_u64..).zip(lines) {
+        let expected = format!("{number}\n");
         assert!(
             expected.as_bytes().starts_with(line),
-            "{:?} is not {next}",
+            "{:?} is not {number}",
             String::from_utf8_lossy(line)
         );
-        next += 1;
     }
 }
 

@@ -102,7 +102,7 @@ pub struct EventQuery {
 }
 
 /// [`Places`] as a pattern.
-const PLACES: &str = "^([A-Za-z0-9_-]+:[0-9]+(,[A-Za-z0-9_-]+:[0-9]+)*)?$";
+const PLACES: &str = "^[A-Za-z0-9_-]+:[0-9]+(,[A-Za-z0-9_-]+:[0-9]+)*$";
 
 /// A page of events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]

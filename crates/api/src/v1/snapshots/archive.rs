@@ -86,12 +86,15 @@ pub(super) fn operations() -> [Operation; 4] {
     ]
 }
 
+/// The form of an object's name. Which parts a key may have, a pattern cannot say.
+const OBJECT: &str = "^s3://[^/]+/.+$";
+
 /// An object to write.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExportToBucket {
     /// `s3://BUCKET/KEY`.
-    #[schemars(length(min = 1, max = 1200))]
+    #[schemars(regex(pattern = OBJECT), length(max = 1200))]
     pub to: String,
 }
 
@@ -100,7 +103,7 @@ pub struct ExportToBucket {
 #[serde(deny_unknown_fields)]
 pub struct ImportFromBucket {
     /// `s3://BUCKET/KEY`.
-    #[schemars(length(min = 1, max = 1200))]
+    #[schemars(regex(pattern = OBJECT), length(max = 1200))]
     pub from: String,
 }
 
