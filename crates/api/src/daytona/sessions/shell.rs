@@ -54,8 +54,9 @@ mod tests {
 
     #[test]
     fn a_command_begins_where_the_last_one_has_ended() {
-        let shells: [(&str, fn(&str) -> String); 2] = [("/bin/bash", bash), ("/bin/sh", sh)];
-        for (shell, script) in shells.into_iter().filter(|(shell, _)| Path::new(shell).exists()) {
+        let scripts: [fn(&str) -> String; 2] = [bash, sh];
+        let shells = ["/bin/bash", "/bin/sh"].into_iter().zip(scripts);
+        for (shell, script) in shells.filter(|(shell, _)| Path::new(shell).exists()) {
             let first = "cd /usr/bin; export A='it'\"'\"'s one\ntwo'";
             let commands = [first, "exit 3", "false", r#"pwd; printf %s "$A""#];
             assert_eq!(
