@@ -1,6 +1,7 @@
 //! The native API: one file per resource, each with its operations and the shapes that it speaks.
 
 mod apps;
+mod archives;
 mod artifacts;
 mod attach;
 mod audit;

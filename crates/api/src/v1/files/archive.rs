@@ -1,22 +1,16 @@
 //! Trees of files as tar archives.
 
-use hyper::StatusCode;
-use hyper::header::HeaderValue;
-use schemars::{JsonSchema, Schema};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
 
-use super::super::super::body::{Response, respond};
 use super::super::super::call::Call;
 use super::super::super::outflow::{Source, outflow};
-use super::super::super::route::{Document, Input, Output};
 use super::super::super::shape::{Nothing, Query, Reply};
+use super::super::archives::{Archive, ArchiveResponse};
 use super::path::PathQuery;
 use crate::forms::files::ArchiveUnpacked;
 use crate::refusal::of_file as refused;
 use sandbox::refusal::Refusal;
-
-const TAR: &str = "application/x-tar";
 
 /// What to archive.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -43,34 +37,6 @@ pub struct UnpackQuery {
     owners: bool,
 }
 
-/// An archive on its way out.
-pub struct ArchiveResponse(Response);
-
-impl Output for ArchiveResponse {
-    fn describe(document: &mut Document<'_>) {
-        document.answers("200", "The archive.", TAR, &Schema::default());
-    }
-
-    fn into_response(self) -> Response {
-        self.0
-    }
-}
-
-/// An archive on its way in, which the handler reads as it comes.
-#[derive(Clone, Copy, Debug)]
-pub struct Archive;
-
-impl Input for Archive {
-    fn describe(document: &mut Document<'_>) {
-        let content = json!({ TAR: { "schema": {} } });
-        document.insert("requestBody", json!({ "required": true, "content": content }));
-    }
-
-    async fn read(_: &mut Call) -> Result<Self, Refusal> {
-        Ok(Self)
-    }
-}
-
 pub async fn pack(
     call: Call,
     Query(query): Query<PackQuery>,
@@ -81,7 +47,7 @@ pub async fn pack(
     let output = inside.guest.tar_get(path, query.follow).await.map_err(refused)?;
     let source = Source::Guest { output, activity: inside.activity };
     let body = outflow(&call, source, None)?;
-    Ok(ArchiveResponse(respond(StatusCode::OK, HeaderValue::from_static(TAR), body)))
+    Ok(ArchiveResponse::new(body))
 }
 
 pub async fn unpack(

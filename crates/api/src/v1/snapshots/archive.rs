@@ -4,23 +4,19 @@
 //! Who imports one has a monitor of this host load its memory, and monitors trust what they load. So an import
 //! needs the scope `admin`, and an export only `run`, as a snapshot does.
 
-use hyper::header::HeaderValue;
-use hyper::{Method, StatusCode};
-use schemars::{JsonSchema, Schema};
+use hyper::Method;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
-use super::super::super::body::{Response, respond};
 use super::super::super::call::Call;
 use super::super::super::outflow::{Source, outflow};
-use super::super::super::route::{Document, Input, Operation, Output, operation};
+use super::super::super::route::{Operation, operation};
 use super::super::super::shape::{Created, Json, Nothing, Reply};
+use super::super::archives::{Archive, ArchiveResponse};
 use super::Snapshot;
 use access::keys::Access;
 use sandbox::refusal::{Code, Refusal};
 use workspace::s3::ObjectUrl;
-
-const TAR: &str = "application/x-tar";
 
 /// What may be wrong with an import.
 const REFUSED: &[Code] = &[
@@ -116,34 +112,6 @@ pub struct Exported {
     pub bytes: u64,
 }
 
-/// An archive on its way out.
-pub struct ArchiveResponse(Response);
-
-impl Output for ArchiveResponse {
-    fn describe(document: &mut Document<'_>) {
-        document.answers("200", "The archive.", TAR, &Schema::default());
-    }
-
-    fn into_response(self) -> Response {
-        self.0
-    }
-}
-
-/// An archive on its way in, which the handler reads as it comes.
-#[derive(Clone, Copy, Debug)]
-pub struct Archive;
-
-impl Input for Archive {
-    fn describe(document: &mut Document<'_>) {
-        let content = json!({ TAR: { "schema": {} } });
-        document.insert("requestBody", json!({ "required": true, "content": content }));
-    }
-
-    async fn read(_: &mut Call) -> Result<Self, Refusal> {
-        Ok(Self)
-    }
-}
-
 fn object(text: &str, field: &str) -> Result<ObjectUrl, Refusal> {
     text.parse().map_err(|error| Refusal::invalid(format!("{field}: {error}")))
 }
@@ -152,7 +120,7 @@ async fn export(call: Call, _: Nothing, _: Nothing) -> Result<ArchiveResponse, R
     let export = call.api.registry().export_snapshot(&call.which()?).await?;
     let bytes = export.bytes();
     let body = outflow(&call, Source::Pieces(export.pieces()), Some(bytes))?;
-    Ok(ArchiveResponse(respond(StatusCode::OK, HeaderValue::from_static(TAR), body)))
+    Ok(ArchiveResponse::new(body))
 }
 
 async fn import(mut call: Call, _: Nothing, _: Archive) -> Result<Created<Snapshot>, Refusal> {
