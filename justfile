@@ -251,7 +251,7 @@ _figures WHICH: build (_jupyter WHICH)
     cargo build --release -p guest-agent --example floor --target {{musl}}
     cargo bench -p tests --bench figures -- {{WHICH}}
 
-# The revision that has landed last, beside which CI measures. Write it again after a landing.
+# The revision that has landed last, beside which `compare-short` measures. Write it again after a landing.
 landed := `cat tests/benches/landed`
 
 # This tree beside the revision that has landed last: each row in nine turns of both. Fails if a row is slower by
