@@ -4,6 +4,8 @@
 //! Nothing here makes assertions about Burrow; each test does.
 
 pub mod buckets;
+pub mod cable;
+pub mod cluster;
 pub mod completion;
 pub mod contexts;
 pub mod deaths;
@@ -144,6 +146,12 @@ impl Burrow {
     pub fn new() -> Self {
         // Socket paths are short, so the directory is not below the (long) target directory.
         let dir = TempDir::with_prefix("burrow-").expect("a temporary directory");
+        Self { dir, daemon: None, variables: Vec::new() }
+    }
+
+    /// With directories below one that was prepared for it.
+    pub fn new_in(parent: &Path) -> Self {
+        let dir = TempDir::with_prefix_in("b-", parent).expect("a temporary directory");
         Self { dir, daemon: None, variables: Vec::new() }
     }
 

@@ -1,5 +1,6 @@
 //! Bridges of one fleet over a real NATS server, on this machine.
 
+mod chaos;
 mod dev;
 mod doors;
 mod durable;
