@@ -23,7 +23,7 @@ use super::caller::Caller;
 use super::clues::{Clues, is_judged_there};
 use super::e2b;
 use super::entrance::{ClientCertificate, Entrance};
-use super::forward::{MARK, REQUEST_ID, forward};
+use super::forward::{MARK, MARK_REFUSED, REQUEST_ID, forward};
 use super::idempotency;
 use super::limits::{
     DEADLINE_MAX, REFUSED_BODY_BYTES_MAX, REQUEST_ID_BYTES_MAX, STRANGERS_BODY_BYTES_MAX,
@@ -99,7 +99,10 @@ pub async fn dispatch(
             }
             (admit(api, &request_head, (through, &away), &request_id, &mut log), sent_for)
         }
-        Err(refusal) => (Err(refusal), None),
+        Err(refusal) => {
+            log.is_mark_refused = true;
+            (Err(refusal), None)
+        }
     };
     let is_for_page = log.is_passage && prefers(&head.headers, "text/html");
     let memory = api.budget().share(match &admitted {
@@ -144,6 +147,9 @@ pub async fn dispatch(
         let response = (log.refusals.respond)(&problem);
         if is_for_page { preview::page(response, &problem) } else { response }
     });
+    if log.is_mark_refused {
+        response.headers_mut().insert(MARK, HeaderValue::from_static(MARK_REFUSED));
+    }
     if let Some(allow) = log.allow.as_deref().and_then(|allow| HeaderValue::try_from(allow).ok()) {
         response.headers_mut().insert(ALLOW, allow);
     }
@@ -190,6 +196,8 @@ struct RequestLog {
     refusals: Refusals,
     /// The methods that the path knows, of a request with another.
     allow: Option<String>,
+    /// Whether it was refused for what only another node can have sent.
+    is_mark_refused: bool,
     /// Whether what it carries is recorded instead of itself.
     is_carrier: bool,
     /// Whether it is passed on to a program in a sandbox.

@@ -69,6 +69,9 @@ pub(super) struct History {
     pub lives: BTreeMap<Incarnation, Life>,
     /// Those that ran when all was over.
     pub running: BTreeSet<Incarnation>,
+    /// The sandboxes that their node says to have stopped, by their ids: it has come back before others could say that
+    /// it is gone.
+    pub stopped: BTreeSet<String>,
     pub promises: Vec<Promise>,
     /// When a client has begun to remove what has a name.
     pub removals: Vec<(u64, Name)>,
@@ -202,7 +205,7 @@ impl History {
                 continue;
             };
             match tenure.end {
-                None if !self.running.contains(incarnation) => {
+                None if !self.running.contains(incarnation) && !self.stopped.contains(id) => {
                     wrong.push(format!("{promise:?}: {incarnation} is gone and nobody says so"));
                 }
                 Some((at_ms, false)) => {

@@ -7,7 +7,7 @@ mod hosts;
 mod judge;
 mod watch;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -29,7 +29,7 @@ use watch::{Watch, keep_history, now_ms, read_history};
 
 /// Of the short form, which is part of the suite.
 const SECONDS: u64 = 14;
-const HOSTS: usize = 4;
+const HOSTS: u64 = 4;
 const CALLERS: usize = 3;
 /// Of the NATS server whose disk gets full: what its log of writes needs.
 const SERVER_DISK_KIB: u32 = 96 * 1024;
@@ -44,16 +44,17 @@ fn number(variable: &str, default: u64) -> u64 {
 #[test]
 fn real_bridges_keep_every_promise_under_chaos() {
     let seconds = number("BURROW_CHAOS_SECONDS", SECONDS);
+    let hosts = number("BURROW_CHAOS_HOSTS", HOSTS) as usize;
     let first = number("BURROW_CHAOS_SEED", 1);
     for seed in first..first + number("BURROW_CHAOS_SEEDS", 1) {
-        if !survives(seed, Duration::from_secs(seconds)) {
+        if !survives(seed, hosts, Duration::from_secs(seconds)) {
             return;
         }
     }
 }
 
 /// Whether it could be tried here.
-fn survives(seed: u64, time: Duration) -> bool {
+fn survives(seed: u64, count: usize, time: Duration) -> bool {
     let place = TempDir::with_prefix("burrow-chaos-").expect("a directory");
     let stores = ["s0", "s1", "s2"].map(|name| place.path().join(name));
     let server_disk = SmallDisk::mount_or_skip(&stores[FULL_SERVER], SERVER_DISK_KIB);
@@ -67,10 +68,10 @@ fn survives(seed: u64, time: Duration) -> bool {
     fs::create_dir(&shared).expect("a directory");
     // Whoever the sandbox's user is on the host.
     fs::set_permissions(&shared, fs::Permissions::from_mode(0o777)).expect("it is ours");
-    let mut hosts: Vec<_> = (1..=HOSTS)
-        .map(|at| Host::new(&cluster, &format!("n{at}"), &shared, at == HOSTS))
+    let mut hosts: Vec<_> = (1..=count)
+        .map(|at| Host::new(&cluster, &format!("n{at}"), &shared, at == count))
         .collect();
-    let joined = |host: &Host| nodes(host).is_some_and(|nodes| nodes.len() == HOSTS);
+    let joined = |host: &Host| nodes(host).is_some_and(|nodes| nodes.len() == count);
     eventually("all are in the fleet", || hosts.iter().all(joined));
 
     let log = SharedLog::default();
@@ -129,7 +130,8 @@ fn settle(
         let lives = watch.lives();
         let running = watch.running().into_iter().collect();
         let writes = read();
-        let history = recorded(log, shared, writes, lives, running);
+        let mut history = recorded(log, shared, writes, lives, running);
+        history.stopped = stopped(hosts);
         let wrong = history.judge();
         let is_told = are_in && wrong.is_empty() && is_told(hosts, &history);
         if is_told || Instant::now() > deadline {
@@ -140,12 +142,28 @@ fn settle(
     }
 }
 
+/// The ids of sandboxes that are there and have stopped, with the reason.
+fn stopped(hosts: &[Host]) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for host in hosts {
+        let client = Client::new(&format!("http://127.0.0.1:{}", host.port));
+        let path = "/v1/sandboxes?state=stopped";
+        let answer = client.try_send("GET", path, &[], &[], Duration::from_secs(5));
+        let Some(answer) = answer.filter(|answer| answer.status == 200) else { continue };
+        let listed = answer.json();
+        let all = listed["sandboxes"].as_array().into_iter().flatten();
+        let with_reason = all.filter(|one| one["state"] == "stopped" && one["reason"].is_string());
+        found.extend(with_reason.filter_map(|one| one["id"].as_str().map(str::to_owned)));
+    }
+    found
+}
+
 fn recorded(
     log: &SharedLog,
     shared: &Path,
     writes: Vec<judge::Written>,
     lives: BTreeMap<judge::Incarnation, judge::Life>,
-    running: std::collections::BTreeSet<judge::Incarnation>,
+    running: BTreeSet<judge::Incarnation>,
 ) -> History {
     let log = log.lock().expect("no client has failed");
     let mut commands = log.commands.clone();
@@ -161,6 +179,7 @@ fn recorded(
         removals: log.removals.clone(),
         commands,
         quotas: [(QUOTA.0.to_owned(), QUOTA.1)].into(),
+        ..History::default()
     }
 }
 
@@ -200,7 +219,7 @@ fn report(seed: u64, history: &History, log: &SharedLog, faults: &Faults) {
     let mut wrong = history.judge();
     wrong.extend(log.wrong.iter().cloned());
     if !wrong.is_empty() {
-        let names: std::collections::BTreeSet<_> =
+        let names: BTreeSet<_> =
             history.writes.iter().map(|written| written.name.as_str()).collect();
         let concerned = names.iter().filter(|name| wrong.iter().any(|line| line.contains(**name)));
         let told: Vec<_> =
