@@ -92,12 +92,7 @@ fn join(ours: &TcpStream, theirs: &TcpStream, state: &Arc<State>) {
 }
 
 /// Until one end is closed.
-fn carry(
-    mut from: TcpStream,
-    mut to: TcpStream,
-    is_cut: &AtomicBool,
-    is_over: &AtomicBool,
-) {
+fn carry(mut from: TcpStream, mut to: TcpStream, is_cut: &AtomicBool, is_over: &AtomicBool) {
     let mut buffer = vec![0; 64 * 1024];
     while !is_over.load(Ordering::Relaxed) {
         let count = match from.read(&mut buffer) {

@@ -51,9 +51,7 @@ fn hop(report: &mut Report, gateway: &Client, owner: &Client, server: &Server) {
     let (mut trips, mut looks, mut looks_at_gateway) = (Vec::new(), Vec::new(), Vec::new());
     let (mut runs, mut runs_at_gateway) = (Vec::new(), Vec::new());
     for number in 0..FIRST_CALLS + CALLS {
-        let look = |client: &Client, path: &str| {
-            timed(|| drop(client.get(path).expect(200)))
-        };
+        let look = |client: &Client, path: &str| timed(|| drop(client.get(path).expect(200)));
         let exec = |client: &Client| {
             timed(|| {
                 let ran: Value = client.post(&format!("{BOX}/exec"), &run).expect(200).json();

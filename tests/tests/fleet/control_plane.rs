@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tests::eventually;
 use tests::fleet::{GRACE, Member, Nats};
+use tests::have_or_skip;
 use tests::http::Client;
 use tests::server::Server;
-use tests::have_or_skip;
 
 use super::tls::Authority;
 
@@ -40,8 +40,7 @@ fn nats_with_certificates_takes_only_bridges_that_it_trusts_and_that_trust_it() 
         return;
     }
     let place = TempDir::new().expect("a directory");
-    let (ca, other) =
-        (Authority::new(place.path(), "ca"), Authority::new(place.path(), "other"));
+    let (ca, other) = (Authority::new(place.path(), "ca"), Authority::new(place.path(), "other"));
     let (server, server_key) = ca.sign("nats", "127.0.0.1");
     let (own, own_key) = ca.sign("n1", "127.0.0.1");
     let (foreign, foreign_key) = other.sign("n1", "127.0.0.1");

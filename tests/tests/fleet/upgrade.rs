@@ -19,11 +19,7 @@ const OPTIONS: [&str; 3] = ["--dev", "--set", "fleet.grace=15s"];
 const COUNT: &str = "i=0; while :; do i=$((i+1)); echo $i; sleep 0.05; done";
 
 /// What a client that asks for a sandbox again and again is answered.
-fn watch(
-    url: String,
-    path: String,
-    is_over: Arc<AtomicBool>,
-) -> thread::JoinHandle<BTreeSet<u16>> {
+fn watch(url: String, path: String, is_over: Arc<AtomicBool>) -> thread::JoinHandle<BTreeSet<u16>> {
     thread::spawn(move || {
         let mut seen = BTreeSet::new();
         while !is_over.load(Ordering::Relaxed) {

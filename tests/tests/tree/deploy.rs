@@ -52,7 +52,10 @@ fn check_environment(given: &Value, what: &str) {
             .replace("${NOMAD_IP_api}", "127.0.0.2")
             .replace("${node.unique.name}", "host1")
             .replace("${attr.unique.hostname}", "host1.example.org")
-            .replace("${var.nats_servers}", "tls://nats1.example.org:4222,tls://nats2.example.org:4222");
+            .replace(
+                "${var.nats_servers}",
+                "tls://nats1.example.org:4222,tls://nats2.example.org:4222",
+            );
         assert!(!value.contains('$'), "{what}: {name} is {value}");
         command.env(name, value);
         count += 1;
@@ -89,7 +92,10 @@ fn the_chart_its_manifests_and_the_job_are_what_their_tools_take() {
         fs::write(&kept, &made).expect("the manifests are written");
     }
     let kept = fs::read_to_string(kept).expect("the manifests");
-    assert!(kept == made, "dist/kubernetes/burrow.yaml is not what the chart makes: `just manifests`");
+    assert!(
+        kept == made,
+        "dist/kubernetes/burrow.yaml is not what the chart makes: `just manifests`"
+    );
 
     let Some(nats) = nats_program() else { return };
     let config = place.path().join("nats-server.conf");

@@ -1,4 +1,4 @@
-//! Clients of a fleet under chaos: each calls any gateway, repeats what got no answer at another one, and writes down
+//! Clients of a fleet under chaos: each calls any gateway, repeats what got no answer at another one, and records
 //! what it was answered.
 
 use std::collections::BTreeMap;
@@ -190,16 +190,16 @@ impl Caller {
         let (namespace, name) = self.name();
         let path = format!("/v1/sandboxes/{namespace}/{name}");
         let Some(answer) = self.call("look", "GET", &path, &[], &Value::Null) else { return };
-        let is_told = match answer.status {
+        let is_plain = match answer.status {
             200 => answer.json()["name"] == name.as_str(),
             404 | 500.. => true,
             410 => {
-                let told = answer.json();
-                told["details"]["reason"] == "lost" || told["details"]["node"].is_string()
+                let body = answer.json();
+                body["details"]["reason"] == "lost" || body["details"]["node"].is_string()
             }
             _ => false,
         };
-        if !is_told {
+        if !is_plain {
             let what = format!("a look at {namespace}/{name}: {} {}", answer.status, answer.text());
             self.with(|log| log.wrong.push(what));
         }

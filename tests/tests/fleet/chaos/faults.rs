@@ -34,7 +34,7 @@ pub(super) struct Faults {
     filler: Option<tests::small_disk::Filler>,
     began: Instant,
     /// What happened, for who reads a failure.
-    pub told: Vec<String>,
+    pub events: Vec<String>,
 }
 
 impl Faults {
@@ -47,7 +47,7 @@ impl Faults {
             server_disk,
             filler: None,
             began: now,
-            told: Vec::new(),
+            events: Vec::new(),
         }
     }
 
@@ -121,12 +121,12 @@ impl Faults {
                 End::FreeServer
             }
         };
-        self.tell(format!("kind {kind}, {ms} ms, until {end:?}"));
+        self.note(format!("kind {kind}, {ms} ms, until {end:?}"));
         self.lasting.push((Instant::now() + Duration::from_millis(ms), end));
     }
 
     fn end(&mut self, end: End, hosts: &mut [Host], cluster: &mut Cluster) {
-        self.tell(format!("{end:?}"));
+        self.note(format!("{end:?}"));
         match end {
             End::Start(at) => hosts[at].start(),
             End::Continue(at) => hosts[at].signal(Signal::SIGCONT),
@@ -145,8 +145,8 @@ impl Faults {
         }
     }
 
-    fn tell(&mut self, what: String) {
-        self.told.push(format!("{:>7} {what}", self.began.elapsed().as_millis()));
+    fn note(&mut self, what: String) {
+        self.events.push(format!("{:>7} {what}", self.began.elapsed().as_millis()));
     }
 
     /// Everything ends.

@@ -2,8 +2,8 @@
 //! names, each with its time. It knows no bridge and no NATS.
 //!
 //! - At any moment at most one machine runs under a name, and only the one that owns it.
-//! - An acknowledged create runs, or somebody has removed it, or the fleet has said that it is lost.
-//! - Nothing runs after the fleet has said that it is lost, or has removed its record.
+//! - An acknowledged create runs, or was removed by somebody, or the fleet reports it lost.
+//! - Nothing runs after it was reported lost, or its record removed.
 //! - One idempotency key never has two sandboxes that were both acknowledged and are still there.
 //! - A namespace never has more machines than its quota.
 //! - A command runs once, and one that was acknowledged has run.
@@ -43,7 +43,7 @@ pub(super) struct Life {
     pub last_ms: u64,
 }
 
-/// A create that a client was told to be done.
+/// A create that was answered with success.
 #[derive(Clone, Debug)]
 pub(super) struct Promise {
     pub at_ms: u64,
@@ -163,7 +163,10 @@ impl History {
             if let Some((at_ms, is_lost)) = tenure.end.filter(|(at_ms, _)| *at_ms < life.last_ms) {
                 let what = if is_lost { "reported lost" } else { "removed" };
                 let after = life.last_ms - at_ms;
-                wrong.push(format!("{incarnation} of {} was {what} and ran {after} ms later", life.name));
+                wrong.push(format!(
+                    "{incarnation} of {} was {what} and ran {after} ms later",
+                    life.name
+                ));
             }
         }
         let mut by_name: BTreeMap<&Name, Vec<(&Incarnation, &Life)>> = BTreeMap::new();
@@ -175,7 +178,8 @@ impl History {
             for pair in lives.windows(2) {
                 let [(one, earlier), (other, later)] = pair else { continue };
                 if later.first_ms < earlier.last_ms {
-                    wrong.push(format!("{name} runs as {one} and as {other} at {}", later.first_ms));
+                    wrong
+                        .push(format!("{name} runs as {one} and as {other} at {}", later.first_ms));
                 }
             }
         }
@@ -211,7 +215,8 @@ impl History {
                 Some((at_ms, false)) => {
                     let mut removals = self.removals.iter();
                     if !removals.any(|(begun, of)| of == name && *begun <= at_ms) {
-                        wrong.push(format!("{promise:?}: nobody removed {incarnation}, and it was"));
+                        wrong
+                            .push(format!("{promise:?}: nobody removed {incarnation}, and it was"));
                     }
                 }
                 None | Some((_, true)) => {}
@@ -240,13 +245,15 @@ impl History {
                 most = most.max(count);
             }
             if most > *limit as i64 {
-                wrong.push(format!("{most} machines ran at once in {namespace}, limited to {limit}"));
+                wrong.push(format!(
+                    "{most} machines ran at once in {namespace}, limited to {limit}"
+                ));
             }
         }
     }
 
     /// Everything of one name, for who reads a failure.
-    pub(super) fn tell(&self, name: &str) -> String {
+    pub(super) fn of_name(&self, name: &str) -> String {
         let mut lines: Vec<(u64, String)> = Vec::new();
         for written in self.writes.iter().filter(|written| written.name == name) {
             lines.push((written.at_ms, format!("{:?}", written.record)));

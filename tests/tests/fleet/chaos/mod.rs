@@ -66,7 +66,7 @@ fn survives(seed: u64, count: usize, time: Duration) -> bool {
 
     let shared = place.path().join("shared");
     fs::create_dir(&shared).expect("a directory");
-    // Whoever the sandbox's user is on the host.
+    // The user of a sandbox is another one on the host.
     fs::set_permissions(&shared, fs::Permissions::from_mode(0o777)).expect("it is ours");
     let mut hosts: Vec<_> = (1..=count)
         .map(|at| Host::new(&cluster, &format!("n{at}"), &shared, at == count))
@@ -98,11 +98,14 @@ fn survives(seed: u64, count: usize, time: Duration) -> bool {
         caller.join().expect("a client does not fail");
     }
     faults.heal(&mut hosts, &mut cluster);
-    let (history, is_told) = settle(&mut hosts, &watch, &log, &shared, || {
+    let (history, is_consistent) = settle(&mut hosts, &watch, &log, &shared, || {
         runtime.block_on(read_history(&cluster.urls()))
     });
     report(seed, &history, &log, &faults);
-    assert!(is_told, "seed {seed}: a node says something else of a name than what is written");
+    assert!(
+        is_consistent,
+        "seed {seed}: a node says something else of a name than what is written"
+    );
     true
 }
 
@@ -133,9 +136,9 @@ fn settle(
         let mut history = recorded(log, shared, writes, lives, running);
         history.stopped = stopped(hosts);
         let wrong = history.judge();
-        let is_told = are_in && wrong.is_empty() && is_told(hosts, &history);
-        if is_told || Instant::now() > deadline {
-            return (history, is_told);
+        let is_consistent = are_in && wrong.is_empty() && is_consistent(hosts, &history);
+        if is_consistent || Instant::now() > deadline {
+            return (history, is_consistent);
         }
         // Polled until the deadline.
         thread::sleep(Duration::from_millis(300));
@@ -184,7 +187,7 @@ fn recorded(
 }
 
 /// Whether every node says of every name what the fleet has written: it is there, or lost, or there is none.
-fn is_told(hosts: &[Host], history: &History) -> bool {
+fn is_consistent(hosts: &[Host], history: &History) -> bool {
     let mut last = BTreeMap::new();
     for written in &history.writes {
         last.insert(&written.name, &written.record);
@@ -210,7 +213,7 @@ fn report(seed: u64, history: &History, log: &SharedLog, faults: &Faults) {
     let lost = history.writes.iter().filter(|it| matches!(it.record, Record::Lost { .. })).count();
     println!(
         "seed {seed}: {} faults, {} machines, {} creates acknowledged, {lost} lost, {} commands asked for",
-        faults.told.len(),
+        faults.events.len(),
         history.lives.len(),
         history.promises.len(),
         history.commands.len(),
@@ -222,17 +225,17 @@ fn report(seed: u64, history: &History, log: &SharedLog, faults: &Faults) {
         let names: BTreeSet<_> =
             history.writes.iter().map(|written| written.name.as_str()).collect();
         let concerned = names.iter().filter(|name| wrong.iter().any(|line| line.contains(**name)));
-        let told: Vec<_> =
-            concerned.map(|name| format!("{name}:\n{}", history.tell(name))).collect();
+        let parts: Vec<_> =
+            concerned.map(|name| format!("{name}:\n{}", history.of_name(name))).collect();
         panic!(
             "seed {seed}, at {}:\n{}\n\n{}\nfaults:\n{}",
             now_ms(),
             wrong.join("\n"),
-            told.join("\n"),
-            faults.told.join("\n")
+            parts.join("\n"),
+            faults.events.join("\n")
         );
     }
     // Chaos that nothing comes through, or that hurts nobody, proves nothing.
     assert!(history.promises.len() > 3, "only {} creates", history.promises.len());
-    assert!(faults.told.len() > 5, "only {} faults", faults.told.len());
+    assert!(faults.events.len() > 5, "only {} faults", faults.events.len());
 }

@@ -198,4 +198,3 @@ fn parse(payload: &[u8]) -> Option<Record> {
         _ => None,
     }
 }
-
