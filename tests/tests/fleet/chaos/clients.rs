@@ -11,7 +11,7 @@ use fleet::random::Random;
 use serde_json::{Value, json};
 use tests::http::{Answer, Client};
 
-use super::hosts::{QUOTA, SHARED};
+use super::hosts::{NAMESPACES, SHARED};
 use super::judge::{Command, Promise};
 use super::watch::now_ms;
 
@@ -90,7 +90,7 @@ impl Caller {
     }
 
     fn name(&mut self) -> (String, String) {
-        let namespace = [QUOTA.0, "free"][self.random.below(2)];
+        let namespace = NAMESPACES[self.random.below(NAMESPACES.len())];
         (namespace.to_owned(), format!("s{}", self.random.below(NAMES)))
     }
 

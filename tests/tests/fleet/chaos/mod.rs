@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use clients::{Caller, SharedLog};
 use faults::{FULL_SERVER, Faults};
-use hosts::{Host, QUOTA};
+use hosts::{Host, NAMESPACES, QUOTA};
 use judge::{History, Record};
 use tempfile::TempDir;
 use tests::cluster::Cluster;
@@ -148,10 +148,10 @@ fn settle(
 /// The ids of sandboxes that are there and have stopped, with the reason.
 fn stopped(hosts: &[Host]) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for host in hosts {
+    for (host, namespace) in hosts.iter().flat_map(|host| NAMESPACES.map(|name| (host, name))) {
         let client = Client::new(&format!("http://127.0.0.1:{}", host.port));
-        let path = "/v1/sandboxes?state=stopped";
-        let answer = client.try_send("GET", path, &[], &[], Duration::from_secs(5));
+        let path = format!("/v1/sandboxes?state=stopped&namespace={namespace}");
+        let answer = client.try_send("GET", &path, &[], &[], Duration::from_secs(5));
         let Some(answer) = answer.filter(|answer| answer.status == 200) else { continue };
         let listed = answer.json();
         let all = listed["sandboxes"].as_array().into_iter().flatten();
