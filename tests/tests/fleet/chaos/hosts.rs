@@ -1,7 +1,7 @@
 //! The hosts of the fleet under chaos: real bridges with directories of their own, each behind cables that can be cut.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Child;
 
 use nix::sys::signal::{Signal, kill};
@@ -90,12 +90,15 @@ impl Host {
         for option in &set {
             arguments.extend(["--set", option]);
         }
-        // Beside the small disk, so that a full one still leaves words to read.
-        let log = std::env::temp_dir().join(format!("bc-{}-{}.log", std::process::id(), self.name));
-        let log = fs::File::options().create(true).append(true).open(log).expect("a log");
+        let log = fs::File::options().create(true).append(true).open(self.log()).expect("a log");
         let mut command = self.burrow.command(&arguments);
         command.stdout(log.try_clone().expect("a second handle")).stderr(log);
         self.child = Some(command.spawn().expect("the bridge starts"));
+    }
+
+    /// Beside the small disk, which may be full. It stays for who reads a failure.
+    fn log(&self) -> PathBuf {
+        std::env::temp_dir().join(format!("burrow-chaos-{}-{}.log", std::process::id(), self.name))
     }
 
     fn nats_urls(&self) -> String {
@@ -145,7 +148,7 @@ impl Host {
         }
     }
 
-    pub(super) fn state(&self) -> std::path::PathBuf {
+    pub(super) fn state(&self) -> PathBuf {
         self.burrow.state()
     }
 }
@@ -156,5 +159,8 @@ impl Drop for Host {
         self.heal_cables();
         self.signal(Signal::SIGCONT);
         self.kill();
+        if !std::thread::panicking() {
+            let _ = fs::remove_file(self.log());
+        }
     }
 }
