@@ -1,5 +1,7 @@
 //! Bridges of one fleet over a real NATS server, on this machine.
 
+mod chaos;
+mod control_plane;
 mod dev;
 mod doors;
 mod durable;
@@ -14,3 +16,4 @@ mod safety;
 mod ssh;
 mod templates;
 mod tls;
+mod upgrade;
