@@ -4,10 +4,9 @@ import contextlib
 import datetime
 import json
 import os
-import urllib.request
 
 import e2b_code_interpreter as interpreter
-from wire import sandbox
+from wire import name_of, native, sandbox
 
 _LIBRARIES = os.environ["BURROW_TEST_LIBRARIES"]
 _IMPORTS = "import datetime, numpy, matplotlib.pyplot as plt\n"
@@ -175,16 +174,8 @@ def every_interpreter_of_a_client_makes_them_and_no_other():
         spec = "import importlib.util as u; (u.find_spec('matplotlib.figure').name, u.find_spec('none_of_these'))"
         assert sbx.run_code(spec).text == "('matplotlib.figure', None)"
         # A context of another door draws as it always did.
-        info = _native("GET", "/v1/sandboxes?namespace=default")
-        names = [one["name"] for one in info["sandboxes"] if one["id"] == sbx.sandbox_id]
-        path = f"/v1/sandboxes/default/{names[0]}/contexts/own/run"
+        path = f"/v1/sandboxes/default/{name_of(sbx)}/contexts/own/run"
         asked = {"language": "python", "code": draw + "\nhasattr(plt.Figure, '_repr_mimebundle_')"}
-        run = _native("POST", path, asked)
+        run = native("POST", path, asked)
         assert "False" in json.dumps(run) and "burrow.chart" not in json.dumps(run), run
 
-
-def _native(method, path, body=None):
-    data = body and json.dumps(body).encode()
-    headers = {"Content-Type": "application/json"}
-    ask = urllib.request.Request(os.environ["E2B_API_URL"] + path, data, headers, method=method)
-    return json.load(urllib.request.urlopen(ask))

@@ -97,8 +97,12 @@ pub async fn used(
         let window = Window::new(Some(since_ms), Some(kept_to_ms), None, now_ms());
         let window = window.map_err(|error| Refusal::invalid(error.to_string()))?;
         let history = api.registry().history(&record.which(), window).await?;
-        let kept = history.points.iter().map(|(at_ms, bucket)| (*at_ms, bucket));
-        found.extend(kept.map(|(at_ms, bucket)| Used::of_bucket(at_ms, bucket, cpus)));
+        // What has a moment of the agent's own in it is told by that.
+        let is_older = |bucket: &Bucket| samples.is_empty() || bucket.to_ms < own_since_ms;
+        let older = history.points.iter().filter(|(_, bucket)| is_older(bucket));
+        // A step may begin before the part of time does.
+        let begin_ms = |at_ms: u64| at_ms.max(since_ms);
+        found.extend(older.map(|(at_ms, bucket)| Used::of_bucket(begin_ms(*at_ms), bucket, cpus)));
     }
     let wanted = samples.iter().filter(|sample| (since_ms..=to_ms).contains(&sample.time_ms));
     found.extend(wanted.map(|sample| Used::of_sample(sample, cpus)));
