@@ -126,6 +126,10 @@ def what_this_server_does_not_do_is_refused_with_the_reason():
             lambda: e2b.Secret.create("a", "b"),
             lambda: e2b.Secret.get_info("a"),
             lambda: e2b.Secret.list().next_items(),
+            lambda: e2b.Secret.update("a", "b"),
+            lambda: e2b.Secret.exists("a"),
+            lambda: e2b.Secret.destroy("a"),
+            lambda: e2b.Volume.connect("v"),
         ]:
             error = refused(call)
             assert "501" in str(error), error
@@ -157,7 +161,7 @@ def a_pause_is_done_or_refused():
         except e2b.SandboxException as error:
             assert error.status_code == 501, error
             return
-        assert sbx.pause() is False
+        assert sbx.pause() is False and sbx.beta_pause() is False
         assert sbx.get_info().state.value == "paused" and not sbx.is_running()
         assert e2b.Sandbox.connect(sbx.sandbox_id).commands.run("echo 1").stdout == "1\n"
 

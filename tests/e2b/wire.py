@@ -5,6 +5,7 @@ import json
 import os
 import urllib.request
 
+import calls as calls
 import e2b_code_interpreter as interpreter
 
 

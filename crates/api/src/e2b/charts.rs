@@ -42,8 +42,8 @@ impl Prepared {
         if language != language::PYTHON.name {
             return None;
         }
-        let alive = known
-            .filter(|known| matches!(known.state, ContextState::Idle | ContextState::Running));
+        let alive =
+            known.filter(|known| matches!(known.state, ContextState::Idle | ContextState::Running));
         // One that has yet to start is told for sure by its next run alone.
         if let Some(alive) = alive {
             let mut contexts = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -22,9 +22,8 @@ fn each_interpreter_is_told_once_as_soon_as_it_is_known_to_live() {
     let prepared = Prepared::default();
     let id: SandboxId = "0123456789abcdef".parse().unwrap();
     let name: ContextName = "python".parse().unwrap();
-    let asks = |known: Option<&ContextInfo>| {
-        prepared.code_for(&id, (&name, "python"), known).is_some()
-    };
+    let asks =
+        |known: Option<&ContextInfo>| prepared.code_for(&id, (&name, "python"), known).is_some();
     assert!(asks(None));
     assert!(asks(Some(&known(ContextState::Cold, 0))));
     assert!(asks(Some(&known(ContextState::Idle, 1))));
