@@ -94,6 +94,11 @@ pub struct CreateSandbox {
     /// it paused waits until it runs, and the header `burrow-woke-ms` of the answer says how long.
     #[serde(default)]
     pub on_idle: Option<OnIdle>,
+    /// In a fleet, labels that the node must have which makes it. Each node has those of its configuration, and
+    /// `node` with its name.
+    #[serde(default)]
+    #[schemars(extend("propertyNames" = { "pattern": LABEL_KEY }, "maxProperties" = LABELS_MAX))]
+    pub node_labels: BTreeMap<String, String>,
     /// Whether what its programs write outlives the host, in a fleet. With `async` it is in the fleet's log a
     /// moment after it was written; with `sync` nobody sees it before. Contexts are refused in such a sandbox.
     #[serde(default)]
@@ -146,6 +151,7 @@ impl CreateSandbox {
             ttl_ms: self.ttl_ms,
             idle_ttl_ms: self.idle_ttl_ms,
             on_idle: self.on_idle,
+            node_labels: self.node_labels,
             durability: self.durability,
             keep_stopped_ms: self.keep_stopped_ms,
             egress: self.egress,
