@@ -56,7 +56,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 pub use fleet::records::Readiness;
 pub use identity::IdentityError;
-pub use lost::{LogAway, LostEntries, LostHistory, LostLog, LostSession};
+pub use lost::{LogAway, LostEntries, LostHistory, LostLog, LostSession, Remains};
 pub use mark::{Called, Mark, MarkRefused, Through};
 pub use placing::{NODE_LABEL, Placed, Placing};
 pub use routes::{Placement, Route};

@@ -8,6 +8,7 @@ mod gateway;
 mod lists;
 mod names;
 mod nodes;
+mod placing;
 mod quotas;
 mod routes;
 mod safety;

@@ -37,7 +37,7 @@ pub async fn start(
     let which = which(call, &mut params)?;
     let config = params.part("config", "config.")?;
     call.reaches(&which.namespace)?;
-    let asked = spec(call, which.clone(), config)?;
+    let asked = spec(which.clone(), config)?;
     make((call, trail), &which, asked, is_alone && call.sent_for.is_none()).await?;
     Ok(Written::of(&format!("the sandbox {which} is running")))
 }
@@ -49,7 +49,7 @@ pub async fn stop(call: &Call, mut params: Params) -> Result<Written, Failure> {
     Ok(Written::of(&format!("the sandbox {which} is stopped")))
 }
 
-fn spec(call: &Call, which: SandboxRef, mut config: Params) -> Result<Spec, Failure> {
+fn spec(which: SandboxRef, mut config: Params) -> Result<Spec, Failure> {
     let mut spec = Spec::new(which);
     let pull = config.maybe_text("pull")?.map(|pull| pull.parse()).transpose();
     spec.pull = pull.map_err(|error| Failure::params(format!("config.pull: {error}")))?;
