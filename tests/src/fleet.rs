@@ -189,7 +189,11 @@ pub fn at<T>(members: &[Member], at: usize, make: impl FnOnce(&Member) -> T) -> 
     let own = &members[at];
     let mark = |readiness: &str| {
         for other in members.iter().filter(|other| other.name != own.name) {
-            own.server.ok(&["node", if readiness == "ready" { "ready" } else { "cordon" }, &other.name]);
+            own.server.ok(&[
+                "node",
+                if readiness == "ready" { "ready" } else { "cordon" },
+                &other.name,
+            ]);
             let is_it = |node: &serde_json::Value| {
                 node["name"] == other.name.as_str() && node["readiness"] == readiness
             };

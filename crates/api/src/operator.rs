@@ -38,7 +38,8 @@ const CONTROL: &str = "/.fleet/control";
 const AGENT: &str = "/.fleet/agent/{namespace}/{name}";
 
 /// Carries a request of a control socket out, which another node has sent on, and gives its answer.
-pub type Operator = fn(Api, Vec<u8>, Option<SentFor>) -> BoxFuture<'static, Result<Vec<u8>, Refusal>>;
+pub type Operator =
+    fn(Api, Vec<u8>, Option<SentFor>) -> BoxFuture<'static, Result<Vec<u8>, Refusal>>;
 
 pub fn operations() -> Vec<Operation> {
     [

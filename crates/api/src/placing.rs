@@ -68,8 +68,7 @@ pub async fn make_there(
     to: &Placement,
     asked: &Spec,
 ) -> Result<Sandbox, Refusal> {
-    let target =
-        Target { method: Method::POST, place: PathAndQuery::from_static("/v1/sandboxes") };
+    let target = Target { method: Method::POST, place: PathAndQuery::from_static("/v1/sandboxes") };
     let headers = HeaderMap::from_iter([(CONTENT_TYPE, JSON)]);
     let sender = Sender { api, caller: caller.clone(), is_operator };
     let body = Bytes::from(native(asked).to_string());

@@ -50,16 +50,12 @@ use sandbox::SandboxRef;
 use sandbox::refusal::{Code, Reason, Refusal};
 use written::Written;
 
-const METHODS: [&str; 5] = [
-    START,
-    "sandbox.stop",
-    "sandbox.repl.run",
-    "sandbox.command.run",
-    "sandbox.metrics.get",
-];
+const METHODS: [&str; 5] =
+    [START, "sandbox.stop", "sandbox.repl.run", "sandbox.command.run", "sandbox.metrics.get"];
 
 /// Those that are about one sandbox that is there.
-const OF_ONE_SANDBOX: [&str; 4] = [START, "sandbox.stop", "sandbox.repl.run", "sandbox.command.run"];
+const OF_ONE_SANDBOX: [&str; 4] =
+    [START, "sandbox.stop", "sandbox.repl.run", "sandbox.command.run"];
 /// That makes one that is not there.
 const START: &str = "sandbox.start";
 
@@ -113,7 +109,9 @@ async fn answer(call: Call, _: Nothing, Body(body): Body) -> Result<Carried<Answ
         Ok(Envelope::One(Err(refused))) => Answer::failed(&refused.id, refused.failure),
         Ok(Envelope::One(Ok(request))) => {
             let id = request.id.unwrap_or(Value::Null);
-            match perform(&call, request.method.as_str(), request.params, (OUTPUT_BYTES_MAX, true)).await {
+            match perform(&call, request.method.as_str(), request.params, (OUTPUT_BYTES_MAX, true))
+                .await
+            {
                 Ok(result) => Answer::of(envelope::answer(&id, Ok(result))),
                 Err(failure) => Answer::failed(&id, failure),
             }
@@ -265,9 +263,7 @@ async fn carry_out(
     (room, is_alone): (usize, bool),
 ) -> Result<Written, Failure> {
     match method {
-        START => {
-            start::start((call, trail), allowed(call, Access::Run, params)?, is_alone).await
-        }
+        START => start::start((call, trail), allowed(call, Access::Run, params)?, is_alone).await,
         "sandbox.stop" => start::stop(call, allowed(call, Access::Run, params)?).await,
         "sandbox.repl.run" => {
             repl::run((call, trail), allowed(call, Access::Run, params)?, room).await

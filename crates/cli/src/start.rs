@@ -84,7 +84,7 @@ pub struct Start {
     #[arg(long, value_name = "ACTION")]
     on_idle: Option<OnIdle>,
 
-    /// In a fleet, make it at a node with this label, such as zone=a or node=NAME; repeatable
+    /// Make it at a node of the fleet with this label: zone=a, or node=NAME; repeatable (default: any)
     #[arg(long, value_name = "KEY=VALUE", value_parser = label::parse)]
     node_label: Vec<(String, String)>,
 

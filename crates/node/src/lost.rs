@@ -110,7 +110,10 @@ impl Node {
             return Ok(Remains { at_ms, last_durable_offset: None });
         };
         let at_ms = Some(log.at_ms);
-        Ok(Remains { at_ms, last_durable_offset: Some(log.open_ends(&log.history().await?).await?) })
+        Ok(Remains {
+            at_ms,
+            last_durable_offset: Some(log.open_ends(&log.history().await?).await?),
+        })
     }
 }
 

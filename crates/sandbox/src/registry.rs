@@ -51,8 +51,7 @@ use super::tallies::Tallies;
 use super::telemetry::Telemetry;
 use super::template::Templates;
 use super::{
-    Incarnation,
-    DurableLogs, Event, EventSink, HostFiles, Names, Record, SandboxError, SandboxRef,
+    DurableLogs, Event, EventSink, HostFiles, Incarnation, Names, Record, SandboxError, SandboxRef,
     SharedTemplates, Spec, State,
 };
 use crate::limits::{ORDERS_WAITING_MAX, SANDBOXES_MAX};

@@ -15,8 +15,8 @@ use agent_client::link::Address;
 use host::id::RandomId;
 use machine::BoxFuture;
 use node::{Node, Placed, Placement, Placing};
-use sandbox::{SandboxError, SandboxRef, Spec};
 use sandbox::refusal::Refusal;
+use sandbox::{SandboxError, SandboxRef, Spec};
 
 /// How long one node is waited for in a list of all.
 const LIST_MAX: Duration = Duration::from_secs(5);
