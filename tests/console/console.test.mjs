@@ -246,6 +246,29 @@ flow("figures are drawn as they come", async () => {
   await shot(page, "metrics-light");
 });
 
+flow("what was used before is drawn, and a part of it chosen by dragging or by buttons", async () => {
+  await go("sandbox/default/work/metrics");
+  await named("button", "1 hour", true).click();
+  const state = page.locator(".chart-bar [role=status]");
+  await eventually("the hour is drawn", async () => /^1 h, a point for each/.test(await state.innerText()));
+  await page.locator(".chart-line[d*=M]").first().waitFor({ state: "attached" });
+  assert.ok(await named("button", "Later", true).isDisabled(), "there is something after now");
+  const drawing = await page.locator(".chart-drawing").first().boundingBox();
+  const middle = drawing.y + drawing.height / 2;
+  await page.mouse.move(drawing.x + drawing.width * 0.5, middle);
+  await page.mouse.down();
+  await page.mouse.move(drawing.x + drawing.width * 0.75, middle, { steps: 3 });
+  await page.mouse.up();
+  await eventually("a part of the hour is drawn", async () => /^1\d min/.test(await state.innerText()));
+  const zoomed = parseInt(await state.innerText());
+  await named("button", "Zoom in", true).press("Enter");
+  await eventually("half of that", async () => parseInt(await state.innerText()) <= zoomed / 2 + 1);
+  await named("button", "Later", true).click();
+  await named("button", "5 min", true).click();
+  await eventually("samples come again", async () => /a sample each second/.test(await state.innerText()));
+  await shot(page, "metrics-history-light");
+});
+
 flow("cells run code, show pictures, tables and errors, and are interrupted", async () => {
   await go("sandbox/default/work/contexts");
   await named("button", "Open Python").click();
