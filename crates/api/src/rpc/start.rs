@@ -97,10 +97,11 @@ async fn make(
     let registry = call.api.registry();
     let spec = permitted(&call.api, &call.caller, asked.clone())?;
     for _ in 0..START_TRIES_MAX {
-        // In a fleet the name of one that is here is taken before the registry looks.
-        let state = match registry.get(which) {
-            Ok(record) => record.state,
-            Err(_) => match make_anew((call, trail), &spec, &asked, is_placed).await? {
+        // In a fleet the name of one that is here is refused before the registry looks.
+        let found = call.api.node().and_then(|_| registry.get(which).ok());
+        let state = match found {
+            Some(record) => record.state,
+            None => match make_anew((call, trail), &spec, &asked, is_placed).await? {
                 Some(state) => state,
                 None => return Ok(()),
             },
