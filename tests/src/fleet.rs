@@ -172,6 +172,12 @@ impl Member {
         serde_json::from_str(&listed).expect("a list of nodes")
     }
 
+    /// Starts a sandbox at this node, whichever has most room.
+    pub fn start(&self, options: &[&str]) -> String {
+        let own = format!("node={}", self.name);
+        self.server.ok(&[&["start", "--node-label", &own][..], options].concat())
+    }
+
     /// Waits until it knows so many.
     pub fn knows(&self, count: usize) {
         eventually("it knows the others", || self.nodes().len() == count);
@@ -197,6 +203,33 @@ pub fn open(nats: &Nats, count: usize) -> Vec<Member> {
         member.knows(count);
     }
     members
+}
+
+/// Does something while the other nodes take no sandboxes, so that what is made is made at this one.
+///
+/// # Panics
+/// When the others do not change.
+pub fn at<T>(members: &[Member], at: usize, make: impl FnOnce(&Member) -> T) -> T {
+    let own = &members[at];
+    let mark = |readiness: &str| {
+        for other in members.iter().filter(|other| other.name != own.name) {
+            own.server.ok(&[
+                "node",
+                if readiness == "ready" { "ready" } else { "cordon" },
+                &other.name,
+            ]);
+            let is_it = |node: &serde_json::Value| {
+                node["name"] == other.name.as_str() && node["readiness"] == readiness
+            };
+            for member in members {
+                eventually("it is known", || member.nodes().iter().any(is_it));
+            }
+        }
+    };
+    mark("cordoned");
+    let made = make(own);
+    mark("ready");
+    made
 }
 
 /// A bridge that was killed is gone with its directories; a bridge that was stopped would not end.

@@ -409,6 +409,10 @@ async fn elsewhere(operation: &Operation, call: &mut Call) -> Result<Option<Plac
                 call.lost = Some(Box::new(life));
                 Ok(None)
             }
+            // Boxed: few calls wait for it.
+            Err(refusal) => {
+                Err(Box::pin(whereabouts::with_remains(&call.api, &subject, refusal)).await)
+            }
             found => found,
         },
         None => Ok(None),

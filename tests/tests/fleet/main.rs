@@ -10,6 +10,7 @@ mod gateway;
 mod lists;
 mod names;
 mod nodes;
+mod placing;
 mod quotas;
 mod routes;
 mod safety;

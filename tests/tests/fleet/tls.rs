@@ -152,7 +152,7 @@ fn only_a_node_with_its_own_certificate_speaks_as_it() {
     let fourth = serve(&nats, "foreign", foreign, &of_foreign);
     let of_thief = options(&ca, &own("thief", thief), Some(&at_good), false);
     let fifth = serve(&nats, "thief", thief, &of_thief);
-    first.burrow.ok(&["start", "--name", "there"]);
+    first.burrow.ok(&["start", "--node-label", "node=owner", "--name", "there"]);
     let there = "/v1/sandboxes/default/there";
     eventually("a node with its certificate reaches it", || second.get(&ca, there).0 == "200");
     // A client needs no certificate.
