@@ -6,6 +6,7 @@ mod durable;
 mod events;
 mod gateway;
 mod lists;
+mod logs;
 mod names;
 mod nodes;
 mod quotas;
