@@ -2,6 +2,7 @@
 
 mod dev;
 mod doors;
+mod drain;
 mod durable;
 mod events;
 mod gateway;
