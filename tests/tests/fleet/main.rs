@@ -6,6 +6,7 @@ mod drain;
 mod durable;
 mod events;
 mod gateway;
+mod held;
 mod lists;
 mod logs;
 mod names;
