@@ -26,8 +26,8 @@ pub use carry_out::Parts;
 pub use elsewhere::Elsewhere;
 pub use events::{EventBatch, EventsQuery};
 pub use reply::{
-    Answer, CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, LogPage, LostPage, NamespaceCost,
-    NodeReplies, NodeReply, PreviewLink, Reply, UnansweredNode, Version,
+    Answer, CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, LogPage, LostPage,
+    NamespaceCost, NodeReplies, NodeReply, PreviewLink, Reply, UnansweredNode, Version,
 };
 
 /// A request of a client.

@@ -7,9 +7,10 @@ use protocol::SessionId;
 use protocol::message::Channel;
 use tokio::time::{Instant, sleep};
 
+use super::Parts;
 use super::lost::{PAGE_BYTES_MAX, PAGE_ENTRIES_MAX};
 use crate::limits::LOG_WAIT_MAX;
-use crate::message::{ErrorCode, ErrorReply, LogPage, LogQuery, Parts};
+use crate::message::{ErrorCode, ErrorReply, LogPage, LogQuery};
 use node::Route;
 use sandbox::SandboxRef;
 use sandbox::limits::LOG_FOLLOW_PAUSE;
