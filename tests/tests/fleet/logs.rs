@@ -74,7 +74,8 @@ fn the_log_of_a_sandbox_at_another_node_is_printed_as_at_its_own() {
         [1, 0].map(|at| text(&members[at].server.run(&arguments)))
     };
     eventually("both sessions are recorded", || {
-        members[1].server.ok(&["logs", "--json", "work"]).matches("\"exited\"").count() == 2
+        members[1].server.ok(&["logs", "--json", "work"]).matches("\"event\":\"exited\"").count()
+            == 2
     });
     let options: &[&[&str]] = &[
         &[],

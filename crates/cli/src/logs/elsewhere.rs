@@ -58,9 +58,7 @@ impl OtherLog {
             }
             match self.read(follows).await {
                 Ok(()) => silent = None,
-                Err(ClientError::Refused(refusal))
-                    if follows && refusal.code == ErrorCode::Busy =>
-                {
+                Err(ClientError::Refused(refusal)) if follows && is_silence(refusal.code) => {
                     if silent.is_none() {
                         output::note(&output::printable(&format!(
                             "{}; asking again",
@@ -90,6 +88,11 @@ impl OtherLog {
         (self.query.tail, self.query.since_ms, self.query.after) = (None, None, page.after);
         Ok(())
     }
+}
+
+/// Whether the node did not answer, or another does not know yet what has become of it.
+fn is_silence(code: ErrorCode) -> bool {
+    matches!(code, ErrorCode::Busy | ErrorCode::Stopping | ErrorCode::Io)
 }
 
 /// The sessions that the log of a sandbox of another node knows; `None`: no other node has it.
