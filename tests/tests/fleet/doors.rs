@@ -106,7 +106,7 @@ fn verbs_at_any_node_work_on_a_sandbox_of_another() {
     let output = here.run(&["logs", "there"]);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(stderr.contains("n2") && stderr.contains(members[1].server.url()), "{stderr}");
-    here.ok(&["start", "--name", "here"]);
+    members[0].start(&["--name", "here"]);
     for member in &members {
         let listed = member.server.ok(&["ps", "--all-nodes", "--json"]);
         let listed: Value = serde_json::from_str(&listed).unwrap();
