@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use super::audit as audit_log;
 use access::audit::{AuditUnwritable, Who};
 use access::keys::Grant;
-use api::Api;
+use api::{Api, SentFor};
 use control::message::{Answer, Elsewhere, Parts, Request};
 use host::id::RandomId;
 use host::instant;
@@ -123,14 +123,15 @@ pub(super) fn clean(runtime: &Path) {
 pub(super) fn operate(
     api: Api,
     request: Vec<u8>,
-    gateway: String,
+    sent_for: Option<SentFor>,
 ) -> BoxFuture<'static, Result<Vec<u8>, Refusal>> {
     Box::pin(async move {
-        let request: Request = serde_json::from_slice(&request)
+        let mut request: Request = serde_json::from_slice(&request)
             .map_err(|error| Refusal::invalid(format!("a request of another node: {error}")))?;
         if !request.may_come_from_another() {
             return Err(Refusal::invalid("this request is for the bridge's own operator"));
         }
+        request.resolve(api.registry());
         let (began_ms, audit) = (instant::now_ms(), api.audit());
         let entry = audit
             .directory()
@@ -138,7 +139,10 @@ pub(super) fn operate(
         if entry.is_some() && audit.admit().is_err() {
             return Err(Refusal::new(Code::Io, AuditUnwritable.to_string()));
         }
-        let carried = request.carry_out(parts(&api), None).await;
+        let (gateway, life) =
+            sent_for.map(|sent_for| (sent_for.gateway, sent_for.incarnation)).unwrap_or_default();
+        let parts = Parts { placed: life.as_deref(), ..parts(&api) };
+        let carried = request.carry_out(parts, None).await;
         if let Some(entry) = entry {
             let entry = entry.fact("gateway", gateway);
             audit.record(audit_log::ended(entry, carried.as_ref(), began_ms));
@@ -155,6 +159,7 @@ pub(super) fn parts(api: &Api) -> Parts<'_> {
         apps: api.apps(),
         artifacts: api.artifact_store(),
         node: api.node(),
+        placed: None,
         previews: api.previews(),
         events: api.event_stream(),
     }

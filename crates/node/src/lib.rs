@@ -3,6 +3,7 @@
 //! ```text
 //!  daemon ─▶ Node ─▶ fleet (decides) ─▶ NATS
 //!    │         ├─▶ guardian, by the lease file: ends the sandboxes of a lease that is over
+//!    │         ├─▶ placing: which node makes a new sandbox, for all doors
 //!    │         ├─▶ names: what the registry asks for before it makes a sandbox
 //!    │         ├─▶ templates and images: what all nodes have, and what each has
 //!    │         ├─▶ durable and lost: the fleet's logs of output, written here and read for nodes that are gone
@@ -18,6 +19,7 @@
 
 mod durable;
 pub mod guardian;
+mod held;
 mod identity;
 mod images;
 mod leash;
@@ -26,6 +28,7 @@ mod lost;
 mod machines;
 mod mark;
 mod names;
+mod placing;
 mod room;
 mod routes;
 mod row;
@@ -40,7 +43,7 @@ use std::time::{Duration, Instant};
 use fleet::driver::{self, Adopted, Handle};
 use fleet::event::{Answer, Call};
 use fleet::ids::{Incarnation, Name, NodeId};
-use fleet::lease::Phase;
+use fleet::lease::{Leash, Phase};
 use fleet::nats::{Link, LinkError, Place};
 use fleet::records::NodeRecord;
 use fleet::{Me, Status};
@@ -54,14 +57,16 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 pub use fleet::records::Readiness;
 pub use identity::IdentityError;
-pub use lost::{LogAway, LostEntries, LostHistory, LostLog, LostSession};
+pub use lost::{LogAway, LostEntries, LostHistory, LostLog, LostSession, Remains};
 pub use mark::{Called, Mark, MarkRefused, Through};
-pub use routes::{Placed, Placement, Route};
+pub use placing::{NODE_LABEL, Placed, Placing};
+pub use routes::{Placement, Route};
 pub use row::NodeRow;
 pub use tallies::{FleetFigures, QuotaUse};
 pub use things::{Finder, Kind, Thing};
 
 use identity::Identity;
+use leash::LeashFile;
 use limits::{CONNECT_PAUSE, ROSTER_AGE_MAX};
 use machines::{Expected, HostMachines};
 use tallies::Tallies;
@@ -109,6 +114,8 @@ struct Inner {
     /// The lives that may run here.
     held: Mutex<HashSet<Incarnation>>,
     roster: RwLock<(Option<Instant>, Roster)>,
+    /// The latest, for those who pause sandboxes by it.
+    leash: watch::Sender<Leash>,
     leashes: OnceLock<mpsc::UnboundedSender<machines::Lease>>,
     finder: OnceLock<Finder>,
     seen: Mutex<things::Seen>,
@@ -145,17 +152,21 @@ impl Node {
             certificate: fleet.certificate.clone().zip(fleet.key.clone()),
             replicas: fleet.replicas,
         };
+        let mut labels: BTreeMap<_, _> =
+            fleet.label_pairs().map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
+        labels.insert(NODE_LABEL.to_owned(), id.to_string());
         let record = NodeRecord {
             address: fleet.address.clone().unwrap_or_default(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             room: room::of(fleet),
-            labels: fleet.label_pairs().map(|(k, v)| (k.to_owned(), v.to_owned())).collect(),
+            labels,
             machines: room::machines(settings.defaults.machine),
             images: std::collections::BTreeSet::new(),
             readiness: identity.readiness,
             key: identity.public_key(),
         };
         let (handle, _) = watch::channel(None);
+        let (leash, _) = watch::channel(LeashFile::last(paths, fleet.grace));
         Ok(Self(Arc::new(Inner {
             id,
             place,
@@ -173,6 +184,7 @@ impl Node {
             expected: Mutex::default(),
             held: Mutex::default(),
             roster: RwLock::default(),
+            leash,
             leashes: OnceLock::new(),
             finder: OnceLock::new(),
             seen: Mutex::default(),
@@ -196,6 +208,7 @@ impl Node {
         let seed = random_bytes::<8>().map(u64::from_le_bytes).map_err(NodeError::Draw)?;
         let _ = inner.registry.set(registry.clone());
         let adopted = self.adopted(registry);
+        tokio::spawn(held::keep(Arc::downgrade(&inner), inner.leash.subscribe()));
         let node = self.clone();
         tokio::spawn(async move {
             let link = node.connect().await;

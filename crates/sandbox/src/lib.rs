@@ -126,6 +126,11 @@ pub enum SandboxError {
         options::called("durability")
     )]
     NoFleet { durability: Durability },
+    #[error(
+        "{} selects nodes of a fleet, and this bridge is in none",
+        options::called("node_labels")
+    )]
+    NoNodes,
     #[error("there is no sandbox {which}")]
     NotFound { which: SandboxRef },
     #[error("{which} is {state}")]
@@ -231,6 +236,10 @@ pub enum SandboxError {
     Lost { which: SandboxRef, reason: String },
     #[error("{which} is paused")]
     Paused { which: SandboxRef },
+    #[error(
+        "{which} cannot go on now: its node could not renew its lease in the fleet, and its sandboxes are paused until it can"
+    )]
+    Held { which: SandboxRef },
     #[error("{which} was paused while it was idle, and did not wake: {why}")]
     NotWoken { which: SandboxRef, why: String },
     #[error("on_idle (--on-idle) cannot be pause here: {why}")]

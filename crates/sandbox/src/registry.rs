@@ -9,6 +9,7 @@ mod claimed;
 mod create;
 mod fork;
 mod found;
+mod held;
 mod image_names;
 mod means;
 mod orders;
@@ -28,6 +29,7 @@ pub use views::{Until, Visit};
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -51,7 +53,7 @@ use super::tallies::Tallies;
 use super::telemetry::Telemetry;
 use super::template::Templates;
 use super::{
-    DurableLogs, Event, EventSink, HostFiles, Names, Record, SandboxError, SandboxRef,
+    DurableLogs, Event, EventSink, HostFiles, Incarnation, Names, Record, SandboxError, SandboxRef,
     SharedTemplates, Spec, State,
 };
 use crate::limits::{ORDERS_WAITING_MAX, SANDBOXES_MAX};
@@ -98,6 +100,8 @@ struct Inner {
     saver: Arc<OnceLock<Saver>>,
     carrier: OnceLock<Carrier>,
     seats: Mutex<Seats>,
+    /// Nothing of the fleet may go on; see [`Registry::hold`].
+    is_held: AtomicBool,
 }
 
 #[derive(Default)]
@@ -241,6 +245,7 @@ impl Registry {
             saver: Arc::default(),
             carrier: OnceLock::new(),
             seats,
+            is_held: AtomicBool::new(false),
         };
         let registry = Self(Arc::new(inner));
         if let Some(error) = unread {
@@ -270,11 +275,20 @@ impl Registry {
 
     /// Creates a sandbox for the bridge's own user, whose machine this is: without an image it has the host's
     /// root, like a sandbox of a verb without a daemon.
-    pub async fn create_for_operator(&self, mut spec: Spec) -> Result<Record, SandboxError> {
+    pub async fn create_for_operator(
+        &self,
+        mut spec: Spec,
+        placed: Option<Incarnation>,
+    ) -> Result<Record, SandboxError> {
         spec.durability = spec.durability.or(self.0.operator_defaults.durability);
         Self::check_template(&spec)?;
         let files = self.0.files.for_operator();
-        self.create_over(&files, &self.0.operator_defaults, spec).await
+        self.create_named(&files, &self.0.operator_defaults, spec, placed).await
+    }
+
+    /// The defaults of the operator's sandboxes.
+    pub fn operator_defaults(&self) -> &Defaults {
+        &self.0.operator_defaults
     }
 
     /// The defaults of clients' sandboxes.

@@ -4,6 +4,7 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use host::instant::now_ms;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tests::eventually;
@@ -55,7 +56,12 @@ fn when_lost(member: &Member, processes: &[u64]) -> Duration {
             // gone stays gone.
             assert!(living.is_empty(), "it is reported lost, and {living:?} run");
             let body = answer.json();
-            assert_eq!((&body["code"], &body["details"]["node"]), (&json!("gone"), &json!("n3")));
+            let details = &body["details"];
+            assert_eq!((&body["code"], &details["node"]), (&json!("gone"), &json!("n3")));
+            let at_ms = details["at_ms"].as_u64().expect("when it was declared lost");
+            assert!(now_ms().abs_diff(at_ms) < 60_000, "{details}");
+            // Nothing of it was durable, which is said and not left out.
+            assert_eq!(details.get("last_durable_offset"), Some(&Value::Null), "{details}");
             return began.elapsed();
         }
         assert!(began.elapsed() < Duration::from_secs(30), "it stays {}", answer.status);
@@ -111,12 +117,13 @@ fn a_sandbox_has_ended_before_it_is_reported_lost_when_its_bridge_is_stopped() {
 #[test]
 fn a_bridge_without_nats_ends_its_sandboxes_at_the_end_of_its_lease_and_comes_back() {
     let Some(mut nats) = Nats::start() else { return };
-    let member = Member::open(&nats, "n1");
+    // Its sandboxes are paused after half of it.
+    let member = Member::join(&nats, "n1", &["--dev", "--set", "fleet.grace=8s"]);
     member.client.post("/v1/sandboxes", &json!({ "name": "one" })).expect(201);
     let processes = processes(&member, "one");
     let pid = member.server.daemon_pid();
     nats.kill();
-    // Within its lease it runs on, and takes calls; nothing is created.
+    // At first it runs on, and takes calls; nothing is created.
     let ran = json!({ "argv": ["echo", "still here"] });
     member.client.post("/v1/sandboxes/default/one/exec", &ran).expect(200);
     let refused = member.client.post("/v1/sandboxes", &json!({ "name": "two" })).expect(503).json();

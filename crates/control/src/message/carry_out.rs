@@ -1,6 +1,7 @@
 //! What carries out each request.
 
 mod apps;
+mod log;
 mod lost;
 mod previews;
 
@@ -35,6 +36,8 @@ pub struct Parts<'a> {
     pub artifacts: Option<&'a Artifacts>,
     /// Absent in a bridge of its own.
     pub node: Option<&'a Node>,
+    /// The life that another node has taken the name of a new sandbox for.
+    pub placed: Option<&'a str>,
     pub previews: &'a Previews,
     /// Absent in a bridge that records none.
     pub events: Option<&'a Events>,
@@ -51,6 +54,9 @@ impl Request {
         if let Self::AllNodes(request) = self {
             return Box::pin(elsewhere::all(*request, parts, others)).await;
         }
+        if let (Self::Start(spec), Some(node)) = (&self, parts.node) {
+            return Box::pin(elsewhere::place(spec, node, parts, others)).await;
+        }
         match self.node(parts).await {
             Some(there) => self.carry_elsewhere(there, others).await,
             None => self.carry(parts).await,
@@ -60,7 +66,9 @@ impl Request {
     pub(super) async fn carry(self, parts: Parts<'_>) -> Result<Reply, ErrorReply> {
         let registry = parts.registry;
         let record = match self {
-            Self::Start(spec) => registry.create_for_operator(*spec).await?,
+            Self::Start(spec) => {
+                registry.create_for_operator(*spec, parts.placed.map(str::to_owned)).await?
+            }
             Self::Inspect { sandbox } | Self::Work { sandbox } => registry.get(&sandbox)?,
             Self::Stop { sandbox, grace_ms } => registry.stop(&sandbox, grace(grace_ms)).await?,
             Self::Restart { sandbox, grace_ms, env } => {
@@ -99,6 +107,12 @@ impl Request {
             }
             Self::ReadLost { sandbox, after } => {
                 return Box::pin(lost::read(parts.node, &sandbox, after)).await.map(Reply::LostLog);
+            }
+            Self::ReadLog(query) => {
+                return Box::pin(log::read(parts, &query)).await.map(Reply::Log);
+            }
+            Self::LogSessions { sandbox } => {
+                return Box::pin(log::sessions(parts, &sandbox)).await.map(Reply::LogSessions);
             }
             Self::Snapshots {} => return Ok(Reply::Snapshots(registry.listed_snapshots(None))),
             Self::PruneSnapshots { dry_run } => {

@@ -135,6 +135,25 @@ pub const ROWS: &[SandboxOption] = &[
         ],
     },
     SandboxOption {
+        name: "node_labels",
+        about: "Labels of the nodes of a fleet that may have it: each has those of its `[fleet]`, and `node` with its name.",
+        has: &[
+            (Start, "--node-label"),
+            (Http, "node_labels"),
+            (Python, "node_labels"),
+            (Library, "node_labels"),
+        ],
+        lacks: &[
+            (&[Run, Repl], "the sandbox is made on this host"),
+            (&[Mcp, Tool], "the fleet decides where sandboxes of agents are"),
+            (&[Rpc, A2a, E2b, Daytona, Jupyter], PUBLISHED_CALL),
+            (&[Notebook], NOT_FOR_NOTEBOOKS),
+            (&[Defaults], PER_SANDBOX),
+            (&[TemplateVerb, TemplateHttp, TemplateTable], OF_MADE),
+            (&[Fork], "it is where its original is"),
+        ],
+    },
+    SandboxOption {
         name: "durability",
         about: "Whether what its programs write outlives the host: `async` puts it into the fleet's log a moment later, `sync` before anybody sees it.",
         has: &[
