@@ -11,7 +11,7 @@ say() { printf 'do: %s\n' "$*" >&2; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
 have cargo || {
-    say "Rust is missing: no 'cargo' on PATH. Install a toolchain (1.93 or newer, with rustup) and run this again."
+    say "Rust is missing: no 'cargo' on PATH. Install a toolchain (1.95 or newer, with rustup) and run this again."
     exit 1
 }
 export PATH="$HOME/.cargo/bin:$PATH"

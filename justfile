@@ -81,11 +81,15 @@ science: (images "science")
 # Everything that CI checks.
 ci: lint deny test test-vm
 
+# Warnings are errors with the toolchain that CI uses, which is the oldest that is promised. A newer one has lints
+# that were not there when this was written.
+warnings := `v=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml); rustc -V | grep -qF "rustc $v." && echo "-D warnings" || true`
+
 # Format, lints as errors, the lints of the tests included; the fuzz targets compile.
 lint: _target
     cargo fmt --all --check
-    cargo clippy --workspace --all-targets -- -D warnings
-    cargo clippy -p guest-agent --target {{musl}} -- -D warnings
+    cargo clippy --workspace --all-targets -- {{warnings}}
+    cargo clippy -p guest-agent --target {{musl}} -- {{warnings}}
     cargo fmt --manifest-path fuzz/Cargo.toml --check
     cargo check --quiet --locked --manifest-path fuzz/Cargo.toml --bins --no-default-features --target-dir target/fuzz
 
@@ -153,14 +157,18 @@ _kit: build
 simulate SEEDS="100000":
     BURROW_SIM_SEEDS={{SEEDS}} cargo test --release -p protocol --test simulation -- --nocapture
 
-# Members of a fleet under seeded chaos, then a thousand nodes with so many sandboxes. Some minutes.
-simulate-fleet SEEDS="3000" SANDBOXES="1000000":
+# Members of a fleet under seeded chaos, then a thousand nodes with so many sandboxes, then a NATS server with as many names.
+# Some minutes.
+simulate-fleet SEEDS="3000" SANDBOXES="1000000": _nats
     BURROW_SIM_SEEDS={{SEEDS}} BURROW_SIM_SANDBOXES={{SANDBOXES}} cargo test --release -p fleet --test simulation -- --include-ignored --nocapture
+    BURROW_NATS_NAMES={{SANDBOXES}} cargo test --release -p fleet --test nats -- --ignored --nocapture a_million_names
 
 # Five members of a fleet on three NATS servers, which are killed and stopped while hosts die, for so many seconds. Then
-# bridges that are killed while readers follow durable output, for half as long.
-soak-fleet SECONDS="600" SEED="1": _nats
+# real bridges under all of that and cut cables and full disks, for four seeds of a quarter of it each. Then bridges that
+# are killed while readers follow durable output, for half as long.
+soak-fleet SECONDS="600" SEED="1": build _nats
     BURROW_CHAOS_SECONDS={{SECONDS}} BURROW_CHAOS_SEED={{SEED}} cargo nextest run --workspace --test nats -E 'test(/^chaos::/)' --no-capture
+    BURROW_CHAOS_SECONDS=$(({{SECONDS}} / 4)) BURROW_CHAOS_SEED={{SEED}} BURROW_CHAOS_SEEDS=4 BURROW_CHAOS_HOSTS=5 cargo nextest run --workspace --retries 0 --test fleet -E 'test(/^chaos::real_bridges/)' --no-capture
     BURROW_CHAOS_SECONDS=$(({{SECONDS}} / 2)) cargo nextest run --workspace --test fleet -E 'test(no_byte_that_was_shown_under_sync)' --no-capture
 
 # Every decoder that reads bytes from the other side, each for so many seconds.
@@ -178,6 +186,10 @@ cli:
 # Write docs/reference/options.md again, after changing an option of sandboxes.
 options:
     BURROW_WRITE_OPTIONS=1 cargo test -p sandbox --lib options
+
+# Write dist/kubernetes/burrow.yaml again, after a change of the chart.
+manifests:
+    BURROW_WRITE_MANIFESTS=1 cargo nextest run --workspace --test tree -E 'test(/^deploy::the_chart/)'
 
 # Write the types of the TypeScript client, after a change of the HTTP API. It needs npm.
 typescript: build
@@ -237,7 +249,7 @@ _mcp_fixture: _agent
     mkdir -p target/mcp
     cp {{bridge}} target/mcp/host-bridge-fixture
 
-# Figures beside a floor measured in the same run: sizes, runs, flood, starts, pool, boot, many, repl, peers, server, or all.
+# Figures beside a floor measured in the same run: sizes, runs, flood, starts, pool, boot, many, repl, peers, server, fleet, or all.
 # `bench --compare REV` measures this tree beside a revision instead, in turns.
 bench WHICH="" REV="":
     #!/usr/bin/env bash
@@ -247,11 +259,11 @@ bench WHICH="" REV="":
     *) just _figures "{{WHICH}}" ;;
     esac
 
-_figures WHICH: build (_jupyter WHICH)
+_figures WHICH: build _nats (_jupyter WHICH)
     cargo build --release -p guest-agent --example floor --target {{musl}}
     cargo bench -p tests --bench figures -- {{WHICH}}
 
-# The revision that has landed last, beside which CI measures. Write it again after a landing.
+# The revision that has landed last, beside which `compare-short` measures. Write it again after a landing.
 landed := `cat tests/benches/landed`
 
 # This tree beside the revision that has landed last: each row in nine turns of both. Fails if a row is slower by

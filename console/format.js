@@ -64,6 +64,13 @@ export function date(ms) {
   return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${clock(ms)}`;
 }
 
+/** A point in time, as exactly as matters beside a span of so many milliseconds. */
+export function moment(ms, spanMs) {
+  if (spanMs < 2 * 3600000) return clock(ms);
+  const text = date(ms).slice(0, -3);
+  return spanMs < 2 * 86400000 ? text.slice(11) : text.slice(5);
+}
+
 /** Why a program ended, in a few words. */
 export function exit(exit) {
   if (exit === undefined || exit === null) return "";

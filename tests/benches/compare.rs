@@ -19,7 +19,7 @@ use statistics::{Interval, median};
 
 /// How many times slower a row may have become.
 const REGRESSION: f64 = 1.25;
-/// Turns of each build, in the short form that CI has and in the long one.
+/// Turns of each build, in the short form and in the long one.
 const TURNS_SHORT: usize = 9;
 const TURNS: usize = 25;
 /// The argument by which the program measures one build, that of its environment.

@@ -115,6 +115,8 @@ struct State {
     /// The number of records that were lost.
     lost: AtomicU64,
     observer: OnceLock<Observer>,
+    /// The name of this bridge in its fleet.
+    node: OnceLock<String>,
 }
 
 impl Audit {
@@ -179,6 +181,14 @@ impl Audit {
         }
     }
 
+    /// Has all entries from here on say which node of a fleet this is.
+    pub fn is_of_node(&self, name: &str) {
+        if let Some(inner) = &self.0 {
+            // A bridge has one name.
+            let _ = inner.state.node.set(name.to_owned());
+        }
+    }
+
     /// The directory of the records; none if nothing is recorded.
     pub fn directory(&self) -> Option<&PathBuf> {
         self.0.as_ref().map(|inner| &inner.directory)
@@ -210,8 +220,9 @@ impl Audit {
     }
 
     /// Records an entry. It never waits, so it can be called anywhere.
-    pub fn record(&self, entry: Entry) {
+    pub fn record(&self, mut entry: Entry) {
         let Some(inner) = &self.0 else { return };
+        entry.node = inner.state.node.get().cloned();
         if !inner.queue.push(entry) {
             inner.state.lost.fetch_add(1, Ordering::Relaxed);
         }

@@ -28,6 +28,7 @@ use super::call::{Call, Inside, RunLimit};
 use super::forward::Carried;
 use super::gather::{self, Order, Part};
 use super::limits::OUTPUT_BYTES_DEFAULT;
+use super::placing;
 use super::problem::respond_with;
 use super::route::{Operation, Output, Refusals, operation};
 use super::shape::{Created, Done, Json, Nothing, Reply};
@@ -37,6 +38,7 @@ use crate::forms::sandboxes::Sandbox;
 use agent_client::program::{self, Head, Outputs, draw_session};
 use ask::{Execute, Make, RunPython, RunShell};
 use fleeting::Fleeting;
+use node::{Placed, Placement};
 use sandbox::refusal::{Code, Refusal};
 use sandbox::{Filter, Name, SandboxError, SandboxRef, Selector};
 
@@ -132,11 +134,16 @@ async fn create(
     call: Call,
     _: Nothing,
     Json(request): Json<Make>,
-) -> Result<Created<Sandbox>, Refusal> {
+) -> Result<Carried<Created<Sandbox>>, Refusal> {
     let which = SandboxRef { namespace: namespace(&call), name: request.name.clone() };
     call.reaches(&which.namespace)?;
     let spec = permitted(&call.api, &call.caller, request.spec(which)?)?;
-    Ok(Created(call.trail.making(call.api.registry().create(spec)).await?.into()))
+    let placed = match placing::place(&call, &spec).await? {
+        Placed::Here(placed) => placed,
+        Placed::There(to) => return there(call, &to).await,
+    };
+    let making = call.api.registry().create_placed(spec, placed);
+    Ok(Carried::Here(Created(call.trail.making(making).await?.into())))
 }
 
 async fn list(call: Call, _: Nothing, _: Nothing) -> Result<Carried<Reply<Vec<String>>>, Refusal> {
@@ -189,28 +196,38 @@ async fn run_python(
     call: Call,
     _: Nothing,
     Json(request): Json<RunPython>,
-) -> Result<Reply<Executed>, Refusal> {
+) -> Result<Carried<Reply<Executed>>, Refusal> {
     let (code, timeout_ms) = (request.code.clone(), request.timeout_ms()?);
-    let fleeting = Fleeting::make(&call, |which| request.spec(which)).await?;
+    let spec = fleeting::spec(&call, |which| request.spec(which))?;
+    let placed = match placing::place(&call, &spec).await? {
+        Placed::Here(placed) => placed,
+        Placed::There(to) => return there(call, &to).await,
+    };
+    let fleeting = Fleeting::make(&call, spec, placed).await?;
     let ran = python(&call, &fleeting, code, timeout_ms).await;
     fleeting.remove().await;
-    Ok(Reply(ran?))
+    Ok(Carried::Here(Reply(ran?)))
 }
 
 async fn run_shell(
     call: Call,
     _: Nothing,
     Json(request): Json<RunShell>,
-) -> Result<Reply<Executed>, Refusal> {
+) -> Result<Carried<Reply<Executed>>, Refusal> {
     let (script, timeout_ms) = (request.script.clone(), request.timeout_ms()?);
-    let fleeting = Fleeting::make(&call, |which| request.spec(which)).await?;
+    let spec = fleeting::spec(&call, |which| request.spec(which))?;
+    let placed = match placing::place(&call, &spec).await? {
+        Placed::Here(placed) => placed,
+        Placed::There(to) => return there(call, &to).await,
+    };
+    let fleeting = Fleeting::make(&call, spec, placed).await?;
     let what = Program::script(script);
     let ran = match call.enter(fleeting.which().clone()).await {
         Ok(inside) => carry_out(&call, &inside, what, timeout_ms).await,
         Err(problem) => Err(problem),
     };
     fleeting.remove().await;
-    Ok(Reply(ran?))
+    Ok(Carried::Here(Reply(ran?)))
 }
 
 async fn python(
@@ -251,6 +268,11 @@ async fn carry_out(
     let truncated = outputs.is_cut();
     let [stdout, stderr] = [outputs.stdout, outputs.stderr].map(Head::into_text);
     Ok(Executed { stdout, stderr, exit_code: ended.shell_code(), truncated })
+}
+
+/// The answer of the node that makes the sandbox.
+async fn there<T>(call: Call, to: &Placement) -> Result<Carried<T>, Refusal> {
+    Ok(Carried::There(Box::new(placing::sent_on(call, to).await?)))
 }
 
 /// The sandbox that the path names, if the key reaches it.

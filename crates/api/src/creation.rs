@@ -8,7 +8,6 @@ use super::caller::Caller;
 use super::images::workspace_of;
 use super::limits::INSTALL_DEADLINE;
 use access::keys::Access;
-use image::Pull;
 use sandbox::refusal::{Code, Refusal};
 use sandbox::{Name, SandboxRef, Spec, TemplateOptions, TemplateRef};
 use services::build::packages::{self, HostPackages, Packages};
@@ -64,13 +63,6 @@ pub async fn install(
         }
         packages => packages,
     })
-}
-
-/// Whether a sandbox can be made only where its image is: nobody pulls it, or its name is a digest, as that of what was built
-/// here is.
-pub fn needs_image(spec: &Spec, pull: Pull) -> bool {
-    let is_digest = |image: &String| image.starts_with("sha256:");
-    spec.image.as_ref().is_some_and(|image| pull == Pull::Never || is_digest(image))
 }
 
 /// The namespace of a new sandbox whose caller names none.

@@ -55,6 +55,7 @@ mod pages;
 mod parameters;
 mod peer;
 mod places;
+mod placing;
 mod preview;
 mod problem;
 mod prometheus;
@@ -65,6 +66,7 @@ mod render;
 mod response;
 mod route;
 mod rpc;
+mod samples;
 mod sandbox_end;
 #[cfg(test)]
 mod sandbox_options;
@@ -86,6 +88,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+pub use call::SentFor;
 pub use caller::RateOption;
 pub use limits::Limits;
 pub use operator::Operator;

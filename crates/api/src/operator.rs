@@ -17,8 +17,7 @@ use tokio::time::timeout;
 
 use super::Api;
 use super::body::Outgoing;
-use super::call::Call;
-use super::call::Target;
+use super::call::{Call, SentFor, Target};
 use super::caller::Caller;
 use super::forward::{self, Sender};
 use super::limits::AGENT_DIAL_MAX;
@@ -38,8 +37,9 @@ use sandbox::{SandboxRef, Visit};
 const CONTROL: &str = "/.fleet/control";
 const AGENT: &str = "/.fleet/agent/{namespace}/{name}";
 
-/// Carries a request of a control socket out, which came through the gateway of that name, and gives its answer.
-pub type Operator = fn(Api, Vec<u8>, String) -> BoxFuture<'static, Result<Vec<u8>, Refusal>>;
+/// Carries a request of a control socket out, which another node has sent on, and gives its answer.
+pub type Operator =
+    fn(Api, Vec<u8>, Option<SentFor>) -> BoxFuture<'static, Result<Vec<u8>, Refusal>>;
 
 pub fn operations() -> Vec<Operation> {
     [
@@ -75,8 +75,7 @@ async fn control(mut call: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal>
         Refusal::new(Code::Unsupported, "this bridge has no control socket")
             .hint("`serve` opens one")
     })?;
-    let gateway = call.sent_for.as_ref().map(|sent_for| sent_for.gateway.clone());
-    let answer = operator(call.api.clone(), request.to_vec(), gateway.unwrap_or_default()).await?;
+    let answer = operator(call.api.clone(), request.to_vec(), call.sent_for.clone()).await?;
     Ok(Raw(respond(StatusCode::OK, JSON, Outgoing::whole(answer))))
 }
 

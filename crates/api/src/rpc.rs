@@ -47,19 +47,17 @@ use limits::{BATCH_AT_ONCE_MAX, OUTPUT_BYTES_MAX};
 use node::Placement;
 use params::{Params, shown};
 use sandbox::SandboxRef;
-use sandbox::refusal::{Code, Refusal};
+use sandbox::refusal::{Code, Reason, Refusal};
 use written::Written;
 
-const METHODS: [&str; 5] = [
-    "sandbox.start",
-    "sandbox.stop",
-    "sandbox.repl.run",
-    "sandbox.command.run",
-    "sandbox.metrics.get",
-];
+const METHODS: [&str; 5] =
+    [START, "sandbox.stop", "sandbox.repl.run", "sandbox.command.run", "sandbox.metrics.get"];
 
 /// Those that are about one sandbox that is there.
-const OF_ONE_SANDBOX: [&str; 3] = ["sandbox.stop", "sandbox.repl.run", "sandbox.command.run"];
+const OF_ONE_SANDBOX: [&str; 4] =
+    [START, "sandbox.stop", "sandbox.repl.run", "sandbox.command.run"];
+/// That makes one that is not there.
+const START: &str = "sandbox.start";
 
 /// What a web page's form can send without being asked.
 const FORMS: [&str; 3] = ["text/plain", "multipart/form-data", "application/x-www-form-urlencoded"];
@@ -111,7 +109,9 @@ async fn answer(call: Call, _: Nothing, Body(body): Body) -> Result<Carried<Answ
         Ok(Envelope::One(Err(refused))) => Answer::failed(&refused.id, refused.failure),
         Ok(Envelope::One(Ok(request))) => {
             let id = request.id.unwrap_or(Value::Null);
-            match perform(&call, &request.method, request.params, OUTPUT_BYTES_MAX).await {
+            match perform(&call, request.method.as_str(), request.params, (OUTPUT_BYTES_MAX, true))
+                .await
+            {
                 Ok(result) => Answer::of(envelope::answer(&id, Ok(result))),
                 Err(failure) => Answer::failed(&id, failure),
             }
@@ -127,8 +127,7 @@ async fn answer(call: Call, _: Nothing, Body(body): Body) -> Result<Carried<Answ
     }))
 }
 
-/// The node that has the sandbox of a request, if it is not this one. What makes a sandbox, and what is about many,
-/// is done here.
+/// The node that has the sandbox of a request, if it is not this one. What is about many is done here.
 async fn elsewhere(call: &Call, request: &Request) -> Result<Option<Placement>, Failure> {
     if call.api.node().is_none() || !OF_ONE_SANDBOX.contains(&request.method.as_str()) {
         return Ok(None);
@@ -138,7 +137,11 @@ async fn elsewhere(call: &Call, request: &Request) -> Result<Option<Placement>, 
     if call.reaches(&which.namespace).is_err() {
         return Ok(None);
     }
-    Ok(whereabouts::elsewhere(call, &Subject::Sandbox(which)).await?)
+    match whereabouts::elsewhere(call, &Subject::Sandbox(which)).await {
+        // The name of one that was lost is free.
+        Err(refusal) if request.method == START && refusal.reason == Some(Reason::Lost) => Ok(None),
+        found => Ok(found?),
+    }
 }
 
 /// Sends a request that came alone to the node that has its sandbox, whose answer is the answer.
@@ -182,7 +185,7 @@ async fn one_of_many(
             };
             let Request { id, method, params } = request;
             let outcome = match allowed {
-                Ok(()) => perform(call, &method, params, room).await,
+                Ok(()) => perform(call, &method, params, (room, false)).await,
                 Err(failure) => Err(failure),
             };
             id.map(|id| envelope::answer(&id, outcome))
@@ -205,13 +208,13 @@ async fn perform(
     call: &Call,
     method: &str,
     params: Value,
-    room: usize,
+    (room, is_alone): (usize, bool),
 ) -> Result<Written, Failure> {
     let trail = trail(call, method, &params);
     let outcome = match trail.admit() {
         Ok(()) => tokio::select! {
             biased;
-            outcome = carry_out((call, &trail), method, params, room) => outcome,
+            outcome = carry_out((call, &trail), method, params, (room, is_alone)) => outcome,
             problem = call.memory.exceeded() => Err(problem.into()),
         },
         Err(problem) => Err(problem.into()),
@@ -257,10 +260,10 @@ async fn carry_out(
     (call, trail): Work<'_>,
     method: &str,
     params: Value,
-    room: usize,
+    (room, is_alone): (usize, bool),
 ) -> Result<Written, Failure> {
     match method {
-        "sandbox.start" => start::start((call, trail), allowed(call, Access::Run, params)?).await,
+        START => start::start((call, trail), allowed(call, Access::Run, params)?, is_alone).await,
         "sandbox.stop" => start::stop(call, allowed(call, Access::Run, params)?).await,
         "sandbox.repl.run" => {
             repl::run((call, trail), allowed(call, Access::Run, params)?, room).await

@@ -89,6 +89,20 @@ pub fn lost_life(refusal: &Refusal) -> Option<LostLife> {
     Some(LostLife { node: text("node")?, incarnation: text("incarnation")? })
 }
 
+/// A refusal with what is left of the sandbox, where it says that one was lost.
+pub async fn with_remains(api: &Api, subject: &Subject, refusal: Refusal) -> Refusal {
+    let named = (api.node(), lost_life(&refusal), subject);
+    let (Some(node), Some(life), Subject::Sandbox(which)) = named else { return refusal };
+    // What cannot be read now is left out.
+    let Ok(left) = node.remains(which, (&life.node, &life.incarnation)).await else {
+        return refusal;
+    };
+    refusal.details(serde_json::json!({
+        "at_ms": left.at_ms,
+        "last_durable_offset": left.last_durable_offset,
+    }))
+}
+
 fn lost(subject: &Subject, node: &str, incarnation: &str) -> Refusal {
     let message = format!("{subject} was lost with its node {node}");
     Refusal::new(Code::Gone, message)

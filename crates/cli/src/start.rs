@@ -30,6 +30,7 @@ use sandbox::{Durability, Name, OnIdle, Spec, TemplateName, label};
   host-bridge start --workspace ./project              copied to /workspace and back
   host-bridge start --ttl 8h --idle 15m --keep 1d      stop by itself; remove a day later
   host-bridge start --template shop                    ready when its template says so
+  host-bridge start --node-label zone=a                at a node of the fleet that has this label
   host-bridge start --name vm --machine external --address vsock:3:1024
 
 On the process machine without --image, processes see the host's root file system read-only and write
@@ -83,6 +84,10 @@ pub struct Start {
     #[arg(long, value_name = "ACTION")]
     on_idle: Option<OnIdle>,
 
+    /// Make it at a node of the fleet with this label: zone=a, or node=NAME; repeatable (default: any)
+    #[arg(long, value_name = "KEY=VALUE", value_parser = label::parse)]
+    node_label: Vec<(String, String)>,
+
     /// Set whether output outlives the host, in a fleet: off, async or sync (default: the configuration's)
     #[arg(long, value_name = "WHEN")]
     durability: Option<Durability>,
@@ -128,6 +133,7 @@ impl Start {
         spec.ttl_ms = self.ttl.map(ms);
         spec.idle_ttl_ms = self.idle.map(ms);
         spec.on_idle = self.on_idle;
+        spec.node_labels.extend(self.node_label.iter().cloned());
         spec.durability = self.durability;
         spec.keep_stopped_ms = if self.rm { Some(0) } else { self.keep.map(ms) };
         Ok(spec)

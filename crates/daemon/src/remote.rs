@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use super::audit as audit_log;
 use access::audit::{AuditUnwritable, Who};
 use access::keys::Grant;
-use api::Api;
+use api::{Api, SentFor};
 use control::message::{Answer, Elsewhere, Parts, Request};
 use host::id::RandomId;
 use host::instant;
@@ -123,7 +123,7 @@ pub(super) fn clean(runtime: &Path) {
 pub(super) fn operate(
     api: Api,
     request: Vec<u8>,
-    gateway: String,
+    sent_for: Option<SentFor>,
 ) -> BoxFuture<'static, Result<Vec<u8>, Refusal>> {
     Box::pin(async move {
         let mut request: Request = serde_json::from_slice(&request)
@@ -139,7 +139,10 @@ pub(super) fn operate(
         if entry.is_some() && audit.admit().is_err() {
             return Err(Refusal::new(Code::Io, AuditUnwritable.to_string()));
         }
-        let carried = request.carry_out(parts(&api), None).await;
+        let (gateway, life) =
+            sent_for.map(|sent_for| (sent_for.gateway, sent_for.incarnation)).unwrap_or_default();
+        let parts = Parts { placed: life.as_deref(), ..parts(&api) };
+        let carried = request.carry_out(parts, None).await;
         if let Some(entry) = entry {
             let entry = entry.fact("gateway", gateway);
             audit.record(audit_log::ended(entry, carried.as_ref(), began_ms));
@@ -156,6 +159,7 @@ pub(super) fn parts(api: &Api) -> Parts<'_> {
         apps: api.apps(),
         artifacts: api.artifact_store(),
         node: api.node(),
+        placed: None,
         previews: api.previews(),
         events: api.event_stream(),
     }

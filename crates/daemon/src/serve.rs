@@ -123,7 +123,9 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let node = if settings.fleet.is_joined() {
         // Before anything is taken up that may run elsewhere by now.
         node::guardian::end_what_has_no_lease(&paths).await;
-        Some(Node::open(&settings, &paths, EventSink::clone(&events))?)
+        let node = Node::open(&settings, &paths, EventSink::clone(&events))?;
+        audit.is_of_node(node.id().as_str());
+        Some(node)
     } else {
         None
     };

@@ -5,11 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fleet::event::Call;
-use fleet::records::Readiness;
-use sandbox::Registry;
 
 use crate::limits::{DESCRIBE_LOOK_PAUSE, DESCRIBE_MAX, IMAGES_DESCRIBED_MAX, IMAGES_LOOK_PAUSE};
-use crate::routes::Placement;
 use crate::{Node, lock};
 
 impl Node {
@@ -51,22 +48,5 @@ impl Node {
             }
             tokio::time::sleep(DESCRIBE_LOOK_PAUSE).await;
         }
-    }
-
-    /// Another node that takes sandboxes and has an image, if this one has not.
-    pub async fn with_image(&self, image: &str) -> Option<Placement> {
-        let name = Registry::image_name(image)?;
-        if self.0.registry.get()?.has_image(image) {
-            return None;
-        }
-        let nodes = self.look_around().await;
-        let has_it = nodes.iter().find(|(id, record)| {
-            **id != self.0.id
-                && record.readiness == Readiness::Ready
-                && record.images.contains(&name)
-        });
-        let (node, record) = has_it?;
-        let (node, address) = (node.clone(), record.address.clone());
-        Some(Placement { node, address, incarnation: None })
     }
 }

@@ -3,6 +3,7 @@
 //! ```text
 //!  daemon ─▶ Node ─▶ fleet (decides) ─▶ NATS
 //!    │         ├─▶ guardian, by the lease file: ends the sandboxes of a lease that is over
+//!    │         ├─▶ placing: which node makes a new sandbox, for all doors
 //!    │         ├─▶ names: what the registry asks for before it makes a sandbox
 //!    │         ├─▶ templates and images: what all nodes have, and what each has
 //!    │         ├─▶ durable and lost: the fleet's logs of output, written here and read for nodes that are gone
@@ -27,6 +28,7 @@ mod lost;
 mod machines;
 mod mark;
 mod names;
+mod placing;
 mod room;
 mod routes;
 mod row;
@@ -55,9 +57,10 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 pub use fleet::records::Readiness;
 pub use identity::IdentityError;
-pub use lost::{LogAway, LostEntries, LostHistory, LostLog, LostSession};
+pub use lost::{LogAway, LostEntries, LostHistory, LostLog, LostSession, Remains};
 pub use mark::{Called, Mark, MarkRefused, Through};
-pub use routes::{Placed, Placement, Route};
+pub use placing::{NODE_LABEL, Placed, Placing};
+pub use routes::{Placement, Route};
 pub use row::NodeRow;
 pub use tallies::{FleetFigures, QuotaUse};
 pub use things::{Finder, Kind, Thing};
@@ -149,11 +152,14 @@ impl Node {
             certificate: fleet.certificate.clone().zip(fleet.key.clone()),
             replicas: fleet.replicas,
         };
+        let mut labels: BTreeMap<_, _> =
+            fleet.label_pairs().map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
+        labels.insert(NODE_LABEL.to_owned(), id.to_string());
         let record = NodeRecord {
             address: fleet.address.clone().unwrap_or_default(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             room: room::of(fleet),
-            labels: fleet.label_pairs().map(|(k, v)| (k.to_owned(), v.to_owned())).collect(),
+            labels,
             machines: room::machines(settings.defaults.machine),
             images: std::collections::BTreeSet::new(),
             readiness: identity.readiness,

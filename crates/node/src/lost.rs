@@ -84,7 +84,51 @@ impl Node {
     }
 }
 
+/// What the fleet knows of a sandbox that was lost with its node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Remains {
+    /// When it was declared lost.
+    pub at_ms: Option<u64>,
+    /// Where the durable output of each session ends of which no end is known. `None`: nothing of it is durable.
+    pub last_durable_offset: Option<LastOffsets>,
+}
+
+/// By session and channel.
+pub type LastOffsets = BTreeMap<String, BTreeMap<String, u64>>;
+
+impl Node {
+    /// What is left of a sandbox that was lost with this life.
+    pub async fn remains(
+        &self,
+        which: &SandboxRef,
+        (node, life): (&str, &str),
+    ) -> Result<Remains, LogAway> {
+        let Some(log) = self.lost_log(which, (node, life)).await? else {
+            let named = name_of(which).ok().zip(self.handle());
+            let Some((name, handle)) = named else { return Ok(Remains::default()) };
+            let at_ms = handle.link.written_at_ms(&Key::Name(name)).await?;
+            return Ok(Remains { at_ms, last_durable_offset: None });
+        };
+        let at_ms = Some(log.at_ms);
+        Ok(Remains {
+            at_ms,
+            last_durable_offset: Some(log.open_ends(&log.history().await?).await?),
+        })
+    }
+}
+
 impl LostLog {
+    /// Where the outputs of the sessions end of which no end is known.
+    pub async fn open_ends(&self, history: &LostHistory) -> Result<LastOffsets, LogAway> {
+        let mut all = LastOffsets::new();
+        for session in history.sessions.iter().filter(|session| session.exit.is_none()) {
+            let ends = self.ends(session).await?;
+            let named = ends.into_iter().map(|(channel, end)| (channel.name().to_owned(), end));
+            all.insert(session.session.to_string(), named.collect());
+        }
+        Ok(all)
+    }
+
     /// What its lines say.
     pub async fn history(&self) -> Result<LostHistory, LogAway> {
         let mut closed = None;

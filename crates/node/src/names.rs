@@ -9,7 +9,7 @@ use fleet::quota::QuotaError;
 use host::id::RandomId;
 use machine::BoxFuture;
 use sandbox::refusal::Code;
-use sandbox::{NameRefused, Names, Record, SandboxRef};
+use sandbox::{Labels, NameRefused, Names, Record, SandboxRef};
 
 use crate::machines::Expected;
 use crate::{Node, incarnation, lock, name_of, room};
@@ -54,6 +54,10 @@ impl Names for Node {
         // Under the lock: a lease that is over takes both away.
         lock(&self.0.held).insert(life);
         Ok(())
+    }
+
+    fn suits(&self, node_labels: &Labels) -> Result<(), NameRefused> {
+        self.has_labels(node_labels)
     }
 
     fn holds(&self, life: &str) -> bool {

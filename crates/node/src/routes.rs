@@ -1,14 +1,12 @@
-//! Where a call goes: which node has a sandbox, and which gets a new one.
+//! Where a call goes: which node has a sandbox.
 
 use fleet::event::{Answer, Call};
 use fleet::ids::NodeId;
-use fleet::placement::Wish;
 use host::instant;
-use sandbox::refusal::Code;
-use sandbox::{NameRefused, Registry, SandboxRef, Spec};
+use sandbox::SandboxRef;
 
 use crate::mark::{self, Called, Mark, MarkRefused, Through};
-use crate::{Node, incarnation, lock, name_of, room};
+use crate::{Node, incarnation, lock, name_of};
 
 /// Where a sandbox is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,14 +33,6 @@ pub struct Placement {
     pub address: String,
     /// Absent where no sandbox is meant.
     pub incarnation: Option<String>,
-}
-
-/// Where a new sandbox goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Placed {
-    /// Under this incarnation.
-    Here(String),
-    There(Placement),
 }
 
 impl Node {
@@ -72,39 +62,6 @@ impl Node {
                 Route::Unknown { why: self.standing().err().unwrap_or(refusal.to_string()) }
             }
             _ => Route::Unknown { why: "the fleet gave no answer".to_owned() },
-        }
-    }
-
-    /// Takes the name of a new sandbox for one node of the fleet. `request` is what makes a repeated call the same.
-    /// `needs_image`: nobody pulls its image.
-    pub async fn place(
-        &self,
-        spec: &Spec,
-        request: &str,
-        needs_image: bool,
-    ) -> Result<Placed, NameRefused> {
-        let image = spec.image.as_deref().and_then(Registry::image_name);
-        if needs_image && image.is_some() {
-            // It may have come a moment ago.
-            self.describe_images().await;
-        }
-        let wish = Wish {
-            needs: room::needs_of(spec),
-            machine: spec.machine.map(|kind| kind.name().to_owned()),
-            needs_image: needs_image && image.is_some(),
-            image,
-            ..Wish::default()
-        };
-        let (life, node) = self.create(&spec.which(), request, wish).await?;
-        if node == self.0.id {
-            return Ok(Placed::Here(life.to_string()));
-        }
-        match self.placement(node, Some(life.to_string())).await {
-            Route::There(placement) => Ok(Placed::There(placement)),
-            route => Err(NameRefused {
-                code: Code::Unavailable,
-                why: format!("the node of the new sandbox cannot be reached: {route:?}"),
-            }),
         }
     }
 
@@ -184,5 +141,12 @@ impl Node {
     pub fn has(&self, life: &str) -> bool {
         let Some(life) = incarnation(life) else { return false };
         self.holds(life) || lock(&self.0.expected).contains_key(&life)
+    }
+
+    /// The sandbox that this node is about to make under a life, which a mark names.
+    pub fn expects(&self, life: &str) -> Option<SandboxRef> {
+        let expected = lock(&self.0.expected);
+        let (namespace, name) = expected.get(&incarnation(life)?)?.name.parts();
+        Some(SandboxRef { namespace: namespace.parse().ok()?, name: name.parse().ok()? })
     }
 }

@@ -21,51 +21,14 @@ const FLAG_IS_REMOTE: u32 = 0x200;
 
 /// The body of a request for spans.
 pub fn traces(resource: &Attributes, spans: &[EndedSpan]) -> Vec<u8> {
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Request<'a> {
-        resource_spans: [ResourceSpans<'a>; 1],
-    }
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct ResourceSpans<'a> {
-        resource: Resource<'a>,
-        scope_spans: [ScopeSpans<'a>; 1],
-    }
-    #[derive(Serialize)]
-    struct ScopeSpans<'a> {
-        scope: Scope,
-        spans: Vec<SpanJson<'a>>,
-    }
     let spans = spans.iter().map(SpanJson::of).collect();
-    let scope_spans = [ScopeSpans { scope: Scope::OWN, spans }];
-    let resource = Resource { attributes: List(resource) };
-    bytes(&Request { resource_spans: [ResourceSpans { resource, scope_spans }] })
+    request(["resourceSpans", "scopeSpans", "spans"], resource, spans)
 }
 
 /// The body of a request for records of the log.
 pub fn logs(resource: &Attributes, records: &[LogRecord]) -> Vec<u8> {
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Request<'a> {
-        resource_logs: [ResourceLogs<'a>; 1],
-    }
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct ResourceLogs<'a> {
-        resource: Resource<'a>,
-        scope_logs: [ScopeLogs<'a>; 1],
-    }
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct ScopeLogs<'a> {
-        scope: Scope,
-        log_records: Vec<RecordJson<'a>>,
-    }
-    let log_records = records.iter().map(RecordJson::of).collect();
-    let scope_logs = [ScopeLogs { scope: Scope::OWN, log_records }];
-    let resource = Resource { attributes: List(resource) };
-    bytes(&Request { resource_logs: [ResourceLogs { resource, scope_logs }] })
+    let records = records.iter().map(RecordJson::of).collect();
+    request(["resourceLogs", "scopeLogs", "logRecords"], resource, records)
 }
 
 /// The body of a request for figures that were read at one moment.
@@ -74,26 +37,41 @@ pub fn metrics(
     families: &[Family],
     (began_ns, now_ns): (u64, u64),
 ) -> Vec<u8> {
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Request<'a> {
-        resource_metrics: [ResourceMetrics<'a>; 1],
-    }
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct ResourceMetrics<'a> {
-        resource: Resource<'a>,
-        scope_metrics: [ScopeMetrics<'a>; 1],
-    }
-    #[derive(Serialize)]
-    struct ScopeMetrics<'a> {
-        scope: Scope,
-        metrics: Vec<MetricJson<'a>>,
-    }
     let metrics = families.iter().map(|family| MetricJson::of(family, began_ns, now_ns)).collect();
-    let scope_metrics = [ScopeMetrics { scope: Scope::OWN, metrics }];
-    let resource = Resource { attributes: List(resource) };
-    bytes(&Request { resource_metrics: [ResourceMetrics { resource, scope_metrics }] })
+    request(["resourceMetrics", "scopeMetrics", "metrics"], resource, metrics)
+}
+
+/// The three levels that all requests have: of a resource, of a scope, and of what they carry.
+fn request<T: Serialize>(
+    names: [&'static str; 3],
+    resource: &Attributes,
+    items: Vec<T>,
+) -> Vec<u8> {
+    let [resources, scopes, own] = names;
+    let attributes = Resource { attributes: List(resource) };
+    let scope = Level { about: Some(("scope", Scope::OWN)), name: own, items };
+    let resource =
+        Level { about: Some(("resource", attributes)), name: scopes, items: vec![scope] };
+    let request = Level { about: None::<(_, ())>, name: resources, items: vec![resource] };
+    serde_json::to_vec(&request).expect("texts and numbers are always JSON")
+}
+
+/// A list under a name of its own, and what it is of.
+struct Level<A, T> {
+    about: Option<(&'static str, A)>,
+    name: &'static str,
+    items: Vec<T>,
+}
+
+impl<A: Serialize, T: Serialize> Serialize for Level<A, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        if let Some((name, about)) = &self.about {
+            map.serialize_entry(name, about)?;
+        }
+        map.serialize_entry(self.name, &self.items)?;
+        map.end()
+    }
 }
 
 /// What a collector says of a request that it has taken: how much of it it has not, and why.
@@ -144,10 +122,6 @@ pub fn parse_answer(body: &[u8]) -> PartialSuccess {
         [partial.rejected_spans, partial.rejected_log_records, partial.rejected_data_points];
     let rejected = counts.iter().map(Count::number).fold(0, u64::saturating_add);
     PartialSuccess { rejected, message: partial.error_message }
-}
-
-fn bytes(request: &impl Serialize) -> Vec<u8> {
-    serde_json::to_vec(request).expect("texts and numbers are always JSON")
 }
 
 #[derive(Serialize)]

@@ -20,6 +20,9 @@ impl Spec {
         words.extend(of_bounds(self.memory_mib, self.cpu_millis()));
         words.extend(of_lives(self.ttl_ms, self.idle_ttl_ms, self.on_idle.unwrap_or_default()));
         words.extend(of_output(self.durability.unwrap_or_default()));
+        words.extend(
+            (!self.node_labels.is_empty()).then(|| ("node_labels", json!(self.node_labels))),
+        );
         words.extend(of_texts(self.user.as_deref(), self.workspace.as_deref(), self.mount));
         words
     }

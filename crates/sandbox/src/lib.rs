@@ -126,6 +126,11 @@ pub enum SandboxError {
         options::called("durability")
     )]
     NoFleet { durability: Durability },
+    #[error(
+        "{} selects nodes of a fleet, and this bridge is in none",
+        options::called("node_labels")
+    )]
+    NoNodes,
     #[error("there is no sandbox {which}")]
     NotFound { which: SandboxRef },
     #[error("{which} is {state}")]

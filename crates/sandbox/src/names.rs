@@ -6,7 +6,7 @@
 //!
 //! The registry calls it; `node` implements it. A bridge of its own has none.
 
-use super::{Record, SandboxRef};
+use super::{Labels, Record, SandboxRef};
 use crate::refusal::Code;
 use machine::BoxFuture;
 
@@ -20,6 +20,9 @@ pub trait Names: Send + Sync {
 
     /// The same for one whose name was taken for this bridge before.
     fn take(&self, incarnation: &str, which: &SandboxRef) -> Result<(), NameRefused>;
+
+    /// Refuses what asks for a node that this bridge is not.
+    fn suits(&self, node_labels: &Labels) -> Result<(), NameRefused>;
 
     /// Whether the name is still this bridge's.
     fn holds(&self, incarnation: &str) -> bool;

@@ -53,7 +53,7 @@ use super::tallies::Tallies;
 use super::telemetry::Telemetry;
 use super::template::Templates;
 use super::{
-    DurableLogs, Event, EventSink, HostFiles, Names, Record, SandboxError, SandboxRef,
+    DurableLogs, Event, EventSink, HostFiles, Incarnation, Names, Record, SandboxError, SandboxRef,
     SharedTemplates, Spec, State,
 };
 use crate::limits::{ORDERS_WAITING_MAX, SANDBOXES_MAX};
@@ -275,11 +275,20 @@ impl Registry {
 
     /// Creates a sandbox for the bridge's own user, whose machine this is: without an image it has the host's
     /// root, like a sandbox of a verb without a daemon.
-    pub async fn create_for_operator(&self, mut spec: Spec) -> Result<Record, SandboxError> {
+    pub async fn create_for_operator(
+        &self,
+        mut spec: Spec,
+        placed: Option<Incarnation>,
+    ) -> Result<Record, SandboxError> {
         spec.durability = spec.durability.or(self.0.operator_defaults.durability);
         Self::check_template(&spec)?;
         let files = self.0.files.for_operator();
-        self.create_over(&files, &self.0.operator_defaults, spec).await
+        self.create_named(&files, &self.0.operator_defaults, spec, placed).await
+    }
+
+    /// The defaults of the operator's sandboxes.
+    pub fn operator_defaults(&self) -> &Defaults {
+        &self.0.operator_defaults
     }
 
     /// The defaults of clients' sandboxes.

@@ -108,6 +108,9 @@ pub struct Spec {
     /// What happens then; it ends if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_idle: Option<OnIdle>,
+    /// Labels that the node of a fleet must have which makes it.
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    pub node_labels: Labels,
     /// Whether what its programs write outlives the host; it does not if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability: Option<Durability>,
@@ -168,6 +171,7 @@ impl Spec {
             ttl_ms: None,
             idle_ttl_ms: None,
             on_idle: None,
+            node_labels: Labels::new(),
             durability: None,
             keep_stopped_ms: None,
             egress: None,
@@ -263,6 +267,7 @@ impl Spec {
             return Err(SandboxError::User { user: user.clone() });
         }
         label::check(&self.labels)?;
+        label::check(&self.node_labels)?;
         check_range("memory_mib", self.memory_mib, MEMORY_MIB_MIN, MEMORY_MIB_MAX)?;
         self.check_scratch()?;
         check_range("cpu_millis", self.cpu_millis.map(u64::from), 0, CPU_MILLIS_MAX.into())?;

@@ -26,6 +26,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("docker", "it needs docker"),
     ("ssh other", "it needs another host"),
     ("--all-nodes", "it needs a fleet"),
+    ("--node-label", "it needs a fleet"),
     ("claude", "it needs an MCP client"),
     ("npx", "it needs an MCP client"),
     ("host-bridge mcp", "it speaks with an MCP client"),

@@ -17,7 +17,7 @@ fn call(client: &Client, method: &str, params: &Value) -> Value {
 
 fn with_one_there(nats: &Nats) -> Vec<Member> {
     let members = open(nats, 2);
-    members[1].server.ok(&["start", "--name", "there"]);
+    members[1].start(&["--name", "there"]);
     members
 }
 

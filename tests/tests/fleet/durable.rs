@@ -55,7 +55,7 @@ fn read_all(mut answer: Incoming<'_>, count: &AtomicUsize) -> Vec<u8> {
 /// Three nodes, the last of which has `box` with a flood, and what a reader at `reader` saw before that node was killed.
 fn seen_before_the_end(nats: &Nats, durability: &str, reader: usize) -> (Vec<Member>, Vec<u8>) {
     let members = open(nats, 3);
-    members[2].server.ok(&["start", "--name", "box", "--durability", durability]);
+    members[2].start(&["--name", "box", "--durability", durability]);
     let shown = members[0].client.get(BOX).expect(200).json();
     assert_eq!(shown["durability"], durability, "{shown}");
     flood(&members[2].client, 999_999_999);
@@ -71,6 +71,9 @@ fn seen_before_the_end(nats: &Nats, durability: &str, reader: usize) -> (Vec<Mem
     });
     check_flood(&seen);
     eventually("it is lost", || members[0].client.get(BOX).status == 410);
+    let lost = members[0].client.get(BOX).expect(410).json();
+    let last = &lost["details"]["last_durable_offset"]["flood"]["stdout"];
+    assert_eq!(*last, last_durable(&gone(&members[1], usize::MAX >> 1)), "{lost}");
     (members, seen)
 }
 
@@ -141,7 +144,7 @@ fn the_log_of_a_lost_sandbox_is_read_at_any_node_by_all_who_may() {
     let first = Member::join(&nats, "n1", &[]);
     let second = Member::join(&nats, "n2", &[]);
     first.knows(2);
-    second.server.ok(&["start", "--name", "team/box", "--durability", "async"]);
+    second.start(&["--name", "team/box", "--durability", "async"]);
     let key = |member: &Member, namespace: &str| {
         let key = member.server.ok(&["keygen", "--namespace", namespace, "--scope", "run"]);
         Client::new(member.server.url()).key(key.trim())
@@ -273,7 +276,7 @@ fn under_async_a_program_does_not_wait_for_nats_and_its_output_follows() {
     let Some(mut nats) = Nats::start() else { return };
     let members = [Member::join(&nats, "n1", PATIENT), Member::join(&nats, "n2", BRIEF)];
     members[0].knows(2);
-    members[1].server.ok(&["start", "--name", "box", "--durability", "async"]);
+    members[1].start(&["--name", "box", "--durability", "async"]);
     nats.kill();
     // Within its lease.
     flood(&members[1].client, 20_000);
@@ -325,8 +328,7 @@ fn every_program_of_a_durable_sandbox_is_recorded_and_what_cannot_be_is_refused(
     let Some(nats) = Nats::start() else { return };
     let members = open(&nats, 2);
     for durability in ["sync", "async"] {
-        let start = ["start", "--name", durability, "--durability", durability];
-        members[1].server.ok(&start);
+        members[1].start(&["--name", durability, "--durability", durability]);
         let path = format!("/v1/sandboxes/default/{durability}");
         let run = json!({ "argv": ["sh", "-c", "echo out; echo err >&2; exit 4"] });
         let ran = members[0].client.post(&format!("{path}/exec"), &run).expect(200).json();
@@ -413,7 +415,7 @@ fn no_byte_that_was_shown_under_sync_is_missing_whatever_is_killed() {
             let knows = |node: &Value| node["name"] == owner.name.as_str();
             eventually("it is known", || member.nodes().iter().any(knows));
         }
-        owner.server.ok(&["start", "--name", "box", "--durability", "sync"]);
+        owner.start(&["--name", "box", "--durability", "sync"]);
         flood(&owner.client, 999_999_999);
         let is_over = Arc::new(AtomicBool::new(false));
         let readers: Vec<_> =

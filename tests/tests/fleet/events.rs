@@ -28,7 +28,7 @@ fn page(member: &Member, query: &str) -> (Vec<Value>, Value) {
 fn with_three(nats: &Nats) -> Vec<Member> {
     let members = open(nats, 2);
     for (name, at) in [("a", 0), ("b", 1), ("c", 0)] {
-        members[at].server.ok(&["start", "--name", name]);
+        members[at].start(&["--name", name]);
     }
     members
 }
@@ -105,9 +105,9 @@ fn who_follows_hears_every_node_and_that_one_is_away_and_nothing_twice() {
     let heard = follow(&members[0], "&kind=created");
     let backlog: Vec<_> = (0..3).map(|_| shown(&next(&heard))).collect();
     assert_eq!(backlog, ["n1 created a", "n2 created b", "n1 created c"]);
-    members[1].server.ok(&["start", "--name", "d"]);
+    members[1].start(&["--name", "d"]);
     assert_eq!(shown(&next(&heard)), "n2 created d");
-    members[0].server.ok(&["start", "--name", "e"]);
+    members[0].start(&["--name", "e"]);
     assert_eq!(shown(&next(&heard)), "n1 created e");
     // Its bridge goes and comes back: both are events, and its next event comes once.
     members[1].server.kill_and_serve_again();
@@ -117,7 +117,7 @@ fn who_follows_hears_every_node_and_that_one_is_away_and_nothing_twice() {
     eventually("it is in the fleet again", || {
         members[1].nodes().iter().any(|node| node["here"] == true && node["trouble"].is_null())
     });
-    members[1].server.ok(&["start", "--name", "f"]);
+    members[1].start(&["--name", "f"]);
     let mut last = shown(&next(&heard));
     while last == "n2 unanswered -" {
         last = shown(&next(&heard));
@@ -125,7 +125,7 @@ fn who_follows_hears_every_node_and_that_one_is_away_and_nothing_twice() {
     assert_eq!(last, "n2 created f");
     // A node that joins later is followed too.
     let third = Member::open(&nats, "n3");
-    third.server.ok(&["start", "--name", "g"]);
+    third.start(&["--name", "g"]);
     assert_eq!(shown(&next(&heard)), "n3 created g");
 }
 
@@ -150,8 +150,8 @@ fn a_key_hears_of_its_own_namespace_of_every_node() {
     let (first, second) = (Member::join(&nats, "n1", &[]), Member::join(&nats, "n2", &[]));
     first.knows(2);
     second.knows(2);
-    second.server.ok(&["start", "--name", "team/theirs"]);
-    second.server.ok(&["start", "--name", "other/hidden"]);
+    second.start(&["--name", "team/theirs"]);
+    second.start(&["--name", "other/hidden"]);
     let key = first.server.ok(&["keygen", "--namespace", "team", "--scope", "read"]);
     let team = Client::new(first.server.url()).key(key.trim());
     eventually("it hears", || {
@@ -189,7 +189,7 @@ fn the_verb_prints_and_follows_events_of_all_nodes() {
     });
     let backlog: Vec<_> = HAPPENED.iter().map(|_| shown(&next(&heard))).collect();
     assert_eq!(backlog, HAPPENED);
-    members[0].server.ok(&["start", "--name", "d"]);
+    members[0].start(&["--name", "d"]);
     assert_eq!(shown(&next(&heard)), "n1 created d");
     drop(child);
     let output = server.run(&["events", "--all-nodes", "--since", "3"]);

@@ -40,7 +40,7 @@ server.serve_forever()
 /// Two nodes without keys, of which the second has `there`, and its id.
 fn with_one_there(nats: &Nats) -> (Vec<Member>, String) {
     let members = open(nats, 2);
-    members[1].server.ok(&["start", "--name", "there"]);
+    members[1].start(&["--name", "there"]);
     let shown = members[1].client.get("/v1/sandboxes/default/there").expect(200).json();
     (members, shown["id"].as_str().expect("an id").to_owned())
 }
@@ -50,7 +50,7 @@ fn with_keys(nats: &Nats) -> (Member, Member) {
     let (first, second) = (Member::join(nats, "n1", &[]), Member::join(nats, "n2", &[]));
     first.knows(2);
     second.knows(2);
-    second.server.ok(&["start", "--name", "team/there"]);
+    second.start(&["--name", "team/there"]);
     (first, second)
 }
 
@@ -158,6 +158,8 @@ fn the_token_of_a_sandbox_is_judged_by_its_own_node() {
     let Some(nats) = Nats::start() else { return };
     let (first, second) = with_keys(&nats);
     let team = key_at(&second, "team");
+    // The other one does not know the key.
+    second.server.ok(&["node", "cordon", "n1"]);
     let made = team.post("/v2/sandboxes", &json!({ "templateID": "base" })).expect(201).json();
     let text = |field: &str| made[field].as_str().expect("a text").to_owned();
     let (id, token) = (text("sandboxID"), text("envdAccessToken"));

@@ -3,7 +3,7 @@
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tests::eventually;
-use tests::fleet::{Member, Nats, open};
+use tests::fleet::{self, Member, Nats, open};
 use tests::http::Client;
 
 /// The names of a page, with their nodes.
@@ -22,7 +22,7 @@ fn every_node_lists_what_all_have_page_by_page() {
     let Some(nats) = Nats::start() else { return };
     let members = open(&nats, 2);
     for (name, at) in [("d", 0), ("a", 1), ("c", 1), ("b", 0)] {
-        members[at].server.ok(&["start", "--name", name, "--label", "kind=x"]);
+        members[at].start(&["--name", name, "--label", "kind=x"]);
     }
     let all = [pair("a", "n2"), pair("b", "n1"), pair("c", "n2"), pair("d", "n1")];
     for member in &members {
@@ -54,8 +54,8 @@ fn a_list_shows_a_key_its_own_namespace_of_every_node() {
     let second = Member::join(&nats, "n2", &[]);
     first.knows(2);
     second.knows(2);
-    second.server.ok(&["start", "--name", "team/theirs"]);
-    second.server.ok(&["start", "--name", "other/hidden"]);
+    second.start(&["--name", "team/theirs"]);
+    second.start(&["--name", "other/hidden"]);
     let key = first.server.ok(&["keygen", "--namespace", "team", "--scope", "read"]);
     let team = Client::new(first.server.url()).key(key.trim());
     let page = team.get("/v1/sandboxes?all_nodes=true").expect(200).json();
@@ -67,8 +67,8 @@ fn a_list_shows_a_key_its_own_namespace_of_every_node() {
 fn a_list_names_a_node_that_does_not_answer() {
     let Some(nats) = Nats::start() else { return };
     let members = open(&nats, 2);
-    members[0].server.ok(&["start", "--name", "here"]);
-    members[1].server.ok(&["start", "--name", "there"]);
+    members[0].start(&["--name", "here"]);
+    members[1].start(&["--name", "there"]);
     members[1].signal(Signal::SIGKILL);
     let page = members[0].client.get("/v1/sandboxes?all_nodes=true").expect(200).json();
     assert_eq!(shown(&page), [pair("here", "n1")]);
@@ -114,7 +114,8 @@ fn e2b_lists_the_sandboxes_of_all_nodes_at_any_node() {
     let mut made = Vec::new();
     for at in [0, 1, 1, 0] {
         let asked = json!({ "templateID": "base", "metadata": { "at": at.to_string() } });
-        let answer = members[at].client.post("/v2/sandboxes", &asked).expect(201).json();
+        let make = |member: &Member| member.client.post("/v2/sandboxes", &asked).expect(201).json();
+        let answer = fleet::at(&members, at, make);
         made.push(answer["sandboxID"].as_str().expect("an id").to_owned());
     }
     let newest_first: Vec<_> = made.iter().rev().cloned().collect();
@@ -149,8 +150,8 @@ fn lists_of_doors_show_a_key_its_own_namespace_of_every_node() {
     let (first, second) = (Member::join(&nats, "n1", &[]), Member::join(&nats, "n2", &[]));
     first.knows(2);
     second.knows(2);
-    second.server.ok(&["start", "--name", "team/theirs"]);
-    second.server.ok(&["start", "--name", "other/hidden"]);
+    second.start(&["--name", "team/theirs"]);
+    second.start(&["--name", "other/hidden"]);
     let key = first.server.ok(&["keygen", "--namespace", "team", "--scope", "run"]);
     let team = Client::new(first.server.url()).key(key.trim());
     let listed = team.get("/v2/sandboxes").expect(200).json();
@@ -168,14 +169,11 @@ fn lists_of_doors_show_a_key_its_own_namespace_of_every_node() {
 fn jupyter_lists_the_kernels_of_all_nodes_at_any_node() {
     let Some(nats) = Nats::start() else { return };
     let members = open(&nats, 2);
-    let mut made: Vec<_> = members
-        .iter()
-        .map(|member| {
-            let asked = json!({ "name": "python3" });
-            let kernel = member.client.post("/api/kernels", &asked).expect(201).json();
-            kernel["id"].as_str().expect("an id").to_owned()
-        })
-        .collect();
+    let asked = json!({ "name": "python3" });
+    let make = |member: &Member| member.client.post("/api/kernels", &asked).expect(201).json();
+    let made = [0, 1].map(|at| fleet::at(&members, at, make));
+    let made = made.iter().map(|kernel| kernel["id"].as_str().expect("an id").to_owned());
+    let mut made: Vec<_> = made.collect();
     made.sort();
     for member in &members {
         let listed = member.client.get("/api/kernels").expect(200).json();
@@ -193,8 +191,8 @@ fn jupyter_lists_the_kernels_of_all_nodes_at_any_node() {
 fn a2a_reaches_and_lists_sandboxes_of_another_node() {
     let Some(nats) = Nats::start() else { return };
     let members = open(&nats, 2);
-    members[1].server.ok(&["start", "--name", "there"]);
-    members[0].server.ok(&["start", "--name", "here"]);
+    members[1].start(&["--name", "there"]);
+    members[0].start(&["--name", "here"]);
     let client = &members[0].client;
     assert_eq!(client.get("/a2a/v1/sandboxes").expect(200).json(), json!(["here", "there"]));
     let run = json!({ "script": "echo from there; exit 3" });
@@ -211,7 +209,7 @@ fn apps_and_use_of_all_nodes_are_shown_at_any_node() {
     let Some(nats) = Nats::start() else { return };
     let members = open(&nats, 2);
     for (name, at) in [("a", 0), ("b", 1)] {
-        members[at].server.ok(&["start", "--name", name]);
+        members[at].start(&["--name", name]);
         let app = json!({ "type": "command", "command": "exec python3 -m http.server $PORT" });
         let place = format!("/v1/sandboxes/default/{name}/apps");
         members[at].client.post(&place, &app).expect(201);

@@ -1,5 +1,7 @@
 //! Bridges of one fleet over a real NATS server, on this machine.
 
+mod chaos;
+mod control_plane;
 mod dev;
 mod doors;
 mod drain;
@@ -11,9 +13,11 @@ mod lists;
 mod logs;
 mod names;
 mod nodes;
+mod placing;
 mod quotas;
 mod routes;
 mod safety;
 mod ssh;
 mod templates;
 mod tls;
+mod upgrade;

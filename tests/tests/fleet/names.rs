@@ -30,7 +30,7 @@ fn a_name_that_many_want_at_once_is_one_sandbox() {
 fn a_name_that_the_command_line_has_taken_is_taken_everywhere_until_it_is_removed() {
     let Some(nats) = Nats::start() else { return };
     let members = open(&nats, 2);
-    members[0].server.ok(&["start", "--name", "mine"]);
+    members[0].start(&["--name", "mine"]);
     let made = json!({ "name": "mine" });
     let refused = members[1].client.post("/v1/sandboxes", &made).expect(409).json();
     assert!(refused["message"].as_str().is_some_and(|why| why.contains("taken")), "{refused}");
@@ -71,7 +71,7 @@ fn a_create_that_fails_leaves_its_name_free() {
 fn what_a_restart_makes_again_has_another_life_under_its_name() {
     let Some(nats) = Nats::start() else { return };
     let member = Member::open(&nats, "n1");
-    member.server.ok(&["start", "--name", "again"]);
+    member.start(&["--name", "again"]);
     let life = || {
         let record: Value =
             serde_json::from_str(&member.server.ok(&["inspect", "--json", "again"]))

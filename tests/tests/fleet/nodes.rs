@@ -17,7 +17,7 @@ fn nodes_know_each_other_and_can_be_marked_from_anywhere() {
     let nodes = listed["nodes"].as_array().expect("a list");
     assert_eq!([&nodes[0]["name"], &nodes[1]["name"]], ["n1", "n2"]);
     assert_eq!((&nodes[0]["here"], &nodes[1]["here"]), (&json!(false), &json!(true)));
-    assert_eq!(nodes[0]["labels"], json!({ "zone": "a" }));
+    assert_eq!(nodes[0]["labels"], json!({ "node": "n1", "zone": "a" }));
     assert_eq!(nodes[0]["address"], first.server.url());
     assert!(nodes[0]["memory_mib"].as_u64() > Some(0), "{}", nodes[0]);
     let marked = json!({ "readiness": "cordoned" });

@@ -76,7 +76,7 @@ fn a_quota_that_is_new_counts_what_is_there() {
     let Some(nats) = Nats::start() else { return };
     let before = Member::open(&nats, "n1");
     for name in ["other/one", "other/two"] {
-        before.server.ok(&["start", "--name", name]);
+        before.start(&["--name", name]);
     }
     let after = Member::join(&nats, "n2", &QUOTA);
     after.knows(2);

@@ -122,7 +122,7 @@ fn a_node_that_asks_for_keys_takes_nobody_from_one_that_does_not() {
     let closed = Member::join(&nats, "n2", &[]);
     open.knows(2);
     closed.knows(2);
-    closed.server.ok(&["start", "--name", "there"]);
+    closed.start(&["--name", "there"]);
     let refused = open.client.get(THERE).expect(401).json();
     assert!(refused["message"].as_str().is_some_and(|why| why.contains("keys")), "{refused}");
 }

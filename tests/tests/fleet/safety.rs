@@ -4,6 +4,7 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use host::instant::now_ms;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tests::eventually;
@@ -55,7 +56,12 @@ fn when_lost(member: &Member, processes: &[u64]) -> Duration {
             // gone stays gone.
             assert!(living.is_empty(), "it is reported lost, and {living:?} run");
             let body = answer.json();
-            assert_eq!((&body["code"], &body["details"]["node"]), (&json!("gone"), &json!("n3")));
+            let details = &body["details"];
+            assert_eq!((&body["code"], &details["node"]), (&json!("gone"), &json!("n3")));
+            let at_ms = details["at_ms"].as_u64().expect("when it was declared lost");
+            assert!(now_ms().abs_diff(at_ms) < 60_000, "{details}");
+            // Nothing of it was durable, which is said and not left out.
+            assert_eq!(details.get("last_durable_offset"), Some(&Value::Null), "{details}");
             return began.elapsed();
         }
         assert!(began.elapsed() < Duration::from_secs(30), "it stays {}", answer.status);

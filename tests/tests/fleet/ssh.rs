@@ -17,7 +17,7 @@ fn open(nats: &Nats) -> Option<(Member, Ssh)> {
     eventually("it knows the other", || {
         ssh.ok(&["node", "ls", "--json"]).matches("\"name\"").count() == 2
     });
-    owner.server.ok(&["start", "--name", "there"]);
+    owner.start(&["--name", "there"]);
     Some((owner, ssh))
 }
 

@@ -417,6 +417,7 @@ class BurrowClient(SandboxClient):
         ttl: float | None = None,
         idle_ttl: float | None = None,
         on_idle: str | None = None,
+        node_labels: Mapping[str, str] | None = None,
         durability: str | None = None,
         keep_stopped: float | None = None,
         idempotency_key: str | None = None,
@@ -426,8 +427,9 @@ class BurrowClient(SandboxClient):
         key, so it never creates a second sandbox. When the caller is cancelled, the sandbox is
         removed. A name alone creates a sandbox with the defaults. With `on_idle="pause"` it is
         paused instead of ended after `idle_ttl` seconds, until the next call. With `template` it is
-        made of that instead of an image, and ready when this returns. In a fleet `durability` says
-        whether output outlives the host: `"off"`, `"async"` or `"sync"`."""
+        made of that instead of an image, and ready when this returns. In a fleet `node_labels`
+        selects the nodes that may have it, such as `{"zone": "a"}` or `{"node": "host1"}`, and
+        `durability` says whether output outlives the host: `"off"`, `"async"` or `"sync"`."""
         if isinstance(spec, str):
             spec = drawn_spec(spec, {})
         body: dict[str, Any] = {
@@ -454,6 +456,7 @@ class BurrowClient(SandboxClient):
             "scratch_bytes": scratch_bytes,
             "pull": pull,
             "template": template,
+            "node_labels": dict(node_labels) if node_labels else None,
             "durability": durability,
         }
         body.update({name: value for name, value in more.items() if value is not None})

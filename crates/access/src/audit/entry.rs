@@ -154,6 +154,12 @@ pub struct Entry {
     /// The sandbox's own id: names are used again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
+    /// The life of its name in a fleet, which one fence is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<String>,
+    /// The node of the fleet that has written this; it is set when that is done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -196,6 +202,8 @@ impl Entry {
             namespace: None,
             sandbox: None,
             id: None,
+            incarnation: None,
+            node: None,
             image: None,
             digest: None,
             secrets: Vec::new(),
@@ -212,6 +220,7 @@ impl Entry {
     /// Notes the sandbox that it is about, distinguishable from others of its name.
     pub fn describe(&mut self, record: sandbox::Record) {
         self.id = Some(record.id.to_string());
+        self.incarnation = record.incarnation;
         self.image = record.image;
         self.digest = record.image_digest.map(|digest| digest.to_string());
         self.secrets = record.secrets;

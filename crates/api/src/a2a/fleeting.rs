@@ -2,9 +2,10 @@
 
 use crate::call::Call;
 use crate::creation::{namespace_of, permitted};
+use crate::placing;
 use host::id::RandomId;
 use sandbox::refusal::{Code, Refusal};
-use sandbox::{Name, Registry, SandboxRef, Spec, Until};
+use sandbox::{Incarnation, Name, Registry, SandboxRef, Spec, Until};
 
 pub struct Fleeting {
     registry: Registry,
@@ -12,24 +13,34 @@ pub struct Fleeting {
     is_removed: bool,
 }
 
-impl Fleeting {
-    /// Makes one under a name that is drawn.
-    pub async fn make(
-        call: &Call,
-        ask: impl FnOnce(SandboxRef) -> Result<Spec, Refusal>,
-    ) -> Result<Self, Refusal> {
-        let failed =
-            |why: String| Refusal::new(Code::Internal, format!("cannot make a random name: {why}"));
+/// What is asked for, under a name that is drawn.
+pub fn spec(
+    call: &Call,
+    ask: impl FnOnce(SandboxRef) -> Result<Spec, Refusal>,
+) -> Result<Spec, Refusal> {
+    let failed =
+        |why: String| Refusal::new(Code::Internal, format!("cannot make a random name: {why}"));
+    let which = placing::name(call, || {
         let drawn = RandomId::draw().map_err(|error| failed(error.to_string()))?;
         let name = format!("run-{drawn}").parse::<Name>();
         let name = name.map_err(|error| failed(error.to_string()))?;
-        let which = SandboxRef { namespace: namespace_of(&call.caller, None), name };
-        call.reaches(&which.namespace)?;
-        let spec = permitted(&call.api, &call.caller, ask(which.clone())?)?;
-        let registry = call.api.registry().clone();
+        Ok(SandboxRef { namespace: namespace_of(&call.caller, None), name })
+    })?;
+    call.reaches(&which.namespace)?;
+    permitted(&call.api, &call.caller, ask(which)?)
+}
+
+impl Fleeting {
+    /// Makes one here, under the life that was taken for it.
+    pub async fn make(
+        call: &Call,
+        spec: Spec,
+        placed: Option<Incarnation>,
+    ) -> Result<Self, Refusal> {
+        let (registry, which) = (call.api.registry().clone(), spec.which());
         // Held from here on: a client that leaves meanwhile leaves nothing behind.
         let fleeting = Self { registry, which, is_removed: false };
-        fleeting.registry.create(spec).await?;
+        fleeting.registry.create_placed(spec, placed).await?;
         Ok(fleeting)
     }
 

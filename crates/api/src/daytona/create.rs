@@ -11,6 +11,7 @@ use super::labels::{EPHEMERAL, OWN_LABELS, SNAPSHOT, TARGET};
 use super::limits::{AUTO_STOP_MINUTES_DEFAULT, IDLE_FOREVER_MS, MINUTE_MS};
 use crate::call::Call;
 use crate::creation::namespace_of;
+use crate::placing;
 use host::id::RandomId;
 use sandbox::refusal::{Code, Refusal};
 use sandbox::{Name, OnIdle, SandboxRef, Spec, TemplateName, TemplateRef};
@@ -68,8 +69,9 @@ impl Create {
             None => draw()?,
         };
         let namespace = namespace_of(&call.caller, None);
-        call.reaches(&namespace)?;
-        let mut spec = Spec::new(SandboxRef { namespace, name });
+        let which = placing::name(call, || Ok(SandboxRef { namespace, name }))?;
+        call.reaches(&which.namespace)?;
+        let mut spec = Spec::new(which);
         self.set_life(&mut spec)?;
         spec.egress = self.egress();
         spec.user = self.user.filter(|user| !user.is_empty());

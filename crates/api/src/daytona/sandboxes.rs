@@ -24,9 +24,11 @@ use super::seat::find;
 use crate::body::json_response;
 use crate::call::Call;
 use crate::creation::permitted;
+use crate::placing;
 use crate::route::{Operation, operation};
 use crate::shape::{Json, MaybeJson, Nothing, Raw};
 use agent_client::guest::Guest;
+use node::Placed;
 use sandbox::refusal::{Code, Refusal};
 use sandbox::{ForkRequest, Record, SandboxError, State};
 
@@ -156,7 +158,11 @@ async fn create(call: Call, _: Nothing, Json(ask): Json<Create>) -> Result<Raw, 
         if is_unknown { Refusal { code: Code::NotFound, message, ..refusal } } else { refusal }
     })?;
     call.trail.creation(&spec);
-    let record = call.api.registry().create(spec).await?;
+    let placed = match placing::place(&call, &spec).await? {
+        Placed::Here(placed) => placed,
+        Placed::There(to) => return Ok(Raw(placing::sent_on(call, &to).await?)),
+    };
+    let record = call.api.registry().create_placed(spec, placed).await?;
     Ok(answer(&call, &record))
 }
 

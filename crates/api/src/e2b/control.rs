@@ -2,7 +2,7 @@
 
 use hyper::Method;
 use hyper::StatusCode;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::answer::CONTROL;
 use super::connect::Message;
@@ -15,14 +15,15 @@ use super::replies::{
 };
 use crate::body::json_response;
 use crate::call::Call;
-use crate::creation::{namespace_of, needs_image, permitted};
-use crate::forward::forward;
+use crate::creation::{namespace_of, permitted};
 use crate::gather::{self, Order};
+use crate::placing;
 use crate::route::{Operation, operation};
+use crate::samples;
 use crate::shape::{Done, Nothing, Raw};
 use host::id::RandomId;
 use host::instant::{now_ms, parse};
-use node::Placement;
+use node::Placed;
 use sandbox::refusal::{Code, Refusal};
 use sandbox::{
     Name, OnIdle, Record, SandboxError, SandboxRef, Spec, State, TemplateName, TemplateRef,
@@ -100,7 +101,7 @@ async fn create_old(call: Call, _: Nothing, message: Message<Create>) -> Result<
 
 async fn make(call: Call, ask: Create, seconds: i64) -> Result<Raw, Refusal> {
     ask.check()?;
-    let which = draw(&call)?;
+    let which = placing::name(&call, || draw(&call))?;
     call.reaches(&which.namespace)?;
     let mut spec = Spec::new(which);
     let time = Some(millis(ask.timeout.unwrap_or(seconds))?);
@@ -128,10 +129,6 @@ async fn make(call: Call, ask: Create, seconds: i64) -> Result<Raw, Refusal> {
     spec.env.push(("E2B_TEMPLATE_ID".to_owned(), template.to_owned()));
     refresh_template(&call, &spec, template).await;
     choose(&call, &mut spec, template);
-    if let Some(to) = node_with_image(&call, &spec).await? {
-        let body = call.was_read.clone();
-        return Ok(Raw(Box::pin(forward(call, &to, body)).await?));
-    }
     let spec = permitted(&call.api, &call.caller, spec).map_err(|refusal| {
         // The client knows a template that is not there by its status.
         let is_unknown = refusal.code == Code::Unsupported && refusal.message.starts_with("image:");
@@ -139,7 +136,12 @@ async fn make(call: Call, ask: Create, seconds: i64) -> Result<Raw, Refusal> {
         if is_unknown { Refusal { code: Code::NotFound, message, ..refusal } } else { refusal }
     })?;
     call.trail.creation(&spec);
-    let record = call.trail.making(call.api.registry().create(spec)).await?;
+    let placed = match placing::place(&call, &spec).await? {
+        Placed::Here(placed) => placed,
+        Placed::There(to) => return Ok(Raw(placing::sent_on(call, &to).await?)),
+    };
+    let making = call.api.registry().create_placed(spec, placed);
+    let record = call.trail.making(making).await?;
     Ok(Raw(json_response(StatusCode::CREATED, &connected(&call, &record)?)))
 }
 
@@ -151,20 +153,6 @@ async fn refresh_template(call: &Call, spec: &Spec, template: &str) {
         let namespace = spec.namespace.clone();
         Box::pin(node.refresh_template(&TemplateRef { namespace, name })).await;
     }
-}
-
-/// The node that has the image of a sandbox's template, where this one has not and nobody pulls it.
-async fn node_with_image(call: &Call, spec: &Spec) -> Result<Option<Placement>, Refusal> {
-    let Some(node) = call.api.node().filter(|_| call.sent_for.is_none()) else { return Ok(None) };
-    if spec.template.is_none() {
-        return Ok(None);
-    }
-    let (filled, _) = call.api.registry().filled(spec)?;
-    if !needs_image(&filled, call.api.pull_of(&call.caller, None)?) {
-        return Ok(None);
-    }
-    let Some(image) = filled.image else { return Ok(None) };
-    Ok(Box::pin(node.with_image(&image)).await)
 }
 
 /// A name that no other sandbox has, in the namespace of the caller.
@@ -303,27 +291,11 @@ async fn metrics(call: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal> {
     let record = seat(&call)?;
     let fields = fields(&call)?;
     let seconds = |name| field(&fields, name).and_then(|text| text.parse::<u64>().ok());
-    let (start, end) = (seconds("start").unwrap_or(0), seconds("end").unwrap_or(u64::MAX));
-    let guest = call.api.registry().guest(&record.which())?;
-    let page = guest.metrics(0, false).await?;
-    let cpus = page.cpus;
-    let within = |ms: u64| (start..=end).contains(&(ms / 1000));
-    let samples = page.samples.iter().filter(|sample| within(sample.time_ms));
-    let shown: Vec<Value> = samples
-        .map(|sample| {
-            json!({
-                "timestamp": host::instant::format(sample.time_ms),
-                "timestampUnix": sample.time_ms / 1000,
-                "cpuCount": cpus,
-                "cpuUsedPct": f64::from(sample.cpu_hundredths.unwrap_or(0)) / 100.0,
-                "memUsed": sample.memory_bytes,
-                "memTotal": sample.memory_bytes_max.or_else(crate::host_memory_bytes).unwrap_or(0),
-                "memCache": 0,
-                "diskUsed": sample.disk_bytes.unwrap_or(0),
-                "diskTotal": sample.disk_bytes_max.unwrap_or(0),
-            })
-        })
-        .collect();
+    let from_ms = seconds("start").map(|start| start.saturating_mul(1000));
+    // The whole of the last second is meant.
+    let to_ms = seconds("end").map(|end| end.saturating_mul(1000).saturating_add(999));
+    let used = samples::used(&call.api, &record, from_ms, to_ms).await?;
+    let shown: Vec<Value> = used.iter().map(samples::Used::shown).collect();
     Ok(Raw(json_response(StatusCode::OK, &shown)))
 }
 

@@ -22,11 +22,13 @@ use crate::call::Call;
 use crate::creation::{namespace_of, permitted};
 use crate::forward::forward;
 use crate::gather::{self, Order, Part};
+use crate::placing;
 use crate::route::{Operation, operation};
 use crate::shape::{Done, MaybeJson, Nothing, Raw};
 use crate::whereabouts::{self, Subject};
 use agent_client::guest::contexts::open;
 use host::id::random_bytes;
+use node::Placed;
 use sandbox::refusal::{Code, Refusal};
 use sandbox::{Name, SandboxRef, Spec};
 
@@ -208,10 +210,16 @@ async fn create(
     MaybeJson(mut ask): MaybeJson<Create>,
 ) -> Result<Raw, Refusal> {
     let spec = KernelSpec::named(ask.name.as_deref())?;
-    let id = new_id()?;
-    let name = format!("{PREFIX}{id}");
+    // A request that goes on to another node makes the sandbox there that it was placed for.
+    let which = placing::name(&call, || {
+        let name = format!("{PREFIX}{}", new_id()?).parse();
+        let name = name.expect("hexadecimal digits behind letters are a name");
+        Ok(SandboxRef { namespace: namespace_of(&call.caller, None), name })
+    })?;
+    let id = which.name.as_str().strip_prefix(PREFIX).unwrap_or_default().to_owned();
     let given = (ask.env.remove(SANDBOX), ask.env.remove(IMAGE));
-    let context = name.parse().expect("hexadecimal digits behind letters are a name");
+    let context = which.name.as_str().parse();
+    let context = context.expect("hexadecimal digits behind letters are a name");
     let env = ask.env.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
     let context = OpenContext { env, ..open(context, spec.language.name) };
     let (which, owns) = match given {
@@ -231,7 +239,15 @@ async fn create(
             }
             (which, false)
         }
-        (None, image) => (make(&call, &name, spec, image).await?, true),
+        (None, image) => {
+            let own = own_sandbox(&call, which, spec, image)?;
+            let placed = match placing::place(&call, &own).await? {
+                Placed::Here(placed) => placed,
+                Placed::There(to) => return Ok(Raw(placing::sent_on(call, &to).await?)),
+            };
+            let making = call.api.registry().create_placed(own, placed);
+            (call.trail.making(making).await?.which(), true)
+        }
     };
     let kernel = Kernel::new(id, spec, which, context, owns);
     let which = kernel.which.clone();
@@ -270,15 +286,13 @@ fn named(call: &Call, text: &str) -> Result<SandboxRef, Refusal> {
     Ok(call.api.registry().resolve(which))
 }
 
-/// Makes a sandbox for a kernel.
-async fn make(
+/// The sandbox of a kernel that names none.
+fn own_sandbox(
     call: &Call,
-    name: &str,
+    which: SandboxRef,
     kernel: &KernelSpec,
     image: Option<String>,
-) -> Result<SandboxRef, Refusal> {
-    let name = name.parse().expect("hexadecimal digits behind letters are a name");
-    let which = SandboxRef { namespace: namespace_of(&call.caller, None), name };
+) -> Result<Spec, Refusal> {
     call.reaches(&which.namespace)?;
     let mut spec = Spec::new(which);
     spec.image = image;
@@ -287,7 +301,7 @@ async fn make(
     spec.labels.insert(LABEL.to_owned(), kernel.name.to_owned());
     let spec = permitted(&call.api, &call.caller, spec)?;
     call.trail.creation(&spec);
-    Ok(call.trail.making(call.api.registry().create(spec)).await?.which())
+    Ok(spec)
 }
 
 /// An id in the form that Jupyter's servers expect: a UUID of random bits.

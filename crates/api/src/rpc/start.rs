@@ -8,7 +8,8 @@ use super::written::Written;
 use super::{Work, which};
 use crate::call::Call;
 use crate::creation::permitted;
-use crate::trail::Trail;
+use crate::placing;
+use node::Placed;
 use sandbox::options::{self, Door};
 use sandbox::refusal::{Code, Refusal};
 use sandbox::{Registry, SandboxError, SandboxRef, Spec, State, Until};
@@ -27,12 +28,17 @@ fn elsewhere() -> impl Iterator<Item = &'static str> {
     others.filter(own).filter(|name| !["name", "namespace", "key"].contains(name))
 }
 
-pub async fn start((call, trail): Work<'_>, mut params: Params) -> Result<Written, Failure> {
+/// `is_alone`: it is no part of a batch, whose other requests may be about the sandbox and have to find it here.
+pub async fn start(
+    (call, trail): Work<'_>,
+    mut params: Params,
+    is_alone: bool,
+) -> Result<Written, Failure> {
     let which = which(call, &mut params)?;
     let config = params.part("config", "config.")?;
     call.reaches(&which.namespace)?;
-    let spec = spec(call, which.clone(), config)?;
-    make((call.api.registry(), trail), &which, spec).await?;
+    let asked = spec(which.clone(), config)?;
+    make((call, trail), &which, asked, is_alone && call.sent_for.is_none()).await?;
     Ok(Written::of(&format!("the sandbox {which} is running")))
 }
 
@@ -43,7 +49,7 @@ pub async fn stop(call: &Call, mut params: Params) -> Result<Written, Failure> {
     Ok(Written::of(&format!("the sandbox {which} is stopped")))
 }
 
-fn spec(call: &Call, which: SandboxRef, mut config: Params) -> Result<Spec, Failure> {
+fn spec(which: SandboxRef, mut config: Params) -> Result<Spec, Failure> {
     let mut spec = Spec::new(which);
     let pull = config.maybe_text("pull")?.map(|pull| pull.parse()).transpose();
     spec.pull = pull.map_err(|error| Failure::params(format!("config.pull: {error}")))?;
@@ -78,20 +84,27 @@ fn spec(call: &Call, which: SandboxRef, mut config: Params) -> Result<Spec, Fail
     }
     spec.volumes = config.pairs("volumes")?;
     spec.ports = config.pairs("ports")?;
-    Ok(permitted(&call.api, &call.caller, spec)?)
+    Ok(spec)
 }
 
 /// Makes the sandbox, or finds that it runs. What was left of one of that name gives way.
 async fn make(
-    (registry, trail): (&Registry, &Trail),
+    (call, trail): Work<'_>,
     which: &SandboxRef,
-    spec: Spec,
+    asked: Spec,
+    is_placed: bool,
 ) -> Result<(), Failure> {
+    let registry = call.api.registry();
+    let spec = permitted(&call.api, &call.caller, asked.clone())?;
     for _ in 0..START_TRIES_MAX {
-        let state = match trail.making(registry.create(spec.clone())).await {
-            Ok(_) => return Ok(()),
-            Err(SandboxError::NameTaken { state, .. }) => state,
-            Err(error) => return Err(error.into()),
+        // In a fleet the name of one that is here is refused before the registry looks.
+        let found = call.api.node().and_then(|_| registry.get(which).ok());
+        let state = match found {
+            Some(record) => record.state,
+            None => match make_anew((call, trail), &spec, &asked, is_placed).await? {
+                Some(state) => state,
+                None => return Ok(()),
+            },
         };
         match state {
             State::Running => return Ok(()),
@@ -110,6 +123,32 @@ async fn make(
     }
     let message = format!("other clients keep making and removing {which}; try again");
     Err(Refusal::new(Code::Conflict, message).into())
+}
+
+/// Makes it here, or at the node that has room. The state of one that is here already, if there is one.
+async fn make_anew(
+    (call, trail): Work<'_>,
+    spec: &Spec,
+    asked: &Spec,
+    is_placed: bool,
+) -> Result<Option<State>, Failure> {
+    let placed = match is_placed {
+        true => placing::place_for(&call.api, spec, &placing::drawn()?).await?,
+        false => Placed::Here(None),
+    };
+    let life = match placed {
+        Placed::Here(life) => life,
+        Placed::There(to) => {
+            trail.fact("node", to.node.as_str());
+            placing::make_there(&call.api, (&call.caller, false), &to, asked).await?;
+            return Ok(None);
+        }
+    };
+    match trail.making(call.api.registry().create_placed(spec.clone(), life)).await {
+        Ok(_) => Ok(None),
+        Err(SandboxError::NameTaken { state, .. }) => Ok(Some(state)),
+        Err(error) => Err(error.into()),
+    }
 }
 
 async fn remove(registry: &Registry, which: &SandboxRef) -> Result<(), Failure> {

@@ -67,12 +67,7 @@ impl Lost {
 
     /// Where the outputs of the sessions end of which no end is known.
     pub async fn open_ends(&self) -> Result<Value, Refusal> {
-        let mut all = serde_json::Map::new();
-        for session in self.history.sessions.iter().filter(|session| session.exit.is_none()) {
-            let ends = self.log.ends(session).await?;
-            all.insert(session.session.to_string(), offsets(&ends));
-        }
-        Ok(all.into())
+        Ok(json!(self.log.open_ends(&self.history).await?))
     }
 }
 

@@ -8,13 +8,13 @@ use std::time::Duration;
 use hyper::Method;
 use serde_json::json;
 
-use super::super::call::{Call, SentFor};
-use super::super::forward::{Carried, forward};
+use super::super::call::Call;
+use super::super::forward::Carried;
 use super::super::gather;
-use super::super::idempotency::IDEMPOTENCY_KEY;
+use super::super::placing;
 use super::super::route::{Operation, operation};
 use super::super::shape::{Created, Json, MaybeJson, Nothing, Query, Reply};
-use crate::creation::{install, namespace_of, needs_image, permitted};
+use crate::creation::{install, namespace_of, permitted};
 use crate::forms::ranges::check_range;
 use crate::forms::sandboxes::{
     ExtendSandbox, ListQuery, PAGE_MAX, RemoveQuery, Sandbox, SandboxPage, StopSandbox, WaitFor,
@@ -22,12 +22,11 @@ use crate::forms::sandboxes::{
 };
 use crate::limits::DEADLINE_MAX;
 use create::CreateSandbox;
-use host::id::RandomId;
 use machine::limits::STOP_GRACE_MAX;
 use node::Placed;
 use sandbox::limits::STOP_GRACE_DEFAULT;
 use sandbox::refusal::{Code, Refusal};
-use sandbox::{Filter, Registry, SandboxError, Selector, Spec, TemplateRef, Until};
+use sandbox::{Filter, Selector, TemplateRef, Until};
 
 pub fn operations() -> Vec<Operation> {
     let all = "/v1/sandboxes";
@@ -120,40 +119,19 @@ async fn create(
         return Err(Refusal::invalid(message));
     }
     refresh_template(&call, &request).await;
-    let is_of_here = is_of_here(&request);
     let mut spec = permitted(&call.api, &call.caller, request.spec(&call.caller)?)?;
     spec.durability = spec.durability.or(call.api.registry().defaults().durability);
     call.trail.creation(&spec);
     call.reaches(&spec.namespace)?;
     let _packages = install(&call.api, &call.caller, &mut spec, packages).await?;
-    let registry = call.api.registry();
-    let is_of_here = is_of_here || template_is_of_here(registry, &spec)?;
-    let placed = match (call.api.node(), &call.sent_for) {
-        (Some(_), Some(SentFor { incarnation: Some(incarnation), .. })) => {
-            Some(incarnation.clone())
+    let placed = match placing::place(&call, &spec).await? {
+        Placed::Here(placed) => placed,
+        Placed::There(to) => {
+            return Ok(Carried::There(Box::new(placing::sent_on(call, &to).await?)));
         }
-        (Some(node), None) if !is_of_here => {
-            let settled = settled(registry, &spec)?;
-            let needs_image = needs_image(&settled, spec.pull.unwrap_or_default());
-            let request = request_of(&call)?;
-            match Box::pin(node.place(&settled, &request, needs_image)).await {
-                Ok(Placed::Here(incarnation)) => Some(incarnation),
-                Ok(Placed::There(placement)) => {
-                    let body = call.was_read.clone();
-                    let answer = Box::pin(forward(call, &placement, body)).await?;
-                    return Ok(Carried::There(Box::new(answer)));
-                }
-                Err(refused) => {
-                    return Err(SandboxError::NameRefused { which: spec.which(), refused }.into());
-                }
-            }
-        }
-        _ => None,
     };
-    let record = match placed {
-        Some(incarnation) => call.trail.making(registry.create_placed(spec, incarnation)).await?,
-        None => call.trail.making(registry.create(spec)).await?,
-    };
+    let making = call.api.registry().create_placed(spec, placed);
+    let record = call.trail.making(making).await?;
     call.trail.image(None, record.image_digest.map(|digest| digest.to_string()));
     Ok(Carried::Here(Created(record.into())))
 }
@@ -165,39 +143,6 @@ async fn refresh_template(call: &Call, request: &CreateSandbox) {
         if call.caller.covers(&namespace) {
             Box::pin(node.refresh_template(&TemplateRef { namespace, name })).await;
         }
-    }
-}
-
-/// Whether a sandbox is made from what only this host has.
-fn is_of_here(request: &CreateSandbox) -> bool {
-    request.snapshot.is_some()
-        || request.workspace.is_some()
-        || request.packages.is_some()
-        || request.image.as_ref().is_some_and(|image| image.starts_with('/'))
-}
-
-/// Whether only this host has its template, or what that is made from.
-fn template_is_of_here(registry: &Registry, spec: &Spec) -> Result<bool, Refusal> {
-    if spec.template.is_none() {
-        return Ok(false);
-    }
-    let (filled, is_everywhere) = registry.filled(spec)?;
-    Ok(!is_everywhere || filled.image.is_some_and(|image| image.starts_with('/')))
-}
-
-/// With what its template says, and what it takes by default.
-fn settled(registry: &Registry, spec: &Spec) -> Result<Spec, Refusal> {
-    let (mut spec, _) = registry.filled(spec)?;
-    registry.defaults().fill(&mut spec);
-    Ok(spec)
-}
-
-/// What makes a repeated create the same one, at whatever node.
-fn request_of(call: &Call) -> Result<String, Refusal> {
-    let key = call.headers.get(&IDEMPOTENCY_KEY).and_then(|key| key.to_str().ok());
-    match key {
-        Some(key) => Ok(format!("{}:{key}", call.caller.label())),
-        None => Ok(RandomId::draw().map_err(SandboxError::Draw)?.to_string()),
     }
 }
 

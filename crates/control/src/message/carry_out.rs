@@ -36,6 +36,8 @@ pub struct Parts<'a> {
     pub artifacts: Option<&'a Artifacts>,
     /// Absent in a bridge of its own.
     pub node: Option<&'a Node>,
+    /// The life that another node has taken the name of a new sandbox for.
+    pub placed: Option<&'a str>,
     pub previews: &'a Previews,
     /// Absent in a bridge that records none.
     pub events: Option<&'a Events>,
@@ -52,6 +54,9 @@ impl Request {
         if let Self::AllNodes(request) = self {
             return Box::pin(elsewhere::all(*request, parts, others)).await;
         }
+        if let (Self::Start(spec), Some(node)) = (&self, parts.node) {
+            return Box::pin(elsewhere::place(spec, node, parts, others)).await;
+        }
         match self.node(parts).await {
             Some(there) => self.carry_elsewhere(there, others).await,
             None => self.carry(parts).await,
@@ -61,7 +66,9 @@ impl Request {
     pub(super) async fn carry(self, parts: Parts<'_>) -> Result<Reply, ErrorReply> {
         let registry = parts.registry;
         let record = match self {
-            Self::Start(spec) => registry.create_for_operator(*spec).await?,
+            Self::Start(spec) => {
+                registry.create_for_operator(*spec, parts.placed.map(str::to_owned)).await?
+            }
             Self::Inspect { sandbox } | Self::Work { sandbox } => registry.get(&sandbox)?,
             Self::Stop { sandbox, grace_ms } => registry.stop(&sandbox, grace(grace_ms)).await?,
             Self::Restart { sandbox, grace_ms, env } => {

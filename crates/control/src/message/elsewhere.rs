@@ -12,10 +12,11 @@ use super::{
     UnansweredNode,
 };
 use agent_client::link::Address;
+use host::id::RandomId;
 use machine::BoxFuture;
-use node::Placement;
-use sandbox::SandboxRef;
+use node::{Node, Placed, Placement, Placing};
 use sandbox::refusal::Refusal;
+use sandbox::{SandboxError, SandboxRef, Spec};
 
 /// How long one node is waited for in a list of all.
 const LIST_MAX: Duration = Duration::from_secs(5);
@@ -37,9 +38,9 @@ pub trait Elsewhere: Send + Sync {
 }
 
 impl Request {
-    /// Whether the operator of another node may ask it: it is about a sandbox that is there, or looks.
+    /// Whether the operator of another node may ask it: it is about a sandbox that is there or was placed there, or looks.
     pub fn may_come_from_another(&self) -> bool {
-        self.subject().is_some() || self.is_of_many()
+        self.subject().is_some() || self.is_of_many() || matches!(self, Self::Start(_))
     }
 
     /// Whether it looks at something that each node has a part of.
@@ -73,6 +74,27 @@ impl Request {
             }
             reply => Ok(reply),
         }
+    }
+}
+
+/// Makes a sandbox at the node that has room for it.
+pub(super) async fn place(
+    spec: &Spec,
+    node: &Node,
+    parts: Parts<'_>,
+    others: &dyn Elsewhere,
+) -> Result<Reply, ErrorReply> {
+    let request = RandomId::draw().map_err(SandboxError::Draw)?;
+    let placing = Placing {
+        spec,
+        defaults: parts.registry.operator_defaults(),
+        request: request.as_str(),
+        image_is_everywhere: false,
+    };
+    let start = Request::Start(Box::new(spec.clone()));
+    match node.place(placing).await? {
+        Placed::Here(life) => start.carry(Parts { placed: life.as_deref(), ..parts }).await,
+        Placed::There(to) => ask(&start, &to, others).await,
     }
 }
 

@@ -401,6 +401,23 @@ pub const OPTIONS: &[SandboxOption] = &[
         ],
     },
     SandboxOption {
+        name: "node_labels",
+        about: "Labels of the nodes of a fleet that may have it: each has those of its `[fleet]`, and `node` with its name.",
+        has: &[
+            (Start, "--node-label"),
+            (Http, "node_labels"),
+            (Python, "node_labels"),
+            (Library, "node_labels"),
+        ],
+        lacks: &[
+            (&[Run, Repl], "the sandbox is made on this host"),
+            (&[Mcp, Tool], "the fleet decides where sandboxes of agents are"),
+            (&[Rpc, A2a], PUBLISHED_CALL),
+            (&[Notebook], NOT_FOR_NOTEBOOKS),
+            (&[Defaults], PER_SANDBOX),
+        ],
+    },
+    SandboxOption {
         name: "durability",
         about: "Whether what its programs write outlives the host: `async` puts it into the fleet's log a moment later, `sync` before anybody sees it.",
         has: &[

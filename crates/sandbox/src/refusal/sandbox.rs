@@ -40,6 +40,9 @@ impl From<&SandboxError> for Refusal {
             SandboxError::NoFleet { .. } => with(Code::Unsupported)
                 .details(json!({ "field": "durability" }))
                 .hint("leave it out, or set [fleet] in the server's configuration"),
+            SandboxError::NoNodes => with(Code::Unsupported)
+                .details(json!({ "field": "node_labels" }))
+                .hint("leave it out, or set [fleet] in the server's configuration"),
             SandboxError::PackagesGone { .. } => with(Code::Conflict),
             SandboxError::SnapshotTaken { snapshot } => with(Code::Conflict)
                 .because(Reason::NameTaken)

@@ -7,14 +7,24 @@ use crate::refusal::Code;
 use crate::{Incarnation, NameRefused, Names, Record, SandboxError, SandboxRef, Spec};
 
 impl Registry {
-    /// Creates one whose name was taken for this bridge before, under this incarnation.
+    /// Creates one whose name was taken for this bridge before, under this incarnation, if it was.
     pub async fn create_placed(
         &self,
         spec: Spec,
-        incarnation: Incarnation,
+        placed: Option<Incarnation>,
     ) -> Result<Record, SandboxError> {
-        let placed = Some(incarnation);
+        Self::check_template(&spec)?;
         self.create_named(&self.0.files, &self.0.defaults, spec, placed).await
+    }
+
+    /// Refuses what is for other nodes of a fleet.
+    pub(super) fn suits(&self, spec: &Spec) -> Result<(), SandboxError> {
+        if spec.node_labels.is_empty() {
+            return Ok(());
+        }
+        let names = self.0.names.as_ref().ok_or(SandboxError::NoNodes)?;
+        let refused = |refused| SandboxError::NameRefused { which: spec.which(), refused };
+        names.suits(&spec.node_labels).map_err(refused)
     }
 
     /// A name that was taken before. What goes wrong from here on gives it back.

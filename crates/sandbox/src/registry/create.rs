@@ -66,6 +66,7 @@ impl Registry {
         origin: Option<&Origin>,
     ) -> Result<Prepared, SandboxError> {
         let placed = self.placed(&spec, placed)?;
+        self.suits(&spec)?;
         let template = self.fill_from_template(&mut spec)?;
         // Sandboxes of a template are the same for clients and for the operator.
         let (files, defaults) =

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::Registry;
+use crate::Spec;
 use image::reference::Reference;
+use image::{Pull, Puller};
 
 impl Registry {
     /// The names and digests of the images here, at most so many. Blocks.
@@ -25,6 +27,15 @@ impl Registry {
             return Some(text.to_owned());
         }
         text.parse::<Reference>().ok().map(|name| name.to_string())
+    }
+
+    /// Whether a sandbox can be made only where its image is: nobody pulls it, or its name is a digest, as that of what was
+    /// built here is.
+    pub fn needs_image(&self, spec: &Spec) -> bool {
+        let usual = self.puller().map(Puller::usual).unwrap_or_default();
+        let is_digest = |image: &String| image.starts_with("sha256:");
+        let pull = spec.pull.unwrap_or(usual);
+        spec.image.as_ref().is_some_and(|image| pull == Pull::Never || is_digest(image))
     }
 
     /// Whether an image is here, so that sandboxes of it start without a pull.

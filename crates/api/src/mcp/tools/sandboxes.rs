@@ -11,8 +11,10 @@ use crate::forms::ranges::{CPUS_MAX, cpu_millis};
 use crate::forms::sandboxes::{PackageList, PullPolicy, Sandbox};
 use crate::mcp::limits::{SANDBOXES_LABELS_BYTES_MAX, SANDBOXES_SHOWN_MAX};
 use crate::mcp::tool::{Answer, Effect, Entry, Work, tool};
+use crate::placing;
 use access::keys::Access;
 use image::Pull;
+use node::Placed;
 use sandbox::fork::ForkReport;
 use sandbox::limits::{MEMORY_MIB_MAX, MEMORY_MIB_MIN, STOP_GRACE_DEFAULT, WORKDIR_BYTES_MAX};
 use sandbox::refusal::{Code, Refusal};
@@ -239,11 +241,21 @@ async fn create(work: Work, request: Create) -> Result<Answer<Made>, Refusal> {
         snapshot: request.snapshot,
         ..Spec::new(which.clone())
     };
+    let asked = spec.clone();
     let mut spec = permitted(&work.api, &work.caller, spec)?;
     let _packages = install(&work.api, &work.caller, &mut spec, request.packages).await?;
-    let record = work.trail.making(work.api.registry().create(spec)).await?;
+    let record = match placing::place_for(&work.api, &spec, &placing::drawn()?).await? {
+        Placed::Here(placed) => {
+            work.trail.making(work.api.registry().create_placed(spec, placed)).await?.into()
+        }
+        Placed::There(to) => {
+            work.trail.fact("node", to.node.as_str());
+            let sender = (&work.caller, work.is_operator);
+            placing::make_there(&work.api, sender, &to, &asked).await?
+        }
+    };
     let sandbox = which.to_string();
-    Ok(Answer::of(Made { sandbox, record: record.into(), report: None }))
+    Ok(Answer::of(Made { sandbox, record, report: None }))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -94,6 +94,11 @@ pub struct CreateSandbox {
     /// it paused waits until it runs, and the header `burrow-woke-ms` of the answer says how long.
     #[serde(default)]
     pub on_idle: Option<OnIdle>,
+    /// In a fleet, labels that the node must have which makes it. Each node has those of its configuration, and
+    /// `node` with its name.
+    #[serde(default)]
+    #[schemars(extend("propertyNames" = { "pattern": LABEL_KEY }, "maxProperties" = LABELS_MAX))]
+    pub node_labels: BTreeMap<String, String>,
     /// Whether what its programs write outlives the host, in a fleet. With `async` it is in the fleet's log a
     /// moment after it was written; with `sync` nobody sees it before. Contexts are refused in such a sandbox.
     #[serde(default)]
@@ -146,6 +151,7 @@ impl CreateSandbox {
             ttl_ms: self.ttl_ms,
             idle_ttl_ms: self.idle_ttl_ms,
             on_idle: self.on_idle,
+            node_labels: self.node_labels,
             durability: self.durability,
             keep_stopped_ms: self.keep_stopped_ms,
             egress: self.egress,
@@ -153,5 +159,38 @@ impl CreateSandbox {
             secrets: self.secrets,
             ..Spec::new(SandboxRef { namespace, name: self.name })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placing::native;
+
+    #[test]
+    fn a_specification_that_goes_to_another_node_is_the_same_there() {
+        let mut spec = Spec::new("team/web".parse().unwrap());
+        let there = |spec: &Spec| {
+            let body: CreateSandbox = serde_json::from_value(native(spec)).unwrap();
+            body.spec(&Caller::Local).unwrap()
+        };
+        assert_eq!(there(&spec), spec);
+        let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        let pairs = |key: &str| [(key.to_owned(), "v".to_owned())].into();
+        spec.machine = Some(sandbox::MachineKind::Qemu);
+        spec.image = Some("python".to_owned());
+        spec.pull = Some(Pull::Missing);
+        spec.template = Some("shop:v1".parse().unwrap());
+        (spec.memory_mib, spec.cpu_millis) = (Some(300), Some(1_250));
+        spec.env = vec![("A".to_owned(), "b=c".to_owned())];
+        (spec.workdir, spec.user) = (Some("/w".to_owned()), Some("u".to_owned()));
+        spec.hostname = Some("h".to_owned());
+        spec.scratch_bytes = Some(1 << 30);
+        (spec.labels, spec.node_labels) = (pairs("team"), pairs("zone"));
+        (spec.ttl_ms, spec.idle_ttl_ms, spec.keep_stopped_ms) = (Some(1), Some(2), Some(0));
+        (spec.on_idle, spec.durability) = (Some(OnIdle::Pause), Some(Durability::Sync));
+        spec.egress = Some(texts(&["a.org", "@pypi"]));
+        spec.secrets = texts(&["token"]);
+        assert_eq!(there(&spec), spec);
     }
 }

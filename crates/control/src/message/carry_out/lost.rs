@@ -46,15 +46,11 @@ async fn page(log: LostLog, node: String, after: u64) -> Result<LostPage, LogAwa
             break;
         }
     }
-    let mut last_durable_offset = BTreeMap::new();
     let history = if next.is_none() { Some(log.history().await?) } else { None };
-    for session in history.iter().flat_map(|history| &history.sessions) {
-        if session.exit.is_none() {
-            let ends = log.ends(session).await?;
-            let named = ends.into_iter().map(|(channel, end)| (channel.name().to_owned(), end));
-            last_durable_offset.insert(session.session.to_string(), named.collect());
-        }
-    }
+    let last_durable_offset = match &history {
+        Some(history) => log.open_ends(history).await?,
+        None => BTreeMap::new(),
+    };
     let is_closed = history.is_some_and(|history| history.closed.is_some());
     Ok(LostPage { node, at_ms: log.at_ms, entries, next, is_closed, last_durable_offset })
 }
