@@ -29,7 +29,10 @@ use sandbox::{SandboxError, SandboxRef, Spec};
 /// Where the sandbox of a call is made. `spec` is what the caller is permitted.
 pub async fn place(call: &Call, spec: &Spec) -> Result<Placed, Refusal> {
     match &call.sent_for {
-        Some(SentFor { incarnation, .. }) => Ok(Placed::Here(incarnation.clone())),
+        Some(SentFor { gateway, incarnation }) => {
+            call.trail.fact("gateway", gateway.as_str());
+            Ok(Placed::Here(incarnation.clone()))
+        }
         None => place_for(&call.api, spec, &request_of(call)?).await,
     }
 }

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use async_nats::HeaderMap;
+use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::consumer::DeliverPolicy;
 use async_nats::jetstream::consumer::push::{Ordered, OrderedConfig};
 use async_nats::jetstream::message::PublishMessage;
@@ -100,8 +101,16 @@ impl Link {
                     record_of(&message.subject, &message.headers, message.payload, revision, at_ms);
                 record.ok_or(StoreError::Record { subject }).map(Some)
             }
-            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
-            Err(error) => Err(unavailable(error)),
+            Err(error) => match error.kind() {
+                LastRawMessageErrorKind::NoMessageFound => Ok(None),
+                // The streams are made when the first sandbox is durable.
+                LastRawMessageErrorKind::JetStream(why)
+                    if why.error_code() == ErrorCode::STREAM_NOT_FOUND =>
+                {
+                    Ok(None)
+                }
+                _ => Err(unavailable(error)),
+            },
         }
     }
 
