@@ -157,14 +157,18 @@ _kit: build
 simulate SEEDS="100000":
     BURROW_SIM_SEEDS={{SEEDS}} cargo test --release -p protocol --test simulation -- --nocapture
 
-# Members of a fleet under seeded chaos, then a thousand nodes with so many sandboxes. Some minutes.
-simulate-fleet SEEDS="3000" SANDBOXES="1000000":
+# Members of a fleet under seeded chaos, then a thousand nodes with so many sandboxes, then a NATS server with as many names.
+# Some minutes.
+simulate-fleet SEEDS="3000" SANDBOXES="1000000": _nats
     BURROW_SIM_SEEDS={{SEEDS}} BURROW_SIM_SANDBOXES={{SANDBOXES}} cargo test --release -p fleet --test simulation -- --include-ignored --nocapture
+    BURROW_NATS_NAMES={{SANDBOXES}} cargo test --release -p fleet --test nats -- --ignored --nocapture a_million_names
 
 # Five members of a fleet on three NATS servers, which are killed and stopped while hosts die, for so many seconds. Then
-# bridges that are killed while readers follow durable output, for half as long.
-soak-fleet SECONDS="600" SEED="1": _nats
+# real bridges under all of that and cut cables and full disks, for four seeds of a quarter of it each. Then bridges that
+# are killed while readers follow durable output, for half as long.
+soak-fleet SECONDS="600" SEED="1": build _nats
     BURROW_CHAOS_SECONDS={{SECONDS}} BURROW_CHAOS_SEED={{SEED}} cargo nextest run --workspace --test nats -E 'test(/^chaos::/)' --no-capture
+    BURROW_CHAOS_SECONDS=$(({{SECONDS}} / 4)) BURROW_CHAOS_SEED={{SEED}} BURROW_CHAOS_SEEDS=4 BURROW_CHAOS_HOSTS=5 cargo nextest run --workspace --retries 0 --test fleet -E 'test(/^chaos::real_bridges/)' --no-capture
     BURROW_CHAOS_SECONDS=$(({{SECONDS}} / 2)) cargo nextest run --workspace --test fleet -E 'test(no_byte_that_was_shown_under_sync)' --no-capture
 
 # Every decoder that reads bytes from the other side, each for so many seconds.
@@ -182,6 +186,10 @@ cli:
 # Write docs/reference/options.md again, after changing an option of sandboxes.
 options:
     BURROW_WRITE_OPTIONS=1 cargo test -p sandbox --lib options
+
+# Write dist/kubernetes/burrow.yaml again, after a change of the chart.
+manifests:
+    BURROW_WRITE_MANIFESTS=1 cargo nextest run --workspace --test tree -E 'test(/^deploy::the_chart/)'
 
 # Write the types of the TypeScript client, after a change of the HTTP API. It needs npm.
 typescript: build
@@ -241,7 +249,7 @@ _mcp_fixture: _agent
     mkdir -p target/mcp
     cp {{bridge}} target/mcp/host-bridge-fixture
 
-# Figures beside a floor measured in the same run: sizes, runs, flood, starts, pool, boot, many, repl, peers, server, or all.
+# Figures beside a floor measured in the same run: sizes, runs, flood, starts, pool, boot, many, repl, peers, server, fleet, or all.
 # `bench --compare REV` measures this tree beside a revision instead, in turns.
 bench WHICH="" REV="":
     #!/usr/bin/env bash
@@ -251,7 +259,7 @@ bench WHICH="" REV="":
     *) just _figures "{{WHICH}}" ;;
     esac
 
-_figures WHICH: build (_jupyter WHICH)
+_figures WHICH: build _nats (_jupyter WHICH)
     cargo build --release -p guest-agent --example floor --target {{musl}}
     cargo bench -p tests --bench figures -- {{WHICH}}
 

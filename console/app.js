@@ -4,6 +4,7 @@ import { asCurl, calls, events, get, key } from "./api.js";
 import { h, replace, setText } from "./dom.js";
 import { clock, duration } from "./format.js";
 import { button, copy, field, refusal } from "./parts.js";
+import { artifactsView } from "./views/artifacts.js";
 import { auditView } from "./views/audit.js";
 import { capsView } from "./views/caps.js";
 import { eventsView } from "./views/events.js";
@@ -12,12 +13,15 @@ import { notebookView, notebooksView } from "./views/notebooks.js";
 import { sandboxView } from "./views/sandbox.js";
 import { sandboxesView } from "./views/sandboxes.js";
 import { snapshotsView } from "./views/snapshots.js";
+import { templatesView } from "./views/templates.js";
 
 /** What the addresses after `#/` show. */
 const VIEWS = {
   sandboxes: { name: "Sandboxes", view: sandboxesView, keys: "g s" },
   notebooks: { name: "Notebooks", view: notebooksView, keys: "g n" },
+  artifacts: { name: "Artifacts", view: artifactsView, keys: "g r" },
   images: { name: "Images", view: imagesView, keys: "g i" },
+  templates: { name: "Templates", view: templatesView, keys: "g t" },
   snapshots: { name: "Snapshots", view: snapshotsView, keys: "g p" },
   events: { name: "Events", view: eventsView, keys: "g e" },
   audit: { name: "Audit", view: auditView, keys: "g a" },
@@ -32,7 +36,9 @@ const KEYS = [
   ["Enter", "open the row"],
   ["c", "create a sandbox"],
   ["1 … 8", "the tabs of a sandbox"],
-  ["g s", "sandboxes; g n notebooks, g i images, g p snapshots, g e events, g a audit, g c caps"],
+  ["g s", "sandboxes; g n notebooks, g r artifacts, g i images, g t templates, g p snapshots"],
+  ["g e", "events; g a audit, g c caps"],
+  ["Tab", "in a cell: complete a name, or four spaces"],
   ["`", "the last calls as curl"],
   ["t", "dark or light"],
   ["?", "this help"],

@@ -24,6 +24,10 @@ for name, test in list(vars(module).items()):
             asyncio.run(test())
         else:
             test()
+        # Where a page says which calls a test shows, it must make them.
+        calls = sys.modules.get("calls")
+        missing = calls.uncalled(sys.argv[2], name) if calls else []
+        assert not missing, f"the page says that this test shows {missing}, which it does not call"
         print(f"ok {name} {time.monotonic() - begun:.2f} s")
     except Exception:
         failed += 1

@@ -4,6 +4,7 @@ import { lines, post } from "../api.js";
 import { h, replace, setText } from "../dom.js";
 import { contentText, duration, fromBase64, plain } from "../format.js";
 import { attempt, button } from "../parts.js";
+import { Completion } from "./completion.js";
 import { frame } from "./frame.js";
 
 const OUTPUT_SHOWN_MAX = 200000;
@@ -11,11 +12,12 @@ const PICTURES = ["image/png", "image/jpeg", "image/gif", "image/webp", "image/s
 
 /**
  * Cells whose code is run at `path` with `/run`, one after the other. Cells stay while the tab of the browser does.
+ * `completes` says whether the path has `/complete`, too.
  */
-export function cells({ path, name, signal, ran = () => {} }) {
+export function cells({ path, name, signal, completes = false, ran = () => {} }) {
   const list = h("div.cells");
   const add = (code = "") => {
-    const cell = new Cell({ path, signal, ran, next: () => next(cell), gone: () => forget(cell) });
+    const cell = new Cell({ path, signal, completes, ran, next: () => next(cell), gone: () => forget(cell) });
     cell.code.value = code;
     list.append(cell.element);
     cell.fit();
@@ -54,7 +56,7 @@ export function cells({ path, name, signal, ran = () => {} }) {
 }
 
 class Cell {
-  constructor({ path, signal, ran, next, gone }) {
+  constructor({ path, signal, completes, ran, next, gone }) {
     Object.assign(this, { path, signal, ran });
     this.displays = new Map();
     this.code = h("textarea.code", {
@@ -72,14 +74,22 @@ class Cell {
     const away = button("×", gone, "quiet");
     away.setAttribute("aria-label", "Remove the cell");
     this.output = h("div.cell-output", { hidden: true });
+    const { code } = this;
+    this.completion = completes ? new Completion({ code, path, signal, changed: () => this.fit() }) : undefined;
     this.element = h(
       "article.card.cell",
-      h("div.cell-head", this.count, this.code, h("div.actions", this.said, this.stop, this.go, away)),
+      h("div.cell-head", this.count, code, h("div.actions", this.said, this.stop, this.go, away)),
+      this.completion?.list,
       this.output,
     );
     this.code.addEventListener("input", () => this.fit());
     this.code.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" && (event.shiftKey || event.ctrlKey || event.metaKey)) {
+      if (this.completion?.onKey(event)) return;
+      const asks = event.key === "Tab" ? !event.shiftKey : event.key === " " && event.ctrlKey;
+      if (asks && this.completion?.isPossible) {
+        event.preventDefault();
+        attempt(() => this.completion.ask());
+      } else if (event.key === "Enter" && (event.shiftKey || event.ctrlKey || event.metaKey)) {
         event.preventDefault();
         this.run();
         if (event.shiftKey) next();
@@ -154,7 +164,7 @@ class Cell {
         this.fail(event.error.traceback || `${event.error.type}: ${event.error.message}`);
         break;
       case "artifact":
-        this.note(`offers ${event.artifact.name}`);
+        this.offer(event.artifact);
         break;
       case "lost":
         this.note(`the interpreter's variables are lost: ${event.reason}`);
@@ -187,6 +197,12 @@ class Cell {
     }
     last.append(plain(text));
     if (this.written > OUTPUT_SHOWN_MAX) this.note("there is more output than is shown");
+  }
+
+  offer(artifact) {
+    const { namespace, sandbox, name } = artifact;
+    const href = namespace && sandbox ? `#/artifacts/${[namespace, sandbox].map(encodeURIComponent).join("/")}` : "#/artifacts";
+    this.output.append(h("p.is-note", "offers ", h("a", { href }, name)));
   }
 
   note(text) {

@@ -104,6 +104,7 @@ export async function contextsTab(place, { which, rest, signal }) {
     path: path(chosen),
     name: `${which.namespace}/${which.name}/${chosen}`,
     signal,
+    completes: true,
     ran: () => attempt(reload),
   });
   replace(body, sheet.element);

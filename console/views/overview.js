@@ -1,15 +1,17 @@
 /** What a sandbox is, and how long it stays. */
 
-import { call, sandboxPath } from "../api.js";
+import { all, call, post, sandboxPath } from "../api.js";
 import { h, replace } from "../dom.js";
 import { ago, bytes, date, duration, until } from "../format.js";
-import { button, card, dialog, facts, field } from "../parts.js";
+import { attempt, button, card, dialog, facts, field, link, tell } from "../parts.js";
+import { hrefOf } from "./sandboxes.js";
 
-export function overviewTab(place, { sandbox, watch, reload }) {
+export function overviewTab(place, { sandbox, signal, watch, reload }) {
+  const lineage = new Lineage(sandbox, signal);
   const draw = (one) => {
     const warnings = one.warnings.map((text) => h("p.warning", text));
     const reason = one.reason && h("p.warning", one.reason);
-    replace(place, reason, warnings, h("div.grid", what(one), time(one, reload), network(one), names(one)));
+    replace(place, reason, warnings, h("div.grid", what(one), time(one, reload), network(one), names(one), lineage.element(one)));
   };
   let shown = "";
   const change = (one) => {
@@ -71,6 +73,66 @@ function network(one) {
   const secrets = one.secrets ?? [];
   const used = secrets.length > 0 && facts([["Secrets", secrets.join(", ")]]);
   return card("Egress", [], body, used);
+}
+
+/** What a sandbox was forked from, and what was forked from it. */
+class Lineage {
+  constructor(sandbox, signal) {
+    Object.assign(this, { id: sandbox.id, namespace: sandbox.namespace, signal });
+    this.body = h("div");
+    this.isAsked = false;
+  }
+
+  element(one) {
+    if (!this.isAsked) {
+      this.isAsked = true;
+      attempt(() => this.look(one));
+    }
+    const acts = ["running", "paused"].includes(one.state) ? [button("Fork", () => this.fork(one), "quiet")] : [];
+    return card("Forks", acts, this.body);
+  }
+
+  async look(one) {
+    const every = await all("/v1/sandboxes", { namespace: this.namespace }, "sandboxes", this.signal);
+    const named = new Map(every.map((other) => [other.id, other]));
+    const shown = ({ id, name, at_ms: atMs }) => {
+      const other = named.get(id);
+      const text = other === undefined ? h("span", name, h("span.dim", " · removed")) : link(hrefOf(other), other.name);
+      return h("div", text, h("span.dim", ` · ${date(atMs)}`));
+    };
+    const ancestors = (one.ancestors ?? []).map(shown);
+    const forks = every.flatMap((other) => {
+      const at = (other.ancestors ?? []).find((ancestor) => ancestor.id === this.id);
+      return at === undefined ? [] : [shown({ id: other.id, name: other.name, at_ms: at.at_ms })];
+    });
+    const none = ancestors.length + forks.length === 0;
+    replace(
+      this.body,
+      none && h("p.dim", "None, and it is not a fork."),
+      facts([
+        ["Forked from", ancestors.length > 0 ? ancestors : undefined],
+        ["Forks", forks.length > 0 ? forks : undefined],
+      ]),
+    );
+  }
+
+  fork(one) {
+    dialog({
+      title: `Fork ${one.name}`,
+      action: "Fork",
+      children: [
+        field("Copies", h("input", { name: "count", type: "number", min: 1, value: 1, required: true, autofocus: true })),
+      ],
+      submit: async ({ count }) => {
+        const { forks, report } = await post(sandboxPath(one, "fork"), { count: Number(count) });
+        const { contexts = [], sessions = [] } = report.left;
+        const missing = [...contexts.map((name) => `context ${name}`), ...sessions.map((name) => `session ${name}`)];
+        const left = missing.length > 0 ? ` Not carried: ${missing.join(", ")}.` : "";
+        tell(`Forked as ${forks.map((fork) => fork.name).join(", ")}.${left}`);
+        await attempt(() => this.look(one));
+      },
+    });
+  }
 }
 
 function names(one) {

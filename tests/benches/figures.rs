@@ -6,6 +6,7 @@
 #![expect(clippy::print_stdout, reason = "the figures are what it is for")]
 
 mod boot;
+mod fleet;
 mod peers;
 mod pool;
 mod repl;
@@ -79,6 +80,9 @@ fn main() {
     }
     if takes("server") {
         runtime.block_on(server::figures(&mut report));
+    }
+    if takes("fleet") {
+        fleet::figures(&mut report);
     }
     if report.ahead > 0 {
         println!("{} figures hold what is promised and are not at their goal", report.ahead);

@@ -399,11 +399,67 @@ flow("the keyboard goes everywhere and the theme is turned", async () => {
   assert.equal(await ground(), before);
 });
 
+flow("a name is completed by the interpreter, by keyboard", async () => {
+  await go("sandbox/default/work/contexts/python");
+  const code = page.getByLabel("Code", { exact: true }).last();
+  await code.fill("value_one = value_two = 1");
+  await code.press("Control+Enter");
+  await page.locator(".cell").last().locator(".is-error").waitFor({ state: "detached" });
+  await eventually("it has run", async () => /went-well/.test(await page.locator(".cell").last().getAttribute("class")));
+  await code.fill("é = valu");
+  await code.press("Tab");
+  await page.getByRole("option", { name: "value_two" }).waitFor();
+  await shot(page, "completion-light");
+  await code.press("ArrowDown");
+  await code.press("Enter");
+  assert.equal(await code.inputValue(), "é = value_two");
+  await code.fill("x = ");
+  await code.press("Tab");
+  assert.equal(await code.inputValue(), "x =     ", "Tab indents where there is nothing to complete");
+});
+
+flow("artifacts are a gallery, with the pictures in it", async () => {
+  const box = "/v1/sandboxes/default/work";
+  const script = `echo ${PNG} | base64 -d >/srv/dot.png; echo a,b >'/srv/<b>t.csv'`;
+  await api("POST", `${box}/shell`, { script });
+  for (const path of ["/srv/dot.png", "/srv/<b>t.csv"]) await api("POST", `${box}/artifacts`, { path });
+  await go("artifacts");
+  await page.locator(".gallery-picture img").first().waitFor();
+  await page.getByRole("heading", { name: "<b>t.csv" }).waitFor();
+  assert.equal(await page.locator(".gallery b").count(), 0, "a name became markup");
+  await shot(page, "artifacts-light");
+  const card = page.locator(".artifact", { hasText: "t.csv" });
+  const saved = page.waitForEvent("download");
+  await card.getByRole("button", { name: "Download" }).click();
+  assert.equal(readFileSync(await (await saved).path(), "utf8"), "a,b\n");
+  await card.getByRole("button", { name: "Remove" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Remove" }).click();
+  await card.waitFor({ state: "detached" });
+});
+
+flow("a sandbox is made of a template, and forked", async () => {
+  await api("PUT", "/v1/templates/default/shop", { ready: "true", labels: { from: "shop" } });
+  await go("templates");
+  await page.getByRole("row", { name: /shop/ }).getByRole("button", { name: "Create" }).click();
+  await page.getByLabel("Name").fill("sold");
+  await page.getByRole("dialog").getByRole("button", { name: "Create" }).click();
+  await page.waitForURL(/sandbox\/default\/sold/);
+  await named("button", "Fork").click();
+  await page.getByRole("dialog").getByRole("button", { name: "Fork" }).click();
+  await page.getByRole("link", { name: "sold-1" }).click();
+  await page.getByText("Forked from").waitFor();
+  await page.getByRole("link", { name: "sold", exact: true }).waitFor();
+  await shot(page, "fork-light");
+  for (const name of ["sold", "sold-1"]) await api("DELETE", `/v1/sandboxes/default/${name}?force=true`);
+});
+
 /** Every page that has something to show by now. */
 const PAGES = [
   "sandboxes",
   "notebooks",
+  "artifacts",
   "images",
+  "templates",
   "events",
   "audit",
   "caps",

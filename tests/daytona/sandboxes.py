@@ -175,7 +175,6 @@ def what_is_lacking_is_refused_with_the_reason():
             made.create_ssh_access,
             lambda: made.revoke_ssh_access("t"),
             lambda: made.validate_ssh_access("t"),
-            made.get_metrics,
             lambda: made.create_lsp_server("python", "/").start(),
             made.computer_use.start,
             made.process.get_entrypoint_session,
@@ -199,6 +198,12 @@ def metrics_and_directories_are_those_of_the_sandbox():
         assert made.get_user_home_dir() == made.process.exec("echo $HOME").result.strip()
         metrics = until(lambda: _maybe(made.get_metrics_latest))
         assert metrics.mem_used > 0, metrics
+        kept = until(made.get_metrics)
+        assert kept[-1].mem_used > 0 and kept[-1].mem_total > 0 and kept[-1].cpu_count > 0, kept
+        begin = datetime.datetime.fromisoformat(made.created_at.replace("Z", "+00:00"))
+        assert all(begin <= one.timestamp for one in kept), kept
+        # Before it was there it used nothing.
+        assert made.get_metrics(begin - datetime.timedelta(days=2), begin - datetime.timedelta(days=1)) == []
 
 
 def _maybe(call):

@@ -48,6 +48,9 @@ def closing_stdin_is_the_end_of_a_file():
         handle.send_stdin("one")
         handle.close_stdin()
         assert handle.wait().stdout == "oneend\n"
+        handle = sbx.commands.run("cat; echo end", background=True, stdin=True)
+        sbx.commands.close_stdin(handle.pid)
+        assert handle.wait().stdout == "end\n"
         assert sbx.commands.run("cat; echo end").stdout == "end\n"
 
 

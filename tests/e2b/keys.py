@@ -1,6 +1,9 @@
 """Keys: each call is made with a key of another namespace, and none gets anything."""
 
+import json
 import os
+import pathlib
+import re
 import subprocess
 import time
 import urllib.error
@@ -75,6 +78,34 @@ def a_key_reaches_its_own_namespace_alone():
     assert urllib.request.urlopen(ask).read() == b"2"
     assert sbx.files.read("secret") == "1"
     assert sbx.kill(api_key=own) is True and theirs.kill(api_key=other) is True
+
+
+def every_call_about_a_sandbox_tells_another_key_nothing():
+    """The calls are those of the door's source, so that one that is added is walked."""
+    source = pathlib.Path(__file__).parents[2] / "crates/api/src/e2b"
+    text = "".join(file.read_text() for file in source.rglob("*.rs"))
+    paths = sorted(set(re.findall(r'"((?:/v2)?/sandboxes/\{sandbox\}[^"]*)"', text)))
+    assert len(paths) >= 13, paths
+    own, other = _key("--namespace", "own"), _key("--namespace", "other")
+    sbx = e2b.Sandbox.create(api_key=own, metadata={"a": "secret"})
+    bodies = {"timeout": {"timeout": 1}, "fork": {"count": 1}, "snapshots": {"name": "x"}}
+    walked = 0
+    for path in paths:
+        body = json.dumps(bodies.get(path.rsplit("/", 1)[1], {})).encode()
+        for method in ["GET", "POST", "PUT", "DELETE"]:
+            ask = urllib.request.Request(
+                os.environ["E2B_API_URL"] + path.replace("{sandbox}", sbx.sandbox_id), body, method=method
+            )
+            ask.add_header("Content-Type", "application/json")
+            ask.add_header("X-API-KEY", other)
+            error = refused(lambda: urllib.request.urlopen(ask), kind=urllib.error.HTTPError)
+            said = error.read().decode()
+            # 405 is for a method that the path does not have.
+            assert error.code in (404, 405) and "secret" not in said, (method, path, error, said)
+            walked += error.code == 404
+    assert walked >= len(paths), (walked, paths)
+    assert sbx.is_running() and sbx.get_info(api_key=own).metadata == {"a": "secret"}
+    assert sbx.kill(api_key=own) is True
 
 
 def a_port_is_reached_by_its_host_name_with_the_token_of_its_sandbox():

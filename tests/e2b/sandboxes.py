@@ -4,7 +4,12 @@ import datetime
 import time
 
 import e2b
-from wire import refused, sandbox
+from e2b.api.client_sync import get_api_client
+from e2b.api.client import models
+from e2b.api.client.api.sandboxes import get_sandboxes_sandbox_id_logs as oldest_log
+from e2b.api.client.api.sandboxes import get_v_2_sandboxes_sandbox_id_logs as newest_log
+from e2b.connection_config import ConnectionConfig
+from wire import name_of, native, refused, sandbox
 
 
 def a_sandbox_is_made_found_and_killed():
@@ -62,7 +67,50 @@ def metrics_have_all_their_fields():
         samples = []
         while not samples:
             samples = sbx.get_metrics()
-        assert samples[-1].mem_total > 0 and samples[-1].cpu_count > 0, samples
+        last = samples[-1]
+        assert last.mem_total > 0 and last.cpu_count > 0, samples
+        # A file that is read is in the cache, which is counted where the kernel counts it.
+        cached = native("GET", f"/v1/sandboxes/default/{name_of(sbx)}/metrics")["samples"][-1].get("cache_bytes")
+        assert (last.mem_cache > 0) == bool(cached), (samples, cached)
+        # The history of a part of the time, and of a time before there was a sandbox.
+        begin = sbx.get_info().started_at
+        again = sbx.get_metrics(start=begin, end=datetime.datetime.now(datetime.timezone.utc))
+        assert again and all(begin.timestamp() - 1 <= one.timestamp.timestamp() for one in again), again
+        day = datetime.timedelta(days=1)
+        assert sbx.get_metrics(start=begin - 2 * day, end=begin - day) == []
+
+
+def its_log_has_what_programs_wrote_and_how_they_ended():
+    with sandbox() as sbx:
+        sbx.commands.run("echo first; echo second >&2; exit 0")
+        client = get_api_client(ConnectionConfig())
+        levels, directions = models.LogLevel, models.LogsDirection
+
+        def read(**how):
+            return newest_log.sync(sbx.sandbox_id, client=client, **how).logs
+
+        give_up_at = time.monotonic() + 30
+        while not any("ended" in entry.message for entry in read()):
+            # The log is written beside the answer.
+            assert time.monotonic() < give_up_at, read()
+        entries = read()
+        said = [(entry.level.value, entry.message) for entry in entries]
+        assert ("info", "first\n") in said and ("warn", "second\n") in said, said
+        assert any(message.startswith("started: ") for _, message in said), said
+        assert ("info", "ended with exit code 0") in said, said
+        first = next(entry for entry in entries if entry.message == "first\n")
+        assert first.fields["stream"] == "stdout" and first.fields["session"], first
+        assert [entry.message for entry in read(search="sec")] == [m for _, m in said if "sec" in m]
+        assert [entry.message for entry in read(level=levels.WARN)] == ["second\n"]
+        # From its end, as many as are asked for.
+        backward = [entry.message for entry in read(direction=directions.BACKWARD, limit=2)]
+        assert backward == [message for _, message in said][:-3:-1], backward
+        after = int(time.time() * 1000) + 60_000
+        assert read(cursor=after) == [] and read(direction=directions.BACKWARD, cursor=1) == []
+        old = oldest_log.sync(sbx.sandbox_id, client=client)
+        assert [line.line for line in old.logs] == [entry.message for entry in old.log_entries] == [m for _, m in said]
+        missing = newest_log.sync_detailed("i" + sbx.sandbox_id[1:], client=client)
+        assert missing.status_code == 404, missing
 
 
 def what_this_server_does_not_do_is_refused_with_the_reason():
@@ -78,6 +126,10 @@ def what_this_server_does_not_do_is_refused_with_the_reason():
             lambda: e2b.Secret.create("a", "b"),
             lambda: e2b.Secret.get_info("a"),
             lambda: e2b.Secret.list().next_items(),
+            lambda: e2b.Secret.update("a", "b"),
+            lambda: e2b.Secret.exists("a"),
+            lambda: e2b.Secret.destroy("a"),
+            lambda: e2b.Volume.connect("v"),
         ]:
             error = refused(call)
             assert "501" in str(error), error
@@ -109,7 +161,7 @@ def a_pause_is_done_or_refused():
         except e2b.SandboxException as error:
             assert error.status_code == 501, error
             return
-        assert sbx.pause() is False
+        assert sbx.pause() is False and sbx.beta_pause() is False
         assert sbx.get_info().state.value == "paused" and not sbx.is_running()
         assert e2b.Sandbox.connect(sbx.sandbox_id).commands.run("echo 1").stdout == "1\n"
 

@@ -33,6 +33,9 @@ pub struct Nats {
     dir: TempDir,
     child: Option<Child>,
     port: u16,
+    scheme: &'static str,
+    /// Of its own, if it has one.
+    configuration: Option<PathBuf>,
 }
 
 impl Nats {
@@ -41,9 +44,26 @@ impl Nats {
     /// # Panics
     /// When it does not start.
     pub fn start() -> Option<Self> {
+        Self::start_as("nats", None)
+    }
+
+    /// With more configuration, which may want TLS; the same otherwise.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start_with(scheme: &'static str, configuration: &str) -> Option<Self> {
+        Self::start_as(scheme, Some(configuration))
+    }
+
+    fn start_as(scheme: &'static str, configuration: Option<&str>) -> Option<Self> {
         let program = nats_program()?;
         let dir = TempDir::with_prefix("burrow-nats-").expect("a directory");
-        let mut nats = Self { program, dir, child: None, port: 0 };
+        let configuration = configuration.map(|text| {
+            let path = dir.path().join("nats-server.conf");
+            fs::write(&path, text).expect("a configuration");
+            path
+        });
+        let mut nats = Self { program, dir, child: None, port: 0, scheme, configuration };
         nats.start_again();
         Some(nats)
     }
@@ -60,6 +80,9 @@ impl Nats {
         let mut command = Command::new(&self.program);
         command.args(["-a", "127.0.0.1", "-p", &port, "-js", "-sd"]);
         command.arg(self.dir.path().join("store")).arg("--ports_file_dir").arg(&ports);
+        if let Some(path) = &self.configuration {
+            command.arg("-c").arg(path);
+        }
         let log = fs::File::create(self.dir.path().join("log")).expect("a log");
         let child = command.stdout(Stdio::null()).stderr(log).spawn().expect("nats-server starts");
         self.child = Some(child);
@@ -82,7 +105,7 @@ impl Nats {
     }
 
     pub fn url(&self) -> String {
-        format!("nats://127.0.0.1:{}", self.port)
+        format!("{}://127.0.0.1:{}", self.scheme, self.port)
     }
 }
 
@@ -99,7 +122,8 @@ fn read_port(ports: &Path) -> Option<u16> {
     let file = fs::read_dir(ports).ok()?.flatten().next()?;
     let text = fs::read_to_string(file.path()).ok()?;
     let ports: serde_json::Value = serde_json::from_str(&text).ok()?;
-    ports["nats"][0].as_str()?.rsplit(':').next()?.parse().ok()
+    let listed = ["nats", "tls"].into_iter().find_map(|kind| ports[kind][0].as_str());
+    listed?.rsplit(':').next()?.parse().ok()
 }
 
 /// A bridge that is a node.

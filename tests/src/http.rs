@@ -6,7 +6,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tungstenite::protocol::Role;
@@ -137,6 +137,34 @@ impl Client {
     /// Any request, and its whole answer.
     pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
         self.open(method, path, headers, body).whole()
+    }
+
+    /// Any request over a connection of its own, and its whole answer; `None` if there is none within `patience`, so
+    /// that nobody knows what has become of it.
+    pub fn try_send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+        patience: Duration,
+    ) -> Option<Answer> {
+        let address = self.address.parse().ok()?;
+        let stream = TcpStream::connect_timeout(&address, patience).ok()?;
+        stream.set_read_timeout(Some(patience)).ok()?;
+        stream.set_write_timeout(Some(patience)).ok()?;
+        let length = body.len().to_string();
+        let own = [("connection", "close"), ("content-length", length.as_str())];
+        let mut message =
+            (self.head(method, path, &[headers, &own].concat()) + "\r\n").into_bytes();
+        message.extend_from_slice(body);
+        let mut connection = Connection { stream: BufReader::new(stream) };
+        let head = connection.ask(&message)?;
+        let mut incoming = self.incoming(method, connection, head);
+        let mut body = Vec::new();
+        incoming.read_to_end(&mut body).ok()?;
+        let headers = std::mem::take(&mut incoming.headers);
+        Some(Answer { status: incoming.status, headers, body })
     }
 
     /// Any request, and the head of its answer.

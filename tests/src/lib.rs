@@ -4,6 +4,8 @@
 //! Nothing here makes assertions about Burrow; each test does.
 
 pub mod buckets;
+pub mod cable;
+pub mod cluster;
 pub mod completion;
 pub mod contexts;
 pub mod deaths;
@@ -134,6 +136,7 @@ fn built(variable: &str, path: &str) -> PathBuf {
 /// A bridge with its own directories, which are removed with it; so is its daemon.
 pub struct Burrow {
     dir: TempDir,
+    program: PathBuf,
     daemon: Option<Child>,
     /// The additional environment of the daemon.
     variables: Vec<(String, String)>,
@@ -144,7 +147,18 @@ impl Burrow {
     pub fn new() -> Self {
         // Socket paths are short, so the directory is not below the (long) target directory.
         let dir = TempDir::with_prefix("burrow-").expect("a temporary directory");
-        Self { dir, daemon: None, variables: Vec::new() }
+        Self { dir, program: bridge_path(), daemon: None, variables: Vec::new() }
+    }
+
+    /// With directories below one that was prepared for it.
+    pub fn new_in(parent: &Path) -> Self {
+        let dir = TempDir::with_prefix_in("b-", parent).expect("a temporary directory");
+        Self { dir, program: bridge_path(), daemon: None, variables: Vec::new() }
+    }
+
+    /// Runs another file of the program from here on.
+    pub fn set_program(&mut self, program: PathBuf) {
+        self.program = program;
     }
 
     /// With this variable for its daemon.
@@ -227,7 +241,7 @@ impl Burrow {
 
     /// The bridge with these arguments, not started.
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(bridge_path());
+        let mut command = Command::new(&self.program);
         command
             .args(arguments)
             .env("BURROW_RUNTIME_DIR", self.runtime())

@@ -75,6 +75,13 @@ impl Server {
         self.serve_again();
     }
 
+    /// For one that ends in order, and whose place another file of the program takes.
+    pub fn upgrade(&mut self, program: PathBuf) {
+        self.burrow.end_daemon();
+        self.burrow.set_program(program);
+        self.serve_again();
+    }
+
     fn serve_again(&mut self) {
         fs::remove_file(log_of(&self.burrow)).ok();
         let options: Vec<_> = self.options.iter().map(String::as_str).collect();

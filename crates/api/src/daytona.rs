@@ -33,6 +33,7 @@ mod sandboxes;
 mod search;
 mod seat;
 mod sessions;
+mod telemetry;
 
 use super::route::Operation;
 
@@ -46,6 +47,7 @@ pub fn operations() -> Vec<Operation> {
         sandboxes::operations(),
         links::operations(),
         info::operations(),
+        telemetry::operations(),
         process::operations(),
         sessions::operations(),
         pty::operations(),

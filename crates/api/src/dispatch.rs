@@ -23,7 +23,7 @@ use super::caller::Caller;
 use super::clues::{Clues, is_judged_there};
 use super::e2b;
 use super::entrance::{ClientCertificate, Entrance};
-use super::forward::{MARK, REQUEST_ID, forward};
+use super::forward::{MARK, OF_STRANGER, REQUEST_ID, forward};
 use super::idempotency;
 use super::limits::{
     DEADLINE_MAX, REFUSED_BODY_BYTES_MAX, REQUEST_ID_BYTES_MAX, STRANGERS_BODY_BYTES_MAX,
@@ -37,7 +37,7 @@ use super::trail::{self, Trail};
 use super::whereabouts;
 use access::audit::Door;
 use access::keys::Access;
-use node::{Called, Mark, Placement, Through};
+use node::{Called, Mark, MarkRefused, Placement, Through};
 use sandbox::SandboxRef;
 use sandbox::refusal::{Code, Refusal};
 
@@ -70,7 +70,7 @@ pub async fn dispatch(
     let query = head.uri.query().unwrap_or_default().to_owned();
     let mut log = RequestLog::default();
     let target = target(&head);
-    let marked = mark(api, &head.headers, &target, shown.as_ref()).await;
+    let marked = mark(api, &head.headers, &target, shown.as_ref(), &mut log).await;
     if let Ok(Some(Mark { host: Some(host), .. })) = &marked
         && let Ok(host) = HeaderValue::try_from(host)
     {
@@ -144,6 +144,9 @@ pub async fn dispatch(
         let response = (log.refusals.respond)(&problem);
         if is_for_page { preview::page(response, &problem) } else { response }
     });
+    if log.is_from_stranger {
+        response.headers_mut().insert(MARK, HeaderValue::from_static(OF_STRANGER));
+    }
     if let Some(allow) = log.allow.as_deref().and_then(|allow| HeaderValue::try_from(allow).ok()) {
         response.headers_mut().insert(ALLOW, allow);
     }
@@ -190,6 +193,8 @@ struct RequestLog {
     refusals: Refusals,
     /// The methods that the path knows, of a request with another.
     allow: Option<String>,
+    /// Whether it was refused because its mark is of a node that is not known here, which may just have joined.
+    is_from_stranger: bool,
     /// Whether what it carries is recorded instead of itself.
     is_carrier: bool,
     /// Whether it is passed on to a program in a sandbox.
@@ -354,6 +359,7 @@ async fn mark(
     headers: &HeaderMap,
     target: &Target,
     shown: Option<&ClientCertificate>,
+    log: &mut RequestLog,
 ) -> Result<Option<Mark>, Refusal> {
     let Some(header) = headers.get(&MARK) else { return Ok(None) };
     let refuse = |why: String| {
@@ -377,7 +383,10 @@ async fn mark(
             }
         }
         Ok(mark) => Ok(Some(mark)),
-        Err(refused) => refuse(refused.to_string()),
+        Err(refused) => {
+            log.is_from_stranger = matches!(refused, MarkRefused::Stranger(_));
+            refuse(refused.to_string())
+        }
     }
 }
 

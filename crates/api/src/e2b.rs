@@ -17,6 +17,7 @@
 mod account;
 mod answer;
 mod builds;
+mod charts;
 mod codes;
 mod connect;
 mod construction;
@@ -28,6 +29,7 @@ mod filesystem;
 mod forms;
 mod interpreter;
 mod limits;
+mod logs;
 mod page;
 mod passes;
 mod place;
@@ -47,12 +49,13 @@ pub use place::{place_of, sandbox_of};
 use super::route::Operation;
 
 /// What is remembered between calls: the tokens of sandboxes, who lives in them, how programs were
-/// started, watches that are asked for their events, builds and links for uploads.
+/// started, which interpreters can make charts, watches that are asked for their events, builds and links for uploads.
 #[derive(Default)]
 pub struct Memory {
     passes: passes::Passes,
     accounts: account::Accounts,
     commands: process::Commands,
+    charts: charts::Prepared,
     watches: watches::Watches,
     builds: builds::Builds,
     uploads: uploads::Uploads,
@@ -62,6 +65,7 @@ pub fn operations() -> Vec<Operation> {
     let all = [
         control::operations(),
         snapshots::operations(),
+        logs::operations(),
         templates::operations(),
         construction::operations(),
         refused::operations(),

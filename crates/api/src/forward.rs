@@ -53,6 +53,9 @@ pub use own::{Sender, ask, lines, post, tunnel};
 
 /// The mark of a call between nodes.
 pub const MARK: HeaderName = HeaderName::from_static("burrow-mark");
+/// In an answer: its sender does not know the node that has signed the mark, as one that has not seen its description
+/// yet. The client has done nothing wrong.
+pub const OF_STRANGER: &str = "of-a-stranger";
 /// The client's name for its request, and ours when it has none.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -180,6 +183,9 @@ pub async fn forward(
         sent = sending => sent?,
         () = gone => return Err(unreachable(to, "it has left the fleet")),
     };
+    if answer.headers().get(&MARK).is_some_and(|it| it == OF_STRANGER) {
+        return Err(unreachable(to, "it does not know this node as one of its fleet now"));
+    }
     if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
         let ours = call.upgrade.take().filter(|_| wants_upgrade);
         let ours = ours.ok_or_else(|| unreachable(to, "it changes the protocol unasked"))?;

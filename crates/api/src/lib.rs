@@ -66,6 +66,7 @@ mod render;
 mod response;
 mod route;
 mod rpc;
+mod samples;
 mod sandbox_end;
 #[cfg(test)]
 mod sandbox_options;

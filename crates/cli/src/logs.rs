@@ -1,6 +1,7 @@
 //! `logs`: print the output of a sandbox's sessions from the log on disk. Needs no daemon and works
-//! after the sandbox has stopped.
+//! after the sandbox has stopped. The log of a sandbox of another node is read through the daemon.
 
+mod elsewhere;
 mod lost;
 
 use std::collections::BTreeSet;
@@ -21,9 +22,11 @@ use super::output::{self, Sink};
 use super::session;
 use super::values::Since;
 use crate::following::until_ended;
+use control::message::LogQuery;
+use elsewhere::OtherLog;
 use lost::LostLog;
-use sandbox::SandboxRef;
 use sandbox::log::{Entry, Event, From, Reader};
+use sandbox::{SandboxError, SandboxRef, find_log};
 
 /// Show the output of a sandbox's sessions
 #[derive(Debug, Args)]
@@ -34,9 +37,9 @@ use sandbox::log::{Entry, Event, From, Reader};
   host-bridge logs --since 10m --stderr work
   host-bridge logs --session build --json work | jq .
 
-Works without the daemon, and after the sandbox has stopped. In a fleet it also reads a sandbox that is
-gone with its node, as far as its output was durable. A program's stdout is written to stdout,
-its stderr to stderr.")]
+Works without the daemon, and after the sandbox has stopped. In a fleet it also reads the log of a
+sandbox at another node, and of one that is gone with its node, as far as its output was durable. A
+program's stdout is written to stdout, its stderr to stderr.")]
 pub struct Logs {
     /// Keep printing new output until the sandbox stops or ctrl-c
     #[arg(short, long)]
@@ -73,13 +76,23 @@ pub struct Logs {
 
 impl Logs {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
-        let directory = match context.log(&self.which).await {
-            Ok(directory) => directory,
-            Err(unknown) => match LostLog::open(context, &self.which).await? {
-                Some(lost) => return self.print_lost(lost).await,
-                None => return Err(unknown),
+        let source = match find_log(&context.paths, &self.which) {
+            Ok(directory) => Source::Here(Box::new(self.open(context, directory).await?)),
+            Err(SandboxError::NotFound { .. }) => match self.open_elsewhere(context).await? {
+                Some(log) => Source::Elsewhere(Box::new(log)),
+                None => match LostLog::open(context, &self.which).await? {
+                    Some(lost) => return self.print_lost(lost).await,
+                    None => return Err(context.unknown(&self.which).await.into()),
+                },
             },
+            Err(error) => return Err(error.into()),
         };
+        let printer = self.printer()?;
+        let printing = self.print(source, &printer);
+        if self.follow { until_ended(printing).await } else { printing.await }
+    }
+
+    async fn open(&self, context: &Context, directory: PathBuf) -> Result<Reader> {
         let since_ms = self.since_ms();
         // With both, the lines are counted first: the last N, if they are recent enough.
         let from = match (self.tail, since_ms) {
@@ -89,16 +102,39 @@ impl Logs {
         };
         let mut reader = Reader::open(&directory, from)?;
         if let Some(wanted) = &self.session {
-            reader = reader.only(self.find(context, directory, wanted).await?);
+            let recorded = session::recorded_sessions(directory).await?;
+            let recorded = recorded.into_iter().map(|recorded| recorded.session).collect();
+            reader = reader.only(self.find(context, recorded, wanted).await?);
         }
         if self.stdout {
             reader = reader.outputs(|channel| channel != Channel::Stderr);
         } else if self.stderr {
             reader = reader.outputs(|channel| channel == Channel::Stderr);
         }
-        let printer = self.printer()?;
-        let printing = self.print(&mut reader, &printer);
-        if self.follow { until_ended(printing).await } else { printing.await }
+        Ok(reader)
+    }
+
+    /// `None`: no other node has the sandbox.
+    async fn open_elsewhere(&self, context: &Context) -> Result<Option<OtherLog>> {
+        let session = match &self.session {
+            None => None,
+            Some(wanted) => {
+                let Some(recorded) = elsewhere::sessions(context, &self.which).await else {
+                    return Ok(None);
+                };
+                Some(self.find(context, recorded.into_iter().collect(), wanted).await?)
+            }
+        };
+        let query = LogQuery {
+            sandbox: self.which.clone(),
+            tail: self.tail,
+            since_ms: self.since_ms(),
+            session,
+            is_stderr: (self.stdout || self.stderr).then_some(self.stderr),
+            after: None,
+            waits: false,
+        };
+        OtherLog::open(context, query).await
     }
 
     fn since_ms(&self) -> Option<u64> {
@@ -116,10 +152,12 @@ impl Logs {
 
     /// The session of this id or prefix, as `attach` and `kill` find it: in the log, and among those that
     /// have just begun.
-    async fn find(&self, context: &Context, directory: PathBuf, wanted: &str) -> Result<SessionId> {
-        let recorded = session::recorded_sessions(directory).await?;
-        let recorded: BTreeSet<SessionId> =
-            recorded.into_iter().map(|recorded| recorded.session).collect();
+    async fn find(
+        &self,
+        context: &Context,
+        recorded: BTreeSet<SessionId>,
+        wanted: &str,
+    ) -> Result<SessionId> {
         let mut sessions: Vec<SessionId> = recorded.iter().cloned().collect();
         let found = session::find_by(&sessions, wanted, |session| session).cloned();
         let Err(unknown @ CliError::UnknownSession { .. }) = found else { return Ok(found?) };
@@ -134,9 +172,13 @@ impl Logs {
         Ok(session::find_by(&sessions, wanted, |session| session)?.clone())
     }
 
-    async fn print(&self, reader: &mut Reader, printer: &Printer) -> Result<Exit> {
+    async fn print(&self, mut source: Source, printer: &Printer) -> Result<Exit> {
         loop {
-            let entry = if self.follow { reader.follow().await? } else { reader.next()? };
+            let entry = match &mut source {
+                Source::Here(reader) if self.follow => reader.follow().await?,
+                Source::Here(reader) => reader.next()?,
+                Source::Elsewhere(log) => log.next(self.follow).await?,
+            };
             let Some(entry) = entry else { return Ok(Exit::SUCCESS) };
             match printer.print(entry).await {
                 Ok(()) => {}
@@ -145,6 +187,12 @@ impl Logs {
             }
         }
     }
+}
+
+/// Where the entries come from.
+enum Source {
+    Here(Box<Reader>),
+    Elsewhere(Box<OtherLog>),
 }
 
 struct Printer {

@@ -1,5 +1,7 @@
 //! `node`: show the nodes of a fleet, and say which take sandboxes.
 
+mod drain;
+
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 
@@ -8,6 +10,7 @@ use super::exit::Exit;
 use super::values::{human_bytes, human_cpus};
 use super::{output, table};
 use control::{NodeRow, Readiness, Request};
+use drain::Drain;
 
 /// Show and mark nodes of the fleet
 #[derive(Debug, Args)]
@@ -47,10 +50,17 @@ enum What {
     /// Mark a node as about to go
     #[command(after_help = "Examples:
   host-bridge node drain host2
-  host-bridge node inspect host2 | jq .readiness
+  host-bridge node drain host2 --wait              until it has no sandbox
+  host-bridge node drain host2 --deadline 30m      prints what is left after that
+  host-bridge node drain host2 --deadline 30m --end
 
-It takes no new sandboxes. Those that it has stay until they are removed.")]
-    Drain(Named),
+It takes no new sandboxes. Those that it has stay until they are removed, stopped ones with their logs.
+None is moved, paused or snapshotted. With --end those that are left at the deadline are stopped in
+order and removed, and those that cannot be stopped are killed.
+
+The exit code is 0 when the node is marked and, with --wait or --deadline, has no sandbox; 124 when some
+are left at the deadline, after --end too; 125 when the node is unknown or has left the fleet.")]
+    Drain(Drain),
     /// Give a node sandboxes again
     #[command(after_help = "Examples:
   host-bridge node ready host2
@@ -83,7 +93,7 @@ impl Node {
                 return Ok(Exit::SUCCESS);
             }
             What::Cordon(Named { name }) => (name, Readiness::Cordoned),
-            What::Drain(Named { name }) => (name, Readiness::Draining),
+            What::Drain(drain) => return drain.run(context).await,
             What::Ready(Named { name }) => (name, Readiness::Ready),
         };
         let request = Request::MarkNode { node: name, readiness };

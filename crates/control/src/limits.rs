@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+/// How long a reader of a log waits for its next entry before it asks again.
+pub const LOG_WAIT_MAX: Duration = Duration::from_secs(10);
 /// One line of the control protocol: a start with a large environment fits.
 pub const CONTROL_LINE_BYTES_MAX: usize = 1024 * 1024;
 /// One line of an answer: the records of all sandboxes together, with long environments.

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::apps::AppOrder;
 use node::Readiness;
+use protocol::SessionId;
 use sandbox::Preset;
 use sandbox::{Name, SandboxRef, Selector, Spec, TemplateOptions, TemplateRef};
 
@@ -25,8 +26,8 @@ pub use carry_out::Parts;
 pub use elsewhere::Elsewhere;
 pub use events::{EventBatch, EventsQuery};
 pub use reply::{
-    Answer, CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, LostPage, NamespaceCost,
-    NodeReplies, NodeReply, PreviewLink, Reply, UnansweredNode, Version,
+    Answer, CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, LogPage, LostPage,
+    NamespaceCost, NodeReplies, NodeReply, PreviewLink, Reply, UnansweredNode, Version,
 };
 
 /// A request of a client.
@@ -123,6 +124,12 @@ pub enum Request {
         sandbox: SandboxRef,
         #[serde(default)]
         after: u64,
+    },
+    /// Reads a part of a sandbox's log.
+    ReadLog(LogQuery),
+    /// Asks for the sessions that a sandbox's log knows.
+    LogSessions {
+        sandbox: SandboxRef,
     },
     Snapshots {},
     /// Keeps a template, in the place of one with its name.
@@ -235,6 +242,30 @@ pub struct Purpose {
     pub program: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<String>,
+}
+
+/// Which part of a log is read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogQuery {
+    pub sandbox: SandboxRef,
+    /// Only so many of the last lines. As the next, not with `after`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tail: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since_ms: Option<u64>,
+    /// Only this session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
+    /// Only stderr, or only the others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub is_stderr: Option<bool>,
+    /// Where an earlier part has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+    /// The answer comes when there is an entry, or after some time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub waits: bool,
 }
 
 /// Which sandboxes are listed.

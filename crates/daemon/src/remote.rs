@@ -126,11 +126,12 @@ pub(super) fn operate(
     sent_for: Option<SentFor>,
 ) -> BoxFuture<'static, Result<Vec<u8>, Refusal>> {
     Box::pin(async move {
-        let request: Request = serde_json::from_slice(&request)
+        let mut request: Request = serde_json::from_slice(&request)
             .map_err(|error| Refusal::invalid(format!("a request of another node: {error}")))?;
         if !request.may_come_from_another() {
             return Err(Refusal::invalid("this request is for the bridge's own operator"));
         }
+        request.resolve(api.registry());
         let (began_ms, audit) = (instant::now_ms(), api.audit());
         let entry = audit
             .directory()

@@ -6,8 +6,10 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
+use std::time::Duration;
 
 use fleet::ids::Millis;
+use fleet::lease::Leash;
 use host::paths::{Paths, write_unsynced};
 use machine::ProcessIdentity;
 use nix::errno::Errno;
@@ -32,6 +34,12 @@ pub(crate) struct LeashFile {
 impl LeashFile {
     pub(crate) fn write(&self, paths: &Paths) -> io::Result<()> {
         write_unsynced(&paths.runtime, FILE, &serde_json::to_vec(self)?)
+    }
+
+    /// The one that an earlier bridge has left; over, if there is none.
+    pub(crate) fn last(paths: &Paths, grace: Duration) -> Leash {
+        let end_at = Self::read(paths).ok().flatten().map_or(0, |leash| leash.end_at_ms);
+        Leash { pause_at: end_at.saturating_sub(grace.as_millis() as u64 / 2), end_at }
     }
 
     /// `None` where there never was one, or it is not of this boot.

@@ -19,6 +19,7 @@
 
 mod durable;
 pub mod guardian;
+mod held;
 mod identity;
 mod images;
 mod leash;
@@ -42,7 +43,7 @@ use std::time::{Duration, Instant};
 use fleet::driver::{self, Adopted, Handle};
 use fleet::event::{Answer, Call};
 use fleet::ids::{Incarnation, Name, NodeId};
-use fleet::lease::Phase;
+use fleet::lease::{Leash, Phase};
 use fleet::nats::{Link, LinkError, Place};
 use fleet::records::NodeRecord;
 use fleet::{Me, Status};
@@ -65,6 +66,7 @@ pub use tallies::{FleetFigures, QuotaUse};
 pub use things::{Finder, Kind, Thing};
 
 use identity::Identity;
+use leash::LeashFile;
 use limits::{CONNECT_PAUSE, ROSTER_AGE_MAX};
 use machines::{Expected, HostMachines};
 use tallies::Tallies;
@@ -112,6 +114,8 @@ struct Inner {
     /// The lives that may run here.
     held: Mutex<HashSet<Incarnation>>,
     roster: RwLock<(Option<Instant>, Roster)>,
+    /// The latest, for those who pause sandboxes by it.
+    leash: watch::Sender<Leash>,
     leashes: OnceLock<mpsc::UnboundedSender<machines::Lease>>,
     finder: OnceLock<Finder>,
     seen: Mutex<things::Seen>,
@@ -162,6 +166,7 @@ impl Node {
             key: identity.public_key(),
         };
         let (handle, _) = watch::channel(None);
+        let (leash, _) = watch::channel(LeashFile::last(paths, fleet.grace));
         Ok(Self(Arc::new(Inner {
             id,
             place,
@@ -179,6 +184,7 @@ impl Node {
             expected: Mutex::default(),
             held: Mutex::default(),
             roster: RwLock::default(),
+            leash,
             leashes: OnceLock::new(),
             finder: OnceLock::new(),
             seen: Mutex::default(),
@@ -202,6 +208,7 @@ impl Node {
         let seed = random_bytes::<8>().map(u64::from_le_bytes).map_err(NodeError::Draw)?;
         let _ = inner.registry.set(registry.clone());
         let adopted = self.adopted(registry);
+        tokio::spawn(held::keep(Arc::downgrade(&inner), inner.leash.subscribe()));
         let node = self.clone();
         tokio::spawn(async move {
             let link = node.connect().await;

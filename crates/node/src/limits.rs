@@ -18,6 +18,11 @@ pub const GUARDIAN_LOOK_PAUSE: Duration = Duration::from_millis(20);
 pub const PLACED_MAX: Duration = Duration::from_secs(30);
 /// Names that wait for that at once.
 pub const PLACED_COUNT_MAX: usize = 1_024;
+/// How often a node that has no lease for the moment looks for sandboxes that came to run.
+pub const HOLD_LOOK_PAUSE: Duration = Duration::from_millis(250);
+/// How long a node goes without a look at the phase of its lease: its sleep does not go on while the host is suspended,
+/// and the lease does.
+pub const LEASE_LOOK_MAX: Duration = Duration::from_secs(1);
 /// The pause between two attempts to reach NATS.
 pub const CONNECT_PAUSE: Duration = Duration::from_secs(1);
 /// How long what other nodes say of themselves is used without a look.

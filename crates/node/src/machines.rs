@@ -105,6 +105,9 @@ impl Machines for HostMachines {
 
     fn leash(&mut self, leash: Leash) {
         self.end_at = leash.end_at;
+        if let Some(node) = self.node() {
+            node.0.leash.send_replace(leash);
+        }
         let _ = self.leases.send(Lease::Until(leash.end_at));
     }
 

@@ -17,6 +17,8 @@ pub(crate) struct Tallies {
     pub refused: AtomicU64,
     /// Names that this node declared lost.
     pub lost: AtomicU64,
+    /// How often half of the grace went by without a renewal.
+    pub holds: AtomicU64,
 }
 
 /// The fleet, as this node sees it.
@@ -30,6 +32,9 @@ pub struct FleetFigures {
     pub placed: u64,
     pub refused: u64,
     pub lost: u64,
+    pub holds: u64,
+    /// Sandboxes that are paused until the lease is renewed.
+    pub held_back: u64,
     pub quotas: Vec<QuotaUse>,
 }
 
@@ -58,6 +63,8 @@ impl Node {
             placed: read(&tallies.placed),
             refused: read(&tallies.refused),
             lost: read(&tallies.lost),
+            holds: read(&tallies.holds),
+            held_back: self.0.held_back(),
             quotas: self.quotas().await,
         }
     }

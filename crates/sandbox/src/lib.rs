@@ -236,6 +236,10 @@ pub enum SandboxError {
     Lost { which: SandboxRef, reason: String },
     #[error("{which} is paused")]
     Paused { which: SandboxRef },
+    #[error(
+        "{which} cannot go on now: its node could not renew its lease in the fleet, and its sandboxes are paused until it can"
+    )]
+    Held { which: SandboxRef },
     #[error("{which} was paused while it was idle, and did not wake: {why}")]
     NotWoken { which: SandboxRef, why: String },
     #[error("on_idle (--on-idle) cannot be pause here: {why}")]

@@ -358,6 +358,8 @@ impl Owner {
             }
             Order::Pause { reply } => self.pause(reply).await,
             Order::Resume { reply } => self.resume_paused(reply),
+            Order::Hold { reply } => self.pause_for_lease(reply),
+            Order::GoOn { reply } => self.go_on_with_lease(reply),
             Order::Wake { reply } => self.wake(reply),
             Order::Snapshot { draft, reply } => self.write_down(*draft, reply),
             Order::Commit { work, reply } => self.commit(work, reply),

@@ -9,6 +9,7 @@ mod claimed;
 mod create;
 mod fork;
 mod found;
+mod held;
 mod image_names;
 mod means;
 mod orders;
@@ -28,6 +29,7 @@ pub use views::{Until, Visit};
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -98,6 +100,8 @@ struct Inner {
     saver: Arc<OnceLock<Saver>>,
     carrier: OnceLock<Carrier>,
     seats: Mutex<Seats>,
+    /// Nothing of the fleet may go on; see [`Registry::hold`].
+    is_held: AtomicBool,
 }
 
 #[derive(Default)]
@@ -241,6 +245,7 @@ impl Registry {
             saver: Arc::default(),
             carrier: OnceLock::new(),
             seats,
+            is_held: AtomicBool::new(false),
         };
         let registry = Self(Arc::new(inner));
         if let Some(error) = unread {

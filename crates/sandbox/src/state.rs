@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use host::instant::now_ms;
 use machine::MachineExit;
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +22,9 @@ pub enum State {
         /// It was idle, and the next request has it continue. Paused by hand, only a resumption does.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         by_idle: bool,
+        /// Its node could not renew its lease in the fleet, and has it continue when it can.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        by_lease: bool,
     },
     /// A stop was asked for, and the grace of its processes runs.
     Stopping,
@@ -164,6 +168,16 @@ impl State {
         matches!(self, Self::Paused { by_idle: true, .. })
     }
 
+    /// Paused at this moment, by hand.
+    pub(crate) fn paused() -> Self {
+        Self::Paused { since_ms: now_ms(), by_idle: false, by_lease: false }
+    }
+
+    /// Whether it goes on when its node has a lease again.
+    pub fn is_held(&self) -> bool {
+        matches!(self, Self::Paused { by_lease: true, .. })
+    }
+
     /// Whether the machine is gone.
     pub fn is_over(&self) -> bool {
         matches!(self, Self::Stopped { .. })
@@ -174,6 +188,7 @@ impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Paused { by_idle: true, .. } => f.write_str("paused (idle)"),
+            Self::Paused { by_lease: true, .. } => f.write_str("paused (its node has no lease)"),
             Self::Creating | Self::Running | Self::Paused { .. } | Self::Stopping => {
                 f.write_str(self.name())
             }

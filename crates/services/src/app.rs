@@ -175,7 +175,7 @@ impl Apps {
     ) -> Result<(), AppError> {
         let mut found = self.0.table.get(which, name).ok_or_else(|| not_found(which, name))?;
         let visit = registry.visit(which).await;
-        if let Err(error @ SandboxError::Paused { .. }) = visit {
+        if let Err(error @ (SandboxError::Paused { .. } | SandboxError::Held { .. })) = visit {
             return Err(error.into());
         }
         found.stop.notify_one();

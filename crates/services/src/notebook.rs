@@ -288,7 +288,7 @@ impl Notebooks {
         };
         let guest = match guest {
             Ok(guest) => guest,
-            Err(SandboxError::Paused { .. }) => return Ok(None),
+            Err(SandboxError::Paused { .. } | SandboxError::Held { .. }) => return Ok(None),
             // An interpreter that is gone has none.
             Err(_) => return Ok(Some(0)),
         };

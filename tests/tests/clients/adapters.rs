@@ -8,14 +8,27 @@ use crate::python_client::{pytest, sources, succeeds};
 /// One process for all of them: a framework takes seconds of processor time to import.
 #[test]
 fn each_framework_runs_over_its_adapter() {
-    let home = match installed("python-adapters", &sources().join("tests/adapters/install")) {
+    run("adapters");
+}
+
+/// Harbor and verifiers, which need a newer Python.
+#[test]
+fn the_frameworks_of_rollouts_run_over_their_adapters() {
+    run("rollouts");
+}
+
+/// The suites in this directory of tests, with what its script installs.
+fn run(suites: &str) {
+    let tests = format!("tests/{suites}");
+    let install = sources().join(&tests).join("install");
+    let home = match installed(&format!("python-{suites}"), &install) {
         Ok(home) => home,
-        Err(reason) => return tests::skip(&format!("nothing to test adapters with: {reason}")),
+        Err(reason) => return tests::skip(&format!("nothing to test {suites} with: {reason}")),
     };
     let mut command = pytest(&home);
     // What was compiled for the first run is there for the next.
     command.env("PYTHONPYCACHEPREFIX", home.join("compiled"));
     command.args(["-o", "asyncio_mode=auto"]);
     command.args(["-o", "asyncio_default_fixture_loop_scope=function"]);
-    succeeds(command.arg("tests/adapters"));
+    succeeds(command.arg(tests));
 }

@@ -8,6 +8,7 @@ use std::process::Command;
 use crate::environment::{assert_succeeded, installed_or_skip, workspace};
 
 use tests::images::{busybox, write_root};
+use tests::libraries::SCIENCE;
 use tests::server::Server;
 
 /// More than any suite takes on a busy machine; one that hangs says where.
@@ -18,6 +19,23 @@ const ANY_KEY: &str = "e2b_00000000";
 #[test]
 fn asynchronous() {
     python("asynchronous", Server::dev);
+}
+
+/// With the libraries that draw, in an environment that sandboxes see.
+#[test]
+fn charts() {
+    let Some(libraries) = tests::libraries::python_with("displays", &SCIENCE) else { return };
+    python_with("charts", Server::dev, |command| {
+        command.env("BURROW_TEST_LIBRARIES", &libraries);
+    });
+}
+
+#[test]
+fn javascript_charts() {
+    let Some(libraries) = tests::libraries::python_with("displays", &SCIENCE) else { return };
+    node_with("charts.mjs", Server::dev, |command| {
+        command.env("BURROW_TEST_LIBRARIES", &libraries);
+    });
 }
 
 #[test]
@@ -82,6 +100,10 @@ fn with_small_image() -> Server {
 }
 
 fn node(module: &str, start: fn() -> Server) {
+    node_with(module, start, |_| {});
+}
+
+fn node_with(module: &str, start: fn() -> Server, prepare: impl FnOnce(&mut Command)) {
     let Some(home) = home() else { return };
     let server = start();
     // A module finds its packages beside itself.
@@ -89,7 +111,9 @@ fn node(module: &str, start: fn() -> Server) {
     fs::copy(sources().join(module), &suite).expect("a copy");
     std::os::unix::fs::symlink(home.join("js/node_modules"), server.scratch().join("node_modules"))
         .expect("a link");
-    let ran = in_server(Command::new("node"), &server)
+    let mut command = in_server(Command::new("node"), &server);
+    prepare(&mut command);
+    let ran = command
         .args(["--test", "--test-reporter=spec", "--test-timeout=120000"])
         .arg(&suite)
         .output()
@@ -111,9 +135,15 @@ fn every_public_method_is_on_the_page_with_its_test() {
 }
 
 fn python(module: &str, start: fn() -> Server) {
+    python_with(module, start, |_| {});
+}
+
+fn python_with(module: &str, start: fn() -> Server, prepare: impl FnOnce(&mut Command)) {
     let Some(home) = home() else { return };
     let server = start();
-    let ran = in_server(Command::new(home.join("bin/python")), &server)
+    let mut command = in_server(Command::new(home.join("bin/python")), &server);
+    prepare(&mut command);
+    let ran = command
         .arg(workspace().join("tests/suite.py"))
         .arg(sources())
         .arg(module)

@@ -1,11 +1,16 @@
 //! Bridges of one fleet over a real NATS server, on this machine.
 
+mod chaos;
+mod control_plane;
 mod dev;
 mod doors;
+mod drain;
 mod durable;
 mod events;
 mod gateway;
+mod held;
 mod lists;
+mod logs;
 mod names;
 mod nodes;
 mod placing;
@@ -15,3 +20,4 @@ mod safety;
 mod ssh;
 mod templates;
 mod tls;
+mod upgrade;

@@ -117,12 +117,13 @@ fn a_sandbox_has_ended_before_it_is_reported_lost_when_its_bridge_is_stopped() {
 #[test]
 fn a_bridge_without_nats_ends_its_sandboxes_at_the_end_of_its_lease_and_comes_back() {
     let Some(mut nats) = Nats::start() else { return };
-    let member = Member::open(&nats, "n1");
+    // Its sandboxes are paused after half of it.
+    let member = Member::join(&nats, "n1", &["--dev", "--set", "fleet.grace=8s"]);
     member.client.post("/v1/sandboxes", &json!({ "name": "one" })).expect(201);
     let processes = processes(&member, "one");
     let pid = member.server.daemon_pid();
     nats.kill();
-    // Within its lease it runs on, and takes calls; nothing is created.
+    // At first it runs on, and takes calls; nothing is created.
     let ran = json!({ "argv": ["echo", "still here"] });
     member.client.post("/v1/sandboxes/default/one/exec", &ran).expect(200);
     let refused = member.client.post("/v1/sandboxes", &json!({ "name": "two" })).expect(503).json();

@@ -10,7 +10,7 @@ use tests::fleet::{GRACE, Nats};
 use tests::{Burrow, eventually, have_or_skip};
 
 /// An authority, and the certificates that it signs.
-struct Authority(PathBuf);
+pub(super) struct Authority(PathBuf);
 
 fn openssl(arguments: &[&str]) {
     let made = Command::new("openssl").args(arguments).output().expect("openssl runs");
@@ -18,7 +18,7 @@ fn openssl(arguments: &[&str]) {
 }
 
 impl Authority {
-    fn new(directory: &Path, name: &str) -> Self {
+    pub(super) fn new(directory: &Path, name: &str) -> Self {
         let ca = Self(directory.join(name));
         fs::create_dir(&ca.0).expect("a directory");
         let subject = format!("/CN={name}");
@@ -34,12 +34,12 @@ impl Authority {
         ca
     }
 
-    fn path(&self, name: &str) -> String {
+    pub(super) fn path(&self, name: &str) -> String {
         self.0.join(name).to_str().expect("UTF-8").to_owned()
     }
 
     /// A certificate for one address.
-    fn sign(&self, name: &str, address: &str) -> (String, String) {
+    pub(super) fn sign(&self, name: &str, address: &str) -> (String, String) {
         let path = |end: &str| self.path(&format!("{name}.{end}"));
         let (key, request, pem, names) = (path("key"), path("csr"), path("pem"), path("ext"));
         fs::write(&names, format!("subjectAltName=IP:{address}\n")).expect("a file");

@@ -1,5 +1,6 @@
 //! The tree itself: its rules, its documents with their commands, and its examples.
 
+mod deploy;
 mod documents;
 mod examples;
 mod held;

@@ -9,9 +9,9 @@ use super::seat::{self, Places};
 use crate::body::json_response;
 use crate::call::Call;
 use crate::route::{Operation, operation};
+use crate::samples;
 use crate::shape::{Nothing, Raw};
-use host::instant::format;
-use sandbox::refusal::{Code, Refusal};
+use sandbox::refusal::Refusal;
 
 pub fn operations() -> Vec<Operation> {
     let get = || Method::GET;
@@ -69,27 +69,7 @@ async fn version(call: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal> {
 }
 
 async fn metrics(call: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal> {
-    let which = seat::find(&call)?.which();
-    let guest = call.api.registry().guest(&which)?;
-    let page = guest.newest_metrics(false).await?;
-    let Some(sample) = page.newest() else {
-        return Err(Refusal::new(Code::Unavailable, "there is no sample of what it uses yet"));
-    };
-    let memory_bytes_max = sample.memory_bytes_max.or_else(crate::host_memory_bytes);
-    let (disk, disk_max) = (sample.disk_bytes.unwrap_or(0), sample.disk_bytes_max.unwrap_or(0));
-    Ok(Raw(json_response(
-        StatusCode::OK,
-        &json!({
-            "timestamp": format(sample.time_ms),
-            "timestampUnix": sample.time_ms / 1000,
-            "cpuCount": page.cpus,
-            "cpuUsedPct": f64::from(sample.cpu_hundredths.unwrap_or(0)) / 100.0,
-            "memUsed": sample.memory_bytes,
-            "memTotal": memory_bytes_max.unwrap_or(0),
-            "memCache": 0,
-            "diskUsed": disk,
-            "diskTotal": disk_max,
-            "diskFree": disk_max.saturating_sub(disk),
-        }),
-    )))
+    let record = seat::find(&call)?;
+    let used = samples::newest(&call.api, &record).await?;
+    Ok(Raw(json_response(StatusCode::OK, &used.shown())))
 }

@@ -18,12 +18,10 @@ const LANGUAGE_SERVERS: &str = "language servers";
 const ENTRYPOINT: &str = "an entrypoint's session: a sandbox has none";
 const SIGNING: &str = "signed URLs of files; use the calls about files";
 const SSH: &str = "SSH access by tokens; the server has a door for SSH keys";
-const METRICS: &str = "metrics of the past; get_metrics_latest has those of now";
 
 pub fn operations() -> Vec<Operation> {
     let (get, post, put, delete) = (Method::GET, Method::POST, Method::PUT, Method::DELETE);
     let of_server = [
-        (get.clone(), "/daytona/config", METRICS),
         (get.clone(), "/daytona/snapshots", SNAPSHOTS),
         (post.clone(), "/daytona/snapshots", SNAPSHOTS),
         (get.clone(), "/daytona/snapshots/{snapshot}", SNAPSHOTS),
@@ -64,7 +62,6 @@ pub fn operations() -> Vec<Operation> {
         (delete, "/daytona/sandbox/{sandbox}/ssh-access", SSH),
         (get.clone(), "/daytona/sandbox/{sandbox}/signing-key", SIGNING),
         (post.clone(), "/daytona/sandbox/{sandbox}/signing-key/rotate", SIGNING),
-        (get.clone(), "/daytona/sandbox/{sandbox}/telemetry/metrics", METRICS),
     ];
     let env = "a change of a sandbox's environment; set it when you make the sandbox";
     let of_toolbox = [

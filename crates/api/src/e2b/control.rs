@@ -2,7 +2,7 @@
 
 use hyper::Method;
 use hyper::StatusCode;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::answer::CONTROL;
 use super::connect::Message;
@@ -19,6 +19,7 @@ use crate::creation::{namespace_of, permitted};
 use crate::gather::{self, Order};
 use crate::placing;
 use crate::route::{Operation, operation};
+use crate::samples;
 use crate::shape::{Done, Nothing, Raw};
 use host::id::RandomId;
 use host::instant::{now_ms, parse};
@@ -290,27 +291,11 @@ async fn metrics(call: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal> {
     let record = seat(&call)?;
     let fields = fields(&call)?;
     let seconds = |name| field(&fields, name).and_then(|text| text.parse::<u64>().ok());
-    let (start, end) = (seconds("start").unwrap_or(0), seconds("end").unwrap_or(u64::MAX));
-    let guest = call.api.registry().guest(&record.which())?;
-    let page = guest.metrics(0, false).await?;
-    let cpus = page.cpus;
-    let within = |ms: u64| (start..=end).contains(&(ms / 1000));
-    let samples = page.samples.iter().filter(|sample| within(sample.time_ms));
-    let shown: Vec<Value> = samples
-        .map(|sample| {
-            json!({
-                "timestamp": host::instant::format(sample.time_ms),
-                "timestampUnix": sample.time_ms / 1000,
-                "cpuCount": cpus,
-                "cpuUsedPct": f64::from(sample.cpu_hundredths.unwrap_or(0)) / 100.0,
-                "memUsed": sample.memory_bytes,
-                "memTotal": sample.memory_bytes_max.or_else(crate::host_memory_bytes).unwrap_or(0),
-                "memCache": 0,
-                "diskUsed": sample.disk_bytes.unwrap_or(0),
-                "diskTotal": sample.disk_bytes_max.unwrap_or(0),
-            })
-        })
-        .collect();
+    let from_ms = seconds("start").map(|start| start.saturating_mul(1000));
+    // The whole of the last second is meant.
+    let to_ms = seconds("end").map(|end| end.saturating_mul(1000).saturating_add(999));
+    let used = samples::used(&call.api, &record, from_ms, to_ms).await?;
+    let shown: Vec<Value> = used.iter().map(samples::Used::shown).collect();
     Ok(Raw(json_response(StatusCode::OK, &shown)))
 }
 

@@ -101,12 +101,18 @@ async fn execute(
         let request = RunCode { aside: true, ..RunCode::new(context.clone(), code) };
         guest.run_code_now(request)
     };
+    let named = (&context.context, context.language.as_str());
+    let charts = &call.api.e2b().charts;
+    let charts = charts.code_for(&seat.inside.id, named, found(&known, named.0.as_str()));
     // One after the other in the context's queue.
     let (before, after) = around.unzip();
-    let before = before.map(aside).transpose()?;
+    let mut beside = Vec::new();
+    for code in charts.into_iter().chain(before) {
+        beside.push(aside(code)?);
+    }
     let run = guest.run_code_now(RunCode::new(context.clone(), ask.code))?;
-    let after = after.map(aside).transpose()?;
-    results::answer(&mut call, seat.inside, run, before.into_iter().chain(after).collect()).map(Raw)
+    beside.extend(after.map(aside).transpose()?);
+    results::answer(&mut call, seat.inside, run, beside).map(Raw)
 }
 
 /// A context with all that it is opened with.

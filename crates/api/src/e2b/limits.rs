@@ -12,6 +12,8 @@ pub const ENVD_VERSION: &str = "0.6.13";
 pub const PASSES_PER_SANDBOX_MAX: usize = 64;
 /// Sandboxes whose tokens, accounts or watches are in memory; they are read again when needed.
 pub const SANDBOXES_KNOWN_MAX: usize = 4096;
+/// Contexts that are known to have what makes charts; it is said again when needed.
+pub const CONTEXTS_KNOWN_MAX: usize = 8192;
 /// Programs whose arguments are remembered for `List`.
 pub const COMMANDS_KNOWN_MAX: usize = 8192;
 /// What these take together; arguments and variables may be long.
@@ -37,6 +39,9 @@ pub const ENTRIES_MAX: usize = 100_000;
 pub const PAGE_MAX: usize = 100;
 /// Copies of one fork.
 pub const FORKS_MAX: u32 = 20;
+/// Entries of a log in one answer, as E2B has it, and the bytes of their messages.
+pub const LOG_ENTRIES_MAX: usize = 1000;
+pub const LOG_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Builds of templates whose status is known, ended ones included.
 pub const BUILDS_KNOWN_MAX: usize = 256;
 /// Entries of one build's log: a long installation, in a few megabytes.

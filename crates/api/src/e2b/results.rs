@@ -12,6 +12,7 @@ use protocol::repl::{Datum, Display, DisplayRole, Event, Finished, Happening, Ru
 use serde_json::{Map, Value, json};
 use tokio::time::sleep;
 
+use super::charts::{CHART, TABLE};
 use super::limits::RUN_KEEPALIVE;
 use crate::body::{Gone, Hold, NDJSON, Outgoing, Response, Sink, respond};
 use crate::call::{Call, Inside};
@@ -174,8 +175,8 @@ fn result(display: Display) -> Value {
             "image/jpeg" => ("jpeg", base64()),
             "application/pdf" => ("pdf", base64()),
             "application/javascript" => ("javascript", text()),
-            "application/json" => match serde_json::from_slice(bytes) {
-                Ok(value) => ("json", value),
+            "application/json" | CHART | TABLE => match serde_json::from_slice(bytes) {
+                Ok(value) => (json_field(&mime), value),
                 Err(_) => continue,
             },
             other => {
@@ -192,6 +193,15 @@ fn result(display: Display) -> Value {
     fields.insert("type".to_owned(), "result".into());
     fields.insert("is_main_result".to_owned(), (display.role == DisplayRole::Value).into());
     fields.into()
+}
+
+/// Where a client looks for a value that is JSON.
+fn json_field(mime: &str) -> &'static str {
+    match mime {
+        CHART => "chart",
+        TABLE => "data",
+        _ => "json",
+    }
 }
 
 /// A text as its own value: a string is shown without its quotes.

@@ -123,6 +123,10 @@ fn fleet(text: &mut Text, it: &FleetFigures, (answered, failed): (u64, u64)) {
     let about = "How long this node may go on without renewing its lease.";
     let left = it.lease_left_ms as f64 / MS_PER_S;
     text.single("burrow_fleet_lease_left_seconds", "gauge", about, left);
+    let about = "Sandboxes that are paused until this node can renew its lease.";
+    text.single("burrow_fleet_held_sandboxes", "gauge", about, it.held_back as f64);
+    let about = "How often half of the grace went by without a renewal of this node's lease.";
+    text.single("burrow_fleet_holds_total", "counter", about, it.holds as f64);
     let name = "burrow_fleet_creates_total";
     text.family(name, "counter", "Names that were asked of the fleet through this node.");
     text.line(name, &[("outcome", "placed")], it.placed as f64);

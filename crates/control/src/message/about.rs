@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Request;
+use super::{LogQuery, Request};
 use crate::apps::AppOrder;
 use crate::limits::{CONTROL_REPLY_DEADLINE, SNAPSHOT_TRAVEL_MAX};
 use access::audit::Entry;
@@ -77,7 +77,9 @@ impl Request {
             Self::Inspect { sandbox } | Self::Work { sandbox } => {
                 About::look("get_sandbox", Some(sandbox))
             }
-            Self::ReadLost { sandbox, .. } => About::look("read_log", Some(sandbox)),
+            Self::ReadLost { sandbox, .. }
+            | Self::LogSessions { sandbox }
+            | Self::ReadLog(LogQuery { sandbox, .. }) => About::look("read_log", Some(sandbox)),
             Self::Templates {} => About::look("list_templates", None),
             Self::GetTemplate { .. } => About::look("get_template", None),
             Self::Pool {} => About::look("get_pool", None),
@@ -157,6 +159,8 @@ impl Request {
         | Self::Fork { sandbox, .. }
         | Self::Changes { sandbox }
         | Self::Commit { sandbox, .. }
+        | Self::ReadLog(LogQuery { sandbox, .. })
+        | Self::LogSessions { sandbox }
         | Self::Sync { sandbox }
         | Self::CreatePreview { sandbox, .. }
         | Self::Previews { sandbox }

@@ -1,6 +1,7 @@
 //! What carries out each request.
 
 mod apps;
+mod log;
 mod lost;
 mod previews;
 
@@ -106,6 +107,12 @@ impl Request {
             }
             Self::ReadLost { sandbox, after } => {
                 return Box::pin(lost::read(parts.node, &sandbox, after)).await.map(Reply::LostLog);
+            }
+            Self::ReadLog(query) => {
+                return Box::pin(log::read(parts, &query)).await.map(Reply::Log);
+            }
+            Self::LogSessions { sandbox } => {
+                return Box::pin(log::sessions(parts, &sandbox)).await.map(Reply::LogSessions);
             }
             Self::Snapshots {} => return Ok(Reply::Snapshots(registry.listed_snapshots(None))),
             Self::PruneSnapshots { dry_run } => {

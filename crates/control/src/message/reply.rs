@@ -12,6 +12,7 @@ use access::preview::Link;
 use agent_client::link::Address;
 use image::digest::Digest;
 use node::NodeRow;
+use protocol::SessionId;
 use sandbox::caps::Scope;
 use sandbox::costs::Cost;
 use sandbox::log::Entry;
@@ -109,6 +110,8 @@ replies! {
         Events(EventBatch);
         Dialled(Dialled);
         LostLog(LostPage);
+        Log(LogPage);
+        LogSessions(Vec<SessionId>);
         Pool(Vec<ShelfStatus>);
         Nodes(Vec<NodeRow>);
         Caps(Vec<CapUsage>);
@@ -201,6 +204,19 @@ pub struct NamespaceCost {
     pub namespace: String,
     #[serde(flatten)]
     pub cost: Cost,
+}
+
+/// A part of a sandbox's log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogPage {
+    pub entries: Vec<Entry>,
+    /// Where the next part begins; absent while the log has nothing at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+    /// There was no more.
+    pub is_at_end: bool,
+    /// Nothing will follow.
+    pub is_over: bool,
 }
 
 /// A part of the log of a sandbox that is gone with its node.

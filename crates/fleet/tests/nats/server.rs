@@ -110,6 +110,15 @@ impl Server {
         }
     }
 
+    /// The bytes that it has resident, and those that it has stored.
+    pub(crate) fn weighs(&self) -> (u64, u64) {
+        let pid = self.child.as_ref().expect("it runs").id();
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line");
+        let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
+        (kib * 1024, size_of(&self.dir.join("store")))
+    }
+
     pub(crate) fn place(&self) -> Place {
         let servers = format!("nats://127.0.0.1:{}", self.port);
         Place { servers, replicas: 1, ..Place::default() }
@@ -120,6 +129,16 @@ impl Server {
         let servers = format!("nats://{user}:{PASSWORD}@127.0.0.1:{}", self.port);
         Place { servers, replicas: 1, ..Place::default() }
     }
+}
+
+fn size_of(dir: &Path) -> u64 {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let sizes = entries.map(|entry| match entry.metadata() {
+        Ok(about) if about.is_dir() => size_of(&entry.path()),
+        Ok(about) => about.len(),
+        Err(_) => 0,
+    });
+    sizes.sum()
 }
 
 /// The server writes its ports to a file when it listens.

@@ -152,3 +152,38 @@ async fn a_scan_shows_all_that_was_stored_before_it_and_nothing_that_was_removed
     let none = link.scan(&Scope::Namespace("other".into()), &node("n1")).await.expect("a scan");
     assert!(none.is_empty());
 }
+
+/// What a NATS server keeps and reads for a large fleet: `BURROW_NATS_NAMES` names of a thousand nodes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "minutes"]
+async fn a_million_names_of_a_thousand_nodes() {
+    let Some(server) = Server::start() else { return };
+    let names = std::env::var("BURROW_NATS_NAMES").ok().and_then(|text| text.parse().ok());
+    let names: usize = names.unwrap_or(1_000_000);
+    let link = Link::connect(&server.place(), "writer").await.expect("a link");
+    let began = Instant::now();
+    // So many writes are under way at once.
+    let writers = (0..256).map(|writer| {
+        let link = link.clone();
+        tokio::spawn(async move {
+            for number in (writer..names).step_by(256) {
+                let value = record(&node(&format!("n{}", number % 1_000)), number as u128);
+                let stored =
+                    link.write(&Key::Name(name(number)), Revision(0), Some(&value), None).await;
+                assert!(matches!(stored, Outcome::Stored(_)), "{number}: {stored:?}");
+            }
+        })
+    });
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.expect("a writer");
+    }
+    let written = began.elapsed();
+    let began = Instant::now();
+    let scope = Scope::Node(node("n7"));
+    let found = link.scan(&scope, &node("reader")).await.expect("a scan");
+    let scanned = began.elapsed();
+    assert_eq!(found.len(), names.div_ceil(1_000));
+    let (resident, stored) = server.weighs();
+    println!("{names} names were written in {written:.0?}, and read by one scan in {scanned:.1?}");
+    println!("nats-server keeps {} MB on disk and {} MB in memory", stored >> 20, resident >> 20);
+}

@@ -94,7 +94,7 @@ impl Clients {
 
 fn strike(world: &mut World) {
     let host = world.random.below(world.hosts.len());
-    let what = world.random.below(16);
+    let what = world.random.below(18);
     // A bridge that is stopped for long does not know it: half of the stops are.
     let long = world.random.below(if matches!(what, 4 | 5) { 2 } else { 4 }) == 0;
     let ms = 200 + world.random.below(if long { 60_000 } else { 6_000 }) as u64;
@@ -108,6 +108,7 @@ fn strike(world: &mut World) {
         10 | 11 => world.hosts[host].no_peers_until = until,
         12 => world.store_away_until = world.now + ms.min(30_000),
         13 => world.config.way_ms = [40, 400, 8_000][world.random.below(3)],
+        14 | 15 => world.jump(host, ms),
         _ => world.config.loss = [0, 10, 100][world.random.below(3)],
     }
 }

@@ -20,6 +20,8 @@ const TIMEOUT_MS: u64 = 3_000;
 /// More than three roundings between clocks take away: a guardian that came too early would see nothing.
 const ROUNDING_MS: u64 = 3;
 pub(crate) const TICK_MS: u64 = 500;
+/// The longest sleep of a guardian, after which it looks at the clock again.
+const GUARDIAN_LOOK_MS: u64 = 250;
 
 pub(crate) struct Host {
     pub(crate) id: NodeId,
@@ -210,6 +212,13 @@ impl World {
         if let Some(down_ms) = down_ms {
             self.push(host, down_ms, What::Boot);
         }
+    }
+
+    /// The clock of a host jumps ahead, as after it was suspended or when a virtual machine is moved: the clock of
+    /// leases never goes back. Its guardian looks at it again within a moment.
+    pub(crate) fn jump(&mut self, host: usize, ms: u64) {
+        self.hosts[host].offset_ms += ms;
+        self.push(host, GUARDIAN_LOOK_MS, What::Guardian);
     }
 
     fn stop_machines(&mut self, host: usize) {

@@ -201,9 +201,13 @@ pub fn of_change(before: Phase, state: &State) -> Option<(Kind, Facts)> {
         State::Running if before == Phase::Stopping => None,
         State::Running if before == Phase::Paused => Some((Kind::Resumed, Facts::none())),
         State::Running => Some((Kind::Ready, Facts::none())),
-        State::Paused { by_idle, .. } => {
-            let reason = Some(if *by_idle { "idle" } else { "asked" }.to_owned());
-            Some((Kind::Paused, Facts { reason, ..Facts::none() }))
+        State::Paused { by_idle, by_lease, .. } => {
+            let reason = match (by_idle, by_lease) {
+                (true, _) => "idle",
+                (false, true) => "lease",
+                (false, false) => "asked",
+            };
+            Some((Kind::Paused, Facts { reason: Some(reason.to_owned()), ..Facts::none() }))
         }
         State::Stopped { why, .. } => Some((Kind::Exited, Facts::stop(why))),
         State::Lost { reason } => Some((Kind::Lost, Facts::cause(reason))),

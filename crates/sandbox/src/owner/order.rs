@@ -42,6 +42,13 @@ pub(crate) enum Order {
     Resume {
         reply: Reply,
     },
+    /// Pause until its node has a lease again; see [`crate::Registry::hold`].
+    Hold {
+        reply: Reply,
+    },
+    GoOn {
+        reply: Reply,
+    },
     /// Wait until one that is asleep is awake; see [`crate::Registry::visit`].
     Wake {
         reply: WakeReply,
@@ -96,6 +103,8 @@ impl Order {
             | Self::Extend { reply, .. }
             | Self::Pause { reply }
             | Self::Resume { reply }
+            | Self::Hold { reply }
+            | Self::GoOn { reply }
             | Self::Leave { reply } => {
                 let _ = reply.send(Err(SandboxError::NotRunning { which, state }));
             }

@@ -58,7 +58,8 @@ impl Owner {
         match paused {
             Ok(()) if self.stored.record.state == State::Running => {
                 self.expiry.pauses();
-                self.enter_living(State::Paused { since_ms: now_ms(), by_idle: true }).await;
+                let since_ms = now_ms();
+                self.enter_living(State::Paused { since_ms, by_idle: true, by_lease: false }).await;
                 if !self.waking.is_empty() {
                     self.rouse();
                 }

@@ -20,7 +20,7 @@ pub(crate) type CommitReply = oneshot::Sender<Result<Image, SandboxError>>;
 
 /// The outcome of an errand, and who waits for it.
 pub(super) enum SuspendOutcome {
-    Paused(Result<(), MachineError>, Reply),
+    Paused { done: Result<(), MachineError>, by_lease: bool, reply: Reply },
     Resumed(Result<Resumed, MachineError>, Reply),
     DozedOff(Result<(), MachineError>),
     Woke(Result<Resumed, MachineError>),
@@ -31,32 +31,56 @@ pub(super) enum SuspendOutcome {
 
 impl Owner {
     pub(super) async fn pause(&mut self, reply: Reply) {
-        let kind = self.stored.record.machine;
         match self.stored.record.state {
-            State::Paused { by_idle: true, .. } => self.stay_paused(reply).await,
+            State::Paused { by_idle: true, .. } | State::Paused { by_lease: true, .. } => {
+                self.stay_paused(reply).await;
+            }
             State::Paused { .. } => drop(reply.send(Ok(self.stored.record.clone()))),
-            State::Running => self.send(reply, |running, reply| {
-                Box::pin(async move {
-                    let paused = match running.suspend() {
-                        Some(suspend) => suspend.pause().await,
-                        None => Err(MachineError::lacks(kind, Capability::Pause, "be paused")),
-                    };
-                    SuspendOutcome::Paused(paused, reply)
-                })
-            }),
+            State::Running => self.begin_pause(false, reply),
             _ => self.refuse(reply),
+        }
+    }
+
+    fn begin_pause(&mut self, by_lease: bool, reply: Reply) {
+        let kind = self.stored.record.machine;
+        self.send(reply, |running, reply| {
+            Box::pin(async move {
+                let done = match running.suspend() {
+                    Some(suspend) => suspend.pause().await,
+                    None => Err(MachineError::lacks(kind, Capability::Pause, "be paused")),
+                };
+                SuspendOutcome::Paused { done, by_lease, reply }
+            })
+        });
+    }
+
+    /// Its node has no lease for the moment: it is paused, if it runs. One that is paused already stays so when the
+    /// lease is renewed.
+    pub(super) fn pause_for_lease(&mut self, reply: Reply) {
+        match self.stored.record.state {
+            State::Running => self.begin_pause(true, reply),
+            _ => drop(reply.send(Ok(self.stored.record.clone()))),
+        }
+    }
+
+    /// The lease is renewed.
+    pub(super) fn go_on_with_lease(&mut self, reply: Reply) {
+        if self.stored.record.state.is_held() {
+            self.resume_paused(reply);
+        } else {
+            let _ = reply.send(Ok(self.stored.record.clone()));
         }
     }
 
     /// From now on only a resumption has it continue.
     async fn stay_paused(&mut self, reply: Reply) {
         if self.life.as_ref().is_some_and(|life| life.errand.is_some()) {
-            // It is being woken, for somebody.
+            // It is being woken, for somebody, or goes on with its node's lease.
             let which = self.stored.record.which();
             return drop(reply.send(Err(SandboxError::Busy { which })));
         }
         self.place.presence.stay_open();
-        self.enter_living(State::Paused { since_ms: now_ms(), by_idle: false }).await;
+        self.enter_living(State::paused()).await;
         let _ = reply.send(self.outcome(Ok(())).await);
     }
 
@@ -157,6 +181,7 @@ impl Owner {
     pub(super) fn refuse<T>(&self, reply: oneshot::Sender<Result<T, SandboxError>>) {
         let (which, state) = (self.stored.record.which(), self.stored.record.state.clone());
         let _ = reply.send(Err(match state {
+            State::Paused { by_lease: true, .. } => SandboxError::Held { which },
             State::Paused { .. } => SandboxError::Paused { which },
             state => SandboxError::NotRunning { which, state },
         }));
@@ -167,11 +192,12 @@ impl Owner {
             life.errand = None;
         }
         match errand {
-            SuspendOutcome::Paused(done, reply) => {
+            SuspendOutcome::Paused { done, by_lease, reply } => {
                 // A machine that was lost meanwhile is not.
                 if done.is_ok() && self.stored.record.state == State::Running {
                     self.expiry.pauses();
-                    self.enter_living(State::Paused { since_ms: now_ms(), by_idle: false }).await;
+                    let (since_ms, by_idle) = (now_ms(), false);
+                    self.enter_living(State::Paused { since_ms, by_idle, by_lease }).await;
                 }
                 let _ = reply.send(self.outcome(done).await);
             }

@@ -98,6 +98,7 @@ impl Owner {
         let mirror = self.life.as_ref().map(|life| life.mirror.as_ref()).or(delivery);
         let outcome = match (mirror, &record.state) {
             (Some(Some(delivery)), State::Stopped { .. }) => Ok(delivery.ask()),
+            (Some(_), State::Paused { by_lease: true, .. }) => Err(SandboxError::Held { which }),
             (Some(_), State::Paused { .. }) => Err(SandboxError::Paused { which }),
             (Some(Some(mirror)), State::Running) => Ok(mirror.ask()),
             (Some(None), State::Running) => Err(WorkspaceError::None.into()),

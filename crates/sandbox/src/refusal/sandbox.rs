@@ -68,6 +68,7 @@ impl From<&SandboxError> for Refusal {
                 .because(Reason::Paused)
                 .details(json!({ "state": "paused" }))
                 .hint(Hint::ResumeSandbox),
+            SandboxError::Held { .. } => with(Code::Unavailable).retry_after(BUSY_PAUSE),
             SandboxError::CannotSleep { .. } => with(Code::Unsupported),
             SandboxError::Busy { .. } => {
                 with(Code::Conflict).because(Reason::Busy).retry_after(BUSY_PAUSE)

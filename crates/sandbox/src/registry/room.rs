@@ -83,8 +83,9 @@ impl Registry {
         self.0.refused.count(self.0.caps.admit(new, used))
     }
 
-    /// Refuses to resume a paused sandbox if a daily limit is reached.
+    /// Refuses to resume a paused sandbox if a daily limit is reached, or its node has no lease.
     pub(super) fn room_to_go_on(&self, record: &Record) -> Result<(), SandboxError> {
+        self.may_go_on(record)?;
         let used = |scope: &Scope, _: &Cap| self.used(&self.0.seats(), scope, &[]);
         self.0.refused.count(self.0.caps.admit_again(record, used))
     }

@@ -97,6 +97,7 @@ impl Registry {
     pub fn dial(&self, which: &SandboxRef) -> Result<(Address, Record), SandboxError> {
         let record = self.get(which)?;
         match &record.address {
+            _ if record.state.is_held() => Err(SandboxError::Held { which: which.clone() }),
             _ if matches!(record.state, State::Paused { .. }) => {
                 Err(SandboxError::Paused { which: which.clone() })
             }
@@ -115,6 +116,7 @@ impl Registry {
         let record = seat.shown.borrow();
         let which = || which.clone();
         match (&record.state, seat.presence.guest()) {
+            (State::Paused { by_lease: true, .. }, _) => Err(SandboxError::Held { which: which() }),
             (State::Paused { .. }, _) => Err(SandboxError::Paused { which: which() }),
             // It is about to be: what is asked now would be answered after its sleep.
             (State::Running, _) if seat.presence.is_asleep() => {

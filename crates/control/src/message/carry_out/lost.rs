@@ -8,9 +8,9 @@ use sandbox::log::Event;
 use sandbox::{SandboxError, SandboxRef};
 
 /// Output in one answer: some of the largest records.
-const PAGE_BYTES_MAX: usize = 1024 * 1024;
+pub(super) const PAGE_BYTES_MAX: usize = 1024 * 1024;
 /// Entries in one answer.
-const PAGE_ENTRIES_MAX: usize = 4_096;
+pub(super) const PAGE_ENTRIES_MAX: usize = 4_096;
 
 pub(super) async fn read(
     node: Option<&Node>,
