@@ -1,5 +1,10 @@
 //! Compares what each door takes for a new sandbox with the table of options. Only tests use this module.
 
+use std::cell::RefCell;
+
+use serde::de::value::Error;
+use serde::de::{DeserializeOwned, Deserializer, Error as _, Visitor};
+use serde::forward_to_deserialize_any;
 use serde_json::{Map, Value};
 
 use super::document::document;
@@ -25,14 +30,64 @@ fn each_body_has_the_options_that_the_table_says() {
     let document = document(&operations());
     let document = serde_json::to_value(&document).unwrap();
     let components = &document["components"]["schemas"];
-    let body = |path: &str| {
-        let body = &document["paths"][path]["post"]["requestBody"]["content"];
+    let body_of = |method: &str, path: &str| {
+        let body = &document["paths"][path][method]["requestBody"]["content"];
         let named = body["application/json"]["schema"]["$ref"].as_str().expect(path);
         fields(&components[named.rsplit('/').next().unwrap()])
     };
+    let body = |path: &str| body_of("post", path);
     assert_eq!(body("/v1/sandboxes"), sorted(names_at(Door::Http)));
     assert_eq!(body("/a2a/v1/sandboxes"), sorted(names_at(Door::A2a)));
     assert_eq!(fields(&components["OwnSandbox"]), sorted(names_at(Door::Notebook)));
+    let without = |taken: Vec<String>, own: &[&str]| -> Vec<String> {
+        taken.into_iter().filter(|name| !own.contains(&name.as_str())).collect()
+    };
+    let template = body_of("put", "/v1/templates/{namespace}/{name}");
+    let commands = ["start", "ready", "ready_timeout_ms", "warm"];
+    assert_eq!(without(template, &commands), sorted(names_at(Door::TemplateHttp)));
+    let fork = body("/v1/sandboxes/{namespace}/{name}/fork");
+    assert_eq!(without(fork, &["count"]), sorted(names_at(Door::Fork)));
+}
+
+/// Fails with the fields that a form asks it for, and keeps them.
+struct Form<'a>(&'a RefCell<Vec<String>>);
+
+impl<'de> Deserializer<'de> for Form<'_> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Error> {
+        Err(Error::custom("a form is a struct"))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, Error> {
+        self.0.borrow_mut().extend(fields.iter().map(|field| (*field).to_owned()));
+        Err(Error::custom("it has been asked"))
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+    }
+}
+
+/// Compares a form of another server's protocol with the table. `own` are its fields that are no options.
+pub fn assert_form<T: DeserializeOwned>(door: Door, own: &[&str]) {
+    let fields = RefCell::new(Vec::new());
+    assert!(T::deserialize(Form(&fields)).is_err());
+    let taken = fields.into_inner();
+    for name in own {
+        assert!(taken.iter().any(|field| field == name), "{name} is no field of {door:?}");
+    }
+    let taken = taken.into_iter().filter(|name| !own.contains(&name.as_str()));
+    // One field may be several options.
+    let mut named = sorted(names_at(door));
+    named.dedup();
+    assert_eq!(sorted(taken), named, "{door:?}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::machine_kind::{self, KindParser};
 use super::values::{parse_cpu_millis, parse_memory_mib, parse_size};
 use image::Pull;
 use machine::MachineKind;
-use sandbox::options::{Door, OPTIONS};
+use sandbox::options::{self, Door};
 use sandbox::{Name, Preset, SandboxRef, Spec, TemplateOptions};
 use services::build::packages::Packages;
 
@@ -211,7 +211,7 @@ impl OwnedSandboxOptions {
             ("secrets", !spec.secrets.is_empty()),
         ];
         let given = given.into_iter().filter(|(_, is_given)| *is_given);
-        let row = |name| OPTIONS.iter().find(|option| option.name == name);
+        let row = |name| options::all().find(|option| option.name == name);
         Ok(given.filter_map(|(name, _)| row(name)?.at(Door::Repl)).collect())
     }
 
@@ -305,7 +305,7 @@ mod tests {
     }
 
     /// The options of a verb besides those of its sandbox.
-    const OF_VERBS: [(&str, Door, &[&str]); 4] = [
+    const OF_VERBS: [(&str, Door, &[&str]); 5] = [
         ("run", Door::Run, &["interactive", "tty", "timeout"]),
         ("start", Door::Start, &["json"]),
         (
@@ -314,13 +314,16 @@ mod tests {
             &["lang", "program", "venv", "context", "code", "timeout", "save-displays", "json"],
         ),
         ("mcp", Door::Mcp, &[]),
+        ("template create", Door::TemplateVerb, &["start", "ready", "ready-timeout", "warm"]),
     ];
 
     #[test]
     fn every_verb_has_the_options_that_the_table_says() {
         let command = Arguments::command();
         for (verb, door, own) in OF_VERBS {
-            let verb = command.find_subcommand(verb).expect("the verb is there");
+            let find = |of: &clap::Command, verb: &str| of.find_subcommand(verb).cloned();
+            let verb = verb.split(' ').try_fold(command.clone(), |of, verb| find(&of, verb));
+            let verb = verb.expect("the verb is there");
             let shown = verb.get_arguments().filter(|argument| !argument.is_hide_set());
             let named = shown.filter(|argument| !argument.is_positional());
             let named = named.filter_map(|argument| {

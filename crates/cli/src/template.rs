@@ -13,7 +13,7 @@ use super::session::read_environment;
 use super::values::parse_duration;
 use super::{failure, output, table};
 use control::{ClientError, Request};
-use sandbox::{TemplateInfo, TemplateRef, label};
+use sandbox::{OnIdle, TemplateInfo, TemplateRef, label};
 
 /// Keep templates of sandboxes, with start commands
 #[derive(Debug, Args)]
@@ -99,6 +99,22 @@ struct Create {
     #[arg(long, value_name = "KEY=VALUE", value_parser = label::parse)]
     label: Vec<(String, String)>,
 
+    /// Stop its sandboxes after this time (default: never)
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    ttl: Option<Duration>,
+
+    /// Stop or pause its sandboxes when nothing has run in them for this time (default: never)
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    idle: Option<Duration>,
+
+    /// Set what --idle does: stop, or pause until the next request (default: stop)
+    #[arg(long, value_name = "ACTION")]
+    on_idle: Option<OnIdle>,
+
+    /// Remove its sandboxes this long after they stopped (default: never)
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    keep: Option<Duration>,
+
     #[command(flatten)]
     base: BaseOptions,
 }
@@ -114,6 +130,8 @@ impl Create {
         options.ready.clone_from(&self.ready);
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         options.ready_timeout_ms = self.ready_timeout.map(ms);
+        (options.ttl_ms, options.idle_ttl_ms) = (self.ttl.map(ms), self.idle.map(ms));
+        (options.on_idle, options.keep_stopped_ms) = (self.on_idle, self.keep.map(ms));
         options.warm = self.warm.unwrap_or_default();
         Ok(Request::PutTemplate { template: self.which.clone(), options: Box::new(options) })
     }

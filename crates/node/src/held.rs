@@ -8,7 +8,7 @@
 //!     └────────────── renewed ──────────────┘
 //! ```
 //!
-//! What a client is told after half of the grace could be all that is left of a sandbox, so nothing goes on then. A bridge
+//! What a sandbox does after half of the grace may be lost with it, so it does nothing then. A bridge
 //! that is stopped or dead pauses nothing; the guardian ends its sandboxes in time.
 
 use std::collections::BTreeSet;
@@ -28,9 +28,9 @@ use crate::limits::{HOLD_LOOK_PAUSE, LEASE_LOOK_MAX};
 /// What has been done since the last renewal.
 #[derive(Default)]
 struct Since {
-    is_told: bool,
-    /// Those that cannot be paused, of whom it was said.
-    told: BTreeSet<SandboxId>,
+    is_reported: bool,
+    /// Those that cannot be paused, and were reported.
+    reported: BTreeSet<SandboxId>,
 }
 
 /// See the module's description.
@@ -69,7 +69,7 @@ pub(crate) async fn keep(node: Weak<Inner>, mut leashes: watch::Receiver<Leash>)
 impl Inner {
     async fn hold(&self, since: &mut Since) {
         let Some(registry) = self.registry.get() else { return };
-        if !std::mem::replace(&mut since.is_told, true) {
+        if !std::mem::replace(&mut since.is_reported, true) {
             self.tallies.holds.fetch_add(1, Ordering::Relaxed);
             let half_s = self.grace.as_secs_f64() / 2.0;
             let what = format!(
@@ -81,7 +81,7 @@ impl Inner {
         for (record, error) in registry.hold().await {
             // One that is busy is paused by the next look.
             let is_busy = matches!(error, sandbox::SandboxError::Busy { .. });
-            if !is_busy && since.told.insert(record.id.clone()) {
+            if !is_busy && since.reported.insert(record.id.clone()) {
                 let what = format!("it runs on while its node has no lease: {error}");
                 (self.events)(&Event::Trouble { which: Some(record.which()), what });
             }

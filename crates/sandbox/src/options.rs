@@ -14,7 +14,7 @@ use std::time::Duration;
 
 pub use defaults::Defaults;
 use host::units::{human_bytes, human_duration};
-pub use table::OPTIONS;
+pub use table::all;
 
 /// An entrance where sandboxes are specified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,10 +43,24 @@ pub enum Door {
     Library,
     /// `[defaults]` of the configuration.
     Defaults,
+    /// `host-bridge template create`.
+    TemplateVerb,
+    /// `PUT /v1/templates/{namespace}/{name}`.
+    TemplateHttp,
+    /// `[templates.NAME]` of the configuration.
+    TemplateTable,
+    /// `POST /v2/sandboxes` of E2B.
+    E2b,
+    /// `POST /daytona/sandbox` of Daytona.
+    Daytona,
+    /// `POST /api/kernels` of Jupyter, for the kernel's own sandbox.
+    Jupyter,
+    /// `POST …/fork`.
+    Fork,
 }
 
 impl Door {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 19] = [
         Self::Run,
         Self::Start,
         Self::Repl,
@@ -59,7 +73,18 @@ impl Door {
         Self::Python,
         Self::Library,
         Self::Defaults,
+        Self::TemplateVerb,
+        Self::TemplateHttp,
+        Self::TemplateTable,
+        Self::E2b,
+        Self::Daytona,
+        Self::Jupyter,
+        Self::Fork,
     ];
+
+    /// How many of them make a sandbox of nothing but what is given: the first. The others keep a template,
+    /// speak another server's protocol, or copy a sandbox.
+    pub const DIRECT: usize = 12;
 
     /// Its title on the page.
     pub fn title(self) -> &'static str {
@@ -76,6 +101,13 @@ impl Door {
             Self::Python => "Python",
             Self::Library => "Rust",
             Self::Defaults => "`[defaults]`",
+            Self::TemplateVerb => "`template create`",
+            Self::TemplateHttp => "HTTP template",
+            Self::TemplateTable => "`[templates.NAME]`",
+            Self::E2b => "E2B",
+            Self::Daytona => "Daytona",
+            Self::Jupyter => "Jupyter",
+            Self::Fork => "fork",
         }
     }
 }
@@ -106,12 +138,12 @@ impl SandboxOption {
 
 /// The names of the options at a door, in the order of the table.
 pub fn names_at(door: Door) -> impl Iterator<Item = &'static str> {
-    OPTIONS.iter().filter_map(move |option| option.at(door)).flat_map(|names| names.split(", "))
+    all().filter_map(move |option| option.at(door)).flat_map(|names| names.split(", "))
 }
 
 /// The options that a door does not have.
 pub fn lacking(door: Door) -> impl Iterator<Item = &'static SandboxOption> {
-    OPTIONS.iter().filter(move |option| option.at(door).is_none())
+    all().filter(move |option| option.at(door).is_none())
 }
 
 /// How to name an option in a refusal, at any door: its field, and its flag.
@@ -127,7 +159,7 @@ pub fn flag(name: &str) -> Option<&'static str> {
     let field = if name == "disk_bytes" { "scratch_bytes" } else { name };
     let is_it =
         |option: &&SandboxOption| option.name == field || option.at(Door::Library) == Some(field);
-    OPTIONS.iter().find(is_it)?.at(Door::Start)?.split(", ").next()
+    all().find(is_it)?.at(Door::Start)?.split(", ").next()
 }
 
 /// An amount of an option as people read it; the unit is at the end of the option's name.

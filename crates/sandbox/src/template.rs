@@ -24,7 +24,7 @@ use crate::label::Labels;
 use crate::limits::{
     READY_TIMEOUT_MAX, TEMPLATE_COMMAND_BYTES_MAX, TEMPLATE_ENV_MAX, TEMPLATE_WARM_MAX,
 };
-use crate::{Name, SandboxError, SandboxRef, Spec};
+use crate::{Name, OnIdle, SandboxError, SandboxRef, Spec};
 use host::id::random_bytes;
 use host::instant::now_ms;
 use machine::MachineKind;
@@ -52,6 +52,14 @@ pub struct TemplateOptions {
     pub labels: Labels,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub egress: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_ttl_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_idle: Option<OnIdle>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_stopped_ms: Option<u64>,
     /// A script for `/bin/sh`, which runs as a session from the start of the sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<String>,
@@ -143,6 +151,10 @@ impl Template {
         spec.workdir = spec.workdir.take().or_else(|| own.workdir.clone());
         spec.user = spec.user.take().or_else(|| own.user.clone());
         spec.egress = spec.egress.take().or_else(|| own.egress.clone());
+        spec.ttl_ms = spec.ttl_ms.or(own.ttl_ms);
+        spec.idle_ttl_ms = spec.idle_ttl_ms.or(own.idle_ttl_ms);
+        spec.on_idle = spec.on_idle.or(own.on_idle);
+        spec.keep_stopped_ms = spec.keep_stopped_ms.or(own.keep_stopped_ms);
         let given: Vec<_> = spec.env.drain(..).collect();
         let is_given = |name: &String| given.iter().any(|(known, _)| known == name);
         let usual = own.env.iter().filter(|(name, _)| !is_given(name));
@@ -171,16 +183,22 @@ mod tests {
             image: Some("python:3.12".to_owned()),
             memory_mib: Some(256),
             workdir: Some("/srv".to_owned()),
+            ttl_ms: Some(9000),
+            idle_ttl_ms: Some(60),
+            on_idle: Some(OnIdle::Pause),
+            keep_stopped_ms: Some(0),
             env: variables(&[("A", "1"), ("B", "2")]),
             labels: variables(&[("team", "a")]),
             ..TemplateOptions::default()
         });
         let mut spec = Spec::new("ci/web".parse().unwrap());
-        spec.memory_mib = Some(512);
+        (spec.memory_mib, spec.ttl_ms) = (Some(512), Some(5));
         spec.env = vec![("B".to_owned(), "3".to_owned())];
         template.fill(&mut spec);
         assert_eq!((spec.memory_mib, spec.workdir.as_deref()), (Some(512), Some("/srv")));
         assert_eq!(spec.image.as_deref(), Some("python:3.12"));
+        let lives = (spec.ttl_ms, spec.idle_ttl_ms, spec.keep_stopped_ms);
+        assert_eq!((lives, spec.on_idle), ((Some(5), Some(60), Some(0)), Some(OnIdle::Pause)));
         let env = [("A", "1"), ("B", "3")].map(|(a, b)| (a.to_owned(), b.to_owned()));
         assert_eq!(spec.env, env);
         assert_eq!(spec.labels["team"], "a");
@@ -206,6 +224,8 @@ mod tests {
             (refused(|options| options.ready_timeout_ms = Some(0)), "ready_timeout_ms"),
             (refused(|options| options.warm = TEMPLATE_WARM_MAX + 1), "warm"),
             (refused(|options| options.memory_mib = Some(1)), "memory_mib"),
+            (refused(|options| options.ttl_ms = Some(0)), "ttl_ms"),
+            (refused(|options| options.on_idle = Some(OnIdle::Pause)), "idle"),
             (refused(|options| options.egress = Some(vec!["not a host".to_owned()])), "egress"),
         ] {
             assert!(message.contains(word), "{message:?} does not say {word:?}");

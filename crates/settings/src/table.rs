@@ -104,7 +104,8 @@ pub const TEMPLATES_ABOUT: &str = "What sandboxes are made of under one name, wi
     that have it (default: `[\"default\"]`); `start`, a script for `/bin/sh` that runs as a session; `ready`, one \
     that is run until it exits with 0, within `ready_timeout` (default `\"1m\"`, at most `\"10m\"`); `warm`, how \
     many sandboxes are kept ready (0 to 32, default 0); and options of sandboxes: `image`, `machine`, \
-    `memory_mib`, `cpus`, `scratch`, `env` (a table), `workdir`, `user` and `egress`.";
+    `memory_mib`, `cpus`, `scratch`, `env` (a table), `workdir`, `user`, `egress`, `labels` (a table), `ttl`, \
+    `idle_ttl`, `on_idle` and `keep_stopped`.";
 
 /// The sections with names chosen by the user instead of options.
 pub const NAMED: [&str; 7] =

@@ -9,7 +9,7 @@ use super::shown::{quote, quote_all, show_cpus};
 use super::value::{InvalidValue, RawValue, show_duration, show_size};
 use host::similar::nearest;
 use sandbox::limits::{READY_TIMEOUT_MAX, TEMPLATE_WARM_MAX};
-use sandbox::{MachineKind, TemplateName, TemplateOptions};
+use sandbox::{MachineKind, OnIdle, TemplateName, TemplateOptions};
 
 /// A template, and the namespaces that have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct TemplateTable {
 const NAMESPACE_DEFAULT: &str = "default";
 
 /// All keys of such a table.
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 19] = [
     "namespaces",
     "image",
     "machine",
@@ -34,6 +34,11 @@ const KEYS: [&str; 14] = [
     "workdir",
     "user",
     "egress",
+    "labels",
+    "ttl",
+    "idle_ttl",
+    "on_idle",
+    "keep_stopped",
     "start",
     "ready",
     "ready_timeout",
@@ -57,6 +62,13 @@ pub fn read(name: &str, given: &RawValue) -> Result<TemplateTable, InvalidValue>
         set(&mut table, key, value).map_err(inside)?;
     }
     Ok(table)
+}
+
+/// The shortest life of a sandbox that is worth a machine.
+const LIFE_MIN: Duration = Duration::from_secs(1);
+
+fn ms(time: Duration) -> Option<u64> {
+    u64::try_from(time.as_millis()).ok()
 }
 
 fn set(table: &mut TemplateTable, key: &str, value: &RawValue) -> Result<(), InvalidValue> {
@@ -85,6 +97,15 @@ fn set(table: &mut TemplateTable, key: &str, value: &RawValue) -> Result<(), Inv
         "workdir" => options.workdir = text()?,
         "user" => options.user = text()?,
         "egress" => options.egress = Some(read_egress(value)?),
+        "labels" => {
+            for (key, value) in value.table()? {
+                options.labels.insert(key.clone(), value.text()?.to_owned());
+            }
+        }
+        "ttl" => options.ttl_ms = ms(value.duration(LIFE_MIN)?),
+        "idle_ttl" => options.idle_ttl_ms = ms(value.duration(LIFE_MIN)?),
+        "on_idle" => options.on_idle = value.choice(&OnIdle::NAMES)?.parse().ok(),
+        "keep_stopped" => options.keep_stopped_ms = ms(value.duration(Duration::ZERO)?),
         "start" => options.start = text()?,
         "ready" => options.ready = text()?,
         "ready_timeout" => {
@@ -117,6 +138,20 @@ pub fn show(table: &TemplateTable) -> Vec<String> {
         options.scratch_bytes.map(|bytes| format!("scratch = {}", quote(show_size(bytes)))),
     );
     lines.extend(options.egress.iter().map(|rules| format!("egress = {}", quote_all(rules))));
+    let lives = [
+        ("ttl", options.ttl_ms),
+        ("idle_ttl", options.idle_ttl_ms),
+        ("keep_stopped", options.keep_stopped_ms),
+    ];
+    let given = lives.into_iter().filter_map(|(key, ms)| Some((key, Duration::from_millis(ms?))));
+    lines.extend(given.map(|(key, time)| format!("{key} = {}", quote(show_duration(time)))));
+    lines.extend(options.on_idle.map(|what| format!("on_idle = {}", quote(what.to_string()))));
+    if !options.labels.is_empty() {
+        let pairs = options.labels.iter();
+        let pairs: Vec<_> =
+            pairs.map(|(key, value)| format!("{} = {}", quote(key), quote(value))).collect();
+        lines.push(format!("labels = {{ {} }}", pairs.join(", ")));
+    }
     if !options.env.is_empty() {
         let names: Vec<_> = options.env.keys().map(String::as_str).collect();
         lines.push(format!("# env has {}", names.join(", ")));
@@ -150,14 +185,35 @@ mod tests {
                 ("ready_timeout", text("30s")),
                 ("warm", RawValue::Whole(2)),
                 ("env", table(&[("TOKEN", text("hunter2"))])),
+                ("labels", table(&[("team/x", text("a"))])),
+                ("ttl", text("1h")),
+                ("idle_ttl", text("5m")),
+                ("on_idle", text("pause")),
+                ("keep_stopped", text("0s")),
             ]),
         );
         let read = read.unwrap();
         assert_eq!((read.options.warm, read.options.ready_timeout_ms), (2, Some(30_000)));
         assert_eq!(read.options.env["TOKEN"], "hunter2");
         assert_eq!(read.namespaces, ["default"]);
+        let lives = (read.options.ttl_ms, read.options.idle_ttl_ms, read.options.keep_stopped_ms);
+        assert_eq!(lives, (Some(3_600_000), Some(300_000), Some(0)));
         let shown = show(&read).join("\n");
+        for line in ["labels = { \"team/x\" = \"a\" }", "ttl = \"1h\"", "on_idle = \"pause\""] {
+            assert!(shown.contains(line), "{shown}");
+        }
         assert!(shown.contains("TOKEN") && !shown.contains("hunter2"), "{shown}");
+    }
+
+    #[test]
+    fn the_keys_are_what_the_table_of_options_says() {
+        use sandbox::options::{Door, names_at};
+        let own = ["namespaces", "start", "ready", "ready_timeout", "warm"];
+        let mut keys: Vec<_> = KEYS.into_iter().filter(|key| !own.contains(key)).collect();
+        let mut named: Vec<_> = names_at(Door::TemplateTable).collect();
+        keys.sort_unstable();
+        named.sort_unstable();
+        assert_eq!(keys, named);
     }
 
     #[test]
@@ -168,6 +224,8 @@ mod tests {
             ("app", table(&[("strat", text("x"))])),
             ("app", table(&[("warm", RawValue::Whole(33))])),
             ("app", table(&[("machine", text("vax"))])),
+            ("app", table(&[("on_idle", text("sleep"))])),
+            ("app", table(&[("ttl", text("0s"))])),
             ("app", text("x")),
         ] {
             assert!(read(name, &given).is_err(), "{name}: {given:?}");

@@ -246,3 +246,20 @@ fn a_program_cannot_make_others_wait_for_a_file() {
     let ran = burrow.run(&["run", "--", "python3", "-c", code]);
     assert_eq!(String::from_utf8_lossy(&ran.stdout), "Invalid argument 1\n");
 }
+
+#[test]
+fn programs_of_an_account_without_a_home_begin_in_a_directory_that_can_be_theirs() {
+    if !have("npm") || !have("pip") {
+        return skip("npm or pip is not installed");
+    }
+    let burrow = Burrow::new();
+    let nobody = |more: &[&str], script: &str| {
+        let words = [&["run", "--user", "nobody"], more, &["--", "sh", "-c", script]].concat();
+        burrow.ok(&words)
+    };
+    let home = nobody(&[], "test -w $HOME || echo none; pwd && touch kept && ls");
+    assert_eq!(home, "none\n/sandbox\nkept\n");
+    let caches = "npm config get cache; pip cache dir; mkdir -p ~/.npm ~/.cache/pip && echo made";
+    let made = nobody(&["--env", "HOME=/sandbox"], caches);
+    assert_eq!(made, "/sandbox/.npm\n/sandbox/.cache/pip\nmade\n");
+}

@@ -75,6 +75,18 @@ fn attributes_arrive_and_stay() {
 }
 
 #[test]
+fn a_small_file_that_could_not_be_written_is_a_failure() {
+    let Some(ssh) = Ssh::open() else { return };
+    fs::write(ssh.path("note"), "one\n").expect("written");
+    // The refusal may come before the first bytes do, or behind them with the answer to what `scp` asks next.
+    for _ in 0..8 {
+        let scp = ssh.program("scp", &["note", "box@burrow:/proc/1/fd/4/../note"]).output();
+        let scp = scp.expect("scp runs");
+        assert!(!scp.status.success(), "{}", String::from_utf8_lossy(&scp.stderr));
+    }
+}
+
+#[test]
 fn a_broken_upload_is_taken_up_again() {
     let Some(ssh) = Ssh::open() else { return };
     let sent = ssh.big_file("sent", 4);

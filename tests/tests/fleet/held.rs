@@ -61,7 +61,7 @@ fn sandboxes_pause_at_half_of_the_grace_and_go_on_when_the_lease_is_renewed() {
     assert_eq!(state(&member, "runs")["by_lease"], true);
     assert_eq!(state(&member, "halted").get("by_lease"), None);
     assert_eq!(figure(&member, "burrow_fleet_held_sandboxes"), 1.0);
-    // Nobody has it go on, and each is told why.
+    // Nobody has it go on, and the refusal says why.
     for name in ["runs", "halted"] {
         let refused =
             member.client.post(&format!("/v1/sandboxes/default/{name}/resume"), &json!({}));

@@ -6,9 +6,7 @@ import logging
 import stat
 from pathlib import Path
 
-import burrow
 import pytest
-from burrow.adapters.harbor import BurrowEnvironment
 from conftest import Bridge
 from harbor.environments.factory import EnvironmentFactory
 from harbor.job import Job
@@ -17,6 +15,9 @@ from harbor.models.task.config import EnvironmentConfig, NetworkMode, NetworkPol
 from harbor.models.trial.config import AgentConfig, TaskConfig
 from harbor.models.trial.config import EnvironmentConfig as TrialEnvironment
 from harbor.models.trial.paths import TrialPaths
+
+import burrow
+from burrow.adapters.harbor import BurrowEnvironment
 
 TASK = """
 schema_version = "1.0"
@@ -47,7 +48,9 @@ def task(at: Path, *, words: str = "hello") -> Path:
     return at
 
 
-def environment(bridge: Bridge, at: Path, task_env: EnvironmentConfig, **more: object) -> BurrowEnvironment:
+def environment(
+    bridge: Bridge, at: Path, task_env: EnvironmentConfig, **more: object
+) -> BurrowEnvironment:
     (at / "environment").mkdir(exist_ok=True)
     paths = TrialPaths(trial_dir=at / "trial")
     paths.mkdir()
@@ -100,7 +103,9 @@ async def test_commands_and_files_are_as_harbor_wants_them(bridge: Bridge, tmp_p
         with env.scoped_output_callback(hear):
             ran = await env.exec("echo $A $B; pwd; echo e >&2; exit 3", env={"B": "2"})
         assert (ran.return_code, ran.stdout, ran.stderr) == (3, "1 2\n/srv\n", "e\n")
-        assert ("stderr", "e\n") in heard and "".join(t for s, t in heard if s == "stdout") == ran.stdout
+        assert ("stderr", "e\n") in heard and "".join(
+            t for s, t in heard if s == "stdout"
+        ) == ran.stdout
         assert (await env.exec("pwd", cwd="/tmp")).stdout == "/tmp\n"
         with pytest.raises(RuntimeError, match="timed out after 1 seconds"):
             await env.exec("sleep 60", timeout_sec=1)
@@ -129,10 +134,16 @@ async def test_commands_and_files_are_as_harbor_wants_them(bridge: Bridge, tmp_p
         assert await client.list() == []
 
 
-async def test_what_a_task_allows_becomes_the_egress_of_its_sandbox(bridge: Bridge, tmp_path: Path) -> None:
-    def egress(mode: NetworkMode, hosts: list[str] | None = None, **more: object) -> tuple[str, ...]:
+async def test_what_a_task_allows_becomes_the_egress_of_its_sandbox(
+    bridge: Bridge, tmp_path: Path
+) -> None:
+    def egress(
+        mode: NetworkMode, hosts: list[str] | None = None, **more: object
+    ) -> tuple[str, ...]:
         policy = NetworkPolicy(network_mode=mode, allowed_hosts=hosts or [])
-        return environment(bridge, tmp_path, EnvironmentConfig(), network_policy=policy, **more)._egress()
+        return environment(
+            bridge, tmp_path, EnvironmentConfig(), network_policy=policy, **more
+        )._egress()
 
     assert egress(NetworkMode.NO_NETWORK, sandbox={"egress": ["public"]}) == ()
     allowed = ["example.org", "*.example.org"]
@@ -143,7 +154,9 @@ async def test_what_a_task_allows_becomes_the_egress_of_its_sandbox(bridge: Brid
         egress(NetworkMode.ALLOWLIST, ["10.0.0.1"])
 
 
-async def test_what_cannot_be_had_is_refused_before_a_sandbox_is_made(bridge: Bridge, tmp_path: Path) -> None:
+async def test_what_cannot_be_had_is_refused_before_a_sandbox_is_made(
+    bridge: Bridge, tmp_path: Path
+) -> None:
     (tmp_path / "environment").mkdir()
     (tmp_path / "environment/Dockerfile").write_text("FROM scratch\n")
     with pytest.raises(ValueError, match="docker_image"):
@@ -151,5 +164,7 @@ async def test_what_cannot_be_had_is_refused_before_a_sandbox_is_made(bridge: Br
     environment(bridge, tmp_path, EnvironmentConfig(docker_image="small"))
     with pytest.raises(ValueError, match="colour"):
         environment(bridge, tmp_path, EnvironmentConfig(docker_image="small"), colour="red")
-    kind = EnvironmentFactory.get_environment_class(import_path="burrow.adapters.harbor:BurrowEnvironment")
+    kind = EnvironmentFactory.get_environment_class(
+        import_path="burrow.adapters.harbor:BurrowEnvironment"
+    )
     assert kind is BurrowEnvironment

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import importlib
 
-import burrow
 import pytest
 import verifiers.v1 as vf
-from burrow.adapters.options import SandboxOptions
-from burrow.adapters.verifiers import BurrowConfig, BurrowRuntime, provision
 from conftest import Bridge
 from verifiers.v1.cli.validate import _gold, _score_untouched
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import Runtime
 from verifiers.v1.task import TaskData
+
+import burrow
+from burrow.adapters.options import SandboxOptions
+from burrow.adapters.verifiers import BurrowConfig, BurrowRuntime, provision
 
 trace_module = importlib.import_module("verifiers.v1.trace")
 
@@ -41,7 +42,9 @@ class Greeting(vf.Task[TaskData]):
 
 def trace_of(task: vf.Task) -> vf.Trace:
     return trace_module.Trace(
-        task=trace_module.TraceTask(type=type(task).__name__, data=task.data, key=task.key, hash=task.hash),
+        task=trace_module.TraceTask(
+            type=type(task).__name__, data=task.data, key=task.key, hash=task.hash
+        ),
         state=trace_module.State(),
         agent=vf.AgentInfo(config=vf.AgentConfig(), name="check", trainable=False),
     )
@@ -63,7 +66,9 @@ async def test_a_runtime_lives_from_start_to_stop(bridge: Bridge) -> None:
         async with provision(config(bridge), {"GREETING": "hé"}) as runtime:
             assert isinstance(runtime, Runtime) and runtime.supports_live_processes
             assert await client.list() == [runtime.info.id] and await runtime.alive()
-            seen = await runtime.run(["sh", "-c", "echo $GREETING $X; pwd; echo e >&2; exit 3"], {"X": "1"})
+            seen = await runtime.run(
+                ["sh", "-c", "echo $GREETING $X; pwd; echo e >&2; exit 3"], {"X": "1"}
+            )
             assert (seen.exit_code, seen.stdout, seen.stderr) == (3, "hé 1\n/app\n", "e\n")
             assert (await runtime.run(["no-such-program"], {})).exit_code == 127
             other = runtime.with_env({"GREETING": "other"})
@@ -89,7 +94,9 @@ async def test_files_are_bytes_and_bounded(bridge: Bridge) -> None:
 
 async def test_processes_are_typed_into_and_end(bridge: Bridge) -> None:
     async with provision(config(bridge)) as runtime:
-        process = await runtime.open_process(["sh", "-c", "read l; echo got $l; echo e >&2; exit 4"], {})
+        process = await runtime.open_process(
+            ["sh", "-c", "read l; echo got $l; echo e >&2; exit 4"], {}
+        )
         assert await process.poll() is None
         await process.write(b"x\n")
         assert b"".join([piece async for piece in process.stdout]) == b"got x\n"

@@ -216,6 +216,25 @@ fn only_image(recipe: &str) -> Result<&str, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sandbox_options::assert_form;
+    use sandbox::options::Door;
+
+    #[test]
+    fn a_creation_has_the_options_that_the_table_says() {
+        // Those are refused, or say what this server does by itself.
+        let own = [
+            "public",
+            "target",
+            "gpu",
+            "secrets",
+            "kvm",
+            "spot",
+            "outboundProxyUrl",
+            "otelEndpointOverride",
+            "linkedSandbox",
+        ];
+        assert_form::<Create>(Door::Daytona, &own);
+    }
 
     #[test]
     fn an_image_is_the_one_line_of_a_recipe() {

@@ -194,6 +194,14 @@ pub fn metadata(text: &str) -> Result<Vec<(String, String)>, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sandbox_options::assert_form;
+    use sandbox::options::Door;
+
+    #[test]
+    fn a_creation_has_the_options_that_the_table_says() {
+        let own = ["autoPauseMemory", "autoResume", "iam"];
+        assert_form::<Create>(Door::E2b, &own);
+    }
 
     #[test]
     fn a_filter_by_metadata_is_encoded_twice() {

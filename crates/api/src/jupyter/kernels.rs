@@ -264,10 +264,14 @@ async fn create(
 }
 
 /// Starts the interpreter.
-async fn begin(call: &Call, kernel: Kernel) -> Result<Arc<Kernel>, Refusal> {
+async fn begin(call: &Call, mut kernel: Kernel) -> Result<Arc<Kernel>, Refusal> {
     call.trail.sandbox(&kernel.which);
     call.trail.fact("kernel", kernel.id.as_str());
     let inside = call.enter(kernel.which.clone()).await?;
+    if !kernel.owns {
+        // It begins where the programs of that sandbox do.
+        kernel.context.cwd = inside.workdir.clone().map(Into::into);
+    }
     inside.guest.open_context(&kernel.context).await?;
     call.api.jupyter().kernels.add(&call.api, kernel)
 }
@@ -313,4 +317,16 @@ fn new_id() -> Result<String, Refusal> {
     let hex = host::hex::digits(&bytes);
     let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| &hex[part]);
     Ok(parts.join("-"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sandbox::options::{Door, names_at};
+
+    #[test]
+    fn a_kernels_sandbox_has_the_options_that_the_table_says() {
+        // It is a variable of the kernel's environment, as Jupyter's provisioners have theirs.
+        assert_eq!(names_at(Door::Jupyter).collect::<Vec<_>>(), [IMAGE]);
+    }
 }

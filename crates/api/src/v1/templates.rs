@@ -13,14 +13,14 @@ use crate::creation::settled_template;
 use crate::forms::files::PATH;
 use crate::forms::machine::Machine;
 use crate::forms::ranges::{CPUS_MAX, cpu_millis};
-use crate::forms::sandboxes::{LABEL_KEY, NAME};
+use crate::forms::sandboxes::{LABEL_KEY, LIFETIME_MS_MAX, NAME};
 use machine::limits::SCRATCH_BYTES_MIN;
 use sandbox::limits::{
     LABELS_MAX, MEMORY_MIB_MAX, MEMORY_MIB_MIN, READY_TIMEOUT_MAX, TEMPLATE_COMMAND_BYTES_MAX,
     TEMPLATE_ENV_MAX, TEMPLATE_WARM_MAX, WORKDIR_BYTES_MAX,
 };
 use sandbox::refusal::{Code, Refusal};
-use sandbox::{Name, TemplateInfo, TemplateName, TemplateOptions, TemplateRef};
+use sandbox::{Name, OnIdle, TemplateInfo, TemplateName, TemplateOptions, TemplateRef};
 
 const READY_TIMEOUT_MS_MAX: u64 = READY_TIMEOUT_MAX.as_millis() as u64;
 const WARM_MAX: u64 = TEMPLATE_WARM_MAX as u64;
@@ -87,6 +87,18 @@ pub struct PutTemplate {
     pub labels: BTreeMap<String, String>,
     #[serde(default)]
     pub egress: Option<Vec<String>>,
+    #[serde(default)]
+    #[schemars(range(min = 1, max = LIFETIME_MS_MAX))]
+    pub ttl_ms: Option<u64>,
+    #[serde(default)]
+    #[schemars(range(min = 1, max = LIFETIME_MS_MAX))]
+    pub idle_ttl_ms: Option<u64>,
+    /// What happens when a sandbox has been idle for that long.
+    #[serde(default)]
+    pub on_idle: Option<OnIdle>,
+    #[serde(default)]
+    #[schemars(range(max = LIFETIME_MS_MAX))]
+    pub keep_stopped_ms: Option<u64>,
     /// A script for `/bin/sh`, which runs as the session `template-start` of each sandbox.
     #[serde(default)]
     #[schemars(length(min = 1, max = TEMPLATE_COMMAND_BYTES_MAX))]
@@ -145,6 +157,18 @@ pub struct Template {
     #[schemars(with = "Vec<String>")]
     pub egress: Option<Vec<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub ttl_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub idle_ttl_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "OnIdle")]
+    pub on_idle: Option<OnIdle>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub keep_stopped_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub start: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -182,6 +206,7 @@ impl From<TemplateInfo> for Template {
     fn from(info: TemplateInfo) -> Self {
         let TemplateOptions { image, machine, memory_mib, cpu_millis, .. } = info.options;
         let TemplateOptions { scratch_bytes, workdir, user, labels, egress, .. } = info.options;
+        let TemplateOptions { ttl_ms, idle_ttl_ms, on_idle, keep_stopped_ms, .. } = info.options;
         let TemplateOptions { start, ready, ready_timeout_ms, warm, .. } = info.options;
         let stock = info.stock.as_ref();
         Self {
@@ -200,6 +225,10 @@ impl From<TemplateInfo> for Template {
             user,
             labels,
             egress,
+            ttl_ms,
+            idle_ttl_ms,
+            on_idle,
+            keep_stopped_ms,
             start,
             ready,
             ready_timeout_ms,
@@ -237,6 +266,10 @@ async fn put(
         user: request.user,
         labels: request.labels,
         egress: request.egress,
+        ttl_ms: request.ttl_ms,
+        idle_ttl_ms: request.idle_ttl_ms,
+        on_idle: request.on_idle,
+        keep_stopped_ms: request.keep_stopped_ms,
         start: request.start,
         ready: request.ready,
         ready_timeout_ms: request.ready_timeout_ms,

@@ -21,22 +21,19 @@ through the API: a person's own have none. Where a [cap](caps.md) counts somethi
 on it.
 ";
 
+const OTHERS: &str = "
+A template keeps options for sandboxes that are made of it later. E2B, Daytona and Jupyter are protocols of other
+servers, whose words these are. A fork has the options of its original.
+";
+
 fn page() -> String {
     let mut text = HEAD.to_owned();
-    let title = |door: &Door| format!(" {} |", door.title());
-    let titles: String = Door::ALL.iter().map(title).collect();
-    let rules = "---|".repeat(Door::ALL.len() + 1);
-    push(&mut text, format_args!("\n| option |{titles}\n|{rules}\n"));
-    for option in OPTIONS {
-        let cell = |door: &Door| match option.at(*door) {
-            Some(called) => format!(" `{called}` |"),
-            None => " – |".to_owned(),
-        };
-        let cells: String = Door::ALL.iter().map(cell).collect();
-        push(&mut text, format_args!("| `{}` |{cells}\n", option.name));
-    }
+    let (direct, others) = Door::ALL.split_at(Door::DIRECT);
+    columns(&mut text, direct);
+    text.push_str(OTHERS);
+    columns(&mut text, others);
     text.push_str("\n## What each is, and why a door does not have it\n");
-    for option in OPTIONS {
+    for option in all() {
         push(&mut text, format_args!("\n`{}`: {}\n", option.name, option.about));
         for (doors, why) in option.lacks {
             let doors: Vec<_> = doors.iter().map(|door| door.title()).collect();
@@ -47,6 +44,21 @@ fn page() -> String {
         }
     }
     text
+}
+
+/// The table of some doors.
+fn columns(text: &mut String, doors: &[Door]) {
+    let titles: String = doors.iter().map(|door| format!(" {} |", door.title())).collect();
+    let rules = "---|".repeat(doors.len() + 1);
+    push(text, format_args!("\n| option |{titles}\n|{rules}\n"));
+    for option in all() {
+        let cell = |door: &Door| match option.at(*door) {
+            Some(called) => format!(" `{called}` |"),
+            None => " – |".to_owned(),
+        };
+        let cells: String = doors.iter().map(cell).collect();
+        push(text, format_args!("| `{}` |{cells}\n", option.name));
+    }
 }
 
 fn push(text: &mut String, more: std::fmt::Arguments<'_>) {
@@ -66,7 +78,7 @@ fn the_page_of_options_is_what_the_table_says() {
 
 #[test]
 fn every_row_has_every_door_once() {
-    for option in OPTIONS {
+    for option in all() {
         for door in Door::ALL {
             let has = option.has.iter().filter(|(own, _)| *own == door).count();
             let lacks = option.lacks.iter().flat_map(|(doors, _)| *doors);
@@ -99,7 +111,7 @@ fn a_specification_has_what_the_table_says() {
 #[test]
 fn a_preset_has_what_the_verb_that_fills_it_has() {
     // The control socket's words for the flags.
-    let with_flags = OPTIONS.iter().filter(|option| option.at(Door::Mcp).is_some());
+    let with_flags = all().filter(|option| option.at(Door::Mcp).is_some());
     // Packages are no field of a specification, and have the flags' names.
     let fields_of = |option: &'static SandboxOption| {
         let names = option.at(Door::Library).or(option.at(Door::Mcp)).unwrap_or_default();

@@ -87,7 +87,7 @@ impl File {
         if !self.flags.reads() {
             return Err(Status::Denied("the file is not open for reading".to_owned()));
         }
-        self.settle().await?;
+        self.settle_before().await?;
         let bytes = SFTP_READ_BYTES_MAX.min(bytes as usize);
         let mut reading = match self.reading.take() {
             Some(reading) if reading.at == at => reading,
@@ -157,18 +157,26 @@ impl File {
         }
     }
 
+    /// The same, before the handle is asked for something else. Its answer has the error, and so has that of
+    /// `close`: clients pass over an answer that only says that times and permissions were not set.
+    async fn settle_before(&mut self) -> Result<(), Status> {
+        let settled = self.settle().await;
+        self.failed = settled.clone().err();
+        settled
+    }
+
     /// The same, before something else that may be about the file. The handle has the error later.
     pub async fn settle_aside(&mut self) {
         self.failed = self.settle().await.err();
     }
 
     pub async fn stat(&mut self, guest: &Guest) -> Result<FileInfo, Status> {
-        self.settle().await?;
+        self.settle_before().await?;
         guest.stat(self.path.clone(), true).await.map_err(|error| refused(&error))
     }
 
     pub async fn set(&mut self, guest: &Guest, attributes: Attributes) -> Result<(), Status> {
-        self.settle().await?;
+        self.settle_before().await?;
         tools::set_attributes(guest, &self.path, attributes).await
     }
 }

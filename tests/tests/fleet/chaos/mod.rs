@@ -208,6 +208,7 @@ fn is_consistent(hosts: &[Host], history: &History) -> bool {
     })
 }
 
+#[expect(clippy::print_stdout, reason = "what a seed has come to is for who runs it")]
 fn report(seed: u64, history: &History, log: &SharedLog, faults: &Faults) {
     let log = log.lock().expect("no client has failed");
     let lost = history.writes.iter().filter(|it| matches!(it.record, Record::Lost { .. })).count();

@@ -1,5 +1,5 @@
 //! Paths that lead the agent where the sandbox may not go, through every door that takes a path: HTTP,
-//! JSON-RPC, MCP and the command line. What each request does to such paths is in `crate::paths`.
+//! JSON-RPC, MCP, the command line, SSH and the protocols of E2B, Daytona and Jupyter. What each request does to such paths is in `crate::paths`.
 //!
 //! Where the tests run as root, each runs once more as an ordinary user.
 
@@ -7,18 +7,22 @@
 
 mod http;
 mod others;
+mod protocols;
 
 use std::fmt::Write as _;
 use std::fs;
+use std::ops::Deref;
 
 use serde_json::{Value, json};
 use tests::agent_path;
 use tests::door::BOX;
 use tests::http::{Answer, Client};
 use tests::server::Server;
+use tests::ssh::Ssh;
 
 use self::http::HTTP;
 use self::others::{COMMANDS, OTHERS};
+use self::protocols::{DAYTONA, ENVD, FILES_OF_SSH, MADE};
 use crate::ordinary;
 
 /// What every door may reach, and what a link of `/proc` would lead to.
@@ -72,16 +76,55 @@ pub(super) type Outcome = Result<(), String>;
 /// A door: its name, a path that it takes, and the request.
 pub(super) type Door = (&'static str, &'static str, fn(&Host, &str) -> Outcome);
 
+/// A server, which may have a door for SSH.
+pub(super) enum Home {
+    Plain(Server),
+    Ssh(Box<Ssh>),
+}
+
+impl Deref for Home {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        match self {
+            Self::Plain(server) => server,
+            Self::Ssh(ssh) => ssh,
+        }
+    }
+}
+
 /// A server with a sandbox, and clients of it.
 pub(super) struct Host {
-    pub(super) server: Server,
+    pub(super) server: Home,
     pub(super) client: Client,
+    /// The sandbox, as the clients of other servers name it.
+    pub(super) id: String,
 }
 
 impl Host {
     fn start() -> Self {
         let (server, client) = tests::door::open();
-        let host = Self { server, client };
+        Self::plant(Home::Plain(server), client)
+    }
+
+    /// The same with a door for SSH; `None`, with a printed skip, without OpenSSH's client.
+    fn start_with_ssh() -> Option<Self> {
+        let ssh = Ssh::open()?;
+        let client = Client::new(ssh.url());
+        Some(Self::plant(Home::Ssh(Box::new(ssh)), client))
+    }
+
+    pub(super) fn ssh(&self) -> &Ssh {
+        match &self.server {
+            Home::Ssh(ssh) => ssh,
+            Home::Plain(_) => panic!("the server has no door for SSH"),
+        }
+    }
+
+    fn plant(server: Home, client: Client) -> Self {
+        let shown = client.get(BOX).expect(200).json();
+        let id = shown["id"].as_str().unwrap().to_owned();
+        let host = Self { server, client, id };
         let mut script = format!(
             "mkdir -p {DIRECTORY}/bin /tmp/planted && echo {CONTENT} > {FILE} && \
              ln -s $(command -v python3) {PROGRAM}\n"
@@ -140,7 +183,7 @@ fn planted(number: usize) -> String {
 
 /// Whether a refusal says what was wrong.
 fn is_clear(why: &str) -> bool {
-    const REASONS: [&str; 16] = [
+    const REASONS: [&str; 18] = [
         "kernel file system",
         "a link of /proc to what a process has open",
         "it has no name of its own",
@@ -157,6 +200,10 @@ fn is_clear(why: &str) -> bool {
         "Permission denied",
         "symbolic link",
         "symlink",
+        // What a door that makes what is missing above says of a link.
+        "File exists",
+        // SFTP has no other word for a refusal.
+        ": Failure",
     ];
     REASONS.iter().any(|reason| why.contains(reason))
 }
@@ -210,6 +257,49 @@ fn no_path_of_a_command_leads_out_of_a_sandbox() {
 #[test]
 fn no_path_of_a_command_leads_an_ordinary_user_out_either() {
     ordinary::again("doors::paths::no_path_of_a_command_leads_out_of_a_sandbox");
+}
+
+#[test]
+fn no_path_of_envd_leads_out_of_a_sandbox() {
+    Host::start().attack(ENVD, HOSTILE.len());
+}
+
+#[test]
+fn no_path_of_envd_leads_an_ordinary_user_out_either() {
+    ordinary::again("doors::paths::no_path_of_envd_leads_out_of_a_sandbox");
+}
+
+#[test]
+fn no_path_of_daytonas_toolbox_leads_out_of_a_sandbox() {
+    Host::start().attack(DAYTONA, HOSTILE.len());
+}
+
+#[test]
+fn no_path_of_daytonas_toolbox_leads_an_ordinary_user_out_either() {
+    ordinary::again("doors::paths::no_path_of_daytonas_toolbox_leads_out_of_a_sandbox");
+}
+
+#[test]
+fn no_path_of_a_template_a_kernel_a_fork_or_a_try_leads_out_of_a_sandbox() {
+    Host::start().attack(MADE, HOSTILE_SLOW);
+}
+
+#[test]
+fn no_path_of_a_template_a_kernel_a_fork_or_a_try_leads_an_ordinary_user_out_either() {
+    ordinary::again(
+        "doors::paths::no_path_of_a_template_a_kernel_a_fork_or_a_try_leads_out_of_a_sandbox",
+    );
+}
+
+#[test]
+fn no_path_of_sftp_and_scp_leads_out_of_a_sandbox() {
+    let Some(host) = Host::start_with_ssh() else { return };
+    host.attack(FILES_OF_SSH, HOSTILE_SLOW);
+}
+
+#[test]
+fn no_path_of_sftp_and_scp_leads_an_ordinary_user_out_either() {
+    ordinary::again("doors::paths::no_path_of_sftp_and_scp_leads_out_of_a_sandbox");
 }
 
 #[test]

@@ -164,10 +164,11 @@ class BurrowEnvironment(BaseEnvironment):
                     left -= len(pieces[event.channel][-1])
         except SpawnFailed as error:
             return ExecResult(stderr=str(error), return_code=spawn_exit_code(error))
-        if stream.result.timed_out:
+        result = await stream.wait()
+        if result.timed_out:
             raise RuntimeError(f"Command timed out after {timeout_sec} seconds")
         texts = {name: b"".join(them).decode("utf-8", "replace") for name, them in pieces.items()}
-        return ExecResult(**texts, return_code=stream.result.exit_code)
+        return ExecResult(**texts, return_code=result.exit_code)
 
     async def upload_file(self, source_path: Path | str, target_path: str) -> None:
         source = Path(source_path)
@@ -191,7 +192,7 @@ class BurrowEnvironment(BaseEnvironment):
         target = Path(target_path)
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with target.open("wb") as file:
+            with await asyncio.to_thread(target.open, "wb") as file:
                 async for piece in self.sandbox.files.read_stream(source_path):
                     file.write(piece)
         except BurrowError as error:

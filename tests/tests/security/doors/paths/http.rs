@@ -99,12 +99,12 @@ fn at(call: &str, path: &str, more: &str) -> String {
     format!("{}?path={path}{more}", of(call))
 }
 
-fn below(path: &str) -> String {
+pub(super) fn below(path: &str) -> String {
     format!("{path}/{ATTACK}")
 }
 
 /// What is moved and removed is there.
-fn prepare(host: &Host) {
+pub(super) fn prepare(host: &Host) {
     put(&host.client, "files/content", &below(DIRECTORY), "", b"attack").unwrap();
 }
 

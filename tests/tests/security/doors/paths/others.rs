@@ -151,7 +151,7 @@ fn mcp(host: &Host, tool: &str, mut arguments: Value) -> Outcome {
     if result["isError"] == false { Ok(()) } else { Err(text(&result)) }
 }
 
-fn command(host: &Host, words: &[&str]) -> Outcome {
+pub(super) fn command(host: &Host, words: &[&str]) -> Outcome {
     outcome_of(&host.server.run(words))
 }
 
