@@ -22,9 +22,9 @@ fn readiness(member: &Member, name: &str) -> Value {
 fn a_drain_waits_until_the_last_sandbox_of_the_node_is_removed() {
     let Some(nats) = Nats::start() else { return };
     let members = open(&nats, 2);
-    members[1].server.ok(&["start", "--name", "one"]);
-    members[1].server.ok(&["start", "--name", "two"]);
-    members[0].server.ok(&["start", "--name", "elsewhere"]);
+    members[1].start(&["--name", "one"]);
+    members[1].start(&["--name", "two"]);
+    members[0].start(&["--name", "elsewhere"]);
     // Any node's bridge is asked.
     let mut command = members[0].server.command(&["node", "drain", "n2", "--wait"]);
     let mut draining = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -47,7 +47,7 @@ fn what_is_left_at_the_deadline_is_named_and_stays() {
     let Some(nats) = Nats::start() else { return };
     let members = open(&nats, 2);
     for name in ["one", "team/two"] {
-        members[1].server.ok(&["start", "--name", name]);
+        members[1].start(&["--name", name]);
     }
     let began = Instant::now();
     let (stdout, words, code) =
@@ -73,9 +73,9 @@ fn with_end_what_is_left_is_stopped_in_order_and_removed() {
     let Some(nats) = Nats::start() else { return };
     let members = open(&nats, 2);
     for name in ["one", "halted"] {
-        members[1].server.ok(&["start", "--name", name]);
+        members[1].start(&["--name", name]);
     }
-    members[0].server.ok(&["start", "--name", "elsewhere"]);
+    members[0].start(&["--name", "elsewhere"]);
     members[1].server.ok(&["stop", "halted"]);
     let ended = members[0].server.run(&["node", "drain", "n2", "--deadline", "100ms", "--end"]);
     let (stdout, words, code) = text(&ended);

@@ -11,7 +11,7 @@ use tests::fleet::{Member, Nats, open};
 /// Two nodes, the second of which has `work`.
 fn with_a_sandbox_there(nats: &Nats) -> Vec<Member> {
     let members = open(nats, 2);
-    members[1].server.ok(&["start", "--name", "work"]);
+    members[1].start(&["--name", "work"]);
     members
 }
 
