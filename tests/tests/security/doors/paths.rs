@@ -286,9 +286,7 @@ fn no_path_of_a_template_a_fork_or_a_try_leads_out_of_a_sandbox() {
 
 #[test]
 fn no_path_of_a_template_a_fork_or_a_try_leads_an_ordinary_user_out_either() {
-    ordinary::again(
-        "doors::paths::no_path_of_a_template_a_fork_or_a_try_leads_out_of_a_sandbox",
-    );
+    ordinary::again("doors::paths::no_path_of_a_template_a_fork_or_a_try_leads_out_of_a_sandbox");
 }
 
 #[test]
