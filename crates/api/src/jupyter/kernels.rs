@@ -264,14 +264,10 @@ async fn create(
 }
 
 /// Starts the interpreter.
-async fn begin(call: &Call, mut kernel: Kernel) -> Result<Arc<Kernel>, Refusal> {
+async fn begin(call: &Call, kernel: Kernel) -> Result<Arc<Kernel>, Refusal> {
     call.trail.sandbox(&kernel.which);
     call.trail.fact("kernel", kernel.id.as_str());
     let inside = call.enter(kernel.which.clone()).await?;
-    if !kernel.owns {
-        // It begins where the programs of that sandbox do.
-        kernel.context.cwd = inside.workdir.clone().map(Into::into);
-    }
     inside.guest.open_context(&kernel.context).await?;
     call.api.jupyter().kernels.add(&call.api, kernel)
 }

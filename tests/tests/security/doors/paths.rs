@@ -1,5 +1,5 @@
 //! Paths that lead the agent where the sandbox may not go, through every door that takes a path: HTTP,
-//! JSON-RPC, MCP, the command line, SSH and the protocols of E2B, Daytona and Jupyter. What each request does to such paths is in `crate::paths`.
+//! JSON-RPC, MCP, the command line, SSH and the protocols of E2B and Daytona. What each request does to such paths is in `crate::paths`.
 //!
 //! Where the tests run as root, each runs once more as an ordinary user.
 
@@ -280,15 +280,13 @@ fn no_path_of_daytonas_toolbox_leads_an_ordinary_user_out_either() {
 }
 
 #[test]
-fn no_path_of_a_template_a_kernel_a_fork_or_a_try_leads_out_of_a_sandbox() {
+fn no_path_of_a_template_a_fork_or_a_try_leads_out_of_a_sandbox() {
     Host::start().attack(MADE, HOSTILE_SLOW);
 }
 
 #[test]
-fn no_path_of_a_template_a_kernel_a_fork_or_a_try_leads_an_ordinary_user_out_either() {
-    ordinary::again(
-        "doors::paths::no_path_of_a_template_a_kernel_a_fork_or_a_try_leads_out_of_a_sandbox",
-    );
+fn no_path_of_a_template_a_fork_or_a_try_leads_an_ordinary_user_out_either() {
+    ordinary::again("doors::paths::no_path_of_a_template_a_fork_or_a_try_leads_out_of_a_sandbox");
 }
 
 #[test]

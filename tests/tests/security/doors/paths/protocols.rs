@@ -1,5 +1,4 @@
-//! The doors that speak another server's protocol and take a path: E2B's envd, Daytona's toolbox, kernels of
-//! Jupyter; and the sandboxes that are made of others: templates, forks, tries.
+//! The doors that speak another server's protocol and take a path: E2B's envd, Daytona's toolbox; and the sandboxes that are made of others: templates, forks, tries.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics, with the line")]
 
@@ -154,18 +153,6 @@ pub(super) const MADE: &[Door] = &[
             ran
         });
         outcome(&host.client.delete(template))?;
-        done
-    }),
-    ("a kernel where programs begin in a directory", "/usr", |host, path| {
-        outcome(&host.client.post("/v1/sandboxes", &json!({ "name": "other", "workdir": path })))?;
-        let env = json!({ "KERNEL_BURROW_SANDBOX": "other" });
-        let made = host.client.post("/api/kernels", &json!({ "name": "python3", "env": env }));
-        let done = start_of(&made);
-        if done.is_ok() {
-            let kernel = made.json()["id"].as_str().unwrap().to_owned();
-            outcome(&host.client.delete(&format!("/api/kernels/{kernel}"))).unwrap();
-        }
-        remove_other(host);
         done
     }),
     ("a fork runs in a directory", DIRECTORY, |host, path| {
