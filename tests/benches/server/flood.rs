@@ -16,7 +16,7 @@ use super::{BOX, RPC, command, result, serving};
 const FLOODS: usize = 5;
 /// How much is read at once.
 const READ_BYTES: usize = 128 * 1024;
-/// How long the bridge may keep what a flood took, and how much of it for ever.
+/// How long the bridge may keep what a flood took, and how much of it in the end.
 const GIVEN_BACK_WITHIN: Duration = Duration::from_secs(60);
 const KEPT_MIB_MAX: f64 = 16.0;
 /// Where the text is that is shown, and as many zeros, which are base64 in JSON.
