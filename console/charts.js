@@ -113,12 +113,12 @@ export function chart({ title, series, format, ceiling = () => 0, zoom = () => {
       const samples = all.filter((sample) => sample.at_ms >= from && sample.at_ms <= to);
       const last = samples.at(-1);
       const lines = series.map((one) => samples.map((sample) => sample.figures[one.of]));
+      // A machine may not know some figures at all. What is hidden has no width.
+      element.hidden = samples.length > 1 && lines.flat().every((value) => value === undefined);
       // One unit is one pixel, so that letters are of one size everywhere.
       const width = Math.max(CHART.narrowest, drawing.clientWidth || CHART.width);
       drawing.setAttribute("viewBox", `0 0 ${width} ${CHART.height}`);
       drawn = { samples, lines, from, to, width };
-      // A machine may not know some figures at all.
-      element.hidden = samples.length > 1 && lines.flat().every((value) => value === undefined);
       const band = samples.map((sample) => sample.ranges?.[series[0].of]);
       const known = [...lines.flat(), ...band.map((range) => range?.[1])].filter((value) => value !== undefined);
       const top = roundUp(known.reduce((most, value) => Math.max(most, value), Math.max(ceiling(last), 1e-9)));

@@ -18,6 +18,8 @@ export async function artifactsView(place, { parameters, signal }) {
   // `artifacts/NAMESPACE/SANDBOX` shows those of one sandbox.
   const [namespace, sandbox] = parameters;
   let category = "";
+  // Which list is shown; what comes of one before is dropped.
+  let shown = 0;
   const kinds = choice("category", [["", "Every kind"], ...CATEGORIES.map((one) => [one, one])], "");
   kinds.setAttribute("aria-label", "Kind of artifact");
   kinds.addEventListener("change", () => {
@@ -31,9 +33,12 @@ export async function artifactsView(place, { parameters, signal }) {
   replace(place, heading("Artifacts", from, kinds), body);
 
   async function show() {
+    shown += 1;
+    const asked = shown;
     replace(grid);
+    replace(more);
     const found = await page(undefined);
-    if (found.length > 0) return;
+    if (found.length > 0 || asked !== shown) return;
     replace(
       grid,
       empty(
@@ -44,8 +49,10 @@ export async function artifactsView(place, { parameters, signal }) {
   }
 
   async function page(after) {
+    const asked = shown;
     const query = { namespace, sandbox, category, limit: PAGE, after };
     const { artifacts, next } = await get("/v1/artifacts", query, signal);
+    if (asked !== shown) return [];
     const cards = artifacts.map((one) => new Card(one, signal));
     grid.append(...cards.map((one) => one.element));
     replace(more, next !== undefined && button("More", () => attempt(() => page(next))));

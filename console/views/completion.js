@@ -48,7 +48,8 @@ export class Completion {
       if (error.name === "AbortError" || error.status === 409) return;
       throw error;
     }
-    if (this.code.value !== value || this.code.selectionStart !== selectionStart) return;
+    const isThere = document.activeElement === this.code;
+    if (!isThere || this.code.value !== value || this.code.selectionStart !== selectionStart) return;
     const letters = [...value];
     this.start = letters.slice(0, found.start).join("").length;
     this.end = letters.slice(0, found.end).join("").length;

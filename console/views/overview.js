@@ -125,8 +125,9 @@ class Lineage {
       ],
       submit: async ({ count }) => {
         const { forks, report } = await post(sandboxPath(one, "fork"), { count: Number(count) });
-        const { contexts = [], sessions = [] } = report.left;
+        const { contexts = [], sessions = [], workspace } = report.left;
         const missing = [...contexts.map((name) => `context ${name}`), ...sessions.map((name) => `session ${name}`)];
+        if (workspace !== undefined) missing.push(`changes to the workspace ${workspace}`);
         const left = missing.length > 0 ? ` Not carried: ${missing.join(", ")}.` : "";
         tell(`Forked as ${forks.map((fork) => fork.name).join(", ")}.${left}`);
         await attempt(() => this.look(one));

@@ -72,9 +72,11 @@ const FILES: &[File] = files! {
     "terminal/style.js" SCRIPT
     "terminal/view.js" SCRIPT
     "terminal/width.js" SCRIPT
+    "views/artifacts.js" SCRIPT
     "views/audit.js" SCRIPT
     "views/caps.js" SCRIPT
     "views/cells.js" SCRIPT
+    "views/completion.js" SCRIPT
     "views/contexts.js" SCRIPT
     "views/events.js" SCRIPT
     "views/files.js" SCRIPT
@@ -90,6 +92,7 @@ const FILES: &[File] = files! {
     "views/sandbox.js" SCRIPT
     "views/sandboxes.js" SCRIPT
     "views/snapshots.js" SCRIPT
+    "views/templates.js" SCRIPT
     "views/terminals.js" SCRIPT
 };
 

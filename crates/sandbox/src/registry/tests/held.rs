@@ -20,7 +20,7 @@ async fn one_that_ran_goes_on_with_the_lease_and_one_that_was_paused_stays_so() 
     registry.pause(&which("halted")).await.unwrap();
     assert!(hold(&registry, "runs").await.unwrap().state.is_held());
     assert!(!hold(&registry, "halted").await.unwrap().state.is_held());
-    let refused = registry.visit(&which("runs")).await.unwrap_err();
+    let refused = registry.visit(&which("runs")).await.err().unwrap();
     assert!(matches!(refused, SandboxError::Held { .. }), "{refused}");
     assert_eq!(go_on(&registry, "runs").await.unwrap().state, State::Running);
     let halted = go_on(&registry, "halted").await.unwrap().state;
