@@ -44,7 +44,7 @@ fn every_door_of_a_gateway_makes_its_sandbox_at_the_node_that_has_room() {
     client.get(&format!("/api/kernels/{kernel}")).expect(200);
     let mut web = Web::open(Client::new(here.url()), VERSION);
     let made = web.call("sandbox_create", &json!({ "name": "tool", "labels": { "of": "mcp" } }));
-    assert_eq!(made["structuredContent"]["sandbox"], "default/tool", "{made}");
+    assert_eq!(made["structuredContent"]["sandbox"], "tool", "{made}");
     let ran = web.call("shell_execute", &json!({ "sandbox": "tool", "command": "echo tool" }));
     assert!(text(&ran).contains("tool"), "{ran}");
     let start = json!({ "jsonrpc": "2.0", "id": 1, "method": "sandbox.start",

@@ -42,6 +42,11 @@ impl OutputRules {
         let _ = self.0.set(rule);
     }
 
+    /// Whether every program is recorded, and its recorder releases its session.
+    pub fn record_all(&self) -> bool {
+        self.0.get().is_some()
+    }
+
     fn get(&self) -> Option<&OutputRule> {
         self.0.get()
     }

@@ -72,7 +72,13 @@ impl Leash {
 impl Drop for Leash {
     /// No answer is awaited: the requests go out in this order, also when the caller is gone.
     fn drop(&mut self) {
-        let (kills, releases) = match (self.on_drop, self.state) {
+        // A release is one of all holders, and a recorder that is late would lose the session.
+        let on_drop = match self.on_drop {
+            OnDrop::Release if self.guest.output_rules().record_all() => OnDrop::Leave,
+            OnDrop::Kill if self.guest.output_rules().record_all() => OnDrop::KillRecorded,
+            on_drop => on_drop,
+        };
+        let (kills, releases) = match (on_drop, self.state) {
             (OnDrop::Leave, _)
             | (OnDrop::Release, State::Running)
             | (OnDrop::KillRecorded, State::Ended | State::Overran) => return,
