@@ -208,7 +208,7 @@ impl Node {
         let seed = random_bytes::<8>().map(u64::from_le_bytes).map_err(NodeError::Draw)?;
         let _ = inner.registry.set(registry.clone());
         let adopted = self.adopted(registry);
-        tokio::spawn(held::keep(Arc::downgrade(&inner), inner.leash.subscribe()));
+        tokio::spawn(held::keep(Arc::downgrade(inner), inner.leash.subscribe()));
         let node = self.clone();
         tokio::spawn(async move {
             let link = node.connect().await;

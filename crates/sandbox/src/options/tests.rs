@@ -48,7 +48,8 @@ fn page() -> String {
 
 /// The table of some doors.
 fn columns(text: &mut String, doors: &[Door]) {
-    let titles: String = doors.iter().map(|door| format!(" {} |", door.title())).collect();
+    let titles =
+        doors.iter().map(|door| format!(" {} |", door.title())).collect::<Vec<_>>().concat();
     let rules = "---|".repeat(doors.len() + 1);
     push(text, format_args!("\n| option |{titles}\n|{rules}\n"));
     for option in all() {

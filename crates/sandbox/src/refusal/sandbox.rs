@@ -68,7 +68,6 @@ impl From<&SandboxError> for Refusal {
                 .because(Reason::Paused)
                 .details(json!({ "state": "paused" }))
                 .hint(Hint::ResumeSandbox),
-            SandboxError::Held { .. } => with(Code::Unavailable).retry_after(BUSY_PAUSE),
             SandboxError::CannotSleep { .. } => with(Code::Unsupported),
             SandboxError::Busy { .. } => {
                 with(Code::Conflict).because(Reason::Busy).retry_after(BUSY_PAUSE)
@@ -171,7 +170,9 @@ impl From<&SandboxError> for Refusal {
             SandboxError::NotRecorded { .. }
             | SandboxError::Files { .. }
             | SandboxError::Draw(_) => with(Code::Internal),
-            SandboxError::Stopping => with(Code::Unavailable).retry_after(BUSY_PAUSE),
+            SandboxError::Stopping | SandboxError::Held { .. } => {
+                with(Code::Unavailable).retry_after(BUSY_PAUSE)
+            }
             SandboxError::Environment { .. }
             | SandboxError::ValuesMissing { .. }
             | SandboxError::Hostname { .. }
