@@ -132,9 +132,10 @@ async fn make_anew(
     asked: &Spec,
     is_placed: bool,
 ) -> Result<Option<State>, Failure> {
-    let placed = match is_placed {
-        true => placing::place_for(&call.api, spec, &placing::drawn()?).await?,
-        false => Placed::Here(None),
+    let placed = if is_placed {
+        placing::place_for(&call.api, spec, &placing::drawn()?).await?
+    } else {
+        Placed::Here(None)
     };
     let life = match placed {
         Placed::Here(life) => life,

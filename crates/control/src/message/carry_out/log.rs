@@ -1,7 +1,7 @@
 //! Reads a part of the log of a sandbox of this host, for a verb at another node of the fleet: the verbs of this host read
 //! the files themselves.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use protocol::SessionId;
 use protocol::message::Channel;
@@ -19,7 +19,7 @@ use sandbox::log::{AllSessions, Event, From, LogError, Mark, ReadBudget, Reader}
 /// The next entries, or all that there are. One that waits is answered as soon as there is one, or the log is over.
 pub(super) async fn read(parts: Parts<'_>, query: &LogQuery) -> Result<LogPage, ErrorReply> {
     let directory = directory(parts, &query.sandbox).await?;
-    let mut reader = open(directory.clone(), query)?;
+    let mut reader = open(&directory, query)?;
     let deadline = Instant::now() + LOG_WAIT_MAX;
     loop {
         let reading = tokio::task::spawn_blocking(move || {
@@ -71,19 +71,19 @@ async fn directory(parts: Parts<'_>, which: &SandboxRef) -> Result<PathBuf, Erro
     }
 }
 
-fn open(directory: PathBuf, query: &LogQuery) -> Result<Reader, ErrorReply> {
+fn open(directory: &Path, query: &LogQuery) -> Result<Reader, ErrorReply> {
     let mut reader = if let Some(after) = &query.after {
         let mark: Mark = after.parse().map_err(|error| {
             ErrorReply::new(ErrorCode::Invalid, format!("{after:?}: {error}"), None)
         })?;
-        Reader::resume(&directory, mark)
+        Reader::resume(directory, mark)
     } else {
         let from = match (query.tail, query.since_ms) {
             (Some(lines), _) => From::Lines(lines),
             (None, Some(ms)) => From::Since { ms },
             (None, None) => From::Start,
         };
-        Reader::open(&directory, from)
+        Reader::open(directory, from)
     }
     .map_err(|error| failed(&error))?;
     if let Some(session) = &query.session {
