@@ -14,9 +14,9 @@ const LOOK_PAUSE: Duration = Duration::from_millis(20);
 #[derive(Default)]
 struct State {
     /// From who connects.
-    is_cut_there: AtomicBool,
+    cut_there: AtomicBool,
     /// To who connects.
-    is_cut_back: AtomicBool,
+    cut_back: AtomicBool,
     is_over: AtomicBool,
 }
 
@@ -56,18 +56,18 @@ impl Cable {
 
     /// Nothing goes through, in no direction.
     pub fn cut(&self) {
-        self.state.is_cut_there.store(true, Ordering::Relaxed);
+        self.state.cut_there.store(true, Ordering::Relaxed);
         self.cut_back();
     }
 
     /// What is sent arrives, and no answer comes back.
     pub fn cut_back(&self) {
-        self.state.is_cut_back.store(true, Ordering::Relaxed);
+        self.state.cut_back.store(true, Ordering::Relaxed);
     }
 
     pub fn heal(&self) {
-        self.state.is_cut_there.store(false, Ordering::Relaxed);
-        self.state.is_cut_back.store(false, Ordering::Relaxed);
+        self.state.cut_there.store(false, Ordering::Relaxed);
+        self.state.cut_back.store(false, Ordering::Relaxed);
     }
 }
 
@@ -87,8 +87,8 @@ fn join(ours: &TcpStream, theirs: &TcpStream, state: &Arc<State>) {
     let clones = [ours, theirs, theirs, ours].map(TcpStream::try_clone);
     let [Ok(ours), Ok(theirs), Ok(theirs_again), Ok(ours_again)] = clones else { return };
     let (there, back) = (Arc::clone(state), Arc::clone(state));
-    thread::spawn(move || carry(ours, theirs, &there.is_cut_there, &there.is_over));
-    thread::spawn(move || carry(theirs_again, ours_again, &back.is_cut_back, &back.is_over));
+    thread::spawn(move || carry(ours, theirs, &there.cut_there, &there.is_over));
+    thread::spawn(move || carry(theirs_again, ours_again, &back.cut_back, &back.is_over));
 }
 
 /// Until one end is closed.
