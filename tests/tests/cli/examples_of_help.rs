@@ -156,7 +156,7 @@ fn commands(help: &str) -> Vec<String> {
             None => (line, false),
         };
         match whole.last_mut().filter(|_| goes_on) {
-            Some(last) => last.push_str(&format!(" {}", text.trim_start())),
+            Some(last) => last.extend([" ", text.trim_start()]),
             None => whole.push(text.trim_start().to_owned()),
         }
         goes_on = next;

@@ -184,7 +184,9 @@ fn bridges_with_credentials_files_are_a_fleet_and_others_are_refused() {
         Member::join(&nats, "host1", &credentials(&first)),
         Member::join(&nats, "host2", &credentials(&second)),
     ];
-    members.iter().for_each(|member| member.knows(2));
+    for member in &members {
+        member.knows(2);
+    }
     members[0].client.post("/v1/sandboxes", &json!({ "name": "one" })).expect(201);
     let run = json!({ "argv": ["echo", "hello"] });
     for member in &members {

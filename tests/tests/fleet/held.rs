@@ -27,7 +27,7 @@ fn state(member: &Member, name: &str) -> Value {
     serde_json::from_str(&shown).expect("a record")
 }
 
-fn figure(member: &Member, name: &str) -> f64 {
+fn figure(member: &Member, name: &str) -> u64 {
     let text = member.client.get("/metrics").expect(200).text();
     let line = text.lines().find(|line| line.starts_with(&format!("{name} "))).expect("a figure");
     line.rsplit_once(' ').expect("a value").1.parse().expect("a number")
@@ -38,7 +38,7 @@ fn events(member: &Member, name: &str) -> Vec<(String, Value)> {
     let all = page["events"].as_array().expect("events").iter();
     let of_it = all.filter(|event| event["sandbox"] == name || event["name"] == name);
     of_it
-        .map(|event| (event["kind"].as_str().unwrap().to_owned(), event["reason"].clone()))
+        .map(|event| (event["kind"].as_str().expect("a kind").to_owned(), event["reason"].clone()))
         .collect()
 }
 
@@ -60,7 +60,7 @@ fn sandboxes_pause_at_half_of_the_grace_and_go_on_when_the_lease_is_renewed() {
     assert!(away.elapsed() > Duration::from_secs(6), "after {:?}", away.elapsed());
     assert_eq!(state(&member, "runs")["by_lease"], true);
     assert_eq!(state(&member, "halted").get("by_lease"), None);
-    assert_eq!(figure(&member, "burrow_fleet_held_sandboxes"), 1.0);
+    assert_eq!(figure(&member, "burrow_fleet_held_sandboxes"), 1);
     // Nobody has it go on, and the refusal says why.
     for name in ["runs", "halted"] {
         let refused =
@@ -80,8 +80,8 @@ fn sandboxes_pause_at_half_of_the_grace_and_go_on_when_the_lease_is_renewed() {
     assert!(away.elapsed() < Duration::from_secs(16), "it went on after {:?}", away.elapsed());
     member.client.post("/v1/sandboxes/default/runs/exec", &run).expect(200);
     eventually("its programs go on", || ticks().len() > before.len());
-    assert_eq!(figure(&member, "burrow_fleet_held_sandboxes"), 0.0);
-    assert_eq!(figure(&member, "burrow_fleet_holds_total"), 1.0);
+    assert_eq!(figure(&member, "burrow_fleet_held_sandboxes"), 0);
+    assert_eq!(figure(&member, "burrow_fleet_holds_total"), 1);
     // The other was paused by hand, and is resumed by hand.
     assert_eq!(state(&member, "halted")["state"], "paused");
     member.server.ok(&["resume", "halted"]);

@@ -44,14 +44,14 @@ impl Follower {
         let reading = thread::spawn(move || {
             let mut buffer = [0; 4096];
             while let Ok(read @ 1..) = stdout.read(&mut buffer) {
-                kept.lock().unwrap().push_str(&String::from_utf8_lossy(&buffer[..read]));
+                kept.lock().expect("no panic").push_str(&String::from_utf8_lossy(&buffer[..read]));
             }
         });
         Self { child, printed, reading }
     }
 
     fn until(&self, wanted: &str) {
-        eventually(wanted, || *self.printed.lock().unwrap() == wanted);
+        eventually(wanted, || *self.printed.lock().expect("no panic") == wanted);
     }
 
     /// Its end, which something else has caused.

@@ -96,7 +96,9 @@ fn labels_select_the_nodes_that_may_have_a_sandbox() {
         Member::join(&nats, name, &["--dev", "--set", &format!("fleet.labels=zone={zone}")])
     };
     let members = [join("n1", "a"), join("n2", "b")];
-    members.iter().for_each(|member| member.knows(2));
+    for member in &members {
+        member.knows(2);
+    }
     for number in 0..3 {
         let name = format!("s{number}");
         let body = json!({ "name": name, "node_labels": { "zone": "b" } });

@@ -47,7 +47,9 @@ fn bridges_are_upgraded_one_after_the_other_and_no_sandbox_notices() {
     let Some(nats) = Nats::start() else { return };
     let mut members: Vec<_> =
         ["n1", "n2", "n3"].map(|name| Member::join(&nats, name, &OPTIONS)).into();
-    members.iter().for_each(|member| member.knows(3));
+    for member in &members {
+        member.knows(3);
+    }
     let mut ids = Vec::new();
     for member in &members {
         let name = format!("of-{}", member.name);

@@ -121,12 +121,12 @@ impl Faults {
                 End::FreeServer
             }
         };
-        self.note(format!("kind {kind}, {ms} ms, until {end:?}"));
+        self.note(&format!("kind {kind}, {ms} ms, until {end:?}"));
         self.lasting.push((Instant::now() + Duration::from_millis(ms), end));
     }
 
     fn end(&mut self, end: End, hosts: &mut [Host], cluster: &mut Cluster) {
-        self.note(format!("{end:?}"));
+        self.note(&format!("{end:?}"));
         match end {
             End::Start(at) => hosts[at].start(),
             End::Continue(at) => hosts[at].signal(Signal::SIGCONT),
@@ -145,7 +145,7 @@ impl Faults {
         }
     }
 
-    fn note(&mut self, what: String) {
+    fn note(&mut self, what: &str) {
         self.events.push(format!("{:>7} {what}", self.began.elapsed().as_millis()));
     }
 

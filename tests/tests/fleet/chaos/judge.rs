@@ -189,20 +189,17 @@ impl History {
         let mut by_request: BTreeMap<&str, BTreeSet<&Incarnation>> = BTreeMap::new();
         for promise in &self.promises {
             let Promise { name, id, request, .. } = promise;
-            let found = match request {
-                Some(request) => {
-                    let is_it = |tenure: &Tenure| {
-                        tenure.name == *name && tenure.request.ends_with(&format!(":{request}"))
-                    };
-                    let mut of_it = tenures.iter().filter(|(_, tenure)| is_it(tenure));
-                    of_it.find(|(incarnation, _)| {
-                        self.lives.get(*incarnation).is_none_or(|life| life.id == *id)
-                    })
-                }
-                None => {
-                    let life = self.lives.iter().find(|(_, life)| life.id == *id);
-                    life.and_then(|(incarnation, _)| tenures.get_key_value(incarnation))
-                }
+            let found = if let Some(request) = request {
+                let is_it = |tenure: &Tenure| {
+                    tenure.name == *name && tenure.request.ends_with(&format!(":{request}"))
+                };
+                let mut of_it = tenures.iter().filter(|(_, tenure)| is_it(tenure));
+                of_it.find(|(incarnation, _)| {
+                    self.lives.get(*incarnation).is_none_or(|life| life.id == *id)
+                })
+            } else {
+                let life = self.lives.iter().find(|(_, life)| life.id == *id);
+                life.and_then(|(incarnation, _)| tenures.get_key_value(incarnation))
             };
             let Some((incarnation, tenure)) = found else {
                 wrong.push(format!("{promise:?}: nobody has ever owned that"));

@@ -109,7 +109,7 @@ fn look(hosts: &[(String, PathBuf)], table: &Table) {
                 first_ms: now,
                 last_ms: now,
             };
-            seen.insert(incarnation.to_string(), Seen { life, process, runs: true });
+            seen.insert(incarnation.clone(), Seen { life, process, runs: true });
         }
     }
 }
