@@ -438,6 +438,13 @@ export interface components {
             /** @description The namespace; by default the key's, or `default`. */
             namespace?: string | null;
             /**
+             * @description In a fleet, labels that the node must have which makes it. Each node has those of its configuration, and
+             *     `node` with its name.
+             */
+            node_labels?: {
+                [key: string]: string;
+            };
+            /**
              * @description What happens then: it ends by default, or is paused until the next request. A request that finds
              *     it paused waits until it runs, and the header `burrow-woke-ms` of the answer says how long.
              */
@@ -2225,14 +2232,20 @@ export interface components {
             env?: {
                 [key: string]: string;
             };
+            /** Format: uint64 */
+            idle_ttl_ms?: number | null;
             /** @description As for a sandbox; its meaning is settled now, and an image must be allowed to the caller. */
             image?: string | null;
+            /** Format: uint64 */
+            keep_stopped_ms?: number | null;
             labels?: {
                 [key: string]: string;
             };
             machine?: components["schemas"]["Machine"] | null;
             /** Format: uint64 */
             memory_mib?: number | null;
+            /** @description What happens when a sandbox has been idle for that long. */
+            on_idle?: components["schemas"]["OnIdle"] | null;
             /** @description A script for `/bin/sh`, which is run until it exits with 0. Only then is a sandbox handed out. */
             ready?: string | null;
             /**
@@ -2244,6 +2257,8 @@ export interface components {
             scratch_bytes?: number | null;
             /** @description A script for `/bin/sh`, which runs as the session `template-start` of each sandbox. */
             start?: string | null;
+            /** Format: uint64 */
+            ttl_ms?: number | null;
             user?: string | null;
             /**
              * Format: uint64
@@ -3121,7 +3136,11 @@ export interface components {
             egress?: string[];
             /** @description Only the names, because values may be secrets. */
             env_names: string[];
+            /** Format: uint64 */
+            idle_ttl_ms?: number;
             image?: string;
+            /** Format: uint64 */
+            keep_stopped_ms?: number;
             labels: {
                 [key: string]: string;
             };
@@ -3130,6 +3149,7 @@ export interface components {
             memory_mib?: number;
             name: string;
             namespace: string;
+            on_idle?: components["schemas"]["OnIdle"];
             ready?: string;
             /** Format: uint64 */
             ready_timeout_ms?: number;
@@ -3138,6 +3158,8 @@ export interface components {
             /** Format: uint64 */
             scratch_bytes?: number;
             start?: string;
+            /** Format: uint64 */
+            ttl_ms?: number;
             user?: string;
             /** Format: uint64 */
             warm: number;

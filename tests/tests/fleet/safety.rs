@@ -60,7 +60,7 @@ fn when_lost(member: &Member, processes: &[u64]) -> Duration {
             assert_eq!((&body["code"], &details["node"]), (&json!("gone"), &json!("n3")));
             let at_ms = details["at_ms"].as_u64().expect("when it was declared lost");
             assert!(now_ms().abs_diff(at_ms) < 60_000, "{details}");
-            // Nothing of it was durable, which is said and not left out.
+            // Nothing of it was durable, and the answer says so.
             assert_eq!(details.get("last_durable_offset"), Some(&Value::Null), "{details}");
             return began.elapsed();
         }

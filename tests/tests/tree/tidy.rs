@@ -327,6 +327,7 @@ const NAME_LANGUAGES: &[Exception] = &[
     ("crates/api/src/document.rs", "a host of a fleet"),
     ("crates/api/src/forward.rs", "a host of a fleet"),
     ("crates/api/src/mcp/carried.rs", "a host of a fleet"),
+    ("crates/api/src/mcp/tools/sandboxes.rs", "a host of a fleet"),
     ("crates/api/src/rpc/start.rs", "a host of a fleet"),
     ("crates/node/src/placing.rs", "a label of each host of a fleet"),
     ("crates/api/src/sessions/lost.rs", "a host of a fleet"),

@@ -12,7 +12,7 @@ pub const ENVD_VERSION: &str = "0.6.13";
 pub const PASSES_PER_SANDBOX_MAX: usize = 64;
 /// Sandboxes whose tokens, accounts or watches are in memory; they are read again when needed.
 pub const SANDBOXES_KNOWN_MAX: usize = 4096;
-/// Contexts that are known to have what makes charts; it is said again when needed.
+/// Contexts that are known to have what makes charts; they get it again when needed.
 pub const CONTEXTS_KNOWN_MAX: usize = 8192;
 /// Programs whose arguments are remembered for `List`.
 pub const COMMANDS_KNOWN_MAX: usize = 8192;

@@ -171,7 +171,7 @@ async fn lines(call: &Call, beginning: &str) -> Result<Vec<Line>, Refusal> {
     let level = match field(&fields, "level") {
         None => 0,
         Some(name) => LEVELS.iter().position(|level| *level == name).ok_or_else(|| {
-            Refusal::invalid(format!("level: {name:?} is none of {}", LEVELS.join(", ")))
+            Refusal::invalid(format!("level: {name:?} is not one of {}", LEVELS.join(", ")))
         })?,
     };
     let directory = call.api.registry().log_directory(&record.which())?;

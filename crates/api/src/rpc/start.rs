@@ -101,7 +101,7 @@ async fn make(
         let found = call.api.node().and_then(|_| registry.get(which).ok());
         let state = match found {
             Some(record) => record.state,
-            None => match make_anew((call, trail), &spec, &asked, is_placed).await? {
+            None => match make_new((call, trail), &spec, &asked, is_placed).await? {
                 Some(state) => state,
                 None => return Ok(()),
             },
@@ -126,7 +126,7 @@ async fn make(
 }
 
 /// Makes it here, or at the node that has room. The state of one that is here already, if there is one.
-async fn make_anew(
+async fn make_new(
     (call, trail): Work<'_>,
     spec: &Spec,
     asked: &Spec,
