@@ -97,7 +97,7 @@ pub async fn used(
         let window = Window::new(Some(since_ms), Some(kept_to_ms), None, now_ms());
         let window = window.map_err(|error| Refusal::invalid(error.to_string()))?;
         let history = api.registry().history(&record.which(), window).await?;
-        // What has a moment of the agent's own in it is told by that.
+        // A step that has a sample of the agent is shown by that sample.
         let is_older = |bucket: &Bucket| samples.is_empty() || bucket.to_ms < own_since_ms;
         let older = history.points.iter().filter(|(_, bucket)| is_older(bucket));
         // A step may begin before the part of time does.

@@ -31,7 +31,7 @@ pub enum Placed {
     There(Placement),
 }
 
-/// A sandbox that is to be placed.
+/// A sandbox to place.
 #[derive(Clone, Copy, Debug)]
 pub struct Placing<'a> {
     pub spec: &'a Spec,

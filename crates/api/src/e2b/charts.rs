@@ -44,7 +44,7 @@ impl Prepared {
         }
         let alive =
             known.filter(|known| matches!(known.state, ContextState::Idle | ContextState::Running));
-        // One that has yet to start is told for sure by its next run alone.
+        // One that has yet to start is known for sure only by its next run.
         if let Some(alive) = alive {
             let mut contexts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             let key = (sandbox.clone(), name.clone());

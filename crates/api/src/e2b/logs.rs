@@ -137,7 +137,7 @@ impl Look {
                 self.bytes += line.message.len();
                 self.found.push_back(line);
             }
-            // Of what is told from its end, the newest are wanted.
+            // Where entries are read from the end, the newest are wanted.
             while self.is_backward
                 && self.found.len() > 1
                 && (self.found.len() > self.limit || self.bytes > LOG_BYTES_MAX)

@@ -18,7 +18,7 @@ fn known(state: ContextState, interpreters: u64) -> ContextInfo {
 }
 
 #[test]
-fn each_interpreter_is_told_once_as_soon_as_it_is_known_to_live() {
+fn each_interpreter_gets_the_code_once_it_is_known_to_live() {
     let prepared = Prepared::default();
     let id: SandboxId = "0123456789ab".parse().unwrap();
     let name: ContextName = "python".parse().unwrap();
