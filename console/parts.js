@@ -216,6 +216,13 @@ export function matches(text, wanted) {
     .every((word) => low.includes(word));
 }
 
+/** Has the browser save something as a file. */
+export function save(content, name) {
+  const url = URL.createObjectURL(new Blob([content], { type: "application/octet-stream" }));
+  h("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10000);
+}
+
 /** Copies a text, and says so. */
 export async function copy(text) {
   await navigator.clipboard.writeText(text).then(

@@ -1,10 +1,11 @@
 /** Artifacts: what runs have left, as a gallery. Contents are fetched with the key and shown from memory. */
 
-import { address, get, remove, request } from "../api.js";
+import { get, remove, request } from "../api.js";
 import { h, replace } from "../dom.js";
 import { ago, bytes } from "../format.js";
-import { attempt, button, choice, confirm, empty, heading, link } from "../parts.js";
+import { attempt, button, choice, confirm, empty, heading, link, save } from "../parts.js";
 import { eachOf } from "../poll.js";
+import { hrefOfNotebook } from "./notebooks.js";
 import { hrefOf } from "./sandboxes.js";
 
 const PAGE = 60;
@@ -77,7 +78,7 @@ class Card {
     this.picture = h("div.gallery-picture", h("span.dim", artifact.type));
     const of = notebook === undefined ? `${namespace}/${sandbox}` : `${namespace}/${notebook}`;
     const href =
-      notebook === undefined ? hrefOf({ namespace, name: sandbox }) : `#/notebook/${[namespace, notebook].map(encodeURIComponent).join("/")}`;
+      notebook === undefined ? hrefOf({ namespace, name: sandbox }) : hrefOfNotebook({ namespace, name: notebook });
     this.element = h(
       "article.card.artifact",
       { "data-id": id },
@@ -94,17 +95,16 @@ class Card {
     );
   }
 
-  async content(type) {
-    const answer = await request("GET", address(["v1", "artifacts", this.artifact.id, "content"]), {
-      signal: this.signal,
-    });
-    return URL.createObjectURL(new Blob([await answer.arrayBuffer()], { type }));
+  async content() {
+    const answer = await request("GET", ["v1", "artifacts", this.artifact.id, "content"], { signal: this.signal });
+    return answer.arrayBuffer();
   }
 
   /** A drawing in an image runs no script and loads nothing. */
   async show() {
-    const url = await attempt(() => this.content(this.artifact.type));
-    if (url === undefined) return;
+    const content = await attempt(() => this.content());
+    if (content === undefined) return;
+    const url = URL.createObjectURL(new Blob([content], { type: this.artifact.type }));
     const image = h("img", { src: url, alt: this.artifact.name });
     image.addEventListener("load", () => URL.revokeObjectURL(url));
     image.addEventListener("error", () => replace(this.picture, h("span.dim", "not a picture that is shown here")));
@@ -112,9 +112,7 @@ class Card {
   }
 
   async download() {
-    const url = await this.content("application/octet-stream");
-    h("a", { href: url, download: this.artifact.name }).click();
-    setTimeout(() => URL.revokeObjectURL(url), 10000);
+    save(await this.content(), this.artifact.name);
   }
 
   ask() {

@@ -3,7 +3,7 @@
 import { all, call, post, request, sandboxPath } from "../api.js";
 import { h, replace } from "../dom.js";
 import { ago, bytes, toBase64 } from "../format.js";
-import { attempt, button, confirm, dialog, empty, field, link, refusal, tell, table } from "../parts.js";
+import { attempt, button, confirm, dialog, empty, field, link, refusal, save, tell, table } from "../parts.js";
 import { hrefOf } from "./sandboxes.js";
 
 const VIEWED_BYTES_MAX = 1024 * 1024;
@@ -206,11 +206,7 @@ async function directory({ head, body, files, which, path, signal }) {
 }
 
 async function download(files, query, name) {
-  const content = await files.read(query);
-  const url = URL.createObjectURL(new Blob([content], { type: "application/octet-stream" }));
-  const anchor = h("a", { href: url, download: name });
-  anchor.click();
-  setTimeout(() => URL.revokeObjectURL(url), 10000);
+  save(await files.read(query), name);
 }
 
 async function file({ head, body, files, which, path, found, signal }) {

@@ -24,7 +24,7 @@ import { hrefOf } from "./sandboxes.js";
 
 const HISTORY_SHOWN = 50;
 
-function hrefOfNotebook(one) {
+export function hrefOfNotebook(one) {
   return `#/notebook/${encodeURIComponent(one.namespace)}/${encodeURIComponent(one.name)}`;
 }
 

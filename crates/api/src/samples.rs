@@ -4,8 +4,6 @@
 use serde_json::{Value, json};
 
 use crate::Api;
-use agent_client::guest::GuestError;
-use agent_client::guest::metrics::Samples;
 use host::instant::{format, now_ms};
 use protocol::metrics::Sample;
 use sandbox::Record;
@@ -18,7 +16,7 @@ const PAGES_MAX: usize = 8;
 /// One moment.
 pub struct Used {
     pub time_ms: u64,
-    cpus: u32,
+    cpus: u64,
     cpu_percent: f64,
     memory_bytes: u64,
     memory_bytes_max: u64,
@@ -28,7 +26,7 @@ pub struct Used {
 }
 
 impl Used {
-    pub fn of_sample(sample: &Sample, cpus: u32) -> Self {
+    pub fn of_sample(sample: &Sample, cpus: u64) -> Self {
         let memory_bytes_max = sample.memory_bytes_max.or_else(crate::host_memory_bytes);
         Self {
             time_ms: sample.time_ms,
@@ -43,7 +41,7 @@ impl Used {
     }
 
     /// Of a kept step, at its mean.
-    fn of_bucket(at_ms: u64, bucket: &Bucket, cpus: u32) -> Self {
+    fn of_bucket(at_ms: u64, bucket: &Bucket, cpus: u64) -> Self {
         let mean = |gauge: Option<Gauge>| gauge.map_or(0.0, |gauge| f64::from(gauge.mean));
         let bytes = |gauge| (mean(gauge) * 1024.0) as u64;
         let limit = |kib: Option<u32>| kib.map(|kib| u64::from(kib) * 1024);
@@ -86,7 +84,7 @@ pub async fn used(
 ) -> Result<Vec<Used>, Refusal> {
     let to_ms = to_ms.unwrap_or_else(now_ms);
     let own = if record.state.is_asleep() { None } else { Some(own(api, record).await?) };
-    let cpus = own.as_ref().map_or_else(host_cpus, |(_, cpus)| *cpus);
+    let cpus = own.as_ref().map_or_else(|| cpus(record), |(_, cpus)| *cpus);
     let samples = own.map_or_else(Vec::new, |(samples, _)| samples);
     let own_since_ms = samples.first().map_or(to_ms, |sample| sample.time_ms);
     let since_ms = from_ms.unwrap_or(if samples.is_empty() { 0 } else { own_since_ms });
@@ -110,10 +108,10 @@ pub async fn used(
 }
 
 /// What the agent has, and the CPUs of the sandbox.
-async fn own(api: &Api, record: &Record) -> Result<(Vec<Sample>, u32), Refusal> {
+async fn own(api: &Api, record: &Record) -> Result<(Vec<Sample>, u64), Refusal> {
     let guest = api.registry().guest(&record.which())?;
-    let mut page: Samples = guest.metrics(0, false).await?;
-    let (cpus, mut samples) = (page.cpus, std::mem::take(&mut page.samples));
+    let mut page = guest.metrics(0, false).await?;
+    let (cpus, mut samples) = (page.cpus.into(), std::mem::take(&mut page.samples));
     for _ in 1..PAGES_MAX {
         let Some(last) = samples.last().map(|sample| sample.number) else { break };
         if last + 1 >= page.next {
@@ -125,17 +123,17 @@ async fn own(api: &Api, record: &Record) -> Result<(Vec<Sample>, u32), Refusal> 
     Ok((samples, cpus))
 }
 
-fn host_cpus() -> u32 {
-    std::thread::available_parallelism()
-        .map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX))
+/// The processors that a sandbox may use: whole ones, and at least one.
+pub fn cpus(record: &Record) -> u64 {
+    let of_host = || std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+    record.cpu_millis.map_or_else(of_host, |millis| u64::from(millis).div_ceil(1000)).max(1)
 }
 
 /// What it uses now.
 pub async fn newest(api: &Api, record: &Record) -> Result<Used, Refusal> {
     let guest = api.registry().guest(&record.which())?;
-    let page: Result<Samples, GuestError> = guest.newest_metrics(false).await;
-    let page = page?;
-    let newest = page.newest().map(|sample| Used::of_sample(sample, page.cpus));
+    let page = guest.newest_metrics(false).await?;
+    let newest = page.newest().map(|sample| Used::of_sample(sample, page.cpus.into()));
     newest.ok_or_else(|| {
         Refusal::new(Code::Unavailable, "there is no sample of what it uses yet")
             .hint("ask again in a second")

@@ -113,7 +113,7 @@ pub const NAMED: [&str; 7] =
 
 const DURATION: &str = "a duration";
 const DURATION_OR_OFF: &str = "a duration, or `\"off\"`";
-const SECOND: Duration = Duration::from_secs(1);
+pub(super) const SECOND: Duration = Duration::from_secs(1);
 
 pub const SECTIONS: &[Section] = &[
     server::SECTION,

@@ -6,6 +6,7 @@ use super::limits::MEMORY_MIB_MAX;
 use super::namespaces::read_egress;
 use super::secrets::read_namespace;
 use super::shown::{quote, quote_all, show_cpus};
+use super::table::SECOND;
 use super::value::{InvalidValue, RawValue, show_duration, show_size};
 use host::similar::nearest;
 use sandbox::limits::{READY_TIMEOUT_MAX, TEMPLATE_WARM_MAX};
@@ -64,9 +65,6 @@ pub fn read(name: &str, given: &RawValue) -> Result<TemplateTable, InvalidValue>
     Ok(table)
 }
 
-/// The shortest life of a sandbox that is worth a machine.
-const LIFE_MIN: Duration = Duration::from_secs(1);
-
 fn ms(time: Duration) -> Option<u64> {
     u64::try_from(time.as_millis()).ok()
 }
@@ -102,8 +100,8 @@ fn set(table: &mut TemplateTable, key: &str, value: &RawValue) -> Result<(), Inv
                 options.labels.insert(key.clone(), value.text()?.to_owned());
             }
         }
-        "ttl" => options.ttl_ms = ms(value.duration(LIFE_MIN)?),
-        "idle_ttl" => options.idle_ttl_ms = ms(value.duration(LIFE_MIN)?),
+        "ttl" => options.ttl_ms = ms(value.duration(SECOND)?),
+        "idle_ttl" => options.idle_ttl_ms = ms(value.duration(SECOND)?),
         "on_idle" => options.on_idle = value.choice(&OnIdle::NAMES)?.parse().ok(),
         "keep_stopped" => options.keep_stopped_ms = ms(value.duration(Duration::ZERO)?),
         "start" => options.start = text()?,

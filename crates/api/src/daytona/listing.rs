@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 
 use super::answer::lacking;
 use super::limits::{PAGE_DEFAULT, PAGE_MAX};
-use super::replies::{cpus, disk_gib, is_there, memory_gib, shown, snapshot, state};
+use super::replies::{disk_gib, is_there, memory_gib, shown, snapshot, state};
 use crate::body::json_response;
 use crate::call::Call;
+use crate::samples::cpus;
 use crate::shape::{Nothing, Query, Raw};
 use host::instant::parse;
 use sandbox::Record;

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::labels::{EPHEMERAL, OWN_LABELS, SNAPSHOT, TARGET};
 use super::limits::{IDLE_FOREVER_MS, MINUTE_MS};
 use crate::call::Call;
+use crate::samples::cpus;
 use host::instant::{format, now_ms};
 use sandbox::{Record, State};
 
@@ -98,12 +99,6 @@ pub fn proxy(call: &Call) -> String {
 /// What a sandbox was made of, as far as its client has named it.
 pub fn snapshot(record: &Record) -> Option<&str> {
     record.labels.get(SNAPSHOT).map(String::as_str).or(record.image.as_deref())
-}
-
-/// Whole processors, and at least one.
-pub fn cpus(record: &Record) -> u64 {
-    let of_host = || std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
-    record.cpu_millis.map_or_else(of_host, |millis| u64::from(millis).div_ceil(1000)).max(1)
 }
 
 pub fn memory_gib(record: &Record) -> u64 {

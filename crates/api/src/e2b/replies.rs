@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::limits::ENVD_VERSION;
 use super::passes;
 use crate::call::Call;
+use crate::samples::cpus;
 use access::keys::Access;
 use access::preview::Base;
 use host::instant::{format, now_ms};
@@ -121,12 +122,6 @@ pub fn state(record: &Record) -> Option<&'static str> {
 
 pub fn is_there(record: &Record) -> bool {
     state(record).is_some()
-}
-
-/// Whole ones, and at least one.
-fn cpus(record: &Record) -> u64 {
-    let of_host = || std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
-    record.cpu_millis.map_or_else(of_host, |millis| u64::from(millis).div_ceil(1000)).max(1)
 }
 
 fn host_memory_mib() -> u64 {
