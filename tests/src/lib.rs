@@ -117,19 +117,24 @@ pub fn written(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The bridge that `just build` has left.
+/// The bridge that was built as these tests are: with or without optimisation.
 pub fn bridge_path() -> PathBuf {
-    built("BURROW_TEST_BRIDGE", "target/release/host-bridge")
+    let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
+    built("BURROW_TEST_BRIDGE", &format!("target/{profile}/host-bridge"))
 }
 
-/// The agent that `just build` has left.
+/// The agent that `just _agent` has left.
 pub fn agent_path() -> PathBuf {
     built("BURROW_AGENT", "target/x86_64-unknown-linux-musl/release/guest-agent")
 }
 
 fn built(variable: &str, path: &str) -> PathBuf {
     let path = std::env::var_os(variable).map_or_else(|| workspace().join(path), PathBuf::from);
-    assert!(path.exists(), "{} is missing: run `just build` first", path.display());
+    assert!(
+        path.exists(),
+        "{} is missing: `cargo test --workspace --no-run` builds it, and `just _agent` the agent",
+        path.display()
+    );
     path
 }
 

@@ -32,7 +32,7 @@ PATIENCE = 30.0
 def _built(variable: str, path: str) -> Path:
     found = Path(os.environ.get(variable) or ROOT / path)
     if not found.exists():
-        pytest.exit(f"{found} is missing: run `just build` first", returncode=3)
+        pytest.exit(f"{found} is missing: `just _tested` builds it", returncode=3)
     return found
 
 

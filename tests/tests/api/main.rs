@@ -1,5 +1,6 @@
 //! The server's HTTP API and its JSON-RPC, against a real server.
 
+mod api_calls;
 mod api_contexts;
 mod api_contract;
 mod api_core;

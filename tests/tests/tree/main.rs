@@ -3,6 +3,7 @@
 mod deploy;
 mod documents;
 mod examples;
+mod features;
 mod held;
 mod options;
 mod pages;
