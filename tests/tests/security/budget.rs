@@ -188,7 +188,9 @@ fn followers_that_do_not_read_cost_little_and_leave_nothing() {
     let client = tenant(&server, "a");
     let all = admin(&server);
     let started = json!({
-        "script": "while sleep 0.01; do head -c 65536 /dev/zero | tr '\\0' x; done", "session": "talk",
+        // More than a follower holds, and less than the log keeps however long this takes.
+        "script": "for n in $(seq 640); do head -c 65536 /dev/zero | tr '\\0' x; sleep 0.01; done; sleep 1000",
+        "session": "talk",
     });
     client.post("/v1/sandboxes/a/box/sessions", &started).expect(201);
     let path = "/v1/sandboxes/a/box/sessions/talk/output?follow=true";
