@@ -166,7 +166,6 @@ def what_is_lacking_is_refused_with_the_reason():
             made.archive,
             lambda: made.set_auto_archive_interval(1),
             made.recover,
-            lambda: made.update_network_settings(network_block_all=True),
             lambda: made.update_secrets({"A": "a"}),
             lambda: made.update_env({"A": "a"}),
             lambda: made.download_url("/a"),
@@ -235,13 +234,23 @@ def a_fork_has_the_files_of_its_original_and_a_snapshot_makes_others():
                 assert other.fs.download_file("/tmp/one") == b"1"
 
 
-def what_a_sandbox_may_reach_is_set_when_it_is_made():
+def what_a_sandbox_may_reach_is_set_and_changed():
     probe = "python3 -c \"import socket; socket.create_connection(('192.0.2.1', 80), 2)\""
     with sandbox(network_block_all=True) as made:
         assert made.network_block_all is True
         assert made.process.exec(probe).exit_code != 0
     with sandbox(domain_allow_list="a.example, b.example") as made:
         assert made.network_block_all is False
+        made.update_network_settings(network_block_all=True)
+        assert made.network_block_all is True
+        made.refresh_data()
+        assert made.network_block_all is True
+        made.update_network_settings(domain_allow_list="c.example")
+        assert made.network_block_all is False
+        refused(lambda: made.update_network_settings(network_allow_list="10.0.0.0/8"), says="10.0.0.0/8")
+        # The operator allows nothing.
+        made.update_network_settings(network_block_all=False)
+        assert made.network_block_all is True
 
 
 def a_port_is_reached_by_a_link():

@@ -93,8 +93,12 @@ test("code runs in contexts", async () => {
   assert.equal((await sbx.runCode("1/0")).error.name, "ZeroDivisionError");
 });
 
-test("what this server does not do is refused with the reason", async () => {
-  await assert.rejects(sbx.updateNetwork({ allowOut: [] }), /not supported/);
+test("what a sandbox may reach is changed while it runs", async () => {
+  await sbx.updateNetwork({ allowOut: ["example.org"], denyOut: ["0.0.0.0/0"] });
+  assert.ok((await sbx.getInfo()).allowInternetAccess);
+  await sbx.updateNetwork({});
+  assert.ok(!(await sbx.getInfo()).allowInternetAccess);
+  await assert.rejects(sbx.updateNetwork({ denyOut: ["10.0.0.0/8"] }), /not supported/);
 });
 
 test("one whose time is over is paused, and a connection resumes it", async () => {

@@ -276,6 +276,10 @@ def test_times_to_live_hold_and_can_be_changed(client: Any) -> None:
         before = box.info().expires_at_ms
         assert before is not None
         assert box.extend(ttl=7200).expires_at_ms > before
+        assert list(box.set_egress(["example.org"]).egress) == ["example.org"]
+        with pytest.raises(burrow.InvalidRequest):
+            box.set_egress(["https://example.org"])
+        assert list(box.set_egress([]).egress) == []
         assert box.wait(timeout=0.05).state == "running"
         box.extend(ttl=0.2)
         assert box.wait(timeout=20).state == "stopped"

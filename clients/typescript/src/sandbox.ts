@@ -218,6 +218,14 @@ export class Sandbox implements AsyncDisposable {
     return await this.#api.call("extend_sandbox", { path: this.#path, body: times }, options);
   }
 
+  /**
+   * Sets what it may reach from now on, instead of what it could. Connections that the rules do not allow are ended;
+   * an empty list allows nothing.
+   */
+  async setEgress(rules: string[], options?: CallOptions): Promise<Schemas["Sandbox"]> {
+    return await this.extend({ egress: rules }, options);
+  }
+
   /** Waits until it is `created`, `stopped` or `removed`, or the time is over, and returns its state. */
   async wait(
     until: Schemas["WaitFor"] = "stopped",

@@ -225,7 +225,7 @@ impl Printer {
             }
             Event::Missing { bytes } => {
                 output::note(&format!(
-                    "the log begins here: {bytes} older bytes were dropped to stay within its limit"
+                    "the log of the sandbox begins here: {bytes} older bytes of its sessions were dropped to stay within its limit"
                 ));
                 Ok(())
             }

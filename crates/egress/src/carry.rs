@@ -43,12 +43,14 @@ pub enum CarryError {
     Tls { with: &'static str, source: io::Error },
     #[error("no data for {} s", idle.as_secs())]
     Idle { idle: Duration },
+    #[error("no rule allows it any more")]
+    Forbidden,
 }
 
 impl CarryError {
     /// Whether the operator's word has ended it, and neither side.
     pub fn is_limit(&self) -> bool {
-        matches!(self, Self::Spent(_) | Self::Idle { .. })
+        matches!(self, Self::Spent(_) | Self::Idle { .. } | Self::Forbidden)
     }
 }
 

@@ -199,12 +199,18 @@ pub(super) async fn run(
     shared.names.lock().await.count(host, true);
     let tally = Tally::of(shared.carried.clone());
     let (meter, idle) = (&shared.meter, shared.idle);
-    let carried = match shared.reader(host, port, &plan) {
-        Some(broker) => {
-            let used = |secrets| report(Verdict::Filled { secrets });
-            broker.carry(host, stream, connection, plan, meter, idle, &tally, used).await
+    let carrying = async {
+        match shared.reader(host, port, &plan) {
+            Some(broker) => {
+                let used = |secrets| report(Verdict::Filled { secrets });
+                broker.carry(host, stream, connection, plan, meter, idle, &tally, used).await
+            }
+            None => carry(stream, connection, plan, meter, idle, &tally).await,
         }
-        None => carry(stream, connection, plan, meter, idle, &tally).await,
+    };
+    let carried = tokio::select! {
+        carried = carrying => carried,
+        () = shared.rules.forbid(host, port) => Err(CarryError::Forbidden),
     };
     shared.names.lock().await.count(host, false);
     if let Err(CarryError::Request(wrong) | CarryError::FirstRequest(wrong)) = &carried {

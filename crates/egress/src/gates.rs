@@ -39,10 +39,13 @@ pub(super) struct Gate {
 #[derive(Clone, Debug)]
 pub(super) struct Gates(Arc<Inner>);
 
+/// The tasks of each address and port; those of port 0 are no gates.
+type Open = HashMap<(Ipv4Addr, u16), JoinSet<()>>;
+
 #[derive(Debug)]
 struct Inner {
     /// `None` once they are closed for good.
-    open: Mutex<Option<HashMap<Ipv4Addr, JoinSet<()>>>>,
+    open: Mutex<Option<Open>>,
     closed: watch::Sender<bool>,
 }
 
@@ -54,7 +57,7 @@ impl Default for Gates {
 }
 
 impl Gates {
-    fn open(&self) -> MutexGuard<'_, Option<HashMap<Ipv4Addr, JoinSet<()>>>> {
+    fn open(&self) -> MutexGuard<'_, Option<Open>> {
         // Nothing in it is ever half-changed.
         self.0.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -62,7 +65,25 @@ impl Gates {
     /// Closes the gates of one address and ends their connections.
     pub fn forget(&self, address: Ipv4Addr) {
         if let Some(open) = self.open().as_mut() {
-            open.remove(&address);
+            open.retain(|(of, _), _| *of != address);
+        }
+    }
+
+    /// The ports that are open at an address.
+    pub fn ports(&self, address: Ipv4Addr) -> Vec<u16> {
+        let open = self.open();
+        let keys = open.as_ref().into_iter().flat_map(HashMap::keys);
+        keys.filter(|(of, _)| *of == address).map(|(_, port)| *port).collect()
+    }
+
+    /// Runs a task until they are closed.
+    pub fn attend(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.spawn((EGRESS_ADDRESS, 0), task);
+    }
+
+    fn spawn(&self, at: (Ipv4Addr, u16), task: impl Future<Output = ()> + Send + 'static) {
+        if let Some(open) = self.open().as_mut() {
+            open.entry(at).or_default().spawn(task);
         }
     }
 
@@ -82,10 +103,8 @@ impl Gates {
 /// Opens a gate. The guest confirms it before this returns, so a later DNS answer finds it open.
 pub(super) fn open(shared: &Arc<Shared>, gate: Gate) -> Result<(), GuestError> {
     let answer = ask(shared, &gate)?;
-    if let Some(open) = shared.gates.open().as_mut() {
-        let address = gate.address;
-        open.entry(address).or_default().spawn(keep(Arc::clone(shared), gate, answer));
-    }
+    let at = (gate.address, gate.port);
+    shared.gates.spawn(at, keep(Arc::clone(shared), gate, answer));
     Ok(())
 }
 

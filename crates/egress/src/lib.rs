@@ -25,6 +25,7 @@ mod gates;
 mod hello;
 mod host;
 mod http;
+mod in_force;
 mod inject;
 mod limits;
 mod lookup;
@@ -55,6 +56,7 @@ pub use broker::TLS_PORT;
 pub use carry::Carried;
 pub use event::{EgressEvent, EgressSink, EventSubject, Verdict};
 pub use host::Host;
+pub use in_force::RulesInForce;
 pub use inject::{InjectedSecret, Injections, UnreadableSecret, fits_a_field, placeholder};
 pub use limits::{
     CONNECTIONS_DEFAULT, CONNECTIONS_MAX, CONNECTIONS_PER_SECOND_DEFAULT, IDLE_DEFAULT,
@@ -140,7 +142,7 @@ pub enum EgressError {
 /// The state that all connections of one sandbox share.
 struct Shared {
     guest: Guest,
-    rules: Rules,
+    rules: RulesInForce,
     allow_private: Vec<Range>,
     idle: Duration,
     lookup: Lookup,
@@ -160,7 +162,7 @@ struct Shared {
 /// What one sandbox may reach, and the secrets that go there.
 #[derive(Debug, Default)]
 pub struct EgressPolicy {
-    pub rules: Rules,
+    pub rules: RulesInForce,
     pub secrets: Injections,
     /// Whether programs get the authorities that this host trusts, because their own files lack them.
     pub shares_trust: bool,
@@ -171,6 +173,7 @@ pub struct EgressPolicy {
 /// Serves the egress of one sandbox until it is dropped.
 #[derive(Debug)]
 pub struct EgressGuard {
+    rules: RulesInForce,
     gates: Gates,
     opening: Option<JoinHandle<()>>,
 }
@@ -204,8 +207,9 @@ impl EgressGuard {
             let own = broker.as_ref().map(|broker| broker.authority.pem());
             trusted::add(&guest, &settings.ca, own.as_deref()).await?;
         }
-        let names_max = limits::GATES_MAX / rules.ports_max();
-        let names = Names::open(directory, names_max).await.map_err(EgressError::Names)?;
+        // What is replaced while this opens is followed, too.
+        let replacements = rules.subscribe();
+        let names = Names::open(directory, rules.names_max()).await.map_err(EgressError::Names)?;
         let per_second = f64::from(settings.connections_per_second);
         let (questions, burst) = (limits::QUESTIONS_PER_SECOND, limits::QUESTIONS_BURST);
         let shared = Shared {
@@ -228,7 +232,8 @@ impl EgressGuard {
         let shared = Arc::new(shared);
         // If this fails or is cancelled, it closes what is open by then: otherwise those gates would conflict
         // with the next server's.
-        let serving = EgressGuard { gates: shared.gates.clone(), opening: None };
+        let (rules, gates) = (shared.rules.clone(), shared.gates.clone());
+        let serving = EgressGuard { rules, gates, opening: None };
         let doors = [
             (NAME_SERVER_PORT, Arrival::Question),
             (NAME_SERVER_PORT, Arrival::Connection),
@@ -243,13 +248,20 @@ impl EgressGuard {
             let _ = shared.address_of(&host).await;
         }
         shared.write_resolv_conf().await?;
+        shared.gates.attend(in_force::follow(Arc::clone(&shared), replacements));
         Ok(serving)
     }
 }
 
 impl EgressGuard {
-    /// Opens egress in the background, and reports errors.
+    /// Has other rules hold, from now on.
+    pub fn replace(&self, rules: Rules) {
+        self.rules.replace(rules);
+    }
+
+    /// Opens egress in the background with these rules, and reports errors.
     pub fn later(
+        rules: RulesInForce,
         opening: impl Future<Output = Result<Self, EgressError>> + Send + 'static,
         trouble: impl FnOnce(EgressError) + Send + 'static,
     ) -> Self {
@@ -262,7 +274,7 @@ impl EgressGuard {
                 Err(error) => trouble(error),
             }
         });
-        Self { gates, opening: Some(opening) }
+        Self { rules, gates, opening: Some(opening) }
     }
 }
 

@@ -140,6 +140,32 @@ impl Names {
         Ok(entry.address)
     }
 
+    /// Allows so many names at once from now on. Returns the addresses of those that have no place any more; a name
+    /// with connections keeps its own.
+    pub fn allow_at_once(&mut self, names_max: usize) -> Vec<Ipv4Addr> {
+        self.at_once_max = names_max;
+        let mut lost = Vec::new();
+        while self.by_host.len() > names_max
+            && let Ok(address) = self.take_oldest()
+        {
+            lost.push(address);
+        }
+        lost
+    }
+
+    /// The names at whose addresses the guest listens.
+    pub fn listening(&self) -> Vec<(Host, Ipv4Addr)> {
+        let open = self.by_host.iter().filter(|(_, entry)| entry.is_open);
+        open.map(|(host, entry)| (host.clone(), entry.address)).collect()
+    }
+
+    /// The guest does not listen there any more.
+    pub fn closed(&mut self, host: &Host) {
+        if let Some(entry) = self.by_host.get_mut(host) {
+            entry.is_open = false;
+        }
+    }
+
     /// The guest listens at the address of this name.
     pub fn opened(&mut self, host: &Host) {
         if let Some(entry) = self.by_host.get_mut(host) {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use protocol::requests::Arrival;
 use tokio::time::timeout;
 
 use super::carry::Stream;
@@ -12,7 +11,6 @@ use super::dns::{
     encode_wrong, parse_question, reversed,
 };
 use super::event::{EventSubject, Verdict};
-use super::gates::{self, Gate};
 use super::host::Host;
 use super::limits::{ANSWER_TTL_S, MESSAGE_BYTES_MAX, QUESTION_IDLE, QUESTIONS_PER_CONNECTION_MAX};
 use super::lookup::LookupError;
@@ -142,15 +140,7 @@ impl Shared {
             self.gates.forget(address);
         }
         if given.is_new {
-            for port in self.rules.ports(host) {
-                let (address, arrival) = (given.address, Arrival::Connection);
-                let gate = Gate { address, port, arrival, host: Some(host.clone()) };
-                if let Err(error) = gates::open(self, gate) {
-                    // All of them again the next time, and none twice.
-                    self.gates.forget(address);
-                    return Err(error.into());
-                }
-            }
+            self.open_ports(host, given.address)?;
             names.opened(host);
         }
         Ok(given.address)

@@ -84,7 +84,9 @@ pub use presence::Activity;
 pub use preset::Preset;
 pub use record::Record;
 pub use recorder::HOLDER as RECORDED_HOLDER;
-pub use registry::{Import, ListedSnapshot, Registry, RegistryOptions, TemplateInfo, Until, Visit};
+pub use registry::{
+    Import, ListedSnapshot, Registry, RegistryOptions, TemplateInfo, Until, Update, Visit,
+};
 pub use saver::CarriedContexts;
 pub use shared::{SharedTemplates, TemplateRefused};
 pub use snapshot::retention::{Amount, Excess, Removal, Retention};

@@ -91,6 +91,8 @@ pub const SNAPSHOT_ARCHIVE_BYTES_MAX: u64 = SNAPSHOTS_BYTES_MAX + 2 * SNAPSHOT_M
 pub const SNAPSHOT_SWEEP_PAUSE: Duration = Duration::from_secs(60);
 /// How long the agent of a sandbox that is found again may take to thaw it. It does so by itself later.
 pub const THAW_DEADLINE: Duration = Duration::from_secs(2);
+/// How long the agent of a running sandbox may take to open a way out that it did not have.
+pub const EGRESS_OPEN_DEADLINE: Duration = Duration::from_secs(10);
 /// Forks that one call makes: more would fill a host by a mistake of one digit.
 pub const FORKS_MAX: usize = 100;
 /// Forks that start at the same time: each boots a machine, and more would only wait for each other's processors.

@@ -129,8 +129,12 @@ pub async fn one_shot_with(
             }
         });
         let shares_trust = trust::is_shared(spec.machine(), spec.image.as_deref(), egress);
-        let allowed =
-            EgressPolicy { rules, secrets: injections, shares_trust, ..EgressPolicy::default() };
+        let allowed = EgressPolicy {
+            rules: rules.into(),
+            secrets: injections,
+            shares_trust,
+            ..EgressPolicy::default()
+        };
         Some(EgressGuard::open(guest.clone(), allowed, egress, None, sink).await?)
     };
     let which = spec.which();

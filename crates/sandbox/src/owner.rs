@@ -10,9 +10,11 @@ mod durable;
 mod ending;
 mod expire;
 mod order;
+mod reach;
 mod record;
 mod sleep;
 mod suspend;
+mod update;
 mod workspace;
 
 use std::future::{Future, pending};
@@ -353,8 +355,8 @@ impl Owner {
                 self.removing.push(reply);
                 self.begin_removal().await;
             }
-            Order::Extend { ttl_ms, idle_ttl_ms, reply } => {
-                let _ = reply.send(self.extend(ttl_ms, idle_ttl_ms).await);
+            Order::Update { update, reply } => {
+                let _ = reply.send(self.update(update).await);
             }
             Order::Pause { reply } => self.pause(reply).await,
             Order::Resume { reply } => self.resume_paused(reply),

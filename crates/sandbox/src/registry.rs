@@ -22,6 +22,7 @@ mod views;
 
 use claimed::NameGuard;
 pub use means::RegistryOptions;
+pub use orders::Update;
 use room::RefusalCounts;
 pub use snapshots::{Import, ListedSnapshot};
 pub use templates::TemplateInfo;

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics, with the line")]
 
 mod bounds;
+mod changes;
 mod defaults;
 mod flow;
 mod host_packages;

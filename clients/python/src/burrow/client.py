@@ -296,6 +296,12 @@ class Sandbox(SandboxHandle):
         }
         return sandbox_info(await self._api.call("PATCH", self._commands.path(), body=body))
 
+    async def set_egress(self, rules: Sequence[str]) -> SandboxInfo:
+        """Sets what the sandbox may reach from now on, instead of what it could. Connections that
+        the rules do not allow are ended; an empty list allows nothing."""
+        body = {"egress": list(rules)}
+        return sandbox_info(await self._api.call("PATCH", self._commands.path(), body=body))
+
     async def wait(self, until: str = "stopped", *, timeout: float | None = None) -> SandboxInfo:
         """Waits until the sandbox is `created`, `stopped` or `removed`, or the time is over, and
         returns its state."""

@@ -345,6 +345,8 @@ class SandboxInfo:
     reason: str | None = None
     #: When it ends, even if it is busy.
     expires_at_ms: int | None = None
+    #: What it may reach.
+    egress: tuple[str, ...] = ()
     #: What was asked for and could not be had.
     warnings: tuple[str, ...] = ()
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
@@ -368,6 +370,7 @@ def sandbox_info(reply: Mapping[str, Any]) -> SandboxInfo:
         created_at_ms=reply.get("created_at_ms", 0),
         reason=reply.get("reason"),
         expires_at_ms=reply.get("expires_at_ms"),
+        egress=tuple(reply.get("egress") or ()),
         warnings=tuple(reply.get("warnings") or ()),
         raw=reply,
     )

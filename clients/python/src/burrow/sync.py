@@ -377,6 +377,9 @@ class SandboxHandle:
     def extend(self, *, ttl: float | None = None, idle_ttl: float | None = None) -> SandboxInfo:
         return self._loop.run(self._inner.extend(ttl=ttl, idle_ttl=idle_ttl))
 
+    def set_egress(self, rules: Sequence[str]) -> SandboxInfo:
+        return self._loop.run(self._inner.set_egress(rules))
+
     def wait(self, until: str = "stopped", *, timeout: float | None = None) -> SandboxInfo:
         return self._loop.run(self._inner.wait(until, timeout=timeout))
 

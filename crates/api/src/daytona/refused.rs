@@ -48,7 +48,6 @@ pub fn operations() -> Vec<Operation> {
         (get.clone(), "/daytona/sandbox/ssh-access/validate", SSH),
     ];
     let labels = "a change of labels; set them when you make the sandbox";
-    let network = "a change of what a running sandbox may reach; set it when you make the sandbox";
     let of_sandbox = [
         (put.clone(), "/daytona/sandbox/{sandbox}/labels", labels),
         (post.clone(), "/daytona/sandbox/{sandbox}/resize", "a change of a sandbox's size"),
@@ -56,7 +55,6 @@ pub fn operations() -> Vec<Operation> {
         (post.clone(), "/daytona/sandbox/{sandbox}/autoarchive/{minutes}", "archives of sandboxes"),
         (post.clone(), "/daytona/sandbox/{sandbox}/backup", "backups of sandboxes"),
         (post.clone(), "/daytona/sandbox/{sandbox}/recover", "recovery; make another sandbox"),
-        (post.clone(), "/daytona/sandbox/{sandbox}/network-settings", network),
         (put, "/daytona/sandbox/{sandbox}/secrets", SECRETS),
         (post.clone(), "/daytona/sandbox/{sandbox}/ssh-access", SSH),
         (delete, "/daytona/sandbox/{sandbox}/ssh-access", SSH),

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::answer::{API, lacking};
-use super::create::{Create, delete_interval, draw};
+use super::create::{Create, Network, delete_interval, draw};
 use super::limits::{MINUTE_MS, STOP_WAIT_MAX};
 use super::listing;
 use super::replies::{is_ephemeral, proxy, shown, shown_as};
@@ -30,7 +30,7 @@ use crate::shape::{Json, MaybeJson, Nothing, Raw};
 use agent_client::guest::Guest;
 use node::Placed;
 use sandbox::refusal::{Code, Refusal};
-use sandbox::{ForkRequest, Record, SandboxError, State};
+use sandbox::{ForkRequest, Record, SandboxError, State, Update};
 
 const SIGKILL: i32 = nix::libc::SIGKILL;
 
@@ -121,6 +121,13 @@ pub fn operations() -> Vec<Operation> {
             "daytona_ttl",
             "Set how long it lives.",
             set_ttl,
+        ),
+        operation(
+            post.clone(),
+            "/daytona/sandbox/{sandbox}/network-settings",
+            "daytona_network",
+            "Change what a sandbox may reach.",
+            set_network,
         ),
         operation(
             post,
@@ -262,14 +269,23 @@ fn minutes(call: &Call) -> Result<u64, Refusal> {
 async fn set_idle(call: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal> {
     let which = find(&call)?.which();
     let idle_ms = minutes(&call)?;
-    let record = call.api.registry().extend(&which, None, Some(idle_ms)).await?;
+    let update = Update { idle_ttl_ms: Some(idle_ms), ..Update::default() };
+    let record = call.api.registry().update(&which, update).await?;
+    Ok(answer(&call, &record))
+}
+
+async fn set_network(call: Call, _: Nothing, Json(network): Json<Network>) -> Result<Raw, Refusal> {
+    let which = find(&call)?.which();
+    let update = Update::egress_or(network.egress(), call.api.registry(), &which.namespace);
+    let record = call.api.registry().update(&which, update).await?;
     Ok(answer(&call, &record))
 }
 
 async fn set_ttl(call: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal> {
     let which = find(&call)?.which();
     let ttl_ms = minutes(&call)?;
-    let record = call.api.registry().extend(&which, Some(ttl_ms), None).await?;
+    let update = Update { ttl_ms: Some(ttl_ms), ..Update::default() };
+    let record = call.api.registry().update(&which, update).await?;
     Ok(answer(&call, &record))
 }
 

@@ -6,7 +6,9 @@ use serde_json::Value;
 
 use super::answer::CONTROL;
 use super::connect::Message;
-use super::forms::{Create, Pause, Refresh, Timeout, field, fields, lacking, metadata, millis};
+use super::forms::{
+    Create, NetworkUpdate, Pause, Refresh, Timeout, field, fields, lacking, metadata, millis,
+};
 use super::limits::{TIMEOUT_SECONDS_DEFAULT, TIMEOUT_SECONDS_OLD};
 use super::page::{self, PageQuery};
 use super::replies::{
@@ -26,7 +28,7 @@ use host::instant::{now_ms, parse};
 use node::Placed;
 use sandbox::refusal::{Code, Refusal};
 use sandbox::{
-    Name, OnIdle, Record, SandboxError, SandboxRef, Spec, State, TemplateName, TemplateRef,
+    Name, OnIdle, Record, SandboxError, SandboxRef, Spec, State, TemplateName, TemplateRef, Update,
 };
 
 pub fn operations() -> Vec<Operation> {
@@ -228,7 +230,8 @@ async fn lengthen(call: &Call, record: &Record, ms: u64) -> Result<(), Refusal> 
         OnIdle::Stop => (Some(ms), None),
         OnIdle::Pause => (None, Some(ms)),
     };
-    call.api.registry().extend(&record.which(), ttl_ms, idle_ttl_ms).await?;
+    let update = Update { ttl_ms, idle_ttl_ms, egress: None };
+    call.api.registry().update(&record.which(), update).await?;
     Ok(())
 }
 
@@ -282,9 +285,16 @@ async fn pause(call: Call, _: Nothing, Message(ask): Message<Pause>) -> Result<D
     Ok(Done)
 }
 
-async fn network(call: Call, _: Nothing, _: Nothing) -> Result<Done, Refusal> {
-    seat(&call)?;
-    Err(lacking("a change of what a running sandbox may reach; set it when you make the sandbox"))
+async fn network(
+    call: Call,
+    _: Nothing,
+    Message(ask): Message<NetworkUpdate>,
+) -> Result<Done, Refusal> {
+    let which = seat(&call)?.which();
+    let egress = ask.network.egress(ask.allow_internet_access)?;
+    let update = Update::egress_or(egress, call.api.registry(), &which.namespace);
+    call.api.registry().update(&which, update).await?;
+    Ok(Done)
 }
 
 async fn metrics(call: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal> {

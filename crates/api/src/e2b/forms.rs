@@ -82,26 +82,36 @@ pub struct Fork {
     pub timeout: Option<i64>,
 }
 
+/// What a running sandbox may reach from now on.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct NetworkUpdate {
+    pub allow_internet_access: Option<bool>,
+    #[serde(flatten)]
+    pub network: Network,
+}
+
 /// Names of a network's settings that ask for nothing beyond what there is.
 const HARMLESS: [&str; 1] = ["allowPublicTraffic"];
 /// All that is not allowed by name.
 const EVERYTHING: &str = "0.0.0.0/0";
 
-impl Create {
+impl Network {
     /// The rules of egress that come of it; none for the operator's own.
-    pub fn egress(&self) -> Result<Option<Vec<String>>, Refusal> {
-        let network = self.network.as_ref();
-        let other = network.and_then(|network| {
-            let mut others = network.others.iter();
-            others.find(|(name, value)| is_asked(value) && !HARMLESS.contains(&name.as_str()))
-        });
+    pub fn egress(
+        &self,
+        allow_internet_access: Option<bool>,
+    ) -> Result<Option<Vec<String>>, Refusal> {
+        let mut others = self.others.iter();
+        let other =
+            others.find(|(name, value)| is_asked(value) && !HARMLESS.contains(&name.as_str()));
         if let Some((name, _)) = other {
             return Err(lacking(&format!("network.{name}")));
         }
-        let allowed = network.and_then(|network| network.allow_out.clone()).unwrap_or_default();
-        let denied = network.and_then(|network| network.deny_out.clone()).unwrap_or_default();
-        let denies_all = self.allow_internet_access == Some(false)
-            || denied.iter().any(|range| range == EVERYTHING);
+        let allowed = self.allow_out.clone().unwrap_or_default();
+        let denied = self.deny_out.clone().unwrap_or_default();
+        let denies_all =
+            allow_internet_access == Some(false) || denied.iter().any(|range| range == EVERYTHING);
         if !denies_all && !denied.is_empty() {
             return Err(lacking("network.denyOut with single addresses"));
         }
@@ -111,6 +121,14 @@ impl Create {
             ));
         }
         Ok(denies_all.then_some(allowed))
+    }
+}
+
+impl Create {
+    /// The rules of egress that come of it; none for the operator's own.
+    pub fn egress(&self) -> Result<Option<Vec<String>>, Refusal> {
+        let none = Network::default();
+        self.network.as_ref().unwrap_or(&none).egress(self.allow_internet_access)
     }
 
     /// Whether it is paused at the end of its time, instead of ended.

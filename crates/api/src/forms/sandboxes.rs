@@ -237,7 +237,7 @@ pub struct StopSandbox {
     pub grace_ms: Option<u64>,
 }
 
-/// A sandbox's new time to live. Fields that are left out stay; 0 removes the limit.
+/// What to change of a sandbox. Fields that are left out stay; a time of 0 removes the limit.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExtendSandbox {
@@ -248,6 +248,9 @@ pub struct ExtendSandbox {
     #[serde(default)]
     #[schemars(range(max = LIFETIME_MS_MAX))]
     pub idle_ttl_ms: Option<u64>,
+    /// The egress rules, instead of those that it has; an empty list allows nothing.
+    #[serde(default)]
+    pub egress: Option<Vec<String>>,
 }
 
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

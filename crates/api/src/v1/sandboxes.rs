@@ -26,7 +26,7 @@ use machine::limits::STOP_GRACE_MAX;
 use node::Placed;
 use sandbox::limits::STOP_GRACE_DEFAULT;
 use sandbox::refusal::{Code, Refusal};
-use sandbox::{Filter, Selector, TemplateRef, Until};
+use sandbox::{Filter, Selector, TemplateRef, Until, Update};
 
 pub fn operations() -> Vec<Operation> {
     let all = "/v1/sandboxes";
@@ -62,11 +62,15 @@ pub fn operations() -> Vec<Operation> {
             Method::PATCH,
             one,
             "extend_sandbox",
-            "Change the time to live of a sandbox.",
+            "Change the time to live of a sandbox, or what it may reach.",
             extend,
         )
+        .about(
+            "New rules of egress hold for the next name and the next connection, and end connections that they do \
+             not allow.",
+        )
         .run()
-        .problems(&[Code::CapExceeded]),
+        .problems(&[Code::CapExceeded, Code::Unsupported, Code::Conflict, Code::StartFailed]),
         operation(
             Method::DELETE,
             one,
@@ -188,8 +192,9 @@ async fn extend(
     Json(request): Json<ExtendSandbox>,
 ) -> Result<Reply<Sandbox>, Refusal> {
     let which = call.which()?;
-    let extended = call.api.registry().extend(&which, request.ttl_ms, request.idle_ttl_ms).await?;
-    Ok(Reply(extended.into()))
+    let ExtendSandbox { ttl_ms, idle_ttl_ms, egress } = request;
+    let update = Update { ttl_ms, idle_ttl_ms, egress };
+    Ok(Reply(call.api.registry().update(&which, update).await?.into()))
 }
 
 async fn remove(

@@ -13,13 +13,12 @@ use crate::limits::{STOP_GRACE_DEFAULT, THAW_DEADLINE};
 use crate::log::{Writer, log_directory};
 use crate::pool::{self, ClaimedMachine};
 use crate::recorder::{Recorder, SharedLog};
-use crate::secrets::again;
 use crate::snapshot::Hold;
 use crate::startup::{self, StartupPlace};
 use crate::stored::{HeldImage, RequestedImage};
-use crate::{Event, SandboxError, State, StopReason, trust};
+use crate::{Event, SandboxError, State, StopReason};
 use agent_client::guest::Guest;
-use egress::{EgressGuard, EgressPolicy, EgressSink, Rules, copy_names};
+use egress::{EgressGuard, copy_names};
 use host::instant::now_ms;
 use host::paths::make_private_directory;
 use machine::{Adoption, Directories, MachineSpec, Running};
@@ -357,64 +356,6 @@ impl Owner {
     ) -> Result<Option<EgressGuard>, SandboxError> {
         self.check_sleep(running.as_ref())?;
         self.open_egress(running).await
-    }
-
-    /// Opens a new machine's egress. Without rules there is none.
-    async fn open_egress(
-        &mut self,
-        running: &Arc<dyn Running>,
-    ) -> Result<Option<EgressGuard>, SandboxError> {
-        let rules = Rules::parse(&self.stored.record.egress)?;
-        let Some(guest) = running.guest().filter(|_| !rules.is_empty()) else { return Ok(None) };
-        let directory = &self.place.directories.state;
-        let sink = self.egress_sink();
-        let secrets = std::mem::take(&mut self.injections);
-        let shares_trust = self.shares_trust();
-        let carried = self.place.telemetry.carried();
-        let allowed = EgressPolicy { rules, secrets, shares_trust, carried };
-        let opened =
-            EgressGuard::open(guest, allowed, &self.place.egress, Some(directory), sink).await;
-        Ok(Some(opened?))
-    }
-
-    /// Reopens the egress of a machine that an earlier bridge had. If that fails, the machine continues: then
-    /// it reaches nothing.
-    pub(super) fn reopen_egress(&self, running: &Arc<dyn Running>) -> Option<EgressGuard> {
-        let (which, events) = (self.stored.record.which(), Arc::clone(&self.place.events));
-        let trouble =
-            move |what: String| events(&Event::Trouble { which: Some(which.clone()), what });
-        let rules = match Rules::parse(&self.stored.record.egress) {
-            Ok(rules) => rules,
-            Err(error) => {
-                trouble(format!("it has no egress: {error}"));
-                return None;
-            }
-        };
-        let guest = running.guest().filter(|_| !rules.is_empty())?;
-        let (settings, sink) = (Arc::clone(&self.place.egress), self.egress_sink());
-        let directory = self.place.directories.state.clone();
-        let (known, record) = (self.place.secrets.clone(), &self.stored.record);
-        let (namespace, names) = (record.namespace.to_string(), record.secrets.clone());
-        let warning = trouble.clone();
-        let (shares_trust, carried) = (self.shares_trust(), self.place.telemetry.carried());
-        let opening = async move {
-            let secrets = again(&known, &namespace, &names, warning).await;
-            let allowed = EgressPolicy { rules, secrets, shares_trust, carried };
-            EgressGuard::open(guest, allowed, &settings, Some(&directory), sink).await
-        };
-        let lost = move |error| trouble(format!("it has no egress: {error}"));
-        Some(EgressGuard::later(opening, lost))
-    }
-
-    /// Whether its programs get the authorities that this host trusts.
-    fn shares_trust(&self) -> bool {
-        let record = &self.stored.record;
-        trust::is_shared(record.machine, record.image.as_deref(), &self.place.egress)
-    }
-
-    fn egress_sink(&self) -> EgressSink {
-        let (of, events) = (self.stored.record.subject(), Arc::clone(&self.place.events));
-        Arc::new(move |event| events(&Event::Egress { of: Arc::clone(&of), event }))
     }
 
     /// Begins to watch and to record a machine that lives.

@@ -1,5 +1,5 @@
-//! How an owner handles times to live: checks for activity, ends what has expired, and extends on
-//! request. `expiry` decides when.
+//! How an owner handles times to live: checks for activity, ends what has expired. `expiry`
+//! decides when.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,11 +7,9 @@ use std::time::Duration;
 use protocol::repl::ContextInfo;
 
 use super::{NextStep, Owner};
-use crate::event::{Facts, Kind};
 use crate::expiry::ExpiryAction;
 use crate::limits::{IDLE_LOOK_DEADLINE, STOP_GRACE_DEFAULT};
-use crate::{ExpiryKind, Record, SandboxError, State, StopReason};
-use host::instant::now_ms;
+use crate::{ExpiryKind, State, StopReason};
 
 impl Owner {
     pub(super) async fn act_on(&mut self, due: ExpiryAction) -> NextStep {
@@ -85,41 +83,6 @@ impl Owner {
             None => return self.expiry.look_again(None),
         }
         self.expiry.look_again(presence.idle_for());
-    }
-
-    pub(super) async fn extend(
-        &mut self,
-        ttl_ms: Option<u64>,
-        idle_ttl_ms: Option<u64>,
-    ) -> Result<Record, SandboxError> {
-        let before = self.stored.clone();
-        let record = &mut self.stored.record;
-        if self.life.is_none() || record.state == State::Stopping {
-            let (which, state) = (record.which(), record.state.clone());
-            return Err(SandboxError::NotRunning { which, state });
-        }
-        if let Some(ttl_ms) = ttl_ms {
-            record.expires_at_ms = (ttl_ms > 0).then(|| now_ms().saturating_add(ttl_ms));
-            let since = record.created_at_ms;
-            record.ttl_ms = record.expires_at_ms.map(|at_ms| at_ms.saturating_sub(since));
-        }
-        if let Some(idle_ttl_ms) = idle_ttl_ms {
-            record.idle_ttl_ms = (idle_ttl_ms > 0).then_some(idle_ttl_ms);
-        }
-        // An extension that the next bridge would not know about is refused.
-        let path = self.place.directories.state.clone();
-        if let Err(source) = self.stored.save(&path).await {
-            self.stored = before;
-            return Err(SandboxError::Files { action: "write", path, source });
-        }
-        self.save_again = None;
-        // The caller wants it to live that long from now on.
-        self.place.presence.touch();
-        self.expire_as_recorded();
-        self.display();
-        let (ttl_ms, idle_ttl_ms) = (self.stored.record.ttl_ms, self.stored.record.idle_ttl_ms);
-        self.happened(Kind::Changed, Facts { ttl_ms, idle_ttl_ms, ..Facts::none() });
-        Ok(self.place.presence.show(self.stored.record.clone()))
     }
 
     /// Sets the deadlines of a sandbox that lives.

@@ -9,7 +9,7 @@ use super::suspend::{CommitReply, ForkReply, SnapshotReply};
 use super::workspace::SyncReply;
 use crate::contents::Reading;
 use crate::snapshot::Draft;
-use crate::{ExpiryKind, Record, SandboxError, SandboxRef, State};
+use crate::{ExpiryKind, Record, SandboxError, SandboxRef, State, Update};
 use image::Image;
 use machine::BoxFuture;
 
@@ -29,10 +29,9 @@ pub(crate) enum Order {
         force: bool,
         reply: Reply,
     },
-    /// Give a living sandbox other times to live; see [`crate::Registry::extend`].
-    Extend {
-        ttl_ms: Option<u64>,
-        idle_ttl_ms: Option<u64>,
+    /// Change a living sandbox; see [`crate::Registry::update`].
+    Update {
+        update: Update,
         reply: Reply,
     },
     /// Pause, resume or take a snapshot; see [`crate::Registry::pause`].
@@ -100,7 +99,7 @@ impl Order {
             }
             Self::Stop { reply, .. }
             | Self::Kill { reply }
-            | Self::Extend { reply, .. }
+            | Self::Update { reply, .. }
             | Self::Pause { reply }
             | Self::Resume { reply }
             | Self::Hold { reply }

@@ -4,26 +4,60 @@
 use host::instant::now_ms;
 use workspace::Report;
 
+use egress::Rules;
+use machine::Capability;
+
 use super::Registry;
 use crate::owner::Order;
 use crate::spec::check_lifetime;
-use crate::{Record, SandboxError, SandboxRef, State};
+use crate::spec::unsupported::check_capability;
+use crate::{Name, Record, SandboxError, SandboxRef, State};
+
+/// What is changed of a living sandbox; what is absent stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Update {
+    /// The time to live from now on; 0 for no limit.
+    pub ttl_ms: Option<u64>,
+    pub idle_ttl_ms: Option<u64>,
+    /// What it may reach instead of what it could; an empty list allows nothing.
+    pub egress: Option<Vec<String>>,
+}
+
+impl Update {
+    /// Of what it may reach: these rules, or those of a sandbox of its namespace that asks for none.
+    pub fn egress_or(egress: Option<Vec<String>>, registry: &Registry, namespace: &Name) -> Self {
+        let egress = egress.unwrap_or_else(|| registry.egress_default(namespace).to_vec());
+        Self { egress: Some(egress), ..Self::default() }
+    }
+}
 
 impl Registry {
-    /// Changes a living sandbox's times to live, counted from now; what is absent stays, 0 means no
-    /// limit. The call counts as activity.
-    pub async fn extend(
+    /// Changes a living sandbox. Rules of egress hold from the answer on, also for connections that are open. The
+    /// call counts as activity.
+    pub async fn update(
         &self,
         which: &SandboxRef,
-        ttl_ms: Option<u64>,
-        idle_ttl_ms: Option<u64>,
+        mut update: Update,
     ) -> Result<Record, SandboxError> {
-        check_lifetime("ttl_ms", ttl_ms.filter(|ms| *ms > 0))?;
-        check_lifetime("idle_ttl_ms", idle_ttl_ms.filter(|ms| *ms > 0))?;
-        if let Some(ttl_ms) = ttl_ms {
+        check_lifetime("ttl_ms", update.ttl_ms.filter(|ms| *ms > 0))?;
+        check_lifetime("idle_ttl_ms", update.idle_ttl_ms.filter(|ms| *ms > 0))?;
+        if let Some(ttl_ms) = update.ttl_ms {
             self.bound_life(&self.get(which)?, ttl_ms, now_ms())?;
         }
-        self.order(which, |reply| Order::Extend { ttl_ms, idle_ttl_ms, reply }).await
+        if let Some(egress) = &mut update.egress {
+            if Rules::parse(egress)?.is_empty() {
+                egress.clear();
+            }
+            let record = self.get(which)?;
+            if !egress.is_empty() {
+                check_capability(record.machine, "egress", Capability::Egress)?;
+            }
+            // The gates of one that sleeps are opened by its agent.
+            if record.state.is_asleep() {
+                self.wake(which).await?;
+            }
+        }
+        self.order(which, |reply| Order::Update { update, reply }).await
     }
 
     /// Pauses a sandbox; does nothing if it is paused. Time in a pause counts for its absolute time

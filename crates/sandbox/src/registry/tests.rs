@@ -512,6 +512,10 @@ async fn an_absolute_time_to_live_ends_what_is_at_work_too() {
     assert_eq!(place.boxes(), 0);
 }
 
+fn times(ttl_ms: Option<u64>, idle_ttl_ms: Option<u64>) -> Update {
+    Update { ttl_ms, idle_ttl_ms, egress: None }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_life_is_lengthened_and_freed_of_its_end() {
     let place = TestRegistry::new("extend");
@@ -519,17 +523,17 @@ async fn a_life_is_lengthened_and_freed_of_its_end() {
     let mut spec = spec("web");
     (spec.ttl_ms, spec.idle_ttl_ms) = (Some(60_000), Some(30_000));
     registry.create(spec).await.unwrap();
-    let record = registry.extend(&which("web"), Some(300_000), Some(0)).await.unwrap();
+    let record = registry.update(&which("web"), times(Some(300_000), Some(0))).await.unwrap();
     assert_eq!((record.idle_ttl_ms, record.idle_expires_at_ms), (None, None));
     tokio::time::sleep(Duration::from_secs(200)).await;
-    registry.extend(&which("web"), Some(0), None).await.unwrap();
+    registry.update(&which("web"), times(Some(0), None)).await.unwrap();
     tokio::time::sleep(Duration::from_secs(200)).await;
     let record = registry.get(&which("web")).unwrap();
     assert_eq!((record.state, record.expires_at_ms), (State::Running, None));
-    let refused = registry.extend(&which("web"), Some(u64::MAX), None).await.unwrap_err();
+    let refused = registry.update(&which("web"), times(Some(u64::MAX), None)).await.unwrap_err();
     assert!(matches!(refused, SandboxError::OutOfRange { .. }), "{refused}");
     registry.kill(&which("web")).await.unwrap();
-    let refused = registry.extend(&which("web"), Some(1), None).await.unwrap_err();
+    let refused = registry.update(&which("web"), times(Some(1), None)).await.unwrap_err();
     assert!(matches!(refused, SandboxError::NotRunning { .. }), "{refused}");
 }
 

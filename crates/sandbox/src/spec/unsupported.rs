@@ -4,8 +4,8 @@
 
 use super::Spec;
 use crate::SandboxError;
-use machine::Capability;
 use machine::kind::Lack;
+use machine::{Capability, MachineKind};
 use workspace::is_path;
 
 /// Why a field is not supported, and what to do instead.
@@ -71,14 +71,22 @@ fn refuse(is_asked: bool, missing: UnsupportedOption) -> Result<(), SandboxError
     if is_asked { Err(missing.into()) } else { Ok(()) }
 }
 
-/// Refuses an option that this kind of machine lacks, with the reason in its row.
 fn refuse_lack(
     spec: &Spec,
     what: &'static str,
     capability: Capability,
     is_asked: bool,
 ) -> Result<(), SandboxError> {
-    match spec.machine().lack(capability).filter(|_| is_asked) {
+    if is_asked { check_capability(spec.machine(), what, capability) } else { Ok(()) }
+}
+
+/// Refuses an option that a kind of machine lacks, with the reason in its row.
+pub(crate) fn check_capability(
+    machine: MachineKind,
+    what: &'static str,
+    capability: Capability,
+) -> Result<(), SandboxError> {
+    match machine.lack(capability) {
         Some(Lack { why, hint, .. }) => Err(SandboxError::Unsupported { what, why, hint }),
         None => Ok(()),
     }

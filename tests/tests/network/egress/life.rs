@@ -16,7 +16,7 @@ use super::{NAME, Scene};
 /// and how it ended. It asks again with each line of its input.
 const KEEPS: &str = r#"
 import socket, sys
-address = socket.gethostbyname("db.example.com")
+address = socket.gethostbyname(sys.argv[1])
 print(address, flush=True)
 for line in sys.stdin:
     peer = socket.socket(); peer.settimeout(60)
@@ -27,28 +27,28 @@ for line in sys.stdin:
     except OSError as error: print(type(error).__name__, flush=True)
 "#;
 
-struct Keeper(Child, BufReader<std::process::ChildStdout>);
+pub(super) struct Keeper(Child, BufReader<std::process::ChildStdout>);
 
 impl Keeper {
-    fn start(scene: &Scene) -> Self {
-        let arguments = ["exec", "-i", NAME, "--", "python3", "-c", KEEPS];
+    pub(super) fn start(scene: &Scene, host: &str) -> Self {
+        let arguments = ["exec", "-i", NAME, "--", "python3", "-c", KEEPS, host];
         let mut command = scene.server.command(&arguments);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         Self(child, stdout)
     }
 
-    fn again(&mut self) {
+    pub(super) fn again(&mut self) {
         self.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
     }
 
-    fn line(&mut self) -> String {
+    pub(super) fn line(&mut self) -> String {
         let mut line = String::new();
         self.1.read_line(&mut line).unwrap();
         line.trim_end().to_owned()
     }
 
-    fn end(mut self) {
+    pub(super) fn end(mut self) {
         drop(self.0.stdin.take());
         self.1.read_to_string(&mut String::new()).unwrap();
         self.0.wait().unwrap();
@@ -62,7 +62,7 @@ fn names_keep_their_addresses_over_restarts_of_the_bridge() {
     let ask = format!("getent ahostsv4 {} | awk '{{print $1}}' | uniq", names.join(" "));
     let addresses = scene.run(&ask).ok();
     assert_eq!(addresses.lines().count(), 20, "{addresses}");
-    let mut keeper = Keeper::start(&scene);
+    let mut keeper = Keeper::start(&scene, "db.example.com");
     let address = keeper.line();
     assert!(address.starts_with("198.18.") && !addresses.contains(&format!("{address}\n")));
     for orderly in [false, true] {
@@ -139,7 +139,7 @@ fn each_sandbox_has_its_own_rules_and_ends_by_itself() {
     of("b", "example.net").ok();
     of("a", "example.net").fails();
     of("b", "example.org").fails();
-    let mut keeper = Keeper::start(&scene);
+    let mut keeper = Keeper::start(&scene, "db.example.com");
     let address = keeper.line();
     keeper.again();
     assert_eq!(keeper.line(), "b'who are you?\\n'");
