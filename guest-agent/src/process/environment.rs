@@ -39,19 +39,25 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Adds missing variables. If a name occurs twice the later value counts, as in a shell.
+    /// Adds missing variables except `HOME`, which the caller adds with [`Self::has_home`]: whether
+    /// the account's directory is there is a question to a file system. If a name occurs twice the
+    /// later value counts, as in a shell.
     pub fn complete(given: Vec<(Text, Text)>, user: &User, session: &str) -> Self {
         let mut environment = Self { variables: Vec::with_capacity(given.len() + 6) };
         for (name, value) in given {
             environment.set(name, value);
         }
         environment.default("PATH", DEFAULT_PATH);
-        environment.default("HOME", &user.home);
         environment.default("USER", &user.name);
         environment.default("LOGNAME", &user.name);
         environment.default("SHELL", &user.shell);
         environment.set(SESSION_VARIABLE.into(), session.into());
         environment
+    }
+
+    /// Whether the caller gave a home directory.
+    pub fn has_home(&self) -> bool {
+        self.get("HOME").is_some()
     }
 
     fn get(&self, name: &str) -> Option<&[u8]> {
@@ -124,6 +130,7 @@ mod tests {
     #[test]
     fn given_variables_are_kept_and_missing_ones_are_added() {
         let environment = complete(&[("HOME", "/srv"), ("A", "1"), ("A", "2")]);
+        assert!(environment.has_home() && !complete(&[]).has_home());
         assert_eq!(environment.get("HOME"), Some(&b"/srv"[..]));
         assert_eq!(environment.get("A"), Some(&b"2"[..]));
         assert_eq!(environment.get("USER"), Some(&b"ann"[..]));

@@ -59,6 +59,8 @@ pub struct Prepared {
     candidates: Vec<CString>,
     arguments: Vec<CString>,
     environment: Vec<CString>,
+    /// The home directory that the account names, where `environment` has none.
+    home: Option<CString>,
     /// The user's own if absent.
     directory: Option<CString>,
     user: String,
@@ -98,6 +100,7 @@ pub fn prepare(command: Command<'_>) -> Result<(Prepared, Stdio), SpawnFailure> 
         failure(SpawnStage::User, error.errno(), &subject)
     })?;
     let environment = Environment::complete(command.env, &user, command.session);
+    let home = (!environment.has_home()).then(|| CString::new(user.home).unwrap_or_default());
     let name = program.to_string();
     let candidates = environment.candidates(&program).ok_or_else(|| invalid(&name))?;
     let arguments = c_strings(command.argv).map_err(|text| invalid(&text.to_string()))?;
@@ -120,6 +123,7 @@ pub fn prepare(command: Command<'_>) -> Result<(Prepared, Stdio), SpawnFailure> 
         candidates,
         arguments,
         environment: variables,
+        home,
         directory,
         user: command.user.unwrap_or_default(),
         identity: user.identity,
@@ -138,7 +142,10 @@ fn stdio_subject(terminal: bool) -> &'static str {
 impl Prepared {
     /// Starts the program. It has executed when this returns, or the failure says which step did not
     /// succeed; a child that failed is left to the reaper. Blocks for as long as a file system takes.
-    pub fn start(self, birth: &Birth) -> Result<(), SpawnFailure> {
+    pub fn start(mut self, birth: &Birth) -> Result<(), SpawnFailure> {
+        if let Some(home) = &self.home {
+            self.environment.push(home::variable(home, self.identity.as_ref()));
+        }
         let directory = self.directory.unwrap_or_else(|| home::of(self.identity.as_ref()));
         let plan = Plan {
             candidates: &self.candidates,

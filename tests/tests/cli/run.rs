@@ -248,18 +248,34 @@ fn a_program_cannot_make_others_wait_for_a_file() {
 }
 
 #[test]
-fn programs_of_an_account_without_a_home_begin_in_a_directory_that_can_be_theirs() {
+fn programs_of_an_account_without_a_home_have_a_directory_of_their_own_as_home() {
+    let burrow = Burrow::new();
+    let of = |user: &str, more: &[&str], script: &str| {
+        let words = [&["run", "--user", user], more, &["--", "sh", "-c", script]].concat();
+        burrow.ok(&words)
+    };
+    let script = "echo $HOME; pwd; touch ~/kept && ls";
+    for user in ["nobody", "4321", "4321:4321"] {
+        assert_eq!(of(user, &[], script), "/sandbox\n/sandbox\nkept\n", "{user}");
+    }
+    // Wherever it begins, the directory is its own.
+    assert_eq!(
+        of("nobody", &["--cwd", "/tmp"], "echo $HOME; pwd; touch ~/kept"),
+        "/sandbox\n/tmp\n"
+    );
+    assert_eq!(of("nobody", &["--env", "HOME=/tmp"], "echo $HOME"), "/tmp\n");
+    // An account whose directory is there has it.
+    assert_eq!(of("root", &[], "echo $HOME"), "/root\n");
+    assert_eq!(of("daemon", &[], "echo $HOME"), "/usr/sbin\n");
+}
+
+#[test]
+fn npm_and_pip_keep_caches_for_an_account_without_a_home() {
     if !have("npm") || !have("pip") {
         return skip("npm or pip is not installed");
     }
     let burrow = Burrow::new();
-    let nobody = |more: &[&str], script: &str| {
-        let words = [&["run", "--user", "nobody"], more, &["--", "sh", "-c", script]].concat();
-        burrow.ok(&words)
-    };
-    let home = nobody(&[], "test -w $HOME || echo none; pwd && touch kept && ls");
-    assert_eq!(home, "none\n/sandbox\nkept\n");
     let caches = "npm config get cache; pip cache dir; mkdir -p ~/.npm ~/.cache/pip && echo made";
-    let made = nobody(&["--env", "HOME=/sandbox"], caches);
+    let made = burrow.ok(&["run", "--user", "nobody", "--", "sh", "-c", caches]);
     assert_eq!(made, "/sandbox/.npm\n/sandbox/.cache/pip\nmade\n");
 }
