@@ -92,9 +92,9 @@ impl Owner {
         ttl_ms: Option<u64>,
         idle_ttl_ms: Option<u64>,
     ) -> Result<Record, SandboxError> {
-        let before = self.stored.clone();
+        let (before, has_ended) = (self.stored.clone(), self.has_ended());
         let record = &mut self.stored.record;
-        if self.life.is_none() || record.state == State::Stopping {
+        if has_ended || record.state == State::Stopping {
             let (which, state) = (record.which(), record.state.clone());
             return Err(SandboxError::NotRunning { which, state });
         }
