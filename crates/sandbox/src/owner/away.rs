@@ -125,7 +125,7 @@ impl Owner {
         }));
     }
 
-    /// Lets go of a machine that is on disk, and begins to end its processes.
+    /// Releases a machine that is on disk, and begins to end its processes.
     async fn put_away(&mut self) {
         let Some(mut life) = self.life.take() else { return };
         drop(life.egress);
