@@ -58,7 +58,7 @@ impl ProgramEvents {
         }));
     }
 
-    /// A program has ended; whoever hears of it says so.
+    /// A program has ended. Called by each that learns of it.
     pub fn ended(&self, session: &SessionId, record: &ExitRecord) {
         let is_for_memory = matches!(record.cause, Cause::OutOfMemory { .. });
         if !(self.0.with_all || is_for_memory) || !self.0.ended.add(session, record) {
