@@ -4,48 +4,48 @@ export interface components {
     schemas: {
         /** @description A sandbox that another was forked from. */
         Ancestor: {
-            id: string;
-            /** @description Its name at that moment. */
-            name: string;
             /**
              * Format: uint64
              * @description When it was forked.
              */
             at_ms: number;
+            id: string;
+            /** @description Its name at that moment. */
+            name: string;
         };
         /** @description A web app. */
         AppInfo: {
             app: string;
-            /** @description `namespace/name` of its sandbox. */
-            sandbox: string;
-            type: components["schemas"]["AppType"];
-            state: components["schemas"]["AppState"];
-            /** @description Its URL, while it is reachable. */
-            url?: string;
-            /**
-             * Format: uint16
-             * @description The port on this host, at 127.0.0.1.
-             */
-            host_port?: number;
+            /** @description How it ended, if it has ended. */
+            exit?: components["schemas"]["Exit"];
             /**
              * Format: uint16
              * @description The port in the sandbox; the app gets it as `$PORT`.
              */
             guest_port?: number;
-            /** @description The app's session, which has its whole output. */
-            session: string;
-            /** Format: uint32 */
-            pid?: number;
-            /** Format: uint64 */
-            started_at_ms: number;
-            /** @description How it ended, if it has ended. */
-            exit?: components["schemas"]["Exit"];
+            /**
+             * Format: uint16
+             * @description The port on this host, at 127.0.0.1.
+             */
+            host_port?: number;
             /** @description The end of its log, if it has ended. */
             log?: string;
-            /** @description Requested options that this host could not provide. */
-            warnings?: string[];
             /** @description The node of the fleet that has it; only in lists of all nodes. */
             node?: string;
+            /** Format: uint32 */
+            pid?: number;
+            /** @description `namespace/name` of its sandbox. */
+            sandbox: string;
+            /** @description The app's session, which has its whole output. */
+            session: string;
+            /** Format: uint64 */
+            started_at_ms: number;
+            state: components["schemas"]["AppState"];
+            type: components["schemas"]["AppType"];
+            /** @description Its URL, while it is reachable. */
+            url?: string;
+            /** @description Requested options that this host could not provide. */
+            warnings?: string[];
         };
         AppList: {
             apps: components["schemas"]["AppInfo"][];
@@ -55,9 +55,9 @@ export interface components {
         /** @description The log of an app. */
         AppLog: {
             app: string;
-            session: string;
             /** @description The text; invalid UTF-8 is shown as U+FFFD. */
             log: string;
+            session: string;
             /**
              * Format: uint64
              * @description Bytes of the whole log, including what is not shown here.
@@ -83,13 +83,13 @@ export interface components {
         };
         /** @description A file that the code offers. */
         Artifact: {
+            /** Format: uint64 */
+            bytes: number;
+            mime: string;
+            name: string;
             path: string;
             /** @description The exact bytes of the path, if it is not UTF-8. */
             path_base64?: string;
-            name: string;
-            mime: string;
-            /** Format: uint64 */
-            bytes: number;
         };
         /** @description A page of artifacts. */
         ArtifactPage: {
@@ -101,13 +101,15 @@ export interface components {
             next?: number;
         };
         AttachSessionQuery: {
+            /** Format: uint16 */
+            columns?: number;
             /**
              * Format: uint64
              * @description The first byte to send; by default the last screens are sent.
              */
             from?: number;
-            /** @description Take the keyboard from the client that holds it. */
-            take?: boolean;
+            /** @description Send only bytes, without JSON messages. */
+            plain?: boolean;
             /** @description Attach read-only. */
             read_only?: boolean;
             /**
@@ -115,13 +117,16 @@ export interface components {
              * @description The size of the client's terminal.
              */
             rows?: number;
-            /** Format: uint16 */
-            columns?: number;
-            /** @description Send only bytes, without JSON messages. */
-            plain?: boolean;
+            /** @description Take the keyboard from the client that holds it. */
+            take?: boolean;
         };
         /** @description A page of audit records. */
         AuditPage: {
+            /**
+             * Format: uint64
+             * @description The value for `after`; absent when there are no more records yet.
+             */
+            next?: number;
             /**
              * @description The records as in the log: `seq`, `time`, `who`, `door`, `operation`, `outcome`, and further
              *     fields.
@@ -129,24 +134,19 @@ export interface components {
             records: {
                 [key: string]: unknown;
             }[];
-            /**
-             * Format: uint64
-             * @description The value for `after`; absent when there are no more records yet.
-             */
-            next?: number;
         };
         /**
          * @description Limits on what a program and all that it starts may use. A warning names each limit that the
          *     host cannot enforce.
          */
         Bounds: {
-            /** Format: uint64 */
-            memory_mib?: number | null;
             /**
              * Format: double
              * @description CPUs; fractions are allowed.
              */
             cpus?: number | null;
+            /** Format: uint64 */
+            memory_mib?: number | null;
             /** Format: uint64 */
             processes?: number | null;
         };
@@ -156,17 +156,17 @@ export interface components {
         };
         CapInfo: {
             /**
+             * Format: uint64
+             * @description The limit; absent if there is none.
+             */
+            allowed?: number;
+            /**
              * @description `sandboxes`, `memory_mib`, `cpu_millis`, `disk_bytes`; `run_ms_per_day` and
              *     `output_bytes_per_day`, of a day of UTC; and `ttl_ms` of each sandbox.
              */
             cap: string;
             /** Format: uint64 */
             used: number;
-            /**
-             * Format: uint64
-             * @description The limit; absent if there is none.
-             */
-            allowed?: number;
         };
         /** @description The caps of every scope that the caller's sandboxes count towards. */
         CapsInfo: {
@@ -190,46 +190,46 @@ export interface components {
         CategoryName: ("image" | "video" | "audio" | "document" | "data" | "code" | "archive" | "text" | "other") | "figure";
         /** @description Why a program ended. */
         Cause: {
-            /** @constant */
-            type: "exited";
             /** Format: int32 */
             code: number;
+            /** @constant */
+            type: "exited";
         } | {
+            core_dumped: boolean;
+            /** Format: int32 */
+            signal: number;
             /** @constant */
             type: "signaled";
+        } | {
+            by: string;
             /** Format: int32 */
             signal: number;
-            core_dumped: boolean;
-        } | {
             /** @constant */
             type: "killed";
-            /** Format: int32 */
-            signal: number;
-            by: string;
         } | {
-            /** @constant */
-            type: "timeout";
             /** Format: uint64 */
             limit_ms: number;
-        } | {
             /** @constant */
-            type: "out_of_memory";
+            type: "timeout";
+        } | {
             /** Format: uint64 */
             limit_bytes?: number;
+            /** @constant */
+            type: "out_of_memory";
         } | {
             /** @constant */
             type: "sandbox_stopping";
         } | {
-            /** @constant */
-            type: "spawn_failed";
-            stage: components["schemas"]["Stage"];
             /**
              * Format: int32
              * @description The Linux error number.
              */
             errno: number;
+            stage: components["schemas"]["Stage"];
             /** @description What the step was about: the program, the directory or the user. */
             subject: string;
+            /** @constant */
+            type: "spawn_failed";
         };
         /** @description What changed. */
         ChangedFile: {
@@ -245,17 +245,17 @@ export interface components {
             code: string;
         };
         Checked: {
-            state: components["schemas"]["CodeStateName"];
             /** @description The indentation of the next line. */
             indent: string;
+            state: components["schemas"]["CodeStateName"];
         };
         /**
          * @description Bytes: `text` if they are UTF-8, otherwise `base64`; so are long ones that are mostly control
          *     characters. Exactly one of the two is present.
          */
         Chunk: {
-            text?: string;
             base64?: string;
+            text?: string;
         };
         /** @description The codes of refusals. */
         Code: "invalid" | "unauthenticated" | "forbidden" | "misdirected" | "not_found" | "method_not_allowed" | "not_acceptable" | "conflict" | "idempotency_mismatch" | "gone" | "too_large" | "unsupported_media_type" | "range_not_satisfiable" | "unsupported" | "spawn_failed" | "app_failed" | "app_not_ready" | "module_missing" | "io" | "rate_limited" | "limit_reached" | "deadline_exceeded" | "request_timeout" | "start_failed" | "guest_unreachable" | "port_unreachable" | "unavailable" | "cap_exceeded" | "unknown_secret" | "secret_failed" | "pull_failed" | "unknown_workspace" | "workspace_failed" | "insufficient_storage" | "internal";
@@ -271,14 +271,14 @@ export interface components {
         };
         /** @description One session of the log. */
         Comparison: {
-            session: string;
             /** @description The argument vector as one shortened line. */
             command: string;
-            /** Format: uint64 */
-            started_at_ms: number;
             /** @description Whether the log has its end, which has the digests. */
             ended: boolean;
             outputs: components["schemas"]["OutputComparison"][];
+            session: string;
+            /** Format: uint64 */
+            started_at_ms: number;
         };
         /** @description Code with a cursor. */
         CompleteRequest: {
@@ -293,20 +293,20 @@ export interface components {
         };
         /** @description The completions that were found. */
         CompletionsFound: {
+            /** Format: uint32 */
+            end: number;
+            matches: string[];
             /**
              * Format: uint32
              * @description The start of the part that a match replaces, counted like the cursor.
              */
             start: number;
-            /** Format: uint32 */
-            end: number;
-            matches: string[];
         };
         /** @description A file that both sides have changed. */
         Conflict: {
-            path: string;
             /** @description Where the sandbox's is on the host; absent where the sandbox has removed it. */
             kept_as?: string;
+            path: string;
         };
         /**
          * @description Bytes in JSON: exact as `text` where they are UTF-8, and as `base64` where they are not, or are long
@@ -320,9 +320,7 @@ export interface components {
         /** @description The current state of a context. */
         Context: {
             context: string;
-            /** @description The language's own name. */
-            language: string;
-            state: components["schemas"]["ContextStateName"];
+            cwd?: string;
             /** @description The current interpreter. */
             interpreter?: components["schemas"]["Interpreter"];
             /**
@@ -330,26 +328,28 @@ export interface components {
              * @description How many interpreters the context has had, including the current one.
              */
             interpreters: number;
+            /** @description The language's own name. */
+            language: string;
+            /** @description How the last interpreter ended, until a run has reported that its variables are lost. */
+            lost?: string;
+            /** Format: uint64 */
+            opened_at_ms: number;
             /**
-             * Format: uint64
-             * @description How many runs have started.
+             * Format: uint32
+             * @description How many runs are waiting.
              */
-            runs: number;
+            queued: number;
             /**
              * Format: uint64
              * @description The current run.
              */
             running?: number;
             /**
-             * Format: uint32
-             * @description How many runs are waiting.
+             * Format: uint64
+             * @description How many runs have started.
              */
-            queued: number;
-            /** Format: uint64 */
-            opened_at_ms: number;
-            cwd?: string;
-            /** @description How the last interpreter ended, until a run has reported that its variables are lost. */
-            lost?: string;
+            runs: number;
+            state: components["schemas"]["ContextStateName"];
             /** @description Requested options that this host could not provide. */
             warnings: string[];
         };
@@ -358,15 +358,15 @@ export interface components {
          *     enforce.
          */
         ContextLimits: {
-            /** Format: uint64 */
-            memory_bytes?: number | null;
-            /** Format: uint64 */
-            processes?: number | null;
             /**
              * Format: uint64
              * @description Thousandths of a CPU.
              */
             cpu_millis?: number | null;
+            /** Format: uint64 */
+            memory_bytes?: number | null;
+            /** Format: uint64 */
+            processes?: number | null;
         };
         ContextList: {
             contexts: components["schemas"]["Context"][];
@@ -387,19 +387,89 @@ export interface components {
         };
         /** @description A sandbox to make. Only its name is required. */
         CreateSandbox: {
-            name: string;
-            /** @description The namespace; by default the key's, or `default`. */
-            namespace?: string | null;
+            /**
+             * Format: double
+             * @description CPUs; fractions are allowed, and 0 asks for the smallest share.
+             */
+            cpus?: number | null;
+            /**
+             * @description Whether what its programs write outlives the host, in a fleet. With `async` it is in the fleet's log a
+             *     moment after it was written; with `sync` nobody sees it before. Contexts are refused in such a sandbox.
+             */
+            durability?: components["schemas"]["Durability"] | null;
+            /**
+             * @description What it may reach. The default is the server's setting, which is nothing unless its operator
+             *     changed it; an empty list means nothing. `example.org` is that host at ports 80 and 443,
+             *     `example.org:5432` that host at that port, `*.example.org` every host below it, `public`
+             *     every host of the internet, `@pypi`, `@npm`, `@crates` or `@debian` the hosts of a registry. Rules that the machine kind cannot enforce are refused.
+             */
+            egress?: string[] | null;
+            /** @description The environment of every program in it. The values are never shown. */
+            env?: {
+                [key: string]: string;
+            };
+            hostname?: string | null;
+            /**
+             * Format: uint64
+             * @description How long it may be idle before it ends or is paused.
+             */
+            idle_ttl_ms?: number | null;
             /**
              * @description An image in the server's configuration, or in this host's store by name or digest. With the
              *     scope `admin` also a directory of the host.
              */
             image?: string | null;
             /**
+             * Format: uint64
+             * @description How long its record and logs are kept after it has stopped.
+             */
+            keep_stopped_ms?: number | null;
+            labels?: {
+                [key: string]: string;
+            };
+            /**
+             * @description The machine kind; the default is set by the server's configuration. `process` is not a
+             *     security boundary, and `external` is not allowed here.
+             */
+            machine?: components["schemas"]["Machine"] | null;
+            /** Format: uint64 */
+            memory_mib?: number | null;
+            name: string;
+            /** @description The namespace; by default the key's, or `default`. */
+            namespace?: string | null;
+            /**
+             * @description In a fleet, labels that the node must have which makes it. Each node has those of its configuration, and
+             *     `node` with its name.
+             */
+            node_labels?: {
+                [key: string]: string;
+            };
+            /**
+             * @description What happens then: it ends by default, or is paused until the next request. A request that finds
+             *     it paused waits until it runs, and the header `burrow-woke-ms` of the answer says how long.
+             */
+            on_idle?: components["schemas"]["OnIdle"] | null;
+            /**
+             * @description Packages to install first: on the image, which must be one of this host's store, or over the
+             *     host's root, where the sandbox has that and the server asks for no keys. They are kept: the next
+             *     sandbox with the same packages starts at once.
+             */
+            packages?: components["schemas"]["PackageList"] | null;
+            /**
              * @description When the image is pulled from its registry: `never`, `missing` or `always`. The default is
              *     the server's policy; only the scope `admin` may ask for more.
              */
             pull?: components["schemas"]["PullPolicy"] | null;
+            /**
+             * Format: uint64
+             * @description The size of its private writable layer; at most 64 GiB for a virtual machine.
+             */
+            scratch_bytes?: number | null;
+            /**
+             * @description Names of secrets in the server's configuration; their values become environment variables.
+             *     Secrets that are unknown or not for this namespace are refused.
+             */
+            secrets?: string[];
             /**
              * @description The snapshot of its namespace to start from, instead of booting. The snapshot sets the
              *     machine, image, memory, CPUs and writable layer.
@@ -411,124 +481,54 @@ export interface components {
              */
             template?: string | null;
             /**
-             * @description The machine kind; the default is set by the server's configuration. `process` is not a
-             *     security boundary, and `external` is not allowed here.
-             */
-            machine?: components["schemas"]["Machine"] | null;
-            /** Format: uint64 */
-            memory_mib?: number | null;
-            /**
-             * Format: double
-             * @description CPUs; fractions are allowed, and 0 asks for the smallest share.
-             */
-            cpus?: number | null;
-            /** @description The environment of every program in it. The values are never shown. */
-            env?: {
-                [key: string]: string;
-            };
-            /** @description The default working directory of programs: by default the workspace, the image's, or `/sandbox`. */
-            workdir?: string | null;
-            /**
-             * @description The default user of programs and interpreters: `name`, `name:group`, `uid` or `uid:gid`. The
-             *     default is the image's user.
-             */
-            user?: string | null;
-            hostname?: string | null;
-            /**
-             * Format: uint64
-             * @description The size of its private writable layer; at most 64 GiB for a virtual machine.
-             */
-            scratch_bytes?: number | null;
-            labels?: {
-                [key: string]: string;
-            };
-            /**
              * Format: uint64
              * @description The time from its creation until it ends, even if it is busy.
              */
             ttl_ms?: number | null;
             /**
-             * Format: uint64
-             * @description How long it may be idle before it ends or is paused.
+             * @description The default user of programs and interpreters: `name`, `name:group`, `uid` or `uid:gid`. The
+             *     default is the image's user.
              */
-            idle_ttl_ms?: number | null;
-            /**
-             * @description What happens then: it ends by default, or is paused until the next request. A request that finds
-             *     it paused waits until it runs, and the header `burrow-woke-ms` of the answer says how long.
-             */
-            on_idle?: components["schemas"]["OnIdle"] | null;
-            /**
-             * @description In a fleet, labels that the node must have which makes it. Each node has those of its configuration, and
-             *     `node` with its name.
-             */
-            node_labels?: {
-                [key: string]: string;
-            };
-            /**
-             * @description Whether what its programs write outlives the host, in a fleet. With `async` it is in the fleet's log a
-             *     moment after it was written; with `sync` nobody sees it before. Contexts are refused in such a sandbox.
-             */
-            durability?: components["schemas"]["Durability"] | null;
-            /**
-             * Format: uint64
-             * @description How long its record and logs are kept after it has stopped.
-             */
-            keep_stopped_ms?: number | null;
-            /**
-             * @description What it may reach. The default is the server's setting, which is nothing unless its operator
-             *     changed it; an empty list means nothing. `example.org` is that host at ports 80 and 443,
-             *     `example.org:5432` that host at that port, `*.example.org` every host below it, `public`
-             *     every host of the internet, `@pypi`, `@npm`, `@crates` or `@debian` the hosts of a registry. Rules that the machine kind cannot enforce are refused.
-             */
-            egress?: string[] | null;
+            user?: string | null;
+            /** @description The default working directory of programs: by default the workspace, the image's, or `/sandbox`. */
+            workdir?: string | null;
             /**
              * @description The workspace, copied to `/workspace`; changes are copied back. The name of a workspace in
              *     the server's configuration, or, with the scope `admin`, a directory of the host.
              */
             workspace?: string | null;
-            /**
-             * @description Packages to install first: on the image, which must be one of this host's store, or over the
-             *     host's root, where the sandbox has that and the server asks for no keys. They are kept: the next
-             *     sandbox with the same packages starts at once.
-             */
-            packages?: components["schemas"]["PackageList"] | null;
-            /**
-             * @description Names of secrets in the server's configuration; their values become environment variables.
-             *     Secrets that are unknown or not for this namespace are refused.
-             */
-            secrets?: string[];
         };
         /** @description A link, with what opens it. */
         CreatedPreview: {
+            created_at: string;
+            expires_at: string;
+            /** @description Whether the port has a host name of its own, which browsers need. */
+            has_host_name: boolean;
             id: string;
             /** Format: uint16 */
             port: number;
             /** @description The link. Without a host name for the port it is for programs alone. */
             url: string;
-            /** @description Whether the port has a host name of its own, which browsers need. */
-            has_host_name: boolean;
-            created_at: string;
-            expires_at: string;
         };
         Decision: {
-            time: string;
-            /** @description `egress.name` or `egress.connection`. */
-            operation: string;
-            outcome: components["schemas"]["Outcome"];
             facts: {
                 [key: string]: unknown;
             };
+            /** @description `egress.name` or `egress.connection`. */
+            operation: string;
+            outcome: components["schemas"]["Outcome"];
+            time: string;
         };
         /** @description Egress decisions, from the audit log. */
         Decisions: {
             /** Format: uint64 */
             allowed: number;
-            /** Format: uint64 */
-            refused: number;
-            /** @description The first of them. */
-            listed: components["schemas"]["Decision"][];
             /** @description Whether the log had more than is listed here. */
             has_more: boolean;
+            /** @description The first of them. */
+            listed: components["schemas"]["Decision"][];
+            /** Format: uint64 */
+            refused: number;
         };
         Dependent: {
             name: string;
@@ -536,44 +536,26 @@ export interface components {
         };
         /** @description A display, in every form that it offers. */
         Display: {
-            role: components["schemas"]["DisplayRoleName"];
-            /** @description The id that later updates of this display use. */
-            id?: string;
             /** @description The forms: from MIME type to content. */
             data: {
                 [key: string]: components["schemas"]["Content"];
             };
+            /** @description The id that later updates of this display use. */
+            id?: string;
             metadata?: {
                 [key: string]: unknown;
             };
+            role: components["schemas"]["DisplayRoleName"];
         };
         DisplayRoleName: "value" | "shown" | "update";
         /** @description Whether the output of a sandbox's programs outlives its host. */
         Durability: "off" | "async" | "sync";
         /** @description How a run ended. */
         End: {
-            status: components["schemas"]["RunStatus"];
-            /** @description More about the status, in words. */
-            reason?: string;
-            /**
-             * Format: int32
-             * @description The code that the code asked to exit with, or the interpreter's exit code as a shell reports
-             *     it.
-             */
-            exit_code?: number;
+            /** @description Whether compiled code was reused, if the language reports it. */
+            cached?: boolean;
             /** @description Why the interpreter died. */
             cause?: components["schemas"]["Cause"];
-            /**
-             * Format: uint64
-             * @description The deadline that was exceeded.
-             */
-            timeout_ms?: number;
-            /** @description The last step that an interrupt or a deadline needed. */
-            rung?: components["schemas"]["RungName"];
-            /** @description Whether the next run finds the variables of this one. */
-            state_kept: boolean;
-            /** Format: uint64 */
-            duration_us: number;
             /**
              * Format: uint64
              * @description CPU time of the interpreter with all its threads and, if it reports them, the children that
@@ -581,92 +563,44 @@ export interface components {
              */
             cpu_us?: number;
             /** Format: uint64 */
+            duration_us: number;
+            /**
+             * Format: int32
+             * @description The code that the code asked to exit with, or the interpreter's exit code as a shell reports
+             *     it.
+             */
+            exit_code?: number;
+            /** Format: uint64 */
             memory_bytes_peak?: number;
+            /** @description More about the status, in words. */
+            reason?: string;
+            /** @description The last step that an interrupt or a deadline needed. */
+            rung?: components["schemas"]["RungName"];
+            /** @description Whether the next run finds the variables of this one. */
+            state_kept: boolean;
+            status: components["schemas"]["RunStatus"];
+            /** Format: uint64 */
+            stderr_bytes: number;
             /**
              * Format: uint64
              * @description Bytes that the run wrote in total.
              */
             stdout_bytes: number;
-            /** Format: uint64 */
-            stderr_bytes: number;
-            /** @description Whether compiled code was reused, if the language reports it. */
-            cached?: boolean;
+            /**
+             * Format: uint64
+             * @description The deadline that was exceeded.
+             */
+            timeout_ms?: number;
         };
         /** @description Something that has happened to a sandbox. Clients must ignore unknown kinds and fields. */
         EventInfo: {
             /**
              * Format: uint64
-             * @description Its number in the namespace; each is greater than the one before. A client that was
-             *     disconnected continues with `since` one greater. Of a gap, the number of the last event that is
-             *     missing.
-             */
-            offset: number;
-            /**
-             * Format: uint64
              * @description When it happened, or was found, in milliseconds since 1970.
              */
             at_ms: number;
-            kind: components["schemas"]["EventKind"];
-            namespace: string;
-            /** @description The node of the fleet that it happened at, which counts its own offsets; only in events of all nodes. */
-            node?: string;
-            /** @description The sandbox; absent if it is about the stream itself. */
-            sandbox?: string;
-            /** @description The sandbox's own id: names are used again. */
-            id?: string;
-            /**
-             * @description Whether the bridge that it happened to was killed before it could record it: then `at_ms` is when
-             *     the next one found it.
-             */
-            late?: boolean;
-            /** @description Of `created`: the kind of its machine. */
-            machine?: string;
-            /** @description Of `created`, as requested; of `committed`, the digest. */
-            image?: string;
-            /** @description Of `created`. */
-            labels?: {
-                [key: string]: string;
-            };
-            /**
-             * @description Of `paused`: `asked`, `idle` or `lease`. Of `resumed`: `request`, `asked`, `lease` or `found`. Of `exited`: `asked`, `killed`, `ended` (by itself), `expired_idle`, `expired_age`,
-             *     `expired_run_time`, `expired_output`, or `bridge_away`. Of `command_ended` and `run_ended`: how it ended.
-             */
-            reason?: string;
             /** @description Why it happened, as text for people. */
             cause?: string;
-            /** @description Of `paused`: its memory was written to disk and freed. */
-            on_disk?: boolean;
-            /** @description Of `snapshotted`: the name of the snapshot. */
-            snapshot?: string;
-            /**
-             * @description Of `out_of_memory`: the session that was killed; absent if the machine was. Of `command_begun` and
-             *     `command_ended`.
-             */
-            session?: string;
-            /**
-             * Format: int32
-             * @description Of `command_ended`: the exit code of a program that returned one.
-             */
-            code?: number;
-            /** @description Of `run_begun` and `run_ended`. */
-            context?: string;
-            /**
-             * Format: uint64
-             * @description Of `run_begun` and `run_ended`: the number of the run in its context.
-             */
-            run?: number;
-            /**
-             * Format: uint64
-             * @description Of `out_of_memory`: how much memory there was, if that is known.
-             */
-            limit_bytes?: number;
-            /**
-             * Format: uint64
-             * @description Of `changed`; absent without a limit.
-             */
-            ttl_ms?: number;
-            /** Format: uint64 */
-            idle_ttl_ms?: number;
             /**
              * Format: uint64
              * @description Of `events_lost`: how many.
@@ -677,8 +611,57 @@ export interface components {
              * @description Of `gap`: the first offset that is missing, and the one after the last that is.
              */
             from?: number;
+            /** @description The sandbox's own id: names are used again. */
+            id?: string;
+            /** Format: uint64 */
+            idle_ttl_ms?: number;
+            /** @description Of `created`, as requested; of `committed`, the digest. */
+            image?: string;
+            kind: components["schemas"]["EventKind"];
+            /** @description Of `created`. */
+            labels?: {
+                [key: string]: string;
+            };
+            /**
+             * @description Whether the bridge that it happened to was killed before it could record it: then `at_ms` is when
+             *     the next one found it.
+             */
+            late?: boolean;
+            /**
+             * Format: uint64
+             * @description Of `out_of_memory`: how much memory there was, if that is known.
+             */
+            limit_bytes?: number;
+            /** @description Of `created`: the kind of its machine. */
+            machine?: string;
+            namespace: string;
+            /** @description The node of the fleet that it happened at, which counts its own offsets; only in events of all nodes. */
+            node?: string;
+            /**
+             * Format: uint64
+             * @description Its number in the namespace; each is greater than the one before. A client that was
+             *     disconnected continues with `since` one greater. Of a gap, the number of the last event that is
+             *     missing.
+             */
+            offset: number;
+            /**
+             * @description Of `paused`: `asked` or `idle`. Of `exited`: `asked`, `killed`, `ended` (by itself), `expired_idle`, `expired_age`,
+             *     `expired_run_time`, `expired_output`, or `bridge_away`.
+             */
+            reason?: string;
+            /** @description The sandbox; absent if it is about the stream itself. */
+            sandbox?: string;
+            /** @description Of `out_of_memory`: the session that was killed; absent if the machine was. */
+            session?: string;
+            /** @description Of `snapshotted`: the name of the snapshot. */
+            snapshot?: string;
             /** Format: uint64 */
             to?: number;
+            /**
+             * Format: uint64
+             * @description Of `changed`; absent without a limit.
+             */
+            ttl_ms?: number;
         };
         /**
          * @description A kind of event:
@@ -693,10 +676,6 @@ export interface components {
          *     - `forked`: Copies were made of it, by these names.
          *     - `changed`: Its times to live were changed. An absent one has no limit.
          *     - `out_of_memory`: The kernel killed a session or the machine because its memory was used up.
-         *     - `command_begun`: A program was started in it. Only with `programs` in `[events]`.
-         *     - `command_ended`: A program has ended. Only with `programs` in `[events]`.
-         *     - `run_begun`: Code was given to a context, and may wait for other runs. Only with `programs` in `[events]`.
-         *     - `run_ended`: A run of code has ended. Only with `programs` in `[events]`.
          *     - `exited`: Its machine is gone. Its record and logs are kept.
          *     - `lost`: Its agent no longer answers. Its machine may still run.
          *     - `damaged`: Its record on disk cannot be read.
@@ -706,7 +685,7 @@ export interface components {
          *     - `unanswered`: In events of all nodes of a fleet: a node does not answer. Its events come when it does.
          * @enum {string}
          */
-        EventKind: "created" | "ready" | "failed" | "paused" | "resumed" | "snapshotted" | "committed" | "forked" | "changed" | "out_of_memory" | "command_begun" | "command_ended" | "run_begun" | "run_ended" | "exited" | "lost" | "damaged" | "removed" | "events_lost" | "gap" | "unanswered";
+        EventKind: "created" | "ready" | "failed" | "paused" | "resumed" | "snapshotted" | "committed" | "forked" | "changed" | "out_of_memory" | "exited" | "lost" | "damaged" | "removed" | "events_lost" | "gap" | "unanswered";
         /** @description A page of events. */
         EventPage: {
             events: components["schemas"]["EventInfo"][];
@@ -727,14 +706,26 @@ export interface components {
         ExecCommand: {
             /** @description The program and its arguments. */
             argv: string[];
+            /**
+             * @description Keep new and changed files as artifacts: those in its working directory, and those
+             *     in `/artifacts` or the directory in its variable `BURROW_ARTIFACTS_DIR`.
+             */
+            artifacts?: boolean;
             /** @description The working directory; the sandbox's own by default. */
             cwd?: string | null;
             /** @description Added to the sandbox's environment. */
             env?: {
                 [key: string]: string;
             };
-            /** @description `name`, `name:group`, `uid` or `uid:gid`. */
-            user?: string | null;
+            limits?: components["schemas"]["Bounds"];
+            on_disconnect?: components["schemas"]["OnDisconnect"];
+            /**
+             * Format: uint64
+             * @description How many bytes of each output a result keeps, from the beginning; 8 MiB by default.
+             */
+            output_bytes_max?: number | null;
+            /** @description A name for its session; a random name by default. */
+            session?: string | null;
             /** @description Its whole input; empty by default. */
             stdin?: components["schemas"]["Content"] | null;
             /**
@@ -742,145 +733,133 @@ export interface components {
              * @description The time from its start until it is killed with all that it started.
              */
             timeout_ms?: number | null;
-            limits?: components["schemas"]["Bounds"];
-            /**
-             * Format: uint64
-             * @description How many bytes of each output a result keeps, from the beginning; 8 MiB by default.
-             */
-            output_bytes_max?: number | null;
-            on_disconnect?: components["schemas"]["OnDisconnect"];
-            /**
-             * @description Keep new and changed files as artifacts: those in its working directory, and those
-             *     in `/artifacts` or the directory in its variable `BURROW_ARTIFACTS_DIR`.
-             */
-            artifacts?: boolean;
-            /** @description A name for its session; a random name by default. */
-            session?: string | null;
+            /** @description `name`, `name:group`, `uid` or `uid:gid`. */
+            user?: string | null;
         };
         /** @description The events of a program. `exited` and `problem` come last. */
         ExecEvent: {
-            /** @constant */
-            type: "started";
-            session: string;
             /** Format: uint32 */
             pid: number;
+            session: string;
+            /** @constant */
+            type: "started";
             /** @description Requested options that this host could not provide. */
             warnings: string[];
         } | ({
-            /** @constant */
-            type: "stdout";
             /**
              * Format: uint64
              * @description The offset in the output where it begins, in bytes.
              */
             offset: number;
+            /** @constant */
+            type: "stdout";
         } & ({
             text: string;
         } | {
             base64: string;
         })) | ({
-            /** @constant */
-            type: "stderr";
             /** Format: uint64 */
             offset: number;
+            /** @constant */
+            type: "stderr";
         } & ({
             text: string;
         } | {
             base64: string;
         })) | {
-            /** @constant */
-            type: "gap";
             channel: components["schemas"]["ChannelName"];
             /** Format: uint64 */
             from: number;
             /** Format: uint64 */
             to: number;
+            /** @constant */
+            type: "gap";
         } | {
+            captured: components["schemas"]["Captured"];
             /** @constant */
             type: "artifacts";
-            captured: components["schemas"]["Captured"];
         } | {
+            exit: components["schemas"]["Exit"];
             /** @constant */
             type: "exited";
-            exit: components["schemas"]["Exit"];
         } | {
+            problem: components["schemas"]["Problem"];
             /** @constant */
             type: "refused";
-            problem: components["schemas"]["Problem"];
         } | {
+            problem: components["schemas"]["Problem"];
             /** @constant */
             type: "problem";
-            problem: components["schemas"]["Problem"];
         };
         /** @description The output of a program and how it ended. */
         ExecResult: {
-            session: string;
-            /** @description The output as text; invalid UTF-8 is shown as U+FFFD. */
-            stdout: string;
-            stderr: string;
-            /** @description The exact bytes, if they are not valid UTF-8. */
-            stdout_base64?: string;
-            stderr_base64?: string;
-            /** @description Whether output was cut at `output_bytes_max`. */
-            truncated: boolean;
+            /** @description With `artifacts`: the artifacts that were captured. */
+            captured?: components["schemas"]["Captured"];
+            cause: components["schemas"]["Cause"];
+            /**
+             * Format: uint64
+             * @description Its duration by the guest's monotonic clock.
+             */
+            duration_us: number;
+            /**
+             * Format: int32
+             * @description The exit code as a shell reports it: 128 plus the signal that ended the program, or 124 for
+             *     a timeout.
+             */
+            exit_code: number;
+            /** @description Its processes that still run; only the first few are named. */
+            left_behind: components["schemas"]["Survivor"][];
+            /** Format: uint32 */
+            left_behind_count: number;
             /**
              * Format: uint64
              * @description Bytes that were lost before they could be read, because the log of an already existing
              *     session is full.
              */
             missing_bytes?: number;
-            /**
-             * Format: int32
-             * @description The exit code as a shell reports it: 128 plus the signal that ended the program, or 124 for
-             *     a timeout.
-             */
-            exit_code: number;
+            session: string;
+            stderr: string;
+            stderr_base64?: string;
+            /** @description The output as text; invalid UTF-8 is shown as U+FFFD. */
+            stdout: string;
+            /** @description The exact bytes, if they are not valid UTF-8. */
+            stdout_base64?: string;
             /** @description Whether it ended by itself with code 0. */
             success: boolean;
+            /** @description Whether output was cut at `output_bytes_max`. */
+            truncated: boolean;
+            usage: components["schemas"]["Usage"];
+            /** @description Requested options that this host could not provide. */
+            warnings: string[];
+        };
+        /** @description The end of a program. */
+        Exit: {
             cause: components["schemas"]["Cause"];
             /**
              * Format: uint64
              * @description Its duration by the guest's monotonic clock.
              */
             duration_us: number;
-            usage: components["schemas"]["Usage"];
-            /** @description Its processes that still run; only the first few are named. */
-            left_behind: components["schemas"]["Survivor"][];
-            /** Format: uint32 */
-            left_behind_count: number;
-            /** @description Requested options that this host could not provide. */
-            warnings: string[];
-            /** @description With `artifacts`: the artifacts that were captured. */
-            captured?: components["schemas"]["Captured"];
-        };
-        /** @description The end of a program. */
-        Exit: {
+            /** Format: uint64 */
+            ended_at_ms: number;
             /**
              * Format: int32
              * @description The exit code as a shell reports it: 128 plus the signal that ended the program, or 124 for
              *     a timeout.
              */
             exit_code: number;
-            /** @description Whether it ended by itself with code 0. */
-            success: boolean;
-            cause: components["schemas"]["Cause"];
+            /** @description Its processes that still run; only the first few are named. */
+            left_behind: components["schemas"]["Survivor"][];
+            /** Format: uint32 */
+            left_behind_count: number;
             /**
              * Format: uint64
              * @description By the guest's clock, milliseconds since 1970.
              */
             started_at_ms: number;
-            /** Format: uint64 */
-            ended_at_ms: number;
-            /**
-             * Format: uint64
-             * @description Its duration by the guest's monotonic clock.
-             */
-            duration_us: number;
+            /** @description Whether it ended by itself with code 0. */
+            success: boolean;
             usage: components["schemas"]["Usage"];
-            /** @description Its processes that still run; only the first few are named. */
-            left_behind: components["schemas"]["Survivor"][];
-            /** Format: uint32 */
-            left_behind_count: number;
         };
         /** @description An object to write. */
         ExportToBucket: {
@@ -889,22 +868,22 @@ export interface components {
         };
         /** @description An object that was written. */
         Exported: {
-            to: string;
             /**
              * Format: uint64
              * @description Its size.
              */
             bytes: number;
+            to: string;
         };
         /** @description A sandbox's new time to live. Fields that are left out stay; 0 removes the limit. */
         ExtendSandbox: {
+            /** Format: uint64 */
+            idle_ttl_ms?: number | null;
             /**
              * Format: uint64
              * @description The time to live from now on.
              */
             ttl_ms?: number | null;
-            /** Format: uint64 */
-            idle_ttl_ms?: number | null;
         };
         /** @description A change. Paths are relative to the watched path, which itself is the empty path. */
         FileChange: ({
@@ -929,34 +908,34 @@ export interface components {
             /** @constant */
             type: "ended";
         } | {
+            problem: components["schemas"]["Problem"];
             /** @constant */
             type: "failed";
-            problem: components["schemas"]["Problem"];
         };
         /** @description What is at a path. */
         FileEntry: {
-            /** @description The last component of its path; invalid UTF-8 is shown as U+FFFD. */
-            name: string;
-            /** @description The exact bytes of the name, if it is not UTF-8. */
-            name_base64?: string;
-            kind: components["schemas"]["Kind"];
             /** Format: uint64 */
             bytes: number;
-            /** @description Octal, with setuid, setgid and sticky. */
-            permissions: string;
-            /** Format: uint32 */
-            uid: number;
             /** Format: uint32 */
             gid: number;
+            kind: components["schemas"]["Kind"];
             /**
              * Format: int64
              * @description When its content was last changed, in milliseconds since 1970.
              */
             modified_ms: number;
+            /** @description The last component of its path; invalid UTF-8 is shown as U+FFFD. */
+            name: string;
+            /** @description The exact bytes of the name, if it is not UTF-8. */
+            name_base64?: string;
+            /** @description Octal, with setuid, setgid and sticky. */
+            permissions: string;
             /** @description The target of a symlink; invalid UTF-8 is shown as U+FFFD. */
             target?: string;
             /** @description The exact bytes of the target, if it is not UTF-8. */
             target_base64?: string;
+            /** Format: uint32 */
+            uid: number;
         };
         /** @description A page of a directory. */
         FilePage: {
@@ -990,26 +969,26 @@ export interface components {
         /** @description What was carried into each fork, and what was not. */
         ForkReport: {
             /**
-             * @description Whether its memory was carried, with everything that runs in it. If not, files were, and what is in
-             *     `left` was not.
+             * Format: uint64
+             * @description Bytes of these files.
              */
-            memory: boolean;
-            /** @description Whether its programs were frozen while their files were read. */
-            frozen: boolean;
+            bytes: number;
             /**
              * Format: uint64
              * @description Files and directories that were carried, removals included. 0 where its disk was carried as a whole.
              */
             entries: number;
-            /**
-             * Format: uint64
-             * @description Bytes of these files.
-             */
-            bytes: number;
-            /** @description Notebooks whose variables were carried. */
-            notebooks?: components["schemas"]["CarriedNotebook"][];
+            /** @description Whether its programs were frozen while their files were read. */
+            frozen: boolean;
             /** @description What was not carried. */
             left: components["schemas"]["LeftBehind"];
+            /**
+             * @description Whether its memory was carried, with everything that runs in it. If not, files were, and what is in
+             *     `left` was not.
+             */
+            memory: boolean;
+            /** @description Notebooks whose variables were carried. */
+            notebooks?: components["schemas"]["CarriedNotebook"][];
         };
         /** @description Copies to make. */
         ForkSandbox: {
@@ -1034,10 +1013,10 @@ export interface components {
         /** @description A port to forward. */
         ForwardPort: {
             /**
-             * Format: uint16
-             * @description The port in the sandbox, at 127.0.0.1.
+             * @description A loopback address of this host. Access from elsewhere needs a proxy that authenticates its
+             *     clients.
              */
-            port: number;
+            host_address?: components["schemas"]["HostAddress"];
             /**
              * Format: uint16
              * @description The port on this host; 0 takes any free port. Without the scope `admin`, one of the server's
@@ -1045,31 +1024,31 @@ export interface components {
              */
             host_port?: number;
             /**
-             * @description A loopback address of this host. Access from elsewhere needs a proxy that authenticates its
-             *     clients.
+             * Format: uint16
+             * @description The port in the sandbox, at 127.0.0.1.
              */
-            host_address?: components["schemas"]["HostAddress"];
+            port: number;
         };
         /** @description A forwarded port. */
         ForwardedPort: {
-            /**
-             * Format: uint16
-             * @description The port in the sandbox.
-             */
-            port: number;
-            /**
-             * Format: uint16
-             * @description The port on this host.
-             */
-            host_port: number;
-            host_address: string;
-            /** @description The URL for a browser, if the port speaks HTTP. */
-            url: string;
             /**
              * Format: uint64
              * @description How many connections are open.
              */
             connections: number;
+            host_address: string;
+            /**
+             * Format: uint16
+             * @description The port on this host.
+             */
+            host_port: number;
+            /**
+             * Format: uint16
+             * @description The port in the sandbox.
+             */
+            port: number;
+            /** @description The URL for a browser, if the port speaks HTTP. */
+            url: string;
         };
         /** @description The forwarded ports of a sandbox. */
         ForwardedPorts: {
@@ -1078,9 +1057,9 @@ export interface components {
         };
         Frame: {
             file: string;
+            function: string;
             /** Format: uint32 */
             line: number;
-            function: string;
             /** @description The text of the line. */
             source: string;
         };
@@ -1091,55 +1070,55 @@ export interface components {
         GetMetricsQuery: {
             /**
              * Format: uint64
+             * @description The beginning of the history, in milliseconds since 1970; by default an hour before its end.
+             */
+            from?: number;
+            /**
+             * Format: uint64
              * @description The number of the last known sample, 0 for none. By default only the newest sample is
              *     returned. Not with the other parameters.
              */
             since?: number;
             /**
              * Format: uint64
-             * @description The beginning of the history, in milliseconds since 1970; by default an hour before its end.
+             * @description The length of a point in milliseconds. By default one with which there are at most 1,000 points; there
+             *     may be 4,000.
              */
-            from?: number;
+            step?: number;
             /**
              * Format: uint64
              * @description Its end; by default now.
              */
             to?: number;
-            /**
-             * Format: uint64
-             * @description The length of a point in milliseconds. By default one with which there are at most 1,000 points; there
-             *     may be 4,000.
-             */
-            step?: number;
         };
         GetUsageQuery: {
-            /** @description The namespace; by default all that the key covers. */
-            namespace?: string;
+            /** @description The sums of all nodes of the fleet, instead of the part of the one that is asked. */
+            all_nodes?: boolean;
             /**
              * Format: uint64
              * @description Milliseconds since 1970.
              */
             from?: number;
+            /** @description The namespace; by default all that the key covers. */
+            namespace?: string;
             /**
              * Format: uint64
              * @description Milliseconds since 1970; by default now.
              */
             to?: number;
-            /** @description The sums of all nodes of the fleet, instead of the part of the one that is asked. */
-            all_nodes?: boolean;
         };
         /** @description How long each step of an interrupt may take before the next step; 2 s by default. */
         Grace: {
             /**
              * Format: uint64
-             * @description An interrupt, like ctrl-c.
-             */
-            polite_ms?: number | null;
-            /**
-             * Format: uint64
              * @description An interrupt that code cannot catch. After it, the interpreter is killed.
              */
             firm_ms?: number | null;
+            /**
+             * Format: uint64
+             * @description An interrupt, like ctrl-c.
+             */
+            polite_ms?: number | null;
         };
         /** @description The server's health. */
         Health: {
@@ -1151,19 +1130,19 @@ export interface components {
             runs: components["schemas"]["PastRun"][];
         };
         HistoryQuery: {
-            namespace?: string;
+            /** @description Only runs that failed. */
+            failed?: boolean;
             /**
              * Format: uint64
              * @description The maximum number of runs, up to 1000; 100 by default.
              */
             limit?: number | null;
+            namespace?: string;
             /**
              * Format: uint64
              * @description Only runs that began at this time or later.
              */
             since_ms?: number | null;
-            /** @description Only runs that failed. */
-            failed?: boolean;
         };
         /**
          * @description Where a forwarded port listens.
@@ -1172,7 +1151,13 @@ export interface components {
         HostAddress: "127.0.0.1" | "::1";
         /** @description An image. */
         Image: {
+            /** Format: uint64 */
+            added_at_ms: number;
+            /** @description The default command. */
+            command: string[];
             digest: string;
+            /** Format: uint64 */
+            layers: number;
             /** @description Full names, with their registries. */
             names: string[];
             /**
@@ -1180,15 +1165,9 @@ export interface components {
              * @description The size of its layers in the store.
              */
             size_bytes: number;
-            /** Format: uint64 */
-            layers: number;
-            /** Format: uint64 */
-            added_at_ms: number;
+            user?: string;
             /** @description The default working directory of programs. */
             workdir?: string;
-            user?: string;
-            /** @description The default command. */
-            command: string[];
         };
         /** @description All images. */
         ImageList: {
@@ -1212,22 +1191,22 @@ export interface components {
         };
         /** @description The answer to an `input_request`. */
         InputAnswer: {
-            /** Format: uint64 */
-            run: number;
-            /** Format: uint64 */
-            request: number;
             /** @description The line, with or without its newline; without it, the input ends. */
             line?: string | null;
+            /** Format: uint64 */
+            request: number;
+            /** Format: uint64 */
+            run: number;
         };
         /** @description The result of sending input. */
         InputTaken: {
+            /** @description Whether the program has received all of the body. */
+            complete: boolean;
             /**
              * Format: uint64
              * @description The input offset now.
              */
             offset: number;
-            /** @description Whether the program has received all of the body. */
-            complete: boolean;
         };
         Interpreter: {
             /** Format: uint32 */
@@ -1238,12 +1217,12 @@ export interface components {
         };
         /** @description Which run to interrupt. */
         InterruptRequest: {
+            grace?: components["schemas"]["Grace"];
             /**
              * Format: uint64
              * @description The number of the run; by default the current or the next one.
              */
             run?: number | null;
-            grace?: components["schemas"]["Grace"];
         };
         /** @description The run that is being interrupted. */
         Interrupted: {
@@ -1259,53 +1238,53 @@ export interface components {
         };
         /** @description An artifact: something kept from a run. */
         KeptArtifact: {
+            category: components["schemas"]["CategoryName"];
+            /** Format: uint64 */
+            created_ms: number;
+            /** @description `sha256:` and hexadecimal digits. */
+            digest: string;
             id: string;
             /** @description A name for people; it need not be unique. */
             name: string;
+            namespace: string;
+            notebook?: string;
             /** @description Its path in the sandbox; absent for displays. */
             path?: string;
-            /** @description Its MIME type, found from its first bytes, or else from its name. */
-            type: string;
-            category: components["schemas"]["CategoryName"];
+            /** Format: uint64 */
+            run?: number;
+            sandbox: string;
             /**
              * Format: uint64
              * @description Its size in bytes.
              */
             size: number;
-            /** @description `sha256:` and hexadecimal digits. */
-            digest: string;
-            /** Format: uint64 */
-            created_ms: number;
-            namespace: string;
-            sandbox: string;
-            notebook?: string;
-            /** Format: uint64 */
-            run?: number;
+            /** @description Its MIME type, found from its first bytes, or else from its name. */
+            type: string;
         };
         KeptName: {
-            name: string;
-            /** @description Its type, as the language names it. */
-            kind: string;
             /** Format: uint64 */
             bytes: number;
+            /** @description Its type, as the language names it. */
+            kind: string;
+            name: string;
         };
         /** @enum {string} */
         Kind: "file" | "directory" | "symlink" | "fifo" | "socket" | "block_device" | "char_device";
         /** @description Output that came after the end of its run. */
         Late: {
-            /**
-             * Format: uint64
-             * @description The run that started the source of this output, if it is known.
-             */
-            of?: number;
-            channel: components["schemas"]["RunChannel"];
-            text?: string;
             base64?: string;
+            channel: components["schemas"]["RunChannel"];
             /**
              * Format: uint64
              * @description Bytes before these that were dropped.
              */
             dropped: number;
+            /**
+             * Format: uint64
+             * @description The run that started the source of this output, if it is known.
+             */
+            of?: number;
+            text?: string;
         };
         /** @description What of a sandbox its forks do not have. */
         LeftBehind: {
@@ -1325,10 +1304,10 @@ export interface components {
         };
         /** @description The limits of the sandbox; absent where there was none. */
         Limits: {
-            /** Format: uint64 */
-            memory_mib?: number;
             /** Format: uint32 */
             cpu_millis?: number;
+            /** Format: uint64 */
+            memory_mib?: number;
             /** Format: uint64 */
             scratch_bytes: number;
         };
@@ -1337,40 +1316,26 @@ export interface components {
             all_nodes?: boolean;
         };
         ListArtifactsQuery: {
-            namespace?: string;
-            sandbox?: string;
-            notebook?: string;
-            /** Format: uint64 */
-            run?: number;
-            category?: components["schemas"]["CategoryName"];
-            /**
-             * Format: uint64
-             * @description Only artifacts made at this time or later, in milliseconds since 1970.
-             */
-            since_ms?: number;
-            /** Format: uint64 */
-            limit?: number;
             /**
              * Format: uint64
              * @description `next` of the previous page.
              */
             after?: number;
-        };
-        ListAuditQuery: {
+            category?: components["schemas"]["CategoryName"];
+            /** Format: uint64 */
+            limit?: number;
+            namespace?: string;
+            notebook?: string;
+            /** Format: uint64 */
+            run?: number;
+            sandbox?: string;
             /**
              * Format: uint64
-             * @description Milliseconds since 1970.
+             * @description Only artifacts made at this time or later, in milliseconds since 1970.
              */
             since_ms?: number;
-            /** Format: uint64 */
-            until_ms?: number;
-            namespace?: string;
-            /** @description A sandbox's name or id. */
-            sandbox?: string;
-            /** @description A key's id or label, a user's name or number, or `key`, `user`, `local`, `anybody`, `bridge`. */
-            who?: string;
-            operation?: string;
-            outcome?: components["schemas"]["OutcomeName"];
+        };
+        ListAuditQuery: {
             /**
              * Format: uint64
              * @description `next` of the previous page.
@@ -1381,10 +1346,42 @@ export interface components {
              * @description The maximum number of entries.
              */
             limit?: number;
+            namespace?: string;
+            operation?: string;
+            outcome?: components["schemas"]["OutcomeName"];
+            /** @description A sandbox's name or id. */
+            sandbox?: string;
+            /**
+             * Format: uint64
+             * @description Milliseconds since 1970.
+             */
+            since_ms?: number;
+            /** Format: uint64 */
+            until_ms?: number;
+            /** @description A key's id or label, a user's name or number, or `key`, `user`, `local`, `anybody`, `bridge`. */
+            who?: string;
         };
         ListEventsQuery: {
+            /** @description Those of all nodes of the fleet, instead of the one that is asked. */
+            all_nodes?: boolean;
+            /** @description Continue with new events. */
+            follow?: boolean;
+            /** @description Kinds; any of them matches. `gap`, `events_lost` and `unanswered` always do. */
+            kind?: components["schemas"]["EventKind"][];
+            /**
+             * Format: uint16
+             * @description Events per page; 100 by default.
+             */
+            limit?: number;
             /** @description The namespace; by default the key's, or `default`. */
             namespace?: string;
+            /**
+             * @description With `all_nodes`: `resume` of the previous page. After a stream, for each node the greatest `offset` and one, as in
+             *     `n1:121,n2:89`. A node that it does not name begins at `since_ms`, or at its oldest event.
+             */
+            resume?: string;
+            /** @description Names or ids of sandboxes; any of them matches. */
+            sandbox?: string[];
             /**
              * Format: uint64
              * @description The first offset to read; by default that of the oldest event that is kept.
@@ -1395,30 +1392,8 @@ export interface components {
              * @description Only events of this time or later, in milliseconds since 1970. Not with `since`.
              */
             since_ms?: number;
-            /** @description Names or ids of sandboxes; any of them matches. */
-            sandbox?: string[];
-            /** @description Kinds; any of them matches. `gap`, `events_lost` and `unanswered` always do. */
-            kind?: components["schemas"]["EventKind"][];
-            /** @description Continue with new events. */
-            follow?: boolean;
-            /**
-             * Format: uint16
-             * @description Events per page; 100 by default.
-             */
-            limit?: number;
-            /** @description Those of all nodes of the fleet, instead of the one that is asked. */
-            all_nodes?: boolean;
-            /**
-             * @description With `all_nodes`: `resume` of the previous page. After a stream, for each node the greatest `offset` and one, as in
-             *     `n1:121,n2:89`. A node that it does not name begins at `since_ms`, or at its oldest event.
-             */
-            resume?: string;
         };
         ListFilesQuery: {
-            /** @description The absolute path. */
-            path?: string;
-            /** @description The path in base64, for paths that are not UTF-8. */
-            path_base64?: string;
             /** @description `next` of the previous page. */
             after?: string;
             /**
@@ -1426,25 +1401,29 @@ export interface components {
              * @description The maximum number of entries.
              */
             limit?: number;
+            /** @description The absolute path. */
+            path?: string;
+            /** @description The path in base64, for paths that are not UTF-8. */
+            path_base64?: string;
         };
         ListNotebooksQuery: {
             namespace?: string;
         };
         ListSandboxesQuery: {
-            namespace?: string;
+            /** @description `next` of the previous page. */
+            after?: string;
+            /** @description Those of all nodes of the fleet, instead of the one that is asked. */
+            all_nodes?: boolean;
             /** @description `key` or `key=value`; all must match. */
             label?: string[];
-            /** @description The states; any of them matches. */
-            state?: components["schemas"]["StateName"][];
             /**
              * Format: uint16
              * @description The maximum number of entries.
              */
             limit?: number;
-            /** @description `next` of the previous page. */
-            after?: string;
-            /** @description Those of all nodes of the fleet, instead of the one that is asked. */
-            all_nodes?: boolean;
+            namespace?: string;
+            /** @description The states; any of them matches. */
+            state?: components["schemas"]["StateName"][];
         };
         ListSessionsQuery: {
             /** @description Also list sessions that only the log has. */
@@ -1467,64 +1446,64 @@ export interface components {
             /** @description The position after this entry, for `after`. */
             place?: string;
         } & ({
-            /** @constant */
-            type: "started";
-            session: string;
             command: string;
+            session: string;
             /** Format: uint64 */
             started_at_ms: number;
-        } | {
             /** @constant */
-            type: "output";
-            session: string;
-            stream: components["schemas"]["LogStream"];
+            type: "started";
+        } | {
+            base64?: string;
             /**
              * Format: uint64
              * @description The offset of the first byte in the session's output.
              */
             offset: number;
+            session: string;
+            stream: components["schemas"]["LogStream"];
             text?: string;
-            base64?: string;
-        } | {
             /** @constant */
-            type: "gap";
+            type: "output";
+        } | {
+            /** Format: uint64 */
+            from: number;
             session: string;
             stream: components["schemas"]["LogStream"];
             /** Format: uint64 */
-            from: number;
-            /** Format: uint64 */
             to: number;
-        } | {
             /** @constant */
-            type: "resized";
-            session: string;
-            /** Format: uint16 */
-            rows: number;
+            type: "gap";
+        } | {
             /** Format: uint16 */
             columns: number;
+            /** Format: uint16 */
+            rows: number;
+            session: string;
+            /** @constant */
+            type: "resized";
         } | {
+            exit: components["schemas"]["Exit"];
+            session: string;
             /** @constant */
             type: "exited";
-            session: string;
-            exit: components["schemas"]["Exit"];
         } | {
+            /** Format: uint64 */
+            bytes: number;
             /** @constant */
             type: "missing";
+        } | {
             /** Format: uint64 */
             bytes: number;
-        } | {
             /** @constant */
             type: "damaged";
-            /** Format: uint64 */
-            bytes: number;
         } | {
+            reason: string;
             /** @constant */
             type: "closed";
-            reason: string;
         } | {
+            problem: components["schemas"]["Problem"];
             /** @constant */
             type: "problem";
-            problem: components["schemas"]["Problem"];
         });
         /** @description A page of a log. */
         LogPage: {
@@ -1534,12 +1513,12 @@ export interface components {
         };
         LogStream: ("stdout" | "stderr") | "terminal";
         LostName: {
-            name: string;
-            kind: string;
-            /** @description The reason, with the path to the part that cannot be kept. */
-            reason: string;
             /** @description The lost variables that it depends on. */
             because_of: string[];
+            kind: string;
+            name: string;
+            /** @description The reason, with the path to the part that cannot be kept. */
+            reason: string;
         };
         /** @description The kind of machine that a sandbox runs in. */
         Machine: "process" | "qemu" | "firecracker" | "cloud-hypervisor" | "external";
@@ -1551,65 +1530,23 @@ export interface components {
         MetricsAnswer: components["schemas"]["MetricsPage"] | components["schemas"]["MetricsHistory"];
         /** @description An event in a stream of metrics. */
         MetricsEvent: {
-            /** @constant */
-            type: "sample";
-            /** Format: uint64 */
-            number: number;
             /** Format: uint64 */
             at_ms: number;
             /**
              * Format: uint64
-             * @description Since the agent began.
+             * @description Pages of files on disks. The kernel can drop them.
              */
-            uptime_ms: number;
-            /**
-             * Format: uint64
-             * @description CPU time used so far; it never decreases.
-             */
-            cpu_us: number;
+            cache_bytes?: number;
             /**
              * Format: double
              * @description CPU use since the previous sample, where 100 is one CPU. The first sample has none.
              */
             cpu_percent?: number;
-            /** Format: uint64 */
-            memory_bytes: number;
-            /** Format: uint64 */
-            memory_bytes_max?: number;
-            /**
-             * Format: uint64
-             * @description Bytes used in the writable file system at `/`.
-             */
-            disk_bytes?: number;
-            /** Format: uint64 */
-            disk_bytes_max?: number;
-            /** Format: uint32 */
-            processes: number;
-            /** @description There were more processes than a sample covers. */
-            partial: boolean;
-            /** Format: uint64 */
-            oom_kills?: number;
             /**
              * Format: double
              * @description The share of the last ten seconds in which something waited for a CPU, in percent.
              */
             cpu_pressure_percent?: number;
-            /** Format: double */
-            memory_pressure_percent?: number;
-            /** Format: double */
-            io_pressure_percent?: number;
-            /**
-             * Format: uint64
-             * @description Bytes read from block devices so far.
-             */
-            read_bytes?: number;
-            /** Format: uint64 */
-            written_bytes?: number;
-            /**
-             * Format: uint64
-             * @description The part of `cpu_us` in programs.
-             */
-            cpu_user_us?: number;
             /**
              * Format: uint64
              * @description The part of `cpu_us` in the kernel.
@@ -1622,33 +1559,75 @@ export interface components {
             cpu_throttled_us?: number;
             /**
              * Format: uint64
+             * @description CPU time used so far; it never decreases.
+             */
+            cpu_us: number;
+            /**
+             * Format: uint64
+             * @description The part of `cpu_us` in programs.
+             */
+            cpu_user_us?: number;
+            /**
+             * Format: uint64
+             * @description Bytes used in the writable file system at `/`.
+             */
+            disk_bytes?: number;
+            /** Format: uint64 */
+            disk_bytes_max?: number;
+            /** Format: double */
+            io_pressure_percent?: number;
+            /** Format: uint64 */
+            memory_bytes: number;
+            /** Format: uint64 */
+            memory_bytes_max?: number;
+            /**
+             * Format: uint64
              * @description The most memory at once so far, cache included.
              */
             memory_bytes_peak?: number;
+            /** Format: double */
+            memory_pressure_percent?: number;
+            /** Format: uint64 */
+            number: number;
+            /** Format: uint64 */
+            oom_kills?: number;
+            /** @description There were more processes than a sample covers. */
+            partial: boolean;
+            /** Format: uint32 */
+            processes: number;
             /**
              * Format: uint64
-             * @description Pages of files on disks. The kernel can drop them.
+             * @description Bytes read from block devices so far.
              */
-            cache_bytes?: number;
+            read_bytes?: number;
             /** Format: uint64 */
             swap_bytes?: number;
-        } | {
             /** @constant */
-            type: "missing";
+            type: "sample";
+            /**
+             * Format: uint64
+             * @description Since the agent began.
+             */
+            uptime_ms: number;
+            /** Format: uint64 */
+            written_bytes?: number;
+        } | {
             /** Format: uint64 */
             samples: number;
-        } | {
             /** @constant */
-            type: "problem";
+            type: "missing";
+        } | {
             code: components["schemas"]["Code"];
-            /** @description One sentence that says what was wrong. */
-            message: string;
-            /** @description What to do about it. */
-            hint?: string;
             /** @description Values for programs; which ones depends on the code. */
             details?: {
                 [key: string]: unknown;
             };
+            /** @description What to do about it. */
+            hint?: string;
+            /** @description One sentence that says what was wrong. */
+            message: string;
+            /** @constant */
+            type: "problem";
         };
         /** @description A part of the time of which nothing is known. */
         MetricsGap: {
@@ -1661,22 +1640,25 @@ export interface components {
         MetricsHistory: {
             /** Format: uint64 */
             from_ms: number;
-            /** Format: uint64 */
-            to_ms: number;
+            /** @description Parts of the time of which nothing is known. */
+            gaps: components["schemas"]["MetricsGap"][];
+            /** @description Oldest first. A step without samples has no point. */
+            points: components["schemas"]["MetricsPoint"][];
             /**
              * Format: uint64
              * @description The length of a point.
              */
             step_ms: number;
-            /** @description Oldest first. A step without samples has no point. */
-            points: components["schemas"]["MetricsPoint"][];
-            /** @description Parts of the time of which nothing is known. */
-            gaps: components["schemas"]["MetricsGap"][];
+            /** Format: uint64 */
+            to_ms: number;
         };
         /** @description A page of samples. */
         MetricsPage: {
-            /** @description Oldest first, with consecutive numbers. */
-            samples: components["schemas"]["MetricsSample"][];
+            /**
+             * Format: uint32
+             * @description CPUs that the sandbox may use at once.
+             */
+            cpus: number;
             /**
              * Format: uint64
              * @description Requested samples that are no longer kept, before those here.
@@ -1684,19 +1666,16 @@ export interface components {
             missing: number;
             /**
              * Format: uint64
-             * @description The number of the oldest kept sample.
-             */
-            oldest: number;
-            /**
-             * Format: uint64
              * @description The number that the next sample will have.
              */
             next: number;
             /**
-             * Format: uint32
-             * @description CPUs that the sandbox may use at once.
+             * Format: uint64
+             * @description The number of the oldest kept sample.
              */
-            cpus: number;
+            oldest: number;
+            /** @description Oldest first, with consecutive numbers. */
+            samples: components["schemas"]["MetricsSample"][];
             scope: components["schemas"]["MetricsScope"];
         };
         /** @description What a sandbox used in one step. What is not known is absent. */
@@ -1706,57 +1685,18 @@ export interface components {
              * @description When the step began.
              */
             at_ms: number;
+            /** @description Pages of files on disks. The kernel can drop them. */
+            cache_bytes?: components["schemas"]["MetricsRange"];
             /**
              * Format: uint64
              * @description The time that its samples account for. It may exceed the step: a sandbox in which nothing runs is sampled
              *     every ten seconds.
              */
             covered_ms: number;
-            /** Format: uint64 */
-            samples: number;
-            /**
-             * Format: uint64
-             * @description CPU time used in it.
-             */
-            cpu_us: number;
             /** @description CPU use, where 100 is one CPU. */
             cpu_percent?: components["schemas"]["MetricsRange"];
-            memory_bytes?: components["schemas"]["MetricsRange"];
-            /** Format: uint64 */
-            memory_bytes_max?: number;
-            /** @description Bytes used in the writable file system at `/`. */
-            disk_bytes?: components["schemas"]["MetricsRange"];
-            /** Format: uint64 */
-            disk_bytes_max?: number;
-            processes?: components["schemas"]["MetricsRange"];
             /** @description The share of ten seconds in which something waited for a CPU, in percent. */
             cpu_pressure_percent?: components["schemas"]["MetricsRange"];
-            memory_pressure_percent?: components["schemas"]["MetricsRange"];
-            io_pressure_percent?: components["schemas"]["MetricsRange"];
-            /**
-             * Format: uint64
-             * @description Processes killed because memory ran out, in this step.
-             */
-            oom_kills: number;
-            /**
-             * Format: uint64
-             * @description Bytes read from block devices in this step.
-             */
-            read_bytes: number;
-            /** Format: uint64 */
-            written_bytes: number;
-            /**
-             * Format: uint64
-             * @description Bytes sent to the outside in this step.
-             */
-            egress_sent_bytes: number;
-            /** Format: uint64 */
-            egress_received_bytes: number;
-            /**
-             * Format: uint64
-             * @description CPU time of programs in this step.
-             */
-            cpu_user_us?: number;
             /**
              * Format: uint64
              * @description CPU time of the kernel in this step.
@@ -1769,81 +1709,80 @@ export interface components {
             cpu_throttled_us?: number;
             /**
              * Format: uint64
+             * @description CPU time used in it.
+             */
+            cpu_us: number;
+            /**
+             * Format: uint64
+             * @description CPU time of programs in this step.
+             */
+            cpu_user_us?: number;
+            /** @description Bytes used in the writable file system at `/`. */
+            disk_bytes?: components["schemas"]["MetricsRange"];
+            /** Format: uint64 */
+            disk_bytes_max?: number;
+            /** Format: uint64 */
+            egress_received_bytes: number;
+            /**
+             * Format: uint64
+             * @description Bytes sent to the outside in this step.
+             */
+            egress_sent_bytes: number;
+            io_pressure_percent?: components["schemas"]["MetricsRange"];
+            memory_bytes?: components["schemas"]["MetricsRange"];
+            /** Format: uint64 */
+            memory_bytes_max?: number;
+            /**
+             * Format: uint64
              * @description The most memory at once since the sandbox began, cache included.
              */
             memory_bytes_peak?: number;
-            /** @description Pages of files on disks. The kernel can drop them. */
-            cache_bytes?: components["schemas"]["MetricsRange"];
+            memory_pressure_percent?: components["schemas"]["MetricsRange"];
+            /**
+             * Format: uint64
+             * @description Processes killed because memory ran out, in this step.
+             */
+            oom_kills: number;
+            processes?: components["schemas"]["MetricsRange"];
+            /**
+             * Format: uint64
+             * @description Bytes read from block devices in this step.
+             */
+            read_bytes: number;
+            /** Format: uint64 */
+            samples: number;
             swap_bytes?: components["schemas"]["MetricsRange"];
+            /** Format: uint64 */
+            written_bytes: number;
         };
         /** @description The least value, the mean over time, and the greatest value. */
         MetricsRange: {
             /** Format: double */
-            min: number;
+            max: number;
             /** Format: double */
             mean: number;
             /** Format: double */
-            max: number;
+            min: number;
         };
         /** @description What a sandbox used at one moment. What is not known is absent. */
         MetricsSample: {
             /** Format: uint64 */
-            number: number;
-            /** Format: uint64 */
             at_ms: number;
             /**
              * Format: uint64
-             * @description Since the agent began.
+             * @description Pages of files on disks. The kernel can drop them.
              */
-            uptime_ms: number;
-            /**
-             * Format: uint64
-             * @description CPU time used so far; it never decreases.
-             */
-            cpu_us: number;
+            cache_bytes?: number;
             /**
              * Format: double
              * @description CPU use since the previous sample, where 100 is one CPU. The first sample has none.
              */
             cpu_percent?: number;
-            /** Format: uint64 */
-            memory_bytes: number;
-            /** Format: uint64 */
-            memory_bytes_max?: number;
-            /**
-             * Format: uint64
-             * @description Bytes used in the writable file system at `/`.
-             */
-            disk_bytes?: number;
-            /** Format: uint64 */
-            disk_bytes_max?: number;
-            /** Format: uint32 */
-            processes: number;
-            /** @description There were more processes than a sample covers. */
-            partial: boolean;
-            /** Format: uint64 */
-            oom_kills?: number;
             /**
              * Format: double
              * @description The share of the last ten seconds in which something waited for a CPU, in percent.
              */
             cpu_pressure_percent?: number;
-            /** Format: double */
-            memory_pressure_percent?: number;
-            /** Format: double */
-            io_pressure_percent?: number;
-            /**
-             * Format: uint64
-             * @description Bytes read from block devices so far.
-             */
-            read_bytes?: number;
-            /** Format: uint64 */
-            written_bytes?: number;
-            /**
-             * Format: uint64
-             * @description The part of `cpu_us` in programs.
-             */
-            cpu_user_us?: number;
             /**
              * Format: uint64
              * @description The part of `cpu_us` in the kernel.
@@ -1856,43 +1795,83 @@ export interface components {
             cpu_throttled_us?: number;
             /**
              * Format: uint64
+             * @description CPU time used so far; it never decreases.
+             */
+            cpu_us: number;
+            /**
+             * Format: uint64
+             * @description The part of `cpu_us` in programs.
+             */
+            cpu_user_us?: number;
+            /**
+             * Format: uint64
+             * @description Bytes used in the writable file system at `/`.
+             */
+            disk_bytes?: number;
+            /** Format: uint64 */
+            disk_bytes_max?: number;
+            /** Format: double */
+            io_pressure_percent?: number;
+            /** Format: uint64 */
+            memory_bytes: number;
+            /** Format: uint64 */
+            memory_bytes_max?: number;
+            /**
+             * Format: uint64
              * @description The most memory at once so far, cache included.
              */
             memory_bytes_peak?: number;
+            /** Format: double */
+            memory_pressure_percent?: number;
+            /** Format: uint64 */
+            number: number;
+            /** Format: uint64 */
+            oom_kills?: number;
+            /** @description There were more processes than a sample covers. */
+            partial: boolean;
+            /** Format: uint32 */
+            processes: number;
             /**
              * Format: uint64
-             * @description Pages of files on disks. The kernel can drop them.
+             * @description Bytes read from block devices so far.
              */
-            cache_bytes?: number;
+            read_bytes?: number;
             /** Format: uint64 */
             swap_bytes?: number;
+            /**
+             * Format: uint64
+             * @description Since the agent began.
+             */
+            uptime_ms: number;
+            /** Format: uint64 */
+            written_bytes?: number;
         };
         /** @description What the numbers cover. */
         MetricsScope: "machine" | "namespace" | "agent";
         /** @description Bytes of an output that the log has not. */
         Missing: {
+            because: components["schemas"]["MissingBecause"];
             /** Format: uint64 */
             from: number;
             /** Format: uint64 */
             to: number;
-            because: components["schemas"]["MissingBecause"];
         };
         MissingBecause: "damaged" | "rotated" | "not_recorded";
         /** @description What to move where. */
         MoveFile: {
             from: components["schemas"]["FilePath"];
-            to: components["schemas"]["FilePath"];
             /** @description Replace what is already there. */
             replace?: boolean;
+            to: components["schemas"]["FilePath"];
         };
         /** @description A move. */
         MovedFile: {
-            /** @description The new path. */
-            path: string;
-            path_base64?: string;
             /** @description The old path. */
             from: string;
             from_base64?: string;
+            /** @description The new path. */
+            path: string;
+            path_base64?: string;
         };
         NamespaceUsage: {
             namespace: string;
@@ -1900,37 +1879,37 @@ export interface components {
         };
         /** @description A directory to make. */
         NewDirectory: {
+            /** @description Make missing parent directories, and accept an existing directory. */
+            parents?: boolean;
             path: components["schemas"]["FilePath"];
             /** @description Octal; 0755 by default. */
             permissions?: string;
-            /** @description Make missing parent directories, and accept an existing directory. */
-            parents?: boolean;
         };
         /** @description A node, as it describes itself. */
         NodeInfo: {
-            name: string;
-            /** @description Whether it is the one that answers. */
-            here: boolean;
             /** @description Where its bridge is reached. */
             address: string;
-            version: string;
+            /** Format: uint64 */
+            cpu_millis: number;
+            /** @description Whether it is the one that answers. */
+            here: boolean;
+            labels: {
+                [key: string]: string;
+            };
+            /** @description Kinds of machines. */
+            machines: string[];
+            /** Format: uint64 */
+            memory_mib: number;
+            name: string;
             readiness: components["schemas"]["NodeReadiness"];
             /**
              * Format: uint32
              * @description What sandboxes may be promised there together.
              */
             sandboxes: number;
-            /** Format: uint64 */
-            memory_mib: number;
-            /** Format: uint64 */
-            cpu_millis: number;
-            labels: {
-                [key: string]: string;
-            };
-            /** @description Kinds of machines. */
-            machines: string[];
             /** @description Why it is not in the fleet at the moment; only of the one that answers. */
             trouble?: string;
+            version: string;
         };
         /** @description All nodes. */
         NodeList: {
@@ -1940,18 +1919,11 @@ export interface components {
         NodeReadiness: "ready" | "cordoned" | "draining";
         /** @description A notebook. */
         Notebook: {
-            name: string;
-            namespace: string;
-            language: string;
             /** Format: uint64 */
             created_at_ms: number;
-            /**
-             * Format: uint64
-             * @description When its last run started.
-             */
-            used_at_ms: number;
-            /** @description The sandbox of its runs. */
-            sandbox: string;
+            language: string;
+            name: string;
+            namespace: string;
             /** @description Whether that sandbox belongs to it. */
             own_sandbox: boolean;
             /**
@@ -1959,14 +1931,21 @@ export interface components {
              * @description How many runs it has had.
              */
             runs: number;
+            /** @description The sandbox of its runs. */
+            sandbox: string;
+            /** @description Its variables on disk; absent in lists and before the first save. */
+            saved?: components["schemas"]["SavedState"];
             /**
              * Format: uint64
              * @description How many runs have changes that are not on disk. Cancelled runs and runs that were already
              *     reported as lost are not counted.
              */
             unsaved_runs: number;
-            /** @description Its variables on disk; absent in lists and before the first save. */
-            saved?: components["schemas"]["SavedState"];
+            /**
+             * Format: uint64
+             * @description When its last run started.
+             */
+            used_at_ms: number;
         };
         NotebookHistoryQuery: {
             /**
@@ -1974,6 +1953,8 @@ export interface components {
              * @description Only runs before this number.
              */
             before?: number | null;
+            /** @description Only runs that failed. */
+            failed?: boolean;
             /**
              * Format: uint64
              * @description The maximum number of runs, up to 1000; 100 by default.
@@ -1984,8 +1965,6 @@ export interface components {
              * @description Only runs that began at this time or later.
              */
             since_ms?: number | null;
-            /** @description Only runs that failed. */
-            failed?: boolean;
         };
         NotebookList: {
             notebooks: components["schemas"]["Notebook"][];
@@ -1996,12 +1975,12 @@ export interface components {
         OnIdle: "stop" | "pause" | "snapshot";
         /** @description A notebook to open. */
         OpenNotebook: {
+            /** @description `python` or `node`; a new notebook has `python` by default. */
+            language?: string | null;
             /** @description Its name in its namespace, of at most 54 characters. */
             name: string;
             /** @description The namespace; by default the key's, or `default`. */
             namespace?: string;
-            /** @description `python` or `node`; a new notebook has `python` by default. */
-            language?: string | null;
             /** @description A running sandbox of its namespace to run in. */
             sandbox?: string;
             /** @description The options of its own sandbox. */
@@ -2010,12 +1989,6 @@ export interface components {
         /** @description A context to open. */
         OpenRequest: {
             context: string;
-            /** @description `python`, `node`, `bash`, or another name of one of them. */
-            language: string;
-            /** @description The path or name of the interpreter, instead of the usual ones. */
-            program?: string | null;
-            /** @description The directory of a Python virtual environment, whose interpreter is `program`. */
-            venv?: string | null;
             /** @description The working directory; the sandbox's own by default. */
             cwd?: string | null;
             /**
@@ -2025,9 +1998,15 @@ export interface components {
             env?: {
                 [key: string]: string;
             };
+            /** @description `python`, `node`, `bash`, or another name of one of them. */
+            language: string;
+            limits?: components["schemas"]["ContextLimits"];
+            /** @description The path or name of the interpreter, instead of the usual ones. */
+            program?: string | null;
             /** @description `name`, `name:group`, `uid` or `uid:gid`. */
             user?: string | null;
-            limits?: components["schemas"]["ContextLimits"];
+            /** @description The directory of a Python virtual environment, whose interpreter is `program`. */
+            venv?: string | null;
         };
         /** @description The outcome of the operation. */
         Outcome: "ok" | "refused" | "failed";
@@ -2038,7 +2017,6 @@ export interface components {
         OutcomeName: "ok" | "refused" | "failed";
         /** @description One output of the session. */
         Output: {
-            output: string;
             /**
              * Format: uint64
              * @description How much the program has written to it.
@@ -2049,21 +2027,18 @@ export interface components {
              * @description How much of it no reader has had.
              */
             dropped: number;
+            output: string;
             /** @description The agent's SHA-256 of all of it; absent if the agent gave none. */
             sha256?: string;
         };
         /** @description One output of a session. */
         OutputComparison: {
-            /** @description `stdout`, `stderr` or `terminal`. */
-            output: string;
-            finding: components["schemas"]["Finding"];
             /**
              * Format: uint64
              * @description How many bytes the agent has digested: all that the program has written.
              */
             bytes?: number;
-            /** @description The agent's SHA-256 of them. */
-            sha256?: string;
+            finding: components["schemas"]["Finding"];
             /**
              * Format: uint64
              * @description How many of them the log has.
@@ -2073,38 +2048,42 @@ export interface components {
             kept_sha256?: string;
             /** @description What the log has not, the first 32 parts. */
             missing?: components["schemas"]["Missing"][];
+            /** @description `stdout`, `stderr` or `terminal`. */
+            output: string;
+            /** @description The agent's SHA-256 of them. */
+            sha256?: string;
         };
         /** @description An event of a session's output. */
         OutputEvent: ({
-            /** @constant */
-            type: "output";
             channel: components["schemas"]["ChannelName"];
             /**
              * Format: uint64
              * @description The offset in the output where it begins, in bytes.
              */
             offset: number;
+            /** @constant */
+            type: "output";
         } & ({
             text: string;
         } | {
             base64: string;
         })) | {
-            /** @constant */
-            type: "gap";
             channel: components["schemas"]["ChannelName"];
             /** Format: uint64 */
             from: number;
             /** Format: uint64 */
             to: number;
+            /** @constant */
+            type: "gap";
         } | {
+            exit: components["schemas"]["Exit"];
             /** @constant */
             type: "exited";
-            exit: components["schemas"]["Exit"];
         } | {
-            /** @constant */
-            type: "over";
             /** @description What its record says of that. */
             sandbox?: string;
+            /** @constant */
+            type: "over";
         } | {
             /** @constant */
             type: "running";
@@ -2112,93 +2091,93 @@ export interface components {
             /** @constant */
             type: "waiting";
         } | {
+            problem: components["schemas"]["Problem"];
             /** @constant */
             type: "problem";
-            problem: components["schemas"]["Problem"];
         };
         /**
          * @description The options of a notebook's own sandbox. There is no `env`, because it may hold secrets and
          *     these options are stored.
          */
         OwnSandbox: {
-            machine?: components["schemas"]["Machine"] | null;
-            image?: string | null;
-            /** Format: uint64 */
-            memory_mib?: number | null;
             /** Format: double */
             cpus?: number | null;
-            workdir?: string | null;
-            labels?: {
-                [key: string]: string;
-            };
             /**
              * Format: uint64
              * @description How long it may be idle before it ends or is paused; 30 minutes by default.
              */
             idle_ttl_ms?: number | null;
+            image?: string | null;
+            labels?: {
+                [key: string]: string;
+            };
+            machine?: components["schemas"]["Machine"] | null;
+            /** Format: uint64 */
+            memory_mib?: number | null;
             /** @description What happens then: it ends by default, or is paused until the next run. */
             on_idle?: components["schemas"]["OnIdle"] | null;
+            workdir?: string | null;
         };
         PackFilesQuery: {
+            /** @description If there is a symlink at the path, archive what it points to. */
+            follow?: boolean;
             /** @description The absolute path. */
             path?: string;
             /** @description The path in base64, for paths that are not UTF-8. */
             path_base64?: string;
-            /** @description If there is a symlink at the path, archive what it points to. */
-            follow?: boolean;
         };
         /** @description Packages by the names that their package managers know. */
         PackageList: {
-            /** @description Python requirements, as `pandas` or `pandas==2.2`. */
-            pip?: string[];
             /** @description Node.js packages, as `express` or `express@4`, installed for all users. */
             npm?: string[];
+            /** @description Python requirements, as `pandas` or `pandas==2.2`. */
+            pip?: string[];
         };
         /** @description A run in the history. */
         PastRun: {
-            notebook: string;
-            namespace: string;
             /** Format: uint64 */
-            number: number;
-            /** Format: uint64 */
-            started_at_ms: number;
-            /** Format: uint64 */
-            duration_us: number;
-            /** @description The status in the run's result, or `abandoned` if nobody waited for its end. */
-            status: string;
+            artifacts: number;
+            /** @description The key that started it. */
+            by: string;
+            cache_hit?: boolean;
+            cache_key?: string;
             /** @description The beginning of the code. */
             code: string;
             /** Format: uint64 */
             code_bytes: number;
             /** @description SHA-256, in hexadecimal digits. */
             code_digest: string;
-            cache_key?: string;
-            cache_hit?: boolean;
-            error_type?: string;
+            /** Format: uint64 */
+            duration_us: number;
             error?: string;
+            error_type?: string;
+            namespace: string;
+            notebook: string;
+            /** Format: uint64 */
+            number: number;
+            sandbox: string;
+            /** Format: uint64 */
+            started_at_ms: number;
+            /** @description The status in the run's result, or `abandoned` if nobody waited for its end. */
+            status: string;
+            stderr: string;
+            /** Format: uint64 */
+            stderr_bytes: number;
             /** @description The beginning of the output. */
             stdout: string;
             /** Format: uint64 */
             stdout_bytes: number;
-            stderr: string;
-            /** Format: uint64 */
-            stderr_bytes: number;
-            /** Format: uint64 */
-            artifacts: number;
-            sandbox: string;
-            /** @description The key that started it. */
-            by: string;
         };
         /** @description A link, without what opens it. */
         PreviewInfo: {
-            /** @description By which it can be removed. */
-            id: string;
-            /** Format: uint16 */
-            port: number;
             created_at: string;
             expires_at: string;
+            /** @description By which it can be removed. */
+            id: string;
             /** @description The id of the key that made it; absent for the operator's own. */
             key?: string;
+            /** Format: uint16 */
+            port: number;
         };
         /** @description The links to ports of a sandbox that have not expired, the oldest first. */
         PreviewList: {
@@ -2207,14 +2186,14 @@ export interface components {
         /** @description Why a call was not carried out. */
         Problem: {
             code: components["schemas"]["Code"];
-            /** @description One sentence that says what was wrong. */
-            message: string;
-            /** @description What to do about it. */
-            hint?: string;
             /** @description Values for programs; which ones depends on the code. */
             details?: {
                 [key: string]: unknown;
             };
+            /** @description What to do about it. */
+            hint?: string;
+            /** @description One sentence that says what was wrong. */
+            message: string;
         };
         /** @description An image to pull. */
         PullImage: {
@@ -2232,12 +2211,12 @@ export interface components {
         PullPolicy: "never" | "missing" | "always";
         /** @description A pull in progress. */
         PullUnderWay: {
-            image: string;
             /**
              * Format: uint64
              * @description Bytes of its layers on this host.
              */
             bytes: number;
+            image: string;
             /**
              * Format: uint64
              * @description Bytes of all its layers; 0 until that is known.
@@ -2246,35 +2225,27 @@ export interface components {
         };
         /** @description What sandboxes are made of. Each option is that of a sandbox, which takes precedence. */
         PutTemplate: {
-            /** @description As for a sandbox; its meaning is settled now, and an image must be allowed to the caller. */
-            image?: string | null;
-            machine?: components["schemas"]["Machine"] | null;
-            /** Format: uint64 */
-            memory_mib?: number | null;
             /** Format: double */
             cpus?: number | null;
-            /** Format: uint64 */
-            scratch_bytes?: number | null;
+            egress?: string[] | null;
             /** @description Kept with the template, on the server's disk. The values are never shown. */
             env?: {
                 [key: string]: string;
             };
-            workdir?: string | null;
-            user?: string | null;
+            /** Format: uint64 */
+            idle_ttl_ms?: number | null;
+            /** @description As for a sandbox; its meaning is settled now, and an image must be allowed to the caller. */
+            image?: string | null;
+            /** Format: uint64 */
+            keep_stopped_ms?: number | null;
             labels?: {
                 [key: string]: string;
             };
-            egress?: string[] | null;
+            machine?: components["schemas"]["Machine"] | null;
             /** Format: uint64 */
-            ttl_ms?: number | null;
-            /** Format: uint64 */
-            idle_ttl_ms?: number | null;
+            memory_mib?: number | null;
             /** @description What happens when a sandbox has been idle for that long. */
             on_idle?: components["schemas"]["OnIdle"] | null;
-            /** Format: uint64 */
-            keep_stopped_ms?: number | null;
-            /** @description A script for `/bin/sh`, which runs as the session `template-start` of each sandbox. */
-            start?: string | null;
             /** @description A script for `/bin/sh`, which is run until it exits with 0. Only then is a sandbox handed out. */
             ready?: string | null;
             /**
@@ -2282,12 +2253,20 @@ export interface components {
              * @description How long that may take; a minute by default. A sandbox that is not ready then is ended.
              */
             ready_timeout_ms?: number | null;
+            /** Format: uint64 */
+            scratch_bytes?: number | null;
+            /** @description A script for `/bin/sh`, which runs as the session `template-start` of each sandbox. */
+            start?: string | null;
+            /** Format: uint64 */
+            ttl_ms?: number | null;
+            user?: string | null;
             /**
              * Format: uint64
              * @description How many sandboxes are kept started and ready; in a fleet by each node that has the image. They count for no cap,
              *     so this needs the scope `admin`. The default is `0`.
              */
             warm?: number;
+            workdir?: string | null;
         };
         ReadAppLogQuery: {
             /**
@@ -2303,25 +2282,8 @@ export interface components {
             path_base64?: string;
         };
         ReadLogQuery: {
-            /**
-             * Format: uint32
-             * @description Only this many of the last lines, over all outputs. Not with `after`.
-             */
-            tail?: number;
-            /**
-             * Format: uint64
-             * @description Only entries recorded at this time or later, in milliseconds since 1970.
-             */
-            since_ms?: number;
-            /**
-             * Format: uint64
-             * @description Only entries recorded at this time or earlier.
-             */
-            until_ms?: number;
-            /** @description Only this session. */
-            session?: string;
-            /** @description Only this output. Starts and ends of sessions are still included. */
-            stream?: components["schemas"]["LogStream"];
+            /** @description The `place` of an entry, or `next` of the previous page. */
+            after?: string;
             /** @description Continue with new entries until the sandbox ends. */
             follow?: boolean;
             /**
@@ -2329,12 +2291,31 @@ export interface components {
              * @description Entries per page; 1000 by default. A page with much output ends earlier.
              */
             limit?: number;
-            /** @description The `place` of an entry, or `next` of the previous page. */
-            after?: string;
+            /** @description Only this session. */
+            session?: string;
+            /**
+             * Format: uint64
+             * @description Only entries recorded at this time or later, in milliseconds since 1970.
+             */
+            since_ms?: number;
+            /** @description Only this output. Starts and ends of sessions are still included. */
+            stream?: components["schemas"]["LogStream"];
+            /**
+             * Format: uint32
+             * @description Only this many of the last lines, over all outputs. Not with `after`.
+             */
+            tail?: number;
+            /**
+             * Format: uint64
+             * @description Only entries recorded at this time or earlier.
+             */
+            until_ms?: number;
         };
         ReadSessionQuery: {
             /** @description Which output; all by default. */
             channel?: components["schemas"]["ChannelName"];
+            /** @description Continue until the session ends. */
+            follow?: boolean;
             /**
              * Format: uint64
              * @description The first byte of each output to send; 0 by default.
@@ -2350,16 +2331,14 @@ export interface components {
              * @description At most this many of the newest bytes of each output.
              */
             tail?: number;
-            /** @description Continue until the session ends. */
-            follow?: boolean;
         };
         /** @description A signed statement. */
         Receipt: {
-            statement: components["schemas"]["Statement"];
             /** @description The public key of the bridge, in URL-safe base64. */
             key: string;
             /** @description Of the statement as compact JSON, in URL-safe base64. */
             signature: string;
+            statement: components["schemas"]["Statement"];
         };
         /** @description A change that was not made on the host. */
         Refused: {
@@ -2372,23 +2351,23 @@ export interface components {
         };
         /** @description When the policy removes a snapshot, as things are now. */
         Removal: {
-            why: components["schemas"]["Excess"];
             /**
              * Format: uint64
              * @description In milliseconds since 1970. One that is not in the future is removed within a minute, or as soon as
              *     nothing starts from the snapshot and nobody exports it.
              */
             at_ms: number;
+            why: components["schemas"]["Excess"];
         };
         RemoveArtifactsQuery: {
-            namespace?: string;
-            /** Format: uint64 */
-            older_than_ms?: number;
-            category?: components["schemas"]["CategoryName"];
-            sandbox?: string;
-            notebook?: string;
             /** @description Every artifact of the namespace. */
             all?: boolean;
+            category?: components["schemas"]["CategoryName"];
+            namespace?: string;
+            notebook?: string;
+            /** Format: uint64 */
+            older_than_ms?: number;
+            sandbox?: string;
         };
         RemoveFileQuery: {
             /** @description The absolute path. */
@@ -2404,13 +2383,13 @@ export interface components {
         };
         /** @description The removed artifacts. */
         Removed: {
-            /** Format: uint64 */
-            removed: number;
             /**
              * Format: uint64
              * @description Their total size. Equal contents are stored once.
              */
             bytes: number;
+            /** Format: uint64 */
+            removed: number;
         };
         /** @description A command that makes files. */
         RenderCommand: {
@@ -2434,8 +2413,6 @@ export interface components {
         };
         /** @description The events of a command. `result` and `problem` come last. */
         RenderEvent: {
-            /** @constant */
-            type: "progress";
             /**
              * Format: double
              * @description The progress from 0 to 1. It may fall, because a command may do several things in turn.
@@ -2443,33 +2420,35 @@ export interface components {
             done: number;
             /** @description What the progress is about, if the command names it. */
             label?: string;
+            /** @constant */
+            type: "progress";
         } | {
+            result: components["schemas"]["RenderResult"];
             /** @constant */
             type: "result";
-            result: components["schemas"]["RenderResult"];
         } | {
+            problem: components["schemas"]["Problem"];
             /** @constant */
             type: "problem";
-            problem: components["schemas"]["Problem"];
         };
         /** @description A command's result and the files that it made. */
         RenderResult: {
-            /** @description Whether it ended by itself with code 0. */
-            success: boolean;
+            captured: components["schemas"]["Captured"];
+            cause: components["schemas"]["Cause"];
+            /** Format: uint64 */
+            duration_us: number;
             /**
              * Format: int32
              * @description The exit code as a shell reports it: 128 plus the signal that ended the program, or 124 for
              *     a timeout.
              */
             exit_code: number;
-            cause: components["schemas"]["Cause"];
-            /** Format: uint64 */
-            duration_us: number;
             /** @description The end of its output. */
             log: string;
+            /** @description Whether it ended by itself with code 0. */
+            success: boolean;
             /** @description Whether there was more output. */
             truncated: boolean;
-            captured: components["schemas"]["Captured"];
         };
         /** @description What a new interpreter restored of a notebook's variables. */
         Reopened: {
@@ -2478,54 +2457,52 @@ export interface components {
              * @description The variables are as this run left them; 0 if nothing was saved.
              */
             as_of_run: number;
+            depends: components["schemas"]["Dependent"][];
+            /** @description Why the working directory is different. */
+            directory_lost?: string;
+            lost: components["schemas"]["LostName"][];
+            restored: string[];
+            unavailable: components["schemas"]["Unavailable"][];
             /**
              * Format: uint64
              * @description How many later runs lost their changes; cancelled runs are not counted.
              */
             unsaved_runs: number;
-            restored: string[];
-            lost: components["schemas"]["LostName"][];
-            depends: components["schemas"]["Dependent"][];
-            unavailable: components["schemas"]["Unavailable"][];
-            /** @description Why the working directory is different. */
-            directory_lost?: string;
         };
         /** @enum {string} */
         RunChannel: "stdout" | "stderr";
         /** @description An uncaught exception. */
         RunError: {
-            /** @description Its type, such as `ZeroDivisionError` or `TypeError`. */
-            type: string;
+            /** @description Outermost first. */
+            frames: components["schemas"]["Frame"][];
             message: string;
             /** @description As the language's own interpreter would print it. */
             traceback: string;
-            /** @description Outermost first. */
-            frames: components["schemas"]["Frame"][];
+            /** @description Its type, such as `ZeroDivisionError` or `TypeError`. */
+            type: string;
         };
         /** @description An event of a run or of its context. */
         RunEvent: {
             /**
              * Format: uint64
-             * @description The run that it belongs to, if any.
-             */
-            run?: number;
-            /**
-             * Format: uint64
              * @description The guest's time in microseconds since 1970; absent if the guest does not report it.
              */
             at_us?: number;
+            /**
+             * Format: uint64
+             * @description The run that it belongs to, if any.
+             */
+            run?: number;
         } & ({
-            /** @constant */
-            type: "queued";
             /** Format: uint32 */
             ahead: number;
+            /** @constant */
+            type: "queued";
         } | {
+            notebook: components["schemas"]["InNotebook"];
             /** @constant */
             type: "notebook";
-            notebook: components["schemas"]["InNotebook"];
         } | {
-            /** @constant */
-            type: "started";
             /**
              * Format: uint64
              * @description The number of the run in its interpreter, from 1.
@@ -2533,6 +2510,8 @@ export interface components {
             count: number;
             /** @description Why the interpreter is a new one, if the variables of the last run are lost. */
             lost?: string;
+            /** @constant */
+            type: "started";
         } | ({
             /** @constant */
             type: "stdout";
@@ -2543,262 +2522,267 @@ export interface components {
             /** @constant */
             type: "late";
         } & components["schemas"]["Late"]) | {
+            display: components["schemas"]["Display"];
             /** @constant */
             type: "display";
-            display: components["schemas"]["Display"];
         } | {
+            artifact: components["schemas"]["Artifact"];
             /** @constant */
             type: "artifact";
-            artifact: components["schemas"]["Artifact"];
         } | {
+            captured: components["schemas"]["Captured"];
             /** @constant */
             type: "artifacts";
-            captured: components["schemas"]["Captured"];
         } | {
+            error: components["schemas"]["RunError"];
             /** @constant */
             type: "error";
-            error: components["schemas"]["RunError"];
         } | {
-            /** @constant */
-            type: "input_request";
+            prompt: string;
             /** Format: uint64 */
             request: number;
-            prompt: string;
             /** @description The input must not be shown. */
             secret: boolean;
+            /** @constant */
+            type: "input_request";
         } | {
+            reason: string;
             /** @constant */
             type: "lost";
-            reason: string;
         } | {
-            /** @constant */
-            type: "gap";
-            /** Format: uint64 */
-            events: number;
             /** Format: uint64 */
             bytes: number;
+            /** Format: uint64 */
+            events: number;
+            /** @constant */
+            type: "gap";
         } | ({
             /** @constant */
             type: "finished";
         } & components["schemas"]["End"]) | {
+            problem: components["schemas"]["Problem"];
             /** @constant */
             type: "problem";
-            problem: components["schemas"]["Problem"];
         });
         /** @description Code to run. */
         RunRequest: {
-            /** @description At most 16 MiB. */
-            code: string;
             /**
-             * @description `python`, `node`, `bash`, or an alias of one of them. Needed if the context is not open and
-             *     is not named like a language. A run without a context uses Python by default.
+             * @description Keep its artifacts: pictures and documents that it displays, files that it offers, and new
+             *     and changed files in the directory of its context and in `/artifacts`.
              */
-            language?: string | null;
+            artifacts?: boolean;
             /**
              * @description A name for the code, stored in the history; only for runs in notebooks. Reuse of compiled
              *     code depends on the code alone.
              */
             cache_key?: string | null;
-            /** @description The name of the code in tracebacks. */
-            name?: string | null;
-            /**
-             * Format: uint64
-             * @description The time limit of the run from its start, without waiting. A run that takes longer is
-             *     interrupted, and its result says so. By default only the deadline of the call applies.
-             */
-            timeout_ms?: number | null;
+            /** @description At most 16 MiB. */
+            code: string;
             grace?: components["schemas"]["Grace"];
-            /** @description The code's input, which it reads line by line. */
-            stdin?: string | null;
             /**
              * @description Whether a client answers the code's requests for input when `stdin` is used up. If not, the
              *     code reads the end of the input.
              */
             input?: boolean;
             /**
-             * Format: uint64
-             * @description How many bytes of stdout and stderr a buffered run keeps, and as many of everything else
-             *     together; 8 MiB by default.
+             * @description `python`, `node`, `bash`, or an alias of one of them. Needed if the context is not open and
+             *     is not named like a language. A run without a context uses Python by default.
              */
-            output_bytes_max?: number | null;
+            language?: string | null;
+            /** @description The name of the code in tracebacks. */
+            name?: string | null;
             /**
              * @description What happens when its client disconnects: the run is interrupted, or it continues and its
              *     output goes to the followers of the context.
              */
             on_disconnect?: components["schemas"]["OnDisconnect"];
             /**
-             * @description Keep its artifacts: pictures and documents that it displays, files that it offers, and new
-             *     and changed files in the directory of its context and in `/artifacts`.
+             * Format: uint64
+             * @description How many bytes of stdout and stderr a buffered run keeps, and as many of everything else
+             *     together; 8 MiB by default.
              */
-            artifacts?: boolean;
+            output_bytes_max?: number | null;
+            /** @description The code's input, which it reads line by line. */
+            stdin?: string | null;
+            /**
+             * Format: uint64
+             * @description The time limit of the run from its start, without waiting. A run that takes longer is
+             *     interrupted, and its result says so. By default only the deadline of the call applies.
+             */
+            timeout_ms?: number | null;
         };
         /** @description A finished run and its output. */
         RunResult: {
+            /** @description Files that the code offered. */
+            artifacts: components["schemas"]["Artifact"][];
+            /** @description Whether compiled code was reused, if the language reports it. */
+            cached?: boolean;
+            /** @description With `artifacts`: the artifacts that were captured. */
+            captured?: components["schemas"]["Captured"];
+            /** @description Why the interpreter died. */
+            cause?: components["schemas"]["Cause"];
             context: string;
-            /** Format: uint64 */
-            run: number;
             /**
              * Format: uint64
              * @description The number of the run in its interpreter, from 1; absent if it never started.
              */
             count?: number;
-            status: components["schemas"]["RunStatus"];
-            /** @description More about the status, in words. */
-            reason?: string;
-            /**
-             * Format: int32
-             * @description The code that the code asked to exit with, or the interpreter's exit code as a shell reports
-             *     it.
-             */
-            exit_code?: number;
-            /** @description Why the interpreter died. */
-            cause?: components["schemas"]["Cause"];
-            /**
-             * Format: uint64
-             * @description The deadline that was exceeded.
-             */
-            timeout_ms?: number;
-            /** @description The last step that an interrupt or a deadline needed. */
-            rung?: components["schemas"]["RungName"];
-            /** @description Whether the next run finds the variables of this one. */
-            state_kept: boolean;
-            /** Format: uint64 */
-            duration_us: number;
             /**
              * Format: uint64
              * @description CPU time of the interpreter with all its threads and, if it reports them, the children that
              *     it waited for.
              */
             cpu_us?: number;
+            /** @description The displays, each as it was last updated. */
+            displays: components["schemas"]["Display"][];
+            /** Format: uint64 */
+            duration_us: number;
+            error?: components["schemas"]["RunError"];
+            /**
+             * Format: int32
+             * @description The code that the code asked to exit with, or the interpreter's exit code as a shell reports
+             *     it.
+             */
+            exit_code?: number;
+            /** @description Output of earlier runs after they ended. */
+            late: components["schemas"]["Late"][];
+            /** @description Why the interpreter was a new one, if the variables of the last run are lost. */
+            lost?: string;
             /** Format: uint64 */
             memory_bytes_peak?: number;
+            /** @description Details of a run in a notebook. */
+            notebook?: components["schemas"]["InNotebook"];
+            /** @description More about the status, in words. */
+            reason?: string;
+            /** Format: uint64 */
+            run: number;
+            /** @description The last step that an interrupt or a deadline needed. */
+            rung?: components["schemas"]["RungName"];
+            /** @description Whether the next run finds the variables of this one. */
+            state_kept: boolean;
+            status: components["schemas"]["RunStatus"];
+            stderr: string;
+            stderr_base64?: string;
+            /** Format: uint64 */
+            stderr_bytes: number;
+            /** @description The text; invalid UTF-8 is shown as U+FFFD. */
+            stdout: string;
+            /** @description The exact bytes of stdout, if they are not valid UTF-8. */
+            stdout_base64?: string;
             /**
              * Format: uint64
              * @description Bytes that the run wrote in total.
              */
             stdout_bytes: number;
-            /** Format: uint64 */
-            stderr_bytes: number;
-            /** @description Whether compiled code was reused, if the language reports it. */
-            cached?: boolean;
-            /** @description Why the interpreter was a new one, if the variables of the last run are lost. */
-            lost?: string;
-            /** @description The text; invalid UTF-8 is shown as U+FFFD. */
-            stdout: string;
-            /** @description The exact bytes of stdout, if they are not valid UTF-8. */
-            stdout_base64?: string;
-            stderr: string;
-            stderr_base64?: string;
-            /** @description The value of the last expression. */
-            value?: components["schemas"]["Display"];
-            /** @description The displays, each as it was last updated. */
-            displays: components["schemas"]["Display"][];
-            /** @description Files that the code offered. */
-            artifacts: components["schemas"]["Artifact"][];
-            /** @description With `artifacts`: the artifacts that were captured. */
-            captured?: components["schemas"]["Captured"];
-            error?: components["schemas"]["RunError"];
-            /** @description Output of earlier runs after they ended. */
-            late: components["schemas"]["Late"][];
+            /**
+             * Format: uint64
+             * @description The deadline that was exceeded.
+             */
+            timeout_ms?: number;
             /** @description Whether a limit cut something. */
             truncated: boolean;
-            /** @description Details of a run in a notebook. */
-            notebook?: components["schemas"]["InNotebook"];
+            /** @description The value of the last expression. */
+            value?: components["schemas"]["Display"];
         };
         RunStatus: "ok" | "error" | "exited" | "interrupted" | "timeout" | "died" | "cancelled";
         /** @description The steps of an interrupt. */
         RungName: "polite" | "firm" | "killed";
         /** @description A sandbox. */
         Sandbox: {
-            /** @description Its unique id, which is never reused, even if its name is. */
-            id: string;
-            namespace: string;
-            name: string;
-            state: components["schemas"]["StateName"];
-            /** @description Why it stopped, or does not answer. */
-            reason?: string;
-            /** Format: uint64 */
-            stopped_at_ms?: number;
-            machine: components["schemas"]["Machine"];
-            image?: string;
-            /** @description The digest of its image in this host's store, even if the image's name has moved since. */
-            image_digest?: string;
-            /** @description The template that it was made of. */
-            template?: string;
-            hostname: string;
-            /** Format: uint64 */
-            created_at_ms: number;
-            /** Format: uint64 */
-            memory_mib?: number;
-            /** Format: double */
-            cpus?: number;
-            /** @description Only the names, because values may be secrets. */
-            env_names: string[];
-            /** @description The names of its secrets. */
-            secrets?: string[];
-            /** @description Its workspace, at `/workspace`. */
-            workspace?: string;
-            workdir?: string;
-            /** @description The default user of programs. */
-            user?: string;
-            /** Format: uint64 */
-            scratch_bytes: number;
-            /** @description Where the writable layer of a process sandbox is: `memory` or `disk`. */
-            scratch_place?: string;
-            labels: {
-                [key: string]: string;
-            };
-            /** @description The egress rules. */
-            egress?: string[];
-            /** Format: uint64 */
-            ttl_ms?: number;
-            /** Format: uint64 */
-            idle_ttl_ms?: number;
-            /** Format: uint64 */
-            keep_stopped_ms?: number;
-            /** @description What happens when it has been idle for `idle_ttl_ms`. */
-            on_idle: components["schemas"]["OnIdle"];
-            /** @description Whether what its programs write outlives the host. */
-            durability?: components["schemas"]["Durability"];
+            /** @description What it was forked from, the nearest first. */
+            ancestors?: components["schemas"]["Ancestor"][];
             /**
              * @description It is paused because it was idle, and continues at the next request. One that was paused by a
              *     call continues when it is resumed.
              */
             asleep?: boolean;
-            /** @description It is paused, and its memory is on disk. */
-            on_disk?: boolean;
+            /** Format: double */
+            cpus?: number;
+            /** Format: uint64 */
+            created_at_ms: number;
+            /** @description Whether what its programs write outlives the host. */
+            durability?: components["schemas"]["Durability"];
+            /** @description The egress rules. */
+            egress?: string[];
+            /** @description Only the names, because values may be secrets. */
+            env_names: string[];
             /**
              * Format: uint64
              * @description When it ends, even if it is busy.
              */
             expires_at_ms?: number;
-            /**
-             * Format: uint64
-             * @description Since when it has been idle.
-             */
-            idle_since_ms?: number;
+            hostname: string;
+            /** @description Its unique id, which is never reused, even if its name is. */
+            id: string;
             /**
              * Format: uint64
              * @description When it ends, or is paused, if it stays idle.
              */
             idle_expires_at_ms?: number;
-            /** @description Requested options that this host could not provide. */
-            warnings: string[];
-            /** @description What it was forked from, the nearest first. */
-            ancestors?: components["schemas"]["Ancestor"][];
+            /**
+             * Format: uint64
+             * @description Since when it has been idle.
+             */
+            idle_since_ms?: number;
+            /** Format: uint64 */
+            idle_ttl_ms?: number;
+            image?: string;
+            /** @description The digest of its image in this host's store, even if the image's name has moved since. */
+            image_digest?: string;
+            /** Format: uint64 */
+            keep_stopped_ms?: number;
+            labels: {
+                [key: string]: string;
+            };
+            machine: components["schemas"]["Machine"];
+            /** Format: uint64 */
+            memory_mib?: number;
+            name: string;
+            namespace: string;
             /** @description The node of the fleet that has it; only in lists of all nodes. */
             node?: string;
+            /** @description What happens when it has been idle for `idle_ttl_ms`. */
+            on_idle: components["schemas"]["OnIdle"];
+            /** @description Why it stopped, or does not answer. */
+            reason?: string;
+            /** Format: uint64 */
+            scratch_bytes: number;
+            /** @description Where the writable layer of a process sandbox is: `memory` or `disk`. */
+            scratch_place?: string;
+            /** @description The names of its secrets. */
+            secrets?: string[];
+            state: components["schemas"]["StateName"];
+            /** Format: uint64 */
+            stopped_at_ms?: number;
+            /** @description The template that it was made of. */
+            template?: string;
+            /** Format: uint64 */
+            ttl_ms?: number;
+            /** @description The default user of programs. */
+            user?: string;
+            /** @description Requested options that this host could not provide. */
+            warnings: string[];
+            workdir?: string;
+            /** @description Its workspace, at `/workspace`. */
+            workspace?: string;
         };
         /** @description A page of sandboxes. */
         SandboxPage: {
-            sandboxes: components["schemas"]["Sandbox"][];
             /** @description The value for `after`; absent on the last page. */
             next?: string;
+            sandboxes: components["schemas"]["Sandbox"][];
             /** @description Nodes of the fleet that did not answer: what they have is missing here. Absent if all did. */
             unanswered?: components["schemas"]["UnansweredNode"][];
         };
         /** @description The saved variables of a notebook, name by name. */
         SavedState: {
+            /** Format: uint64 */
+            bytes: number;
+            /** @description Saved variables whose code uses lost ones. */
+            depends: components["schemas"]["Dependent"][];
+            kept: components["schemas"]["KeptName"][];
+            /** @description Variables that a reopening does not restore, with the reasons. */
+            lost: components["schemas"]["LostName"][];
             /**
              * Format: uint64
              * @description The last run whose changes are saved.
@@ -2806,21 +2790,14 @@ export interface components {
             run: number;
             /** Format: uint64 */
             saved_at_ms: number;
-            /** Format: uint64 */
-            bytes: number;
-            kept: components["schemas"]["KeptName"][];
-            /** @description Variables that a reopening does not restore, with the reasons. */
-            lost: components["schemas"]["LostName"][];
-            /** @description Saved variables whose code uses lost ones. */
-            depends: components["schemas"]["Dependent"][];
             /** @description Saved variables that could not be loaded when last tried. */
             unavailable: components["schemas"]["Unavailable"][];
         };
         ScopeInfo: {
+            caps: components["schemas"]["CapInfo"][];
+            name: string;
             /** @description `namespace` or `key`. */
             scope: string;
-            name: string;
-            caps: components["schemas"]["CapInfo"][];
         };
         SendSignal: {
             signal: components["schemas"]["SignalName"];
@@ -2828,25 +2805,25 @@ export interface components {
         };
         /** @description A session. */
         SessionInfo: {
-            session: string;
             /** @description The argument vector as one shortened line. */
             command: string;
-            /** Format: uint32 */
-            pid: number;
-            terminal: boolean;
-            /** Format: uint64 */
-            started_at_ms: number;
-            running: boolean;
-            /** @description Whether its program has not executed yet; until then, `pid` may be 0. */
-            starting?: boolean;
             /** @description How it ended; absent while it runs, or if it ended with its sandbox. */
             exit?: components["schemas"]["Exit"];
-            /** @description Whether its output is recorded. */
-            recorded: boolean;
-            /** @description Whether the agent still has it; otherwise it is read from the log. */
-            live: boolean;
             /** @description The client that holds its keyboard. */
             keyboard?: string;
+            /** @description Whether the agent still has it; otherwise it is read from the log. */
+            live: boolean;
+            /** Format: uint32 */
+            pid: number;
+            /** @description Whether its output is recorded. */
+            recorded: boolean;
+            running: boolean;
+            session: string;
+            /** Format: uint64 */
+            started_at_ms: number;
+            /** @description Whether its program has not executed yet; until then, `pid` may be 0. */
+            starting?: boolean;
+            terminal: boolean;
             /** @description Requested options that this host could not provide. */
             warnings?: string[];
         };
@@ -2855,17 +2832,29 @@ export interface components {
         };
         /** @description A script to run. */
         ShellScript: {
-            script: string;
-            /** @description The interpreter: `/bin/sh` by default. */
-            shell?: string | null;
+            /**
+             * @description Keep new and changed files as artifacts: those in its working directory, and those
+             *     in `/artifacts` or the directory in its variable `BURROW_ARTIFACTS_DIR`.
+             */
+            artifacts?: boolean;
             /** @description The working directory; the sandbox's own by default. */
             cwd?: string | null;
             /** @description Added to the sandbox's environment. */
             env?: {
                 [key: string]: string;
             };
-            /** @description `name`, `name:group`, `uid` or `uid:gid`. */
-            user?: string | null;
+            limits?: components["schemas"]["Bounds"];
+            on_disconnect?: components["schemas"]["OnDisconnect"];
+            /**
+             * Format: uint64
+             * @description How many bytes of each output a result keeps, from the beginning; 8 MiB by default.
+             */
+            output_bytes_max?: number | null;
+            script: string;
+            /** @description A name for its session; a random name by default. */
+            session?: string | null;
+            /** @description The interpreter: `/bin/sh` by default. */
+            shell?: string | null;
             /** @description Its whole input; empty by default. */
             stdin?: components["schemas"]["Content"] | null;
             /**
@@ -2873,37 +2862,25 @@ export interface components {
              * @description The time from its start until it is killed with all that it started.
              */
             timeout_ms?: number | null;
-            limits?: components["schemas"]["Bounds"];
-            /**
-             * Format: uint64
-             * @description How many bytes of each output a result keeps, from the beginning; 8 MiB by default.
-             */
-            output_bytes_max?: number | null;
-            on_disconnect?: components["schemas"]["OnDisconnect"];
-            /**
-             * @description Keep new and changed files as artifacts: those in its working directory, and those
-             *     in `/artifacts` or the directory in its variable `BURROW_ARTIFACTS_DIR`.
-             */
-            artifacts?: boolean;
-            /** @description A name for its session; a random name by default. */
-            session?: string | null;
+            /** @description `name`, `name:group`, `uid` or `uid:gid`. */
+            user?: string | null;
         };
         ShellSocketQuery: {
+            /** @description A program and its arguments instead of a login shell. */
+            argv?: string[];
+            /** Format: uint16 */
+            columns?: number;
+            cwd?: string;
+            on_disconnect?: components["schemas"]["OnDisconnect"];
+            /** @description Send only bytes, without JSON messages. */
+            plain?: boolean;
             /**
              * Format: uint16
              * @description The size of the client's terminal: 24 rows of 80 columns by default.
              */
             rows?: number;
-            /** Format: uint16 */
-            columns?: number;
-            /** @description A program and its arguments instead of a login shell. */
-            argv?: string[];
-            cwd?: string;
             /** @description `name`, `name:group`, `uid` or `uid:gid`. */
             user?: string;
-            on_disconnect?: components["schemas"]["OnDisconnect"];
-            /** @description Send only bytes, without JSON messages. */
-            plain?: boolean;
         };
         /** @description A signal by its name, with or without `SIG`, or by its number. */
         SignalName: string | number;
@@ -2915,30 +2892,12 @@ export interface components {
          */
         Size: {
             /** Format: uint16 */
-            rows: number;
-            /** Format: uint16 */
             columns: number;
+            /** Format: uint16 */
+            rows: number;
         };
         /** @description A saved machine, with all that ran in it. */
         Snapshot: {
-            namespace: string;
-            name: string;
-            /** @description The sandbox that it was taken of, and its id. */
-            sandbox: string;
-            id: string;
-            machine: components["schemas"]["Machine"];
-            image?: string;
-            /** Format: uint64 */
-            memory_mib?: number;
-            /** Format: uint64 */
-            scratch_bytes: number;
-            /** Format: uint64 */
-            created_at_ms: number;
-            /**
-             * Format: uint64
-             * @description When it was imported from another host.
-             */
-            imported_at_ms?: number;
             /** @description What its sandbox was forked from, the nearest first. */
             ancestors?: components["schemas"]["Ancestor"][];
             /**
@@ -2946,8 +2905,26 @@ export interface components {
              * @description What it takes of the disk.
              */
             bytes: number;
+            /** Format: uint64 */
+            created_at_ms: number;
+            id: string;
+            image?: string;
+            /**
+             * Format: uint64
+             * @description When it was imported from another host.
+             */
+            imported_at_ms?: number;
+            machine: components["schemas"]["Machine"];
+            /** Format: uint64 */
+            memory_mib?: number;
+            name: string;
+            namespace: string;
             /** @description In a list: when the policy of the server removes it, and why. Absent for one that it keeps. */
             removal?: components["schemas"]["Removal"];
+            /** @description The sandbox that it was taken of, and its id. */
+            sandbox: string;
+            /** Format: uint64 */
+            scratch_bytes: number;
         };
         /** @description All snapshots that a key reaches. */
         SnapshotList: {
@@ -2968,29 +2945,28 @@ export interface components {
         Stage: "user" | "stdio" | "cgroup" | "fork" | "terminal" | "identity" | "working_directory" | "exec";
         /** @description A web app to start. */
         StartApp: {
-            /** @description Its name; by default a name made from its type. It replaces an ended app of the same name. */
-            name?: string | null;
-            type: components["schemas"]["AppType"];
             /** @description The app's code, a Python file. */
             code?: string;
             /** @description Only for the type `command`. */
             command?: components["schemas"]["Command"];
-            /**
-             * Format: uint16
-             * @description The port in the sandbox; a free one by default. The app gets it as `$PORT`.
-             */
-            port?: number | null;
+            /** @description Added to the sandbox's environment. */
+            env?: {
+                [key: string]: string;
+            };
             /**
              * Format: uint16
              * @description The port on this host, at 127.0.0.1; 0 takes any free port. The default is `0`.
              */
             host_port?: number;
-            /** @description Added to the sandbox's environment. */
-            env?: {
-                [key: string]: string;
-            };
-            /** @description The working directory; the sandbox's own by default. */
-            workdir?: string | null;
+            /** @description Its name; by default a name made from its type. It replaces an ended app of the same name. */
+            name?: string | null;
+            /**
+             * Format: uint16
+             * @description The port in the sandbox; a free one by default. The app gets it as `$PORT`.
+             */
+            port?: number | null;
+            /** @description The interpreter for `code`; `python3` by default. */
+            python?: string | null;
             /** @description The path to request to see whether the app answers. The default is `/`. */
             ready_path?: string;
             /**
@@ -2998,91 +2974,90 @@ export interface components {
              * @description How long it may take to answer; one minute by default.
              */
             ready_timeout_ms?: number | null;
-            /** @description The interpreter for `code`; `python3` by default. */
-            python?: string | null;
+            type: components["schemas"]["AppType"];
+            /** @description The working directory; the sandbox's own by default. */
+            workdir?: string | null;
         } & (unknown | unknown);
         /** @description A session to start. */
         StartSession: {
             /** @description The program and its arguments. */
             argv?: string[];
-            /** @description For `-c` of a shell. */
-            script?: string;
-            /** @description The interpreter of the script: `/bin/sh` by default. */
-            shell?: string | null;
-            /**
-             * @description The login shell of the user.
-             * @constant
-             */
-            login_shell?: true;
-            /** @description A terminal of this size instead of pipes. */
-            terminal?: components["schemas"]["Size"] | null;
-            /** @description Its name; one is drawn by default. */
-            session?: string | null;
-            /** @description Whether it takes input. One on a terminal does; the others read an empty file by default. */
-            stdin?: boolean;
             /** @description The working directory; the sandbox's own by default. */
             cwd?: string | null;
             /** @description Added to the sandbox's environment. */
             env?: {
                 [key: string]: string;
             };
-            /** @description `name`, `name:group`, `uid` or `uid:gid`. */
-            user?: string | null;
+            limits?: components["schemas"]["Bounds"];
+            /**
+             * @description The login shell of the user.
+             * @constant
+             */
+            login_shell?: true;
+            /** @description For `-c` of a shell. */
+            script?: string;
+            /** @description Its name; one is drawn by default. */
+            session?: string | null;
+            /** @description The interpreter of the script: `/bin/sh` by default. */
+            shell?: string | null;
+            spool?: components["schemas"]["Spool"];
+            /** @description Whether it takes input. One on a terminal does; the others read an empty file by default. */
+            stdin?: boolean;
+            /** @description A terminal of this size instead of pipes. */
+            terminal?: components["schemas"]["Size"] | null;
             /**
              * Format: uint64
              * @description The time from its start until it is killed with all that it started.
              */
             timeout_ms?: number | null;
-            limits?: components["schemas"]["Bounds"];
-            spool?: components["schemas"]["Spool"];
+            /** @description `name`, `name:group`, `uid` or `uid:gid`. */
+            user?: string | null;
         } & (unknown | unknown | unknown);
         StatFileQuery: {
+            /** @description If there is a symlink at the path, look at what it points to. */
+            follow?: boolean;
             /** @description The absolute path. */
             path?: string;
             /** @description The path in base64, for paths that are not UTF-8. */
             path_base64?: string;
-            /** @description If there is a symlink at the path, look at what it points to. */
-            follow?: boolean;
         };
         /** @description The state of a sandbox. */
         StateName: ("creating" | "running" | "stopping" | "stopped") | "paused" | "lost" | "damaged";
         /** @description See the module's description. Its fields are signed in this order. */
         Statement: {
+            /** @description How it ended. */
+            cause: unknown;
+            /** @description The argument vector as one line, cut as the agent cuts it. */
+            command: string;
+            /** @description What its egress decided meanwhile, for any of its programs; absent where no audit log is kept. */
+            decisions?: components["schemas"]["Decisions"];
+            /** Format: uint64 */
+            duration_us: number;
+            /** @description The egress rules of the sandbox. */
+            egress: string[];
+            ended_at: string;
+            /** Format: int32 */
+            exit_code: number;
+            /** @description RFC 3339 in UTC. */
+            issued_at: string;
+            limits: components["schemas"]["Limits"];
+            outputs: components["schemas"]["Output"][];
+            /** @description The SHA-256 of the receipt before this one. */
+            previous?: string;
+            sandbox: components["schemas"]["Subject"];
             /**
              * Format: uint64
              * @description From one, without gaps.
              */
             seq: number;
-            /** @description RFC 3339 in UTC. */
-            issued_at: string;
-            /** @description The SHA-256 of the receipt before this one. */
-            previous?: string;
-            sandbox: components["schemas"]["Subject"];
             session: string;
-            /** @description The argument vector as one line, cut as the agent cuts it. */
-            command: string;
             /** @description By the guest's clock. */
             started_at: string;
-            ended_at: string;
-            /** Format: uint64 */
-            duration_us: number;
-            /** @description How it ended. */
-            cause: unknown;
-            /** Format: int32 */
-            exit_code: number;
-            outputs: components["schemas"]["Output"][];
-            limits: components["schemas"]["Limits"];
-            /** @description The egress rules of the sandbox. */
-            egress: string[];
-            /** @description What its egress decided meanwhile, for any of its programs; absent where no audit log is kept. */
-            decisions?: components["schemas"]["Decisions"];
         };
         /** @description The statistics of a notebook. */
         Stats: {
-            /** @description The notebook's name. */
-            session_id: string;
             /** Format: uint64 */
-            total_executions: number;
+            artifacts_count: number;
             /**
              * Format: double
              * @description In seconds.
@@ -3102,8 +3077,10 @@ export interface components {
              * @description How many pieces of compiled code its interpreter caches now; absent while it is busy.
              */
             cached_compilations?: number;
+            /** @description The notebook's name. */
+            session_id: string;
             /** Format: uint64 */
-            artifacts_count: number;
+            total_executions: number;
         };
         /** @description How to stop a sandbox. */
         StopSandbox: {
@@ -3115,26 +3092,25 @@ export interface components {
         };
         /** @description The sandbox, and what it was made from. */
         Subject: {
-            namespace: string;
-            name: string;
             /** @description Names are used again. */
             id: string;
-            machine: string;
             image?: string;
             image_digest?: string;
+            machine: string;
+            name: string;
+            namespace: string;
         };
         /** @description A process that outlived the program that started it. */
         Survivor: {
+            command: string;
             /** Format: uint32 */
             pid: number;
-            command: string;
         };
         /** @description The files that were copied back, as paths in the workspace; at most a thousand of each kind. */
         Synced: {
-            written: string[];
-            deleted: string[];
             /** @description What both sides have changed. The host's is as it was. */
             conflicts: components["schemas"]["Conflict"][];
+            deleted: string[];
             /** @description What was not carried, and why. */
             refused: components["schemas"]["Refused"][];
             /**
@@ -3142,6 +3118,7 @@ export interface components {
              * @description Paths that were not named here.
              */
             untold: number;
+            written: string[];
         };
         /** @description A snapshot to take. */
         TakeSnapshot: {
@@ -3150,50 +3127,50 @@ export interface components {
         };
         /** @description A template. */
         Template: {
-            namespace: string;
-            name: string;
-            /** @description Another for each time that the template was put. */
-            revision: string;
-            /** Format: uint64 */
-            created_at_ms: number;
             /** @description It is from the server's configuration, and no call changes it. */
             configured: boolean;
-            image?: string;
-            machine?: components["schemas"]["Machine"];
-            /** Format: uint64 */
-            memory_mib?: number;
             /** Format: double */
             cpus?: number;
             /** Format: uint64 */
-            scratch_bytes?: number;
+            created_at_ms: number;
+            egress?: string[];
             /** @description Only the names, because values may be secrets. */
             env_names: string[];
-            workdir?: string;
-            user?: string;
+            /** Format: uint64 */
+            idle_ttl_ms?: number;
+            image?: string;
+            /** Format: uint64 */
+            keep_stopped_ms?: number;
             labels: {
                 [key: string]: string;
             };
-            egress?: string[];
+            machine?: components["schemas"]["Machine"];
             /** Format: uint64 */
-            ttl_ms?: number;
-            /** Format: uint64 */
-            idle_ttl_ms?: number;
+            memory_mib?: number;
+            name: string;
+            namespace: string;
             on_idle?: components["schemas"]["OnIdle"];
-            /** Format: uint64 */
-            keep_stopped_ms?: number;
-            start?: string;
             ready?: string;
             /** Format: uint64 */
             ready_timeout_ms?: number;
+            /** @description Another for each time that the template was put. */
+            revision: string;
+            /** Format: uint64 */
+            scratch_bytes?: number;
+            start?: string;
+            /** Format: uint64 */
+            ttl_ms?: number;
+            user?: string;
             /** Format: uint64 */
             warm: number;
+            /** @description Why the last one did not become ready, while none has since. */
+            warm_failure?: string;
             /**
              * Format: uint64
              * @description How many are ready now.
              */
             warm_ready: number;
-            /** @description Why the last one did not become ready, while none has since. */
-            warm_failure?: string;
+            workdir?: string;
         };
         /** @description All templates that a key reaches. */
         TemplateList: {
@@ -3201,13 +3178,13 @@ export interface components {
         };
         /** @description Resource use of a session or a context, with all that it started. */
         TreeUsageShape: {
+            /** Format: uint64 */
+            cpu_us: number;
             /**
              * @description Whether the kernel counts it in a control group; otherwise it is a sum over the live
              *     processes.
              */
             grouped: boolean;
-            /** Format: uint64 */
-            cpu_us: number;
             /** Format: uint64 */
             memory_bytes: number;
             /** Format: uint64 */
@@ -3229,42 +3206,44 @@ export interface components {
             reason: string;
         };
         UnpackFilesQuery: {
+            /** @description Give entries the owners named in the archive. */
+            owners?: boolean;
+            /** @description Make the directory and its parents if they are missing. */
+            parents?: boolean;
             /** @description The absolute path. */
             path?: string;
             /** @description The path in base64, for paths that are not UTF-8. */
             path_base64?: string;
-            /** @description Make the directory and its parents if they are missing. */
-            parents?: boolean;
-            /** @description Give entries the owners named in the archive. */
-            owners?: boolean;
         };
         /** @description Resource use of a program and the children that it waited for, as counted by the kernel. */
         Usage: {
             /** Format: uint64 */
-            user_us: number;
+            block_reads: number;
             /** Format: uint64 */
-            system_us: number;
-            /** Format: uint64 */
-            resident_bytes_max: number;
+            block_writes: number;
             /**
              * Format: uint64
              * @description Peak memory of everything that it started, if the host counts it.
              */
             memory_bytes_peak?: number;
             /** Format: uint64 */
-            block_reads: number;
+            resident_bytes_max: number;
             /** Format: uint64 */
-            block_writes: number;
+            system_us: number;
+            /** Format: uint64 */
+            user_us: number;
         };
         /** @description An amount of use. */
         Usage2: {
-            /**
-             * Format: double
-             * @description How long sandboxes were there, one after the other.
-             */
-            seconds: number;
             /** Format: double */
             cpu_seconds: number;
+            /** Format: uint64 */
+            egress_received_bytes: number;
+            /**
+             * Format: uint64
+             * @description To the outside.
+             */
+            egress_sent_bytes: number;
             /**
              * Format: double
              * @description Used memory times time.
@@ -3275,15 +3254,13 @@ export interface components {
              * @description From block devices.
              */
             read_bytes: number;
+            /**
+             * Format: double
+             * @description How long sandboxes were there, one after the other.
+             */
+            seconds: number;
             /** Format: uint64 */
             written_bytes: number;
-            /**
-             * Format: uint64
-             * @description To the outside.
-             */
-            egress_sent_bytes: number;
-            /** Format: uint64 */
-            egress_received_bytes: number;
         };
         /** @description What namespaces have used. */
         UsageReport: {
@@ -3303,10 +3280,10 @@ export interface components {
         };
         WaitFor: ("stopped" | "removed") | "created";
         WaitForSandboxQuery: {
-            /** @description The state; `stopped` by default. */
-            until?: components["schemas"]["WaitFor"];
             /** Format: uint64 */
             timeout_ms?: number;
+            /** @description The state; `stopped` by default. */
+            until?: components["schemas"]["WaitFor"];
         };
         WaitForSessionQuery: {
             /** Format: uint64 */
@@ -3314,9 +3291,9 @@ export interface components {
         };
         /** @description Whether a program has ended, and how. */
         Waited: {
-            running: boolean;
             /** @description How it ended; absent while it runs, or if it ended with its sandbox. */
             exit?: components["schemas"]["Exit"];
+            running: boolean;
             /** @description What became of the sandbox that it ended with. */
             sandbox?: string;
         };
@@ -3329,33 +3306,33 @@ export interface components {
             recursive?: boolean;
         };
         WriteFileQuery: {
-            /** @description The absolute path. */
-            path?: string;
-            /** @description The path in base64, for paths that are not UTF-8. */
-            path_base64?: string;
-            /** @description Make missing parent directories. */
-            parents?: boolean;
-            /** @description Octal. By default an existing file keeps its own and a new file gets 0644. */
-            permissions?: string;
-            /** @description Refuse to write an existing file. Not with `append`, nor with an `offset` other than 0. */
-            create_only?: boolean;
             /** @description Append to the file. Not with `offset`. */
             append?: boolean;
+            /** @description Refuse to write an existing file. Not with `append`, nor with an `offset` other than 0. */
+            create_only?: boolean;
             /**
              * Format: uint64
              * @description Write from this byte on, which must not be past the end of the file. 0 starts the file
              *     again.
              */
             offset?: number;
+            /** @description Make missing parent directories. */
+            parents?: boolean;
+            /** @description The absolute path. */
+            path?: string;
+            /** @description The path in base64, for paths that are not UTF-8. */
+            path_base64?: string;
+            /** @description Octal. By default an existing file keeps its own and a new file gets 0644. */
+            permissions?: string;
         };
         WriteSessionQuery: {
+            /** @description End the input after the body. On a terminal this is the end-of-file key. */
+            eof?: boolean;
             /**
              * Format: uint64
              * @description The input offset that the client expects.
              */
             offset?: number;
-            /** @description End the input after the body. On a terminal this is the end-of-file key. */
-            eof?: boolean;
             /** @description Take the keyboard from the client that holds it. */
             take?: boolean;
             /**
