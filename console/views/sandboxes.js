@@ -180,6 +180,7 @@ async function create() {
             [
               ["stop", "stop"],
               ["pause", "pause"],
+              ["snapshot", "write to disk"],
             ],
             "stop",
           ),

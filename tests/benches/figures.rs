@@ -11,6 +11,7 @@ mod peers;
 mod pool;
 mod repl;
 mod server;
+mod sleep;
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -80,6 +81,9 @@ fn main() {
     }
     if takes("server") {
         runtime.block_on(server::figures(&mut report));
+    }
+    if takes("sleep") {
+        sleep::figures(&mut report);
     }
     if takes("fleet") {
         fleet::figures(&mut report);

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use serde_json::Value;
 
 use crate::server::Server;
-use crate::{eventually, have_or_skip};
+use crate::{Burrow, eventually, have_or_skip};
 
 const LISTENING: &str = "listening on ssh://";
 
@@ -32,10 +32,19 @@ impl Ssh {
     /// # Panics
     /// When it does not serve.
     pub fn without_sandbox(options: &[&str]) -> Option<Self> {
+        Self::of(Burrow::new(), options)
+    }
+
+    /// The same with a bridge that was prepared for it.
+    ///
+    /// # Panics
+    /// When it does not serve.
+    pub fn of(burrow: Burrow, options: &[&str]) -> Option<Self> {
         if !have_or_skip("ssh") || !have_or_skip("ssh-keygen") {
             return None;
         }
-        let server = Server::start(&[&["--dev", "--ssh", "127.0.0.1:0"], options].concat());
+        let options = [&["--dev", "--ssh", "127.0.0.1:0"], options].concat();
+        let server = Server::start_in(burrow, &options);
         let mut address = None;
         eventually("the server says where its door for SSH is", || {
             let log = fs::read_to_string(server.log()).expect("a log");

@@ -1972,7 +1972,7 @@ export interface components {
         /** @description What happens to a program when its client disconnects. */
         OnDisconnect: "cancel" | "detach";
         /** @description What happens to a sandbox when it has been idle for its idle time. */
-        OnIdle: "stop" | "pause";
+        OnIdle: "stop" | "pause" | "snapshot";
         /** @description A notebook to open. */
         OpenNotebook: {
             /** @description `python` or `node`; a new notebook has `python` by default. */

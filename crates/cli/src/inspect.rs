@@ -18,7 +18,7 @@ use super::{instant, output, table};
 use control::{List, Request};
 use machine::MachineKind;
 use sandbox::host_files::HOST_ROOT;
-use sandbox::{Name, RECORDED_HOLDER, Record, SandboxRef, ScratchPlace, State};
+use sandbox::{Name, OnIdle, RECORDED_HOLDER, Record, SandboxRef, ScratchPlace, State};
 
 /// Show a sandbox and its sessions
 #[derive(Debug, Args)]
@@ -198,7 +198,11 @@ fn describe_asked(record: &Record) -> Vec<(&'static str, String)> {
             Some(at_ms) => format!("after {}, at {}", after(idle_ms), instant::format(at_ms)),
             None => format!("after {}", after(idle_ms)),
         };
-        let what = if record.on_idle.is_stop() { "expires if idle" } else { "pauses if idle" };
+        let what = match record.on_idle {
+            OnIdle::Stop => "expires if idle",
+            OnIdle::Pause => "pauses if idle",
+            OnIdle::Snapshot => "goes to disk if idle",
+        };
         facts.push((what, idle));
     }
     if !record.durability.is_off() {

@@ -80,7 +80,7 @@ pub struct Start {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     idle: Option<Duration>,
 
-    /// Set what --idle does: stop, or pause until the next request (default: stop)
+    /// Set what --idle does: stop, or until the next request pause, or snapshot to disk (default: stop)
     #[arg(long, value_name = "ACTION")]
     on_idle: Option<OnIdle>,
 

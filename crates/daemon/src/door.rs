@@ -124,6 +124,11 @@ fn ssh_options(settings: &Settings, paths: &Paths, api: &Api) -> Result<ssh::Opt
         elsewhere: api.node().map(|_| Arc::new(OtherSandboxes(api.clone())) as _),
         makes_key: own.is_none(),
         host_key: own.unwrap_or_else(|| paths.ssh_host_key()),
+        limits: ssh::limits::Limits {
+            connections_max: settings.ssh.connections_max,
+            connections_per_key_max: settings.ssh.connections_per_key_max,
+            idle_max: settings.ssh.idle,
+        },
     })
 }
 

@@ -266,6 +266,7 @@ pub(super) fn means_of(settings: &Settings) -> RegistryOptions {
         workspaces: workspaces.apart_from(own_files(settings)),
         caps: settings.caps.clone(),
         retention: settings.snapshots,
+        program_events: settings.events.programs,
         ..RegistryOptions::default()
     }
 }

@@ -135,6 +135,9 @@ pub trait Suspend: Send + Sync {
         Ok(())
     }
 
+    /// Whether it can be saved as a snapshot, as far as that can be known before it is tried.
+    fn may_snapshot(&self) -> Result<(), MachineError>;
+
     /// Pauses it until it is resumed, even if this bridge is gone meanwhile.
     fn pause(&self) -> BoxFuture<'_, Result<(), MachineError>>;
 
@@ -148,6 +151,10 @@ pub trait Suspend: Send + Sync {
     /// Saves the machine into an empty directory and lets it continue. The snapshot is complete and on disk
     /// when this returns; the remains of a failure are useless.
     fn snapshot<'a>(&'a self, into: &'a Path) -> BoxFuture<'a, Result<(), MachineError>>;
+
+    /// The same, but its programs stay frozen, so that nothing happens in it that the snapshot does not have. The
+    /// caller ends it, or has it continue by `set_right`.
+    fn put_down<'a>(&'a self, into: &'a Path) -> BoxFuture<'a, Result<(), MachineError>>;
 }
 
 /// How a machine resumed.

@@ -18,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+mod again;
 pub mod caps;
 pub mod changes;
 mod commit;
@@ -47,6 +48,7 @@ mod page;
 pub mod pool;
 mod presence;
 mod preset;
+mod program_events;
 pub mod record;
 mod recorder;
 pub mod refusal;
@@ -244,12 +246,12 @@ pub enum SandboxError {
     Held { which: SandboxRef },
     #[error("{which} was paused while it was idle, and did not wake: {why}")]
     NotWoken { which: SandboxRef, why: String },
-    #[error("on_idle (--on-idle) cannot be pause here: {why}")]
-    CannotSleep { why: String },
+    #[error("on_idle (--on-idle) cannot be {then} here: {why}")]
+    CannotSleep { then: OnIdle, why: String },
     #[error(
-        "on_idle (--on-idle) is pause, and idle_ttl_ms (--idle) does not say after how long: give both"
+        "on_idle (--on-idle) is {then}, and idle_ttl_ms (--idle) does not say after how long: give both"
     )]
-    NeverIdle,
+    NeverIdle { then: OnIdle },
     #[error("{which} is already being paused, resumed, snapshotted or committed")]
     Busy { which: SandboxRef },
     #[error("there is no snapshot {snapshot}")]

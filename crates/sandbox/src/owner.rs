@@ -5,6 +5,7 @@
 //! when the machine is gone. While one is under way, harder ones are still taken: a kill during a
 //! stop, a forced removal during a kill.
 
+mod away;
 mod begin;
 mod durable;
 mod ending;
@@ -30,6 +31,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use super::again::Remaking;
 use super::contents::Contents;
 use super::event::{Facts, Kind, of_change};
 use super::expiry::{Expiry, ExpiryAction};
@@ -54,6 +56,7 @@ use machine::{BoxFuture, Directories, Machine, MachineExit, MachineKind, Machine
 
 use ::workspace::{ExchangeOutcome, Mirror, Workspaces};
 
+use away::{ASLEEP, Away};
 pub(super) use order::{Order, Reply};
 use sleep::WakeReply;
 use suspend::SuspendOutcome;
@@ -87,7 +90,11 @@ pub(super) struct OwnerSettings {
     pub telemetry: Telemetry,
     pub workspaces: Workspaces,
     pub names: Option<Arc<dyn Names>>,
+    /// Restores its machine from disk; absent where sandboxes end with their bridge.
+    pub remaking: Option<Remaking>,
     pub durable_logs: Option<Arc<dyn DurableLogs>>,
+    /// Whether the stream of events has its programs and runs.
+    pub program_events: bool,
     /// Saves its content before it ends, once there is a saver.
     pub saver: Arc<OnceLock<Saver>>,
     /// Dropped with the owner: then the name is free.
@@ -158,6 +165,10 @@ pub(super) struct Owner {
     /// The secrets that stay on this side, until the way out is made.
     injections: Injections,
     life: Option<LiveMachine>,
+    /// Its machine is on disk.
+    away: Option<Away>,
+    /// Why it went on after its last pause, for the stream of events.
+    went_on: &'static str,
     /// Why the machine will have ended, when we end it.
     why: Option<StopReason>,
     /// Orders that are answered when the machine is gone.
@@ -221,6 +232,8 @@ impl Owner {
             image: None,
             injections: Injections::default(),
             life: None,
+            away: None,
+            went_on: FOUND,
             why: None,
             waiting: Vec::new(),
             removing: Vec::new(),
@@ -301,7 +314,10 @@ impl Owner {
                 let mirror = life.mirror.as_mut();
                 (Some(&mut life.exited), life.lost.as_mut(), look, errand, mirror)
             }
-            None => (None, None, None, None, self.delivery.as_mut()),
+            None => {
+                let errand = self.away.as_mut().and_then(|away| away.errand.as_mut());
+                (None, None, None, errand, self.delivery.as_mut())
+            }
         };
         tokio::select! {
             // A machine that is gone makes everything else moot.
@@ -323,7 +339,7 @@ impl Owner {
 
     async fn carry_out(&mut self, order: Order) -> NextStep {
         match order {
-            Order::Stop { reply, .. } | Order::Kill { reply } if self.life.is_none() => {
+            Order::Stop { reply, .. } | Order::Kill { reply } if self.has_ended() => {
                 if matches!(self.stored.record.state, State::Damaged { .. }) {
                     self.clean().await;
                     self.enter(State::Stopped { why: StopReason::Killed, at_ms: now_ms() }).await;
@@ -342,7 +358,7 @@ impl Owner {
                 self.waiting.push(reply);
                 self.begin_kill().await;
             }
-            Order::Remove { reply, .. } if self.life.is_none() => {
+            Order::Remove { reply, .. } if self.has_ended() => {
                 self.removing.push(reply);
                 return NextStep::Remove;
             }
@@ -354,6 +370,9 @@ impl Owner {
                 self.place.telemetry.doom();
                 self.removing.push(reply);
                 self.begin_removal().await;
+                if self.has_ended() {
+                    return NextStep::Remove;
+                }
             }
             Order::Update { update, reply } => {
                 let _ = reply.send(self.update(update).await);
@@ -404,6 +423,7 @@ impl Owner {
                 recorder.abort();
             }
         }
+        self.away = None;
         self.end_durable(&why).await;
         self.place.telemetry.settle();
         self.place.presence.leave();
@@ -470,8 +490,10 @@ impl Owner {
         } else {
             self.place.machine.clean(id.clone(), Some(directories)).await;
         }
-        if let Err(error) = remove_directory(&runtime).await {
-            self.trouble(format!("{} could not be removed: {error}", runtime.display()));
+        for path in [runtime, self.place.directories.state.join(ASLEEP)] {
+            if let Err(error) = remove_directory(&path).await {
+                self.trouble(format!("{} could not be removed: {error}", path.display()));
+            }
         }
     }
 
@@ -479,7 +501,9 @@ impl Owner {
         self.meter(&state);
         self.display();
         let before = std::mem::replace(&mut self.streamed, state.phase());
-        if let Some((kind, facts)) = of_change(before, &state) {
+        if let Some((kind, mut facts)) = of_change(before, &state) {
+            let went_on = std::mem::replace(&mut self.went_on, FOUND);
+            facts.reason = facts.reason.or((kind == Kind::Resumed).then(|| went_on.to_owned()));
             self.happened(kind, facts);
         }
         (self.place.events)(&Event::State { of: self.stored.record.subject(), state });
@@ -515,6 +539,9 @@ impl Owner {
         (self.place.events)(&Event::Trouble { which, what });
     }
 }
+
+/// Why one goes on that this bridge finds running, and an earlier one had recorded as paused.
+const FOUND: &str = "found";
 
 /// Waits for a future if there is one, and forever otherwise.
 async fn settled<T>(future: Option<&mut Pin<Box<dyn Future<Output = T> + Send>>>) -> T {

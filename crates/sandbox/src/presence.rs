@@ -102,6 +102,18 @@ impl Presence {
         self.seen().gate = Gate::Closed;
     }
 
+    /// Its machine is gone, and its memory is on disk: who wants something still must wake it first.
+    pub(super) fn put_away(&self) {
+        let guest = self.seen().guest.take();
+        // Dropping it wakes others, who may want this lock.
+        drop(guest);
+    }
+
+    /// A machine that is not awake yet has this guest.
+    pub(super) fn meet(&self, guest: Option<Guest>) {
+        self.seen().guest = guest;
+    }
+
     /// It is asleep: who wants something must wake it first.
     pub(super) fn sleep(&self) {
         self.seen().gate = Gate::Asleep;
@@ -167,7 +179,7 @@ impl Presence {
         if over {
             seen.gate = match then {
                 OnIdle::Stop => Gate::Closed,
-                OnIdle::Pause => Gate::Asleep,
+                OnIdle::Pause | OnIdle::Snapshot => Gate::Asleep,
             };
         }
         over

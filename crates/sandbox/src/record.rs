@@ -291,9 +291,10 @@ mod tests {
         let states = [
             State::Creating,
             State::Running,
-            State::Paused { since_ms: 9, by_idle: false, by_lease: false },
-            State::Paused { since_ms: 9, by_idle: true, by_lease: false },
-            State::Paused { since_ms: 9, by_idle: false, by_lease: true },
+            State::Paused { since_ms: 9, by_idle: false, by_lease: false, on_disk: false },
+            State::Paused { since_ms: 9, by_idle: true, by_lease: false, on_disk: false },
+            State::Paused { since_ms: 9, by_idle: true, by_lease: false, on_disk: true },
+            State::Paused { since_ms: 9, by_idle: false, by_lease: true, on_disk: false },
             State::Stopping,
             State::Stopped { why: StopReason::Ended { detail: "so".to_owned() }, at_ms: 9 },
             State::Stopped { why: StopReason::BridgeAway, at_ms: 9 },

@@ -30,6 +30,7 @@ use super::event::{Event, EventSink};
 use super::log::{LogError, Run, Writer, bounded};
 use super::name::SandboxRef;
 use super::presence::{Activity, Presence};
+use super::program_events::ProgramEvents;
 use crate::limits::{
     RECORDER_DIGEST_WAIT, RECORDER_DRAIN, RECORDER_LOOK_PAUSE, RECORDER_ORDER_WAIT,
     RECORDER_RETRY_PAUSE,
@@ -72,6 +73,8 @@ pub struct Recorder {
     pub presence: Arc<Presence>,
     /// Where its output outlives this host, if it does.
     pub durable: Option<Durable>,
+    /// Learns of the ends that are recorded.
+    pub programs: ProgramEvents,
 }
 
 impl Recorder {
@@ -277,6 +280,7 @@ impl Recorder {
                 if !self.log.with(|log| log.has_exited(session)) {
                     let record = self.digested(session, record).await;
                     self.record_exit(session, &record, outputs.reached()).await;
+                    self.programs.ended(session, &record);
                 }
                 if !is_end_durable && outputs.have_landed() {
                     let record = self.digested(session, record).await;

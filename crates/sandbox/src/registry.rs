@@ -37,6 +37,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
+use super::again::Remaking;
 use super::caps::Caps;
 use super::commit;
 use super::costs::Costs;
@@ -95,6 +96,7 @@ struct Inner {
     caps: Caps,
     names: Option<Arc<dyn Names>>,
     durable_logs: Option<Arc<dyn DurableLogs>>,
+    program_events: bool,
     refused: RefusalCounts,
     meter: Meter,
     costs: Costs,
@@ -217,6 +219,7 @@ impl Registry {
         let from = Arc::clone(&source);
         let pool = Pool::new(&paths, &means.files, &machines, &events, from, means.pool)?;
         let pool = Arc::new(pool);
+        let program_events = means.program_events;
         let RegistryOptions { caps, names, retention, shared_templates, durable_logs, .. } = means;
         let inner = Inner {
             paths,
@@ -240,6 +243,7 @@ impl Registry {
             caps,
             names,
             durable_logs,
+            program_events,
             refused: RefusalCounts::default(),
             meter,
             costs,
@@ -486,6 +490,16 @@ impl Registry {
     }
 
     /// Reserves a name; for a new sandbox only if the caps allow it.
+    /// What restores machines from disk, unless sandboxes end with this process.
+    fn remaking(&self) -> Option<Remaking> {
+        let inner = &self.0;
+        inner.hidden_of_alone.is_none().then(|| Remaking {
+            paths: inner.paths.clone(),
+            files: inner.files.clone(),
+            source: Arc::clone(&inner.source),
+        })
+    }
+
     fn seat(&self, stored: StoredRecord, is_new: bool) -> Result<Owner, SandboxError> {
         let which = stored.record.which();
         let mut seats = self.0.seats();
@@ -530,7 +544,9 @@ impl Registry {
             telemetry,
             workspaces: self.0.workspaces.clone(),
             names: self.0.names.clone(),
+            remaking: self.remaking(),
             durable_logs: self.0.durable_logs.clone(),
+            program_events: self.0.program_events,
             saver: Arc::clone(&self.0.saver),
             _occupied: Box::new(NameGuard { registry: Arc::downgrade(&self.0), which }),
         };

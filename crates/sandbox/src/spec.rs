@@ -193,9 +193,9 @@ impl Spec {
         self.machine.unwrap_or_default()
     }
 
-    /// Whether it is paused when it is idle.
+    /// Whether it is paused when it is idle, in memory or on disk.
     pub(super) fn sleeps(&self) -> bool {
-        self.on_idle == Some(OnIdle::Pause)
+        self.on_idle.is_some_and(|then| !then.is_stop())
     }
 
     pub fn hostname(&self) -> &str {
@@ -273,8 +273,8 @@ impl Spec {
         check_range("cpu_millis", self.cpu_millis.map(u64::from), 0, CPU_MILLIS_MAX.into())?;
         check_lifetime("ttl_ms", self.ttl_ms)?;
         check_lifetime("idle_ttl_ms", self.idle_ttl_ms)?;
-        if self.sleeps() && self.idle_ttl_ms.is_none() {
-            return Err(SandboxError::NeverIdle);
+        if let Some(then) = self.on_idle.filter(|_| self.sleeps() && self.idle_ttl_ms.is_none()) {
+            return Err(SandboxError::NeverIdle { then });
         }
         // A record may go in the moment in which its sandbox has stopped.
         check_range("keep_stopped_ms", self.keep_stopped_ms, 0, LIFETIME_MAX.as_millis() as u64)?;

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use host::instant::now_ms;
 use machine::MachineExit;
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +24,9 @@ pub enum State {
         /// Its node could not renew its lease in the fleet, and has it continue when it can.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         by_lease: bool,
+        /// Its memory is on disk, and no process of this host is its machine.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        on_disk: bool,
     },
     /// A stop was asked for, and the grace of its processes runs.
     Stopping,
@@ -168,9 +170,9 @@ impl State {
         matches!(self, Self::Paused { by_idle: true, .. })
     }
 
-    /// Paused at this moment, by hand.
-    pub(crate) fn paused() -> Self {
-        Self::Paused { since_ms: now_ms(), by_idle: false, by_lease: false }
+    /// Whether its memory is on disk.
+    pub fn is_on_disk(&self) -> bool {
+        matches!(self, Self::Paused { on_disk: true, .. })
     }
 
     /// Whether it goes on when its node has a lease again.
@@ -187,6 +189,10 @@ impl State {
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Paused { by_idle: true, on_disk: true, .. } => {
+                f.write_str("paused (idle, on disk)")
+            }
+            Self::Paused { on_disk: true, .. } => f.write_str("paused (on disk)"),
             Self::Paused { by_idle: true, .. } => f.write_str("paused (idle)"),
             Self::Paused { by_lease: true, .. } => f.write_str("paused (its node has no lease)"),
             Self::Creating | Self::Running | Self::Paused { .. } | Self::Stopping => {

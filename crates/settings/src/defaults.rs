@@ -6,11 +6,13 @@ use std::time::Duration;
 use super::limits::{
     AUDIT_FILE_BYTES_DEFAULT, BODY_BYTES_DEFAULT, CALLS_MEMORY_DEFAULT, CONNECTION_IDLE_DEFAULT,
     IDLE_END_DEFAULT, METRIC_VALUES_DEFAULT, POOL_AGE_DEFAULT, RUN_DEADLINE_DEFAULT,
+    SSH_CONNECTIONS_DEFAULT, SSH_CONNECTIONS_PER_KEY_DEFAULT, SSH_IDLE_DEFAULT,
 };
 use super::listen::Listen;
 use super::{
-    Audit, BoxesAtEnd, Defaults, Egress, Fleet, Forwards, ImagePolicy, LOCALHOST, Log, LogFormat,
-    LogLevel, Metrics, Origin, Origins, Otel, Pool, Previews, Process, Server, Settings, Ssh,
+    Audit, BoxesAtEnd, Defaults, Egress, Events, Fleet, Forwards, ImagePolicy, LOCALHOST, Log,
+    LogFormat, LogLevel, Metrics, Origin, Origins, Otel, Pool, Previews, Process, Server, Settings,
+    Ssh,
 };
 
 /// The image names that the published clients send. They mean the root that the operator has set, and
@@ -88,7 +90,14 @@ impl Default for Settings {
             process: Process::default(),
             forwards: Forwards { ports: 1024..=65535 },
             fleet: Fleet::default(),
-            ssh: Ssh::default(),
+            events: Events::default(),
+            ssh: Ssh {
+                listen: None,
+                host_key: None,
+                connections_max: SSH_CONNECTIONS_DEFAULT,
+                connections_per_key_max: SSH_CONNECTIONS_PER_KEY_DEFAULT,
+                idle: Some(SSH_IDLE_DEFAULT),
+            },
             previews: Previews { url: Some(LOCALHOST.to_owned()), public: Vec::new() },
             pool: Pool {
                 entries: Vec::new(),

@@ -73,6 +73,7 @@ pub struct Settings {
     pub server: Server,
     pub log: Log,
     pub audit: Audit,
+    pub events: Events,
     pub caps: Caps,
     pub metrics: Metrics,
     pub otel: Otel,
@@ -284,13 +285,24 @@ pub struct Previews {
     pub public: Vec<String>,
 }
 
-/// `[ssh]`: the door for SSH.
+/// `[events]`: the stream of what happens to sandboxes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Events {
+    /// Whether it has programs and runs.
+    pub programs: bool,
+}
+
+/// `[ssh]`: the door for SSH.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ssh {
     /// None for no door.
     pub listen: Option<SocketAddr>,
     /// The file of the host's key; none for one in the state directory.
     pub host_key: Option<PathBuf>,
+    pub connections_max: usize,
+    pub connections_per_key_max: usize,
+    /// How long a connection may be without a channel; none for no limit.
+    pub idle: Option<Duration>,
 }
 
 /// Names that mean this machine, whatever the port of the server.

@@ -26,6 +26,16 @@ pub const CONNECTION_IDLE_DEFAULT: Duration = Duration::from_secs(75);
 pub const CONNECTION_IDLE_MIN: Duration = Duration::from_secs(20);
 /// How long a daemon that a verb started stays when nothing needs it: longer than a person thinks.
 pub const IDLE_END_DEFAULT: Duration = Duration::from_secs(600);
+/// Connections of SSH: each is one descriptor and a few tasks.
+pub const SSH_CONNECTIONS_DEFAULT: usize = 512;
+/// Those of one key, so that one tenant does not take the places of all.
+pub const SSH_CONNECTIONS_PER_KEY_DEFAULT: usize = 128;
+/// The most of both: a process has some hundred thousand descriptors.
+pub const SSH_CONNECTIONS_MAX: u64 = 100_000;
+/// How long a connection of SSH may be without a channel. A client that shares one keeps it open in between.
+pub const SSH_IDLE_DEFAULT: Duration = Duration::from_secs(60 * 60);
+/// The shortest: a client may take some seconds from its login to its first channel.
+pub const SSH_IDLE_MIN: Duration = Duration::from_secs(5);
 /// The largest body of a request that is held in memory. The largest that clients are known to send
 /// is some megabytes of code and files.
 pub const BODY_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;

@@ -3,6 +3,7 @@
 mod audit;
 mod defaults;
 mod egress;
+mod events;
 mod fleet;
 mod forwards;
 mod image_policy;
@@ -119,6 +120,7 @@ pub const SECTIONS: &[Section] = &[
     server::SECTION,
     log::SECTION,
     audit::SECTION,
+    events::SECTION,
     metrics::SECTION,
     telemetry::SECTION,
     defaults::SECTION,

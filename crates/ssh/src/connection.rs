@@ -25,6 +25,7 @@ use crate::place::{Control, Ends, Place, Setting};
 use crate::program;
 use crate::sftp;
 use crate::trail::Trail;
+use crate::usage::Usage;
 
 /// The one subsystem.
 const SFTP: &str = "sftp";
@@ -34,6 +35,7 @@ pub struct Connection {
     door: Arc<Options>,
     peer: SocketAddr,
     flow: Flow,
+    usage: Usage,
     /// Who it is, for those who watch the connection.
     login: watch::Sender<Option<Login>>,
     seats: HashMap<ChannelId, Seat>,
@@ -75,9 +77,10 @@ impl Connection {
         door: Arc<Options>,
         peer: SocketAddr,
         flow: Flow,
+        usage: Usage,
         login: watch::Sender<Option<Login>>,
     ) -> Self {
-        Self { door, peer, flow, login, seats: HashMap::new(), tasks: JoinSet::new() }
+        Self { door, peer, flow, usage, login, seats: HashMap::new(), tasks: JoinSet::new() }
     }
 
     fn place(&self) -> Option<Place> {
@@ -108,7 +111,11 @@ impl Connection {
             let handle = session.handle();
             let ends = Ends { writer, handle, input, controls: controlled };
             let work = work(place, std::mem::take(&mut seat.setting), ends);
-            seat.task = Some(self.tasks.spawn(work));
+            let in_use = self.usage.begin();
+            seat.task = Some(self.tasks.spawn(async move {
+                work.await;
+                drop(in_use);
+            }));
             Some(())
         });
         match started {
@@ -186,7 +193,11 @@ impl Handler for Connection {
         let id = channel.id();
         let (_, writer) = channel.split();
         let (sender, input) = self.flow.input();
-        let task = self.tasks.spawn(forward::carry(place, port, reply, writer, input));
+        let in_use = self.usage.begin();
+        let task = self.tasks.spawn(async move {
+            forward::carry(place, port, reply, writer, input).await;
+            drop(in_use);
+        });
         let seat = Seat { input: Some(sender), task: Some(task), ..Seat::default() };
         self.seats.insert(id, seat);
         Ok(())

@@ -25,6 +25,7 @@ mod program;
 mod server;
 mod sftp;
 mod trail;
+mod usage;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -50,4 +51,5 @@ pub struct Options {
     pub host_key: PathBuf,
     /// Whether that file is made if it is missing.
     pub makes_key: bool,
+    pub limits: limits::Limits,
 }

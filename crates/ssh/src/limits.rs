@@ -2,10 +2,17 @@
 
 use std::time::Duration;
 
-/// Connections at once: each is one descriptor and a few tasks.
-pub const CONNECTIONS_MAX: usize = 512;
-/// Connections of one key, so that one tenant does not take the places of all.
-pub const CONNECTIONS_PER_KEY_MAX: usize = 128;
+/// What the operator sets of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections at once: each is one descriptor and a few tasks.
+    pub connections_max: usize,
+    /// Connections of one key, so that one tenant does not take the places of all.
+    pub connections_per_key_max: usize,
+    /// How long a connection may be without a channel; `None` for no limit.
+    pub idle_max: Option<Duration>,
+}
+
 /// Connections that have not logged in: strangers must not take the places of those who may come in.
 pub const STRANGERS_MAX: usize = 128;
 /// Channels of one connection: an editor opens some ten, and each may be a program.

@@ -19,12 +19,13 @@ use crate::connection::Connection;
 use crate::flow::{Flow, Paced};
 use crate::host_key::{self, HostKeyError};
 use crate::limits::{
-    ACCEPT_PAUSE, CONNECTIONS_MAX, CONNECTIONS_PER_KEY_MAX, GOODBYE_MAX, KEEPALIVE_PAUSE,
-    KEEPALIVES_MAX, LOGIN_GRACE, LOGINS_MAX, MESSAGES_MAX, PACKET_BYTES_MAX, READMIT_PAUSE,
-    REFUSAL_PAUSE, STALL_MAX, STRANGERS_MAX, WINDOW_BYTES,
+    ACCEPT_PAUSE, GOODBYE_MAX, KEEPALIVE_PAUSE, KEEPALIVES_MAX, LOGIN_GRACE, LOGINS_MAX,
+    MESSAGES_MAX, PACKET_BYTES_MAX, READMIT_PAUSE, REFUSAL_PAUSE, STALL_MAX, STRANGERS_MAX,
+    WINDOW_BYTES,
 };
 use crate::login::Login;
 use crate::trail::Trail;
+use crate::usage::Usage;
 use access::keys::BadKeys;
 
 /// A bound door.
@@ -60,8 +61,8 @@ impl Server {
             if *makes_key { host_key::read_or_make(host_key) } else { host_key::read(host_key) };
         let shared = Shared {
             config: Arc::new(config(key?)),
+            places: Arc::new(Semaphore::new(options.limits.connections_max)),
             door: Arc::new(options),
-            places: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
             strangers: Arc::new(Semaphore::new(STRANGERS_MAX)),
             keys: Mutex::default(),
             refused: BadKeys::default(),
@@ -133,7 +134,9 @@ impl Shared {
         let _ = stream.set_nodelay(true);
         let flow = Flow::default();
         let (known, mut login) = watch::channel(None);
-        let handler = Connection::new(Arc::clone(&self.door), peer, flow.clone(), known);
+        let usage = Usage::default();
+        let handler =
+            Connection::new(Arc::clone(&self.door), peer, flow.clone(), usage.clone(), known);
         let grace = sleep_until(Instant::now() + LOGIN_GRACE);
         let paced = Paced::new(stream, flow.clone());
         let starting = russh::server::run_stream(Arc::clone(&self.config), paced, handler);
@@ -167,9 +170,14 @@ impl Shared {
                     self.note_refusal(peer);
                     break "nobody has logged in for too long";
                 }
-                _ = looks.tick() => if !self.is_admitted(login.borrow().as_ref()) {
-                    break "the key is not valid any more";
-                },
+                _ = looks.tick() => {
+                    if !self.is_admitted(login.borrow().as_ref()) {
+                        break "the key is not valid any more";
+                    }
+                    if stranger.is_none() && self.is_unused(&usage) {
+                        break "nothing was done over this connection for too long";
+                    }
+                }
                 () = ended(&mut ending) => break "the bridge ends",
             }
         };
@@ -187,11 +195,16 @@ impl Shared {
         login.is_none_or(|login| login.is_valid(&self.door.keyring))
     }
 
+    fn is_unused(&self, usage: &Usage) -> bool {
+        let unused_for = usage.unused_for();
+        self.door.limits.idle_max.zip(unused_for).is_some_and(|(max, unused)| unused >= max)
+    }
+
     fn place_of(&self, login: &Login) -> Option<OwnedSemaphorePermit> {
         let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         keys.retain(|_, places| places.strong_count() > 0);
         let places = keys.get(&login.key()).and_then(Weak::upgrade).unwrap_or_else(|| {
-            let places = Arc::new(Semaphore::new(CONNECTIONS_PER_KEY_MAX));
+            let places = Arc::new(Semaphore::new(self.door.limits.connections_per_key_max));
             keys.insert(login.key(), Arc::downgrade(&places));
             places
         });

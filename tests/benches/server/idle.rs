@@ -51,7 +51,7 @@ pub fn figures(report: &mut Report) {
 }
 
 /// The CPU time that the descendants of the bridge take in this time, and the bridge itself.
-fn spent(bridge: Pid, within: Duration) -> (Duration, Duration) {
+pub fn spent(bridge: Pid, within: Duration) -> (Duration, Duration) {
     // The work after the last starts is finished by then.
     sleep(SETTLING);
     let agents = descendants(bridge);
@@ -65,7 +65,7 @@ fn spent(bridge: Pid, within: Duration) -> (Duration, Duration) {
 }
 
 /// All descendants of a process; each is recorded under the thread that started it.
-fn descendants(pid: Pid) -> Vec<Pid> {
+pub fn descendants(pid: Pid) -> Vec<Pid> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs").flatten();
     let lists =
         threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());

@@ -6,7 +6,7 @@
 
 mod crowd;
 mod flood;
-mod idle;
+pub mod idle;
 mod latency;
 pub mod portal;
 

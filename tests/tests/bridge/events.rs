@@ -72,6 +72,68 @@ fn assert_offsets_grow_by_one(events: &[Value]) {
 }
 
 #[test]
+fn programs_and_runs_are_in_the_stream_if_the_operator_says_so() {
+    let burrow = Burrow::new().variable("BURROW_EVENTS_PROGRAMS", "true");
+    let server = Server::start_in(burrow, &["--dev"]);
+    let client = client(&server);
+    make(&client, "work");
+    let shell = |script: &str| {
+        let path = format!("{ALL}/default/work/shell");
+        client.post(&path, &json!({ "script": script })).expect(200);
+    };
+    shell("exit 7");
+    shell("kill -9 $$");
+    let start = json!({ "argv": ["true"], "session": "own" });
+    client.post(&format!("{ALL}/default/work/sessions"), &start).expect(201);
+    for code in ["1 + 1", "1 / 0"] {
+        client.post(&format!("{ALL}/default/work/run"), &json!({ "code": code })).expect(200);
+    }
+    let of = |events: &[Value], kind: &str| -> Vec<Value> {
+        events.iter().filter(|event| event["kind"] == kind).cloned().collect()
+    };
+    let mut events = Vec::new();
+    eventually("all is in the stream", || {
+        events = whole(&client);
+        of(&events, "run_ended").len() == 2 && of(&events, "command_ended").len() == 3
+    });
+    let ended = of(&events, "command_ended");
+    let how = |event: &Value| (event["reason"].clone(), event["code"].clone());
+    assert_eq!(how(&ended[0]), (json!("exited"), json!(7)));
+    assert_eq!(how(&ended[1]), (json!("signaled"), Value::Null));
+    assert_eq!(
+        (how(&ended[2]), &ended[2]["session"]),
+        ((json!("exited"), json!(0)), &json!("own"))
+    );
+    // Each has begun before it ended, and nothing is there twice.
+    for (begun, ended, name) in
+        [("command_begun", "command_ended", "session"), ("run_begun", "run_ended", "run")]
+    {
+        let numbers = |kind: &str| -> BTreeMap<String, u64> {
+            let events = of(&events, kind).into_iter();
+            events
+                .map(|event| (event[name].to_string(), event["offset"].as_u64().unwrap()))
+                .collect()
+        };
+        let (begun_at, ended_at) = (numbers(begun), numbers(ended));
+        assert_eq!(begun_at.len(), of(&events, begun).len(), "{events:?}");
+        assert_eq!(ended_at.len(), of(&events, ended).len(), "{events:?}");
+        assert!(ended_at.iter().all(|(name, at)| begun_at[name] < *at), "{events:?}");
+    }
+    let reasons: Vec<_> =
+        of(&events, "run_ended").iter().map(|one| one["reason"].clone()).collect();
+    assert_eq!(reasons, [json!("ok"), json!("error")]);
+
+    // Without the option there are none.
+    let server = Server::dev();
+    let client = Client::new(server.url());
+    make(&client, "work");
+    client.post(&format!("{ALL}/default/work/shell"), &json!({ "script": "true" })).expect(200);
+    remove(&client, "work");
+    let events = once(&client, "removed", "work");
+    assert!(of(&events, "command_begun").is_empty() && of(&events, "command_ended").is_empty());
+}
+
+#[test]
 fn the_life_of_a_sandbox_is_in_the_stream_in_order_at_every_door() {
     let server = Server::dev();
     let client = client(&server);

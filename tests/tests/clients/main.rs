@@ -11,5 +11,6 @@ mod python_client;
 mod sdk;
 mod ssh;
 mod ssh_files;
+mod ssh_load;
 mod ssh_refused;
 mod typescript_client;

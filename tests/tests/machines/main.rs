@@ -1,6 +1,7 @@
 //! Virtual machines: what only they have. What they have in common with the process machine is tested by
 //! `every_machine`.
 
+mod asleep;
 mod machine_extras;
 mod snapshot;
 mod snapshot_travel;

@@ -432,7 +432,8 @@ class BurrowClient(SandboxClient):
         the server's store. An attempt that was cut off is repeated under the same idempotency
         key, so it never creates a second sandbox. When the caller is cancelled, the sandbox is
         removed. A name alone creates a sandbox with the defaults. With `on_idle="pause"` it is
-        paused instead of ended after `idle_ttl` seconds, until the next call. With `template` it is
+        paused instead of ended after `idle_ttl` seconds, until the next call; with `"snapshot"` its
+        memory is written to disk and freed meanwhile. With `template` it is
         made of that instead of an image, and ready when this returns. In a fleet `node_labels`
         selects the nodes that may have it, such as `{"zone": "a"}` or `{"node": "host1"}`, and
         `durability` says whether output outlives the host: `"off"`, `"async"` or `"sync"`."""

@@ -169,6 +169,7 @@ impl Guest {
             Run::new(self, which, queued, self.output(stream), self.writer(stream), behind);
         run.reported_deadline_ms = reported_deadline.map(millis);
         run.span = span;
+        run.is_aside = aside;
         Ok(run)
     }
 

@@ -37,11 +37,12 @@ pub use adoption::{Adoption, Frozen, Thawed};
 pub use contexts::{Events, Queued, Ran, Run, RunCode};
 pub use error::GuestError;
 pub use horizon::Horizons;
-pub use observer::EndObserver;
+pub use observer::{Observed, Observer};
 pub use output::{Output, OutputCounter, Piece};
 pub use pending::Pending;
 pub use rules::{OutputRule, OutputRules};
 pub use streams::{Awaited, FileTarget};
+pub use trace::{cause_name, run_end_name};
 pub use watcher::Watcher;
 pub use writer::{Upload, Writer, Written};
 
@@ -55,7 +56,7 @@ use crate::link::{Batch, Link};
 pub struct Guest {
     link: Link,
     output_counter: OutputCounter,
-    end_observer: EndObserver,
+    observer: Observer,
     output_rules: OutputRules,
     /// The default user of programs; the agent's own user if absent.
     usual_user: Option<Arc<str>>,
@@ -85,7 +86,7 @@ impl Guest {
         Self {
             link,
             output_counter: OutputCounter::default(),
-            end_observer: EndObserver::default(),
+            observer: Observer::default(),
             output_rules: OutputRules::default(),
             usual_user: None,
             usual_directory: None,
@@ -98,9 +99,9 @@ impl Guest {
         &self.output_counter
     }
 
-    /// Who learns of the ends of its programs.
-    pub fn end_observer(&self) -> &EndObserver {
-        &self.end_observer
+    /// Who learns of its programs and runs.
+    pub fn observer(&self) -> &Observer {
+        &self.observer
     }
 
     /// The same agent, with this user as the default.

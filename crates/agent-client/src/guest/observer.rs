@@ -1,34 +1,57 @@
-//! Who learns of the ends of an agent's programs, beside those who wait for them.
+//! Who learns of an agent's programs and runs, beside those who wait for them.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use protocol::SessionId;
 use protocol::exit::ExitRecord;
+use protocol::repl::RunEnd;
+use protocol::{ContextName, SessionId};
 
-/// Called with each end that this client of an agent hears of, several times for one that several wait
-/// for. It must not block.
-type Observe = Box<dyn Fn(&SessionId, &ExitRecord) + Send + Sync>;
+/// What this client of an agent hears of.
+#[derive(Clone, Copy, Debug)]
+pub enum Observed<'a> {
+    ProgramBegun {
+        session: &'a SessionId,
+    },
+    /// Comes several times for one that several wait for.
+    ProgramEnded {
+        session: &'a SessionId,
+        record: &'a ExitRecord,
+    },
+    /// It has its number, and may wait for others.
+    RunQueued {
+        context: &'a ContextName,
+        run: u64,
+    },
+    RunEnded {
+        context: &'a ContextName,
+        run: u64,
+        end: &'a RunEnd,
+    },
+}
+
+/// It must not block.
+type Observe = Box<dyn Fn(Observed<'_>) + Send + Sync>;
 
 /// One place for an observer. Clones share it.
 #[derive(Clone, Default)]
-pub struct EndObserver(Arc<OnceLock<Observe>>);
+pub struct Observer(Arc<OnceLock<Observe>>);
 
-impl EndObserver {
+impl Observer {
     /// Sets the observer. Only the first one counts.
     pub fn set(&self, observe: Observe) {
         let _ = self.0.set(observe);
     }
 
-    pub(crate) fn tell(&self, session: &SessionId, record: &ExitRecord) {
+    pub(crate) fn tell(&self, observed: Observed<'_>) {
         if let Some(observe) = self.0.get() {
-            observe(session, record);
+            observe(observed);
         }
     }
 }
 
-impl fmt::Debug for EndObserver {
+impl fmt::Debug for Observer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("EndObserver").field(&self.0.get().is_some()).finish()
+        f.debug_tuple("Observer").field(&self.0.get().is_some()).finish()
     }
 }

@@ -12,7 +12,7 @@ use protocol::{SessionId, Text};
 
 use super::fit::{check_name, check_path, check_start};
 use super::limits::LIST_ENTRIES_MAX;
-use super::{Guest, GuestError, Pending, trace};
+use super::{Guest, GuestError, Observed, Pending, trace};
 
 macro_rules! pick {
     ($reply:pat => $value:expr) => {
@@ -30,8 +30,12 @@ impl Guest {
         if let Some(span) = &span {
             trace::pass_on(span, &mut start);
         }
+        let session = start.session.clone();
         let started = self.start_owned_now(start)?.await;
         trace::started(&mut span, &started);
+        if started.as_ref().is_ok_and(|started| !started.repeated) {
+            self.observer().tell(Observed::ProgramBegun { session: &session });
+        }
         started
     }
 
@@ -67,7 +71,7 @@ impl Guest {
     /// The session's exit record, as soon as there is one.
     pub async fn wait(&self, session: &SessionId) -> Result<ExitRecord, GuestError> {
         let record = self.wait_now(session)?.await?;
-        self.end_observer().tell(session, &record);
+        self.observer().tell(Observed::ProgramEnded { session, record: &record });
         Ok(record)
     }
 

@@ -99,7 +99,8 @@ pub(crate) fn ended(span: &mut Span, ended: &Ended) {
     }
 }
 
-fn cause_name(cause: &Cause) -> &'static str {
+/// How a program ended, as a word.
+pub fn cause_name(cause: &Cause) -> &'static str {
     match cause {
         Cause::Exited { .. } => "exited",
         Cause::Signaled { .. } => "signaled",
@@ -113,15 +114,7 @@ fn cause_name(cause: &Cause) -> &'static str {
 
 /// Notes how a run ended.
 pub(super) fn finished(span: &mut Span, run: u64, end: &Finished) {
-    let name = match &end.end {
-        RunEnd::Ok {} => "ok",
-        RunEnd::Error {} => "error",
-        RunEnd::Exited { .. } => "exited",
-        RunEnd::Interrupted { .. } => "interrupted",
-        RunEnd::TimedOut { .. } => "timed_out",
-        RunEnd::Cancelled { .. } => "cancelled",
-        RunEnd::Died { .. } => "died",
-    };
+    let name = run_end_name(&end.end);
     span.set("burrow.run", run);
     span.set("burrow.cause", name);
     span.set("burrow.stdout_bytes", end.stdout_bytes);
@@ -129,5 +122,18 @@ pub(super) fn finished(span: &mut Span, run: u64, end: &Finished) {
     if !matches!(end.end, RunEnd::Ok {} | RunEnd::Exited { .. }) {
         span.set("error.type", name);
         span.fail(name);
+    }
+}
+
+/// How a run ended, as a word.
+pub fn run_end_name(end: &RunEnd) -> &'static str {
+    match end {
+        RunEnd::Ok {} => "ok",
+        RunEnd::Error {} => "error",
+        RunEnd::Exited { .. } => "exited",
+        RunEnd::Interrupted { .. } => "interrupted",
+        RunEnd::TimedOut { .. } => "timed_out",
+        RunEnd::Cancelled { .. } => "cancelled",
+        RunEnd::Died { .. } => "died",
     }
 }

@@ -4,7 +4,7 @@ use protocol::SessionId;
 use protocol::exit::{Cause, ExitRecord};
 use protocol::requests::{Release, Signal, Target};
 
-use crate::guest::Guest;
+use crate::guest::{Guest, Observed};
 
 /// The signal that nothing survives. Linux uses the same number everywhere.
 const SIGKILL: i32 = 9;
@@ -51,6 +51,11 @@ impl Leash {
         &self.session
     }
 
+    /// The program has been started by this.
+    pub(super) fn begun(&self) {
+        self.guest.observer().tell(Observed::ProgramBegun { session: &self.session });
+    }
+
     /// The program has ended, and nobody knows how.
     pub fn ended(&mut self) {
         self.state = State::Ended;
@@ -58,7 +63,7 @@ impl Leash {
 
     /// The program has ended so.
     pub(super) fn ended_with(&mut self, record: &ExitRecord) {
-        self.guest.end_observer().tell(&self.session, record);
+        self.guest.observer().tell(Observed::ProgramEnded { session: &self.session, record });
         let is_overrun = matches!(record.cause, Cause::TimedOut { .. });
         self.state = if is_overrun { State::Overran } else { State::Ended };
     }

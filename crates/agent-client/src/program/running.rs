@@ -160,6 +160,8 @@ impl Running {
             if started.repeated {
                 // The session belonged to somebody else before, so we must not end it.
                 self.leash.on_drop(OnDrop::Leave);
+            } else {
+                self.leash.begun();
             }
             self.started = Start::Known(started);
         }))

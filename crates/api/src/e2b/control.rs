@@ -228,7 +228,7 @@ async fn set_timeout(
 async fn lengthen(call: &Call, record: &Record, ms: u64) -> Result<(), Refusal> {
     let (ttl_ms, idle_ttl_ms) = match record.on_idle {
         OnIdle::Stop => (Some(ms), None),
-        OnIdle::Pause => (None, Some(ms)),
+        OnIdle::Pause | OnIdle::Snapshot => (None, Some(ms)),
     };
     let update = Update { ttl_ms, idle_ttl_ms, egress: None };
     call.api.registry().update(&record.which(), update).await?;
@@ -247,7 +247,9 @@ async fn prolong(call: &Call, record: &Record, seconds: i64) -> Result<(), Refus
     let ends = now_ms().saturating_add(ttl_ms);
     let is_later = match record.on_idle {
         OnIdle::Stop => record.expires_at_ms.is_some_and(|at_ms| at_ms < ends),
-        OnIdle::Pause => record.idle_ttl_ms.is_some_and(|idle_ttl_ms| idle_ttl_ms < ttl_ms),
+        OnIdle::Pause | OnIdle::Snapshot => {
+            record.idle_ttl_ms.is_some_and(|idle_ttl_ms| idle_ttl_ms < ttl_ms)
+        }
     };
     if is_later { lengthen(call, record, ttl_ms).await } else { Ok(()) }
 }

@@ -81,8 +81,8 @@ pub fn listed(record: &Record) -> Value {
 fn ends_at_ms(record: &Record) -> u64 {
     let paused = match (record.on_idle, &record.state) {
         (OnIdle::Stop, _) => None,
-        (OnIdle::Pause, State::Paused { since_ms, .. }) => Some(*since_ms),
-        (OnIdle::Pause, _) => {
+        (_, State::Paused { since_ms, .. }) => Some(*since_ms),
+        (OnIdle::Pause | OnIdle::Snapshot, _) => {
             record.idle_expires_at_ms.or(record.idle_ttl_ms.map(|ms| now_ms().saturating_add(ms)))
         }
     };

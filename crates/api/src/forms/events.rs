@@ -66,8 +66,8 @@ pub struct EventInfo {
     /// Of `created`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// Of `paused`: `asked` or `idle`. Of `exited`: `asked`, `killed`, `ended` (by itself), `expired_idle`, `expired_age`,
-    /// `expired_run_time`, `expired_output`, or `bridge_away`.
+    /// Of `paused`: `asked`, `idle` or `lease`. Of `resumed`: `request`, `asked`, `lease` or `found`. Of `exited`: `asked`, `killed`, `ended` (by itself), `expired_idle`, `expired_age`,
+    /// `expired_run_time`, `expired_output`, or `bridge_away`. Of `command_ended` and `run_ended`: how it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub reason: Option<String>,
@@ -75,14 +75,31 @@ pub struct EventInfo {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub cause: Option<String>,
+    /// Of `paused`: its memory was written to disk and freed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "bool")]
+    pub on_disk: Option<bool>,
     /// Of `snapshotted`: the name of the snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub snapshot: Option<String>,
-    /// Of `out_of_memory`: the session that was killed; absent if the machine was.
+    /// Of `out_of_memory`: the session that was killed; absent if the machine was. Of `command_begun` and
+    /// `command_ended`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub session: Option<String>,
+    /// Of `command_ended`: the exit code of a program that returned one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "i32")]
+    pub code: Option<i32>,
+    /// Of `run_begun` and `run_ended`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub context: Option<String>,
+    /// Of `run_begun` and `run_ended`: the number of the run in its context.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub run: Option<u64>,
     /// Of `out_of_memory`: how much memory there was, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
@@ -124,8 +141,12 @@ impl EventInfo {
             labels: facts.labels,
             reason: facts.reason,
             cause: facts.cause,
+            on_disk: facts.on_disk,
             snapshot: facts.snapshot,
             session: facts.session,
+            code: facts.code,
+            context: facts.context,
+            run: facts.run,
             limit_bytes: facts.limit_bytes,
             ttl_ms: facts.ttl_ms,
             idle_ttl_ms: facts.idle_ttl_ms,

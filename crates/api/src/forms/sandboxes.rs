@@ -124,6 +124,9 @@ pub struct Sandbox {
     /// call continues when it is resumed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub asleep: bool,
+    /// It is paused, and its memory is on disk.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub on_disk: bool,
     /// When it ends, even if it is busy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
@@ -341,6 +344,7 @@ impl From<Record> for Sandbox {
             on_idle: record.on_idle,
             durability: record.durability,
             asleep: record.state.is_asleep(),
+            on_disk: record.state.is_on_disk(),
             expires_at_ms: record.expires_at_ms,
             idle_since_ms: record.idle_since_ms,
             idle_expires_at_ms: record.idle_expires_at_ms,

@@ -210,9 +210,15 @@ impl Suspend for Process {
         })
     }
 
+    fn may_snapshot(&self) -> Result<(), MachineError> {
+        Err(MachineError::lacks(MachineKind::Process, Capability::Snapshot, "be snapshotted"))
+    }
+
     fn snapshot<'a>(&'a self, _: &'a std::path::Path) -> BoxFuture<'a, Result<(), MachineError>> {
-        Box::pin(async {
-            Err(MachineError::lacks(MachineKind::Process, Capability::Snapshot, "be snapshotted"))
-        })
+        Box::pin(async { self.may_snapshot() })
+    }
+
+    fn put_down<'a>(&'a self, _: &'a std::path::Path) -> BoxFuture<'a, Result<(), MachineError>> {
+        Box::pin(async { self.may_snapshot() })
     }
 }

@@ -110,7 +110,7 @@ impl Virtual {
         Ok(guest)
     }
 
-    async fn write_down(&self, into: &Path) -> Result<(), MachineError> {
+    async fn write_down(&self, into: &Path, then: Then) -> Result<(), MachineError> {
         let halt = self.halt()?;
         // Refuse what is impossible before anything is paused for it.
         halt.check(&self.directory)?;
@@ -130,8 +130,8 @@ impl Virtual {
         match timeout(WAKE_DEADLINE, guest.freeze(SNAPSHOT_WATCHDOG)).await {
             Ok(Ok(_)) => {}
             // Nothing can be frozen in a guest without control groups; its processors stop anyway.
-            Ok(Err(GuestError::Fault(fault))) if fault.code == protocol::FaultCode::Unsupported => {
-            }
+            Ok(Err(GuestError::Fault(fault)))
+                if fault.code == protocol::FaultCode::Unsupported && then == Then::GoesOn => {}
             Ok(Err(source)) => {
                 return Err(MachineError::Guest { action: "freeze the programs", source });
             }
@@ -154,15 +154,33 @@ impl Virtual {
         let patience = if saved.is_ok() { SNAPSHOT_CALL_DEADLINE } else { RESUME_PATIENCE };
         let _ = timeout(patience, awaited.called()).await;
         drop(awaited);
+        if then == Then::StaysFrozen && saved.is_ok() {
+            // The link stays held: what would be said to its agent now is not in the snapshot.
+            return describe(into, &manifest);
+        }
         guest.machine_resumed(true);
         let woken = wake(&guest).await;
         self.disturbed.store(false, Ordering::Relaxed);
         saved?;
         woken?;
-        let written = serde_json::to_vec_pretty(&manifest).map_err(std::io::Error::from);
-        let written = written.and_then(|bytes| write_durably(into, MANIFEST, &bytes));
-        written.map_err(host("write the snapshot's description"))
+        describe(into, &manifest)
     }
+}
+
+/// What a machine does when its snapshot is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    GoesOn,
+    /// Its programs stay frozen until it is set right or ended.
+    StaysFrozen,
+}
+
+/// Writes the description that makes a snapshot whole.
+fn describe(into: &Path, manifest: &Manifest) -> Result<(), MachineError> {
+    let written = serde_json::to_vec_pretty(manifest).map_err(std::io::Error::from);
+    let written = written.and_then(|bytes| write_durably(into, MANIFEST, &bytes));
+    let action = "write the snapshot's description";
+    written.map_err(|source| MachineError::Host { action, source })
 }
 
 /// Repairs a machine, and waits for its agent if that must not be dialled before it calls.
@@ -227,6 +245,14 @@ impl Suspend for Virtual {
     }
 
     fn snapshot<'a>(&'a self, into: &'a Path) -> BoxFuture<'a, Result<(), MachineError>> {
-        Box::pin(self.write_down(into))
+        Box::pin(self.write_down(into, Then::GoesOn))
+    }
+
+    fn may_snapshot(&self) -> Result<(), MachineError> {
+        self.halt()?.check(&self.directory)
+    }
+
+    fn put_down<'a>(&'a self, into: &'a Path) -> BoxFuture<'a, Result<(), MachineError>> {
+        Box::pin(self.write_down(into, Then::StaysFrozen))
     }
 }

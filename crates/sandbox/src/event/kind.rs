@@ -54,9 +54,9 @@ kinds! {
         "Its agent has answered: it runs.";
     Failed, "failed", None, ["cause"],
         "It could not be made, and nothing is left of it.";
-    Paused, "paused", Some(Phase::Paused), ["reason"],
+    Paused, "paused", Some(Phase::Paused), ["reason", "on_disk"],
         "Its machine is paused.";
-    Resumed, "resumed", Some(Phase::Running), [],
+    Resumed, "resumed", Some(Phase::Running), ["reason"],
         "Its machine goes on after a pause.";
     Snapshotted, "snapshotted", None, ["snapshot"],
         "A snapshot of it was taken.";
@@ -68,6 +68,14 @@ kinds! {
         "Its times to live were changed. An absent one has no limit.";
     OutOfMemory, "out_of_memory", None, ["session", "limit_bytes"],
         "The kernel killed a session or the machine because its memory was used up.";
+    CommandBegun, "command_begun", None, ["session"],
+        "A program was started in it. Only with `programs` in `[events]`.";
+    CommandEnded, "command_ended", None, ["session", "reason", "code"],
+        "A program has ended. Only with `programs` in `[events]`.";
+    RunBegun, "run_begun", None, ["context", "run"],
+        "Code was given to a context, and may wait for other runs. Only with `programs` in `[events]`.";
+    RunEnded, "run_ended", None, ["context", "run", "reason"],
+        "A run of code has ended. Only with `programs` in `[events]`.";
     Exited, "exited", Some(Phase::Stopped), ["reason", "cause"],
         "Its machine is gone. Its record and logs are kept.";
     Lost, "lost", Some(Phase::Lost), ["cause"],
@@ -130,18 +138,29 @@ pub struct Facts {
     pub image: Option<String>,
     #[serde(default, skip_serializing_if = "Labels::is_empty")]
     pub labels: Labels,
-    /// Why it ended, as a word.
+    /// Why it ended, was paused or went on, as a word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Why, as text for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
+    /// Its memory is on disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_disk: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forks: Vec<Name>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
+    /// The exit code of a program that returned one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<String>,
+    /// The number of a run in its context.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -201,13 +220,14 @@ pub fn of_change(before: Phase, state: &State) -> Option<(Kind, Facts)> {
         State::Running if before == Phase::Stopping => None,
         State::Running if before == Phase::Paused => Some((Kind::Resumed, Facts::none())),
         State::Running => Some((Kind::Ready, Facts::none())),
-        State::Paused { by_idle, by_lease, .. } => {
+        State::Paused { by_idle, by_lease, on_disk, .. } => {
             let reason = match (by_idle, by_lease) {
                 (true, _) => "idle",
                 (false, true) => "lease",
                 (false, false) => "asked",
             };
-            Some((Kind::Paused, Facts { reason: Some(reason.to_owned()), ..Facts::none() }))
+            let (reason, on_disk) = (Some(reason.to_owned()), on_disk.then_some(true));
+            Some((Kind::Paused, Facts { reason, on_disk, ..Facts::none() }))
         }
         State::Stopped { why, .. } => Some((Kind::Exited, Facts::stop(why))),
         State::Lost { reason } => Some((Kind::Lost, Facts::cause(reason))),
@@ -238,9 +258,13 @@ mod tests {
             labels,
             reason: text(),
             cause: text(),
+            on_disk: Some(true),
             snapshot: text(),
             forks: vec!["fork".parse().unwrap()],
             session: text(),
+            code: Some(1),
+            context: text(),
+            run: Some(1),
             limit_bytes: Some(1),
             ttl_ms: Some(1),
             idle_ttl_ms: Some(1),

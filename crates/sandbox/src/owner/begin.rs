@@ -282,12 +282,20 @@ impl Owner {
                 (self.place.events)(&Event::Cleaned { id: id.to_string(), why });
                 return;
             }
+            State::Paused { on_disk: true, .. } => {
+                self.open_log();
+                self.find_away().await;
+                if self.away.is_some() {
+                    (self.place.events)(&Event::Adopted { of: self.stored.record.subject() });
+                }
+            }
             before @ (State::Running
             | State::Paused { .. }
             | State::Stopping
             | State::Lost { .. }
             | State::Damaged { .. }) => {
                 self.open_log();
+                self.forget_draft().await;
                 let (directories, trace) =
                     (self.place.directories.clone(), self.stored.trace.clone());
                 match self.place.machine.adopt(id, directories, trace).await {
@@ -343,7 +351,7 @@ impl Owner {
     }
 
     /// Puts down how a machine is found again.
-    fn trace(&mut self, running: &Arc<dyn Running>) {
+    pub(super) fn trace(&mut self, running: &Arc<dyn Running>) {
         self.stored.trace = running.trace();
         self.stored.record.pid = self.stored.trace.process.as_ref().map(|process| process.pid);
         self.stored.record.address = self.stored.trace.address.clone();
@@ -368,18 +376,24 @@ impl Owner {
         // From here on others use it, and its output is recorded.
         self.rule_output(&running);
         let guest = running.guest();
-        self.place.presence.open(guest.clone());
+        if self.place.presence.is_asleep() {
+            self.place.presence.meet(guest.clone());
+        } else {
+            self.place.presence.open(guest.clone());
+        }
         self.expire_as_recorded();
+        let programs = self.program_events();
         let recorder = guest.clone().zip(self.log.clone()).map(|(guest, log)| {
             let (which, events) = (self.stored.record.which(), Arc::clone(&self.place.events));
             let presence = Arc::clone(&self.place.presence);
-            let durable = self.durable.clone();
-            tokio::spawn(Recorder { guest, log, which, events, presence, durable }.run())
+            let (durable, programs) = (self.durable.clone(), programs.clone());
+            let recorder = Recorder { guest, log, which, events, presence, durable, programs };
+            tokio::spawn(recorder.run())
         });
         let follower =
             guest.clone().map(|guest| tokio::spawn(self.place.telemetry.clone().follow(guest)));
         if let Some(guest) = &guest {
-            self.observe_ends(guest);
+            programs.observe(guest);
         }
         let exited = running.exited();
         let lost = guest.map(|guest| Box::pin(guest.lost()) as Pin<Box<_>>);

@@ -1,20 +1,18 @@
 //! How an owner ends its machine: in order, at once, and when it does not end.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ::workspace::Mirror;
 use ::workspace::limits::LAST_SYNC_DEADLINE;
-use agent_client::guest::Guest;
 use machine::MachineExit;
 use machine::limits::{KILL_DEADLINE, SET_RIGHT_MAX};
-use protocol::{Cause, SessionId};
 use tokio::time::Instant;
 
 use super::{Grace, Owner};
 use crate::event::{Facts, Kind};
-use crate::limits::{ENDS_TOLD_MAX, SAVE_DEADLINE};
+use crate::limits::SAVE_DEADLINE;
+use crate::program_events::ProgramEvents;
 use crate::{Event, SandboxError, State, StopReason};
 
 impl Owner {
@@ -35,6 +33,10 @@ impl Owner {
     }
 
     pub(super) async fn begin_end(&mut self, grace: Grace, why: StopReason) {
+        if self.away.is_some() {
+            // Nothing of it runs that could do anything more.
+            return self.machine_ended(why).await;
+        }
         let Some(life) = &mut self.life else { return };
         let running = Arc::clone(&life.running);
         let is_halted = life.errand.is_some() || running.trace().paused;
@@ -111,6 +113,9 @@ impl Owner {
     }
 
     pub(super) async fn begin_kill(&mut self) {
+        if self.away.is_some() {
+            return self.machine_ended(StopReason::Killed).await;
+        }
         let Some(life) = &self.life else { return };
         life.mirror.iter().for_each(Mirror::break_off);
         let runs = self.stored.record.state == State::Running && life.errand.is_none();
@@ -142,30 +147,11 @@ impl Owner {
         }
     }
 
-    /// Adds to the stream that a program was killed for want of memory, once for all who wait for it.
-    pub(super) fn observe_ends(&self, guest: &Guest) {
+    /// What adds its programs to the stream of events.
+    pub(super) fn program_events(&self) -> ProgramEvents {
         let (of, events) = (self.stored.record.subject(), Arc::clone(&self.place.events));
-        let usual = self.memory_facts();
-        let recorded: Mutex<VecDeque<(SessionId, u64)>> = Mutex::default();
-        guest.end_observer().set(Box::new(move |session, record| {
-            let Cause::OutOfMemory { limit_bytes } = record.cause else { return };
-            // Nothing in it is ever half-changed.
-            let mut recorded = recorded.lock().unwrap_or_else(PoisonError::into_inner);
-            let end = (session.clone(), record.started_at_ms);
-            if recorded.contains(&end) {
-                return;
-            }
-            if recorded.len() >= ENDS_TOLD_MAX {
-                recorded.pop_front();
-            }
-            recorded.push_back(end);
-            let facts = Facts {
-                session: Some(session.to_string()),
-                limit_bytes: limit_bytes.or(usual.limit_bytes),
-                ..Facts::none()
-            };
-            events(&Event::Happened { of: Arc::clone(&of), kind: Kind::OutOfMemory, facts });
-        }));
+        let limit_bytes = self.memory_facts().limit_bytes;
+        ProgramEvents::new(of, events, limit_bytes, self.place.program_events)
     }
 
     fn memory_facts(&self) -> Facts {

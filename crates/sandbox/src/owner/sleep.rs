@@ -24,7 +24,7 @@ use ::workspace::limits::LAST_SYNC_DEADLINE;
 
 use super::Owner;
 use super::suspend::SuspendOutcome;
-use crate::{Activity, SandboxError, State};
+use crate::{Activity, OnIdle, SandboxError, State};
 use host::instant::now_ms;
 use machine::{Capability, MachineError, Resumed};
 
@@ -34,6 +34,9 @@ pub(crate) type WakeReply = oneshot::Sender<Result<Option<Activity>, SandboxErro
 impl Owner {
     /// Begins to pause the machine. The presence says already that it is asleep.
     pub(super) fn doze_off(&mut self) {
+        if self.stored.record.on_idle == OnIdle::Snapshot {
+            return self.put_down();
+        }
         let kind = self.stored.record.machine;
         let Some(life) = self.life.as_mut().filter(|life| life.errand.is_none()) else {
             // Something else is being done with its time, for somebody.
@@ -59,7 +62,13 @@ impl Owner {
             Ok(()) if self.stored.record.state == State::Running => {
                 self.expiry.pauses();
                 let since_ms = now_ms();
-                self.enter_living(State::Paused { since_ms, by_idle: true, by_lease: false }).await;
+                self.enter_living(State::Paused {
+                    since_ms,
+                    by_idle: true,
+                    by_lease: false,
+                    on_disk: false,
+                })
+                .await;
                 if !self.waking.is_empty() {
                     self.rouse();
                 }
@@ -74,7 +83,7 @@ impl Owner {
     }
 
     /// It is not asleep after all: its idle time begins again.
-    fn stay_awake(&mut self) {
+    pub(super) fn stay_awake(&mut self) {
         self.place.presence.stay_open();
         self.expiry.look_again(self.place.presence.idle_for());
         self.answer_waking(&Ok(()));
@@ -96,7 +105,11 @@ impl Owner {
     }
 
     /// Begins to resume the machine, unless that is under way.
-    fn rouse(&mut self) {
+    pub(super) fn rouse(&mut self) {
+        self.went_on = "request";
+        if self.away.is_some() {
+            return self.restore(None);
+        }
         let kind = self.stored.record.machine;
         let Some(life) = self.life.as_mut().filter(|life| life.errand.is_none()) else { return };
         let running = life.running.clone();
@@ -138,10 +151,17 @@ impl Owner {
         if record.on_idle.is_stop() {
             return Ok(());
         }
+        let then = record.on_idle;
+        let on_disk = then == OnIdle::Snapshot;
+        if on_disk && self.place.remaking.is_none() {
+            let why = "it ends with its bridge, and nobody would restore it".to_owned();
+            return Err(SandboxError::CannotSleep { then, why });
+        }
         let may = match running.suspend() {
+            Some(suspend) if on_disk => suspend.may_snapshot(),
             Some(suspend) => suspend.may_pause(),
             None => Err(MachineError::lacks(record.machine, Capability::Pause, "be paused")),
         };
-        may.map_err(|error| SandboxError::CannotSleep { why: error.to_string() })
+        may.map_err(|error| SandboxError::CannotSleep { then, why: error.to_string() })
     }
 }

@@ -9,6 +9,7 @@ use super::{Owner, Reply};
 use crate::contents::Reading;
 use crate::event::{Facts, Kind};
 use crate::snapshot::{Draft, Snapshot};
+use crate::stored::HeldImage;
 use crate::{SandboxError, State};
 use host::instant::now_ms;
 use image::Image;
@@ -18,12 +19,31 @@ pub(crate) type SnapshotReply = oneshot::Sender<Result<Snapshot, SandboxError>>;
 pub(crate) type ForkReply = oneshot::Sender<Result<Reading, SandboxError>>;
 pub(crate) type CommitReply = oneshot::Sender<Result<Image, SandboxError>>;
 
+/// A machine that was restored from its own memory on disk.
+pub(super) struct Restored {
+    pub running: Arc<dyn Running>,
+    pub image: Option<HeldImage>,
+}
+
 /// The outcome of an errand, and who waits for it.
 pub(super) enum SuspendOutcome {
-    Paused { done: Result<(), MachineError>, by_lease: bool, reply: Reply },
+    Paused {
+        done: Result<(), MachineError>,
+        by_lease: bool,
+        reply: Reply,
+    },
     Resumed(Result<Resumed, MachineError>, Reply),
     DozedOff(Result<(), MachineError>),
     Woke(Result<Resumed, MachineError>),
+    /// It was written to disk, or the reason why not.
+    PutDown(Result<(), String>),
+    /// It goes on after that.
+    StoodUp,
+    /// Its processes have ended, or would not.
+    PutAway {
+        has_ended: bool,
+    },
+    Restored(Result<Restored, SandboxError>, Option<Reply>),
     Written(Result<Snapshot, SandboxError>, SnapshotReply),
     Committed(Result<Image, SandboxError>, CommitReply),
     Read(Result<Reading, SandboxError>, ForkReply),
@@ -74,13 +94,16 @@ impl Owner {
 
     /// From now on only a resumption has it continue.
     async fn stay_paused(&mut self, reply: Reply) {
-        if self.life.as_ref().is_some_and(|life| life.errand.is_some()) {
+        let of_life = self.life.as_ref().is_some_and(|life| life.errand.is_some());
+        if of_life || self.away.as_ref().is_some_and(|away| away.errand.is_some()) {
             // It is being woken, for somebody, or goes on with its node's lease.
             let which = self.stored.record.which();
             return drop(reply.send(Err(SandboxError::Busy { which })));
         }
         self.place.presence.stay_open();
-        self.enter_living(State::paused()).await;
+        let (since_ms, on_disk) = (now_ms(), self.away.is_some());
+        let state = State::Paused { since_ms, by_idle: false, by_lease: false, on_disk };
+        self.enter_living(state).await;
         let _ = reply.send(self.outcome(Ok(())).await);
     }
 
@@ -90,15 +113,22 @@ impl Owner {
             State::Running => {
                 let _ = reply.send(Ok(self.place.presence.show(self.stored.record.clone())));
             }
-            State::Paused { .. } => self.send(reply, |running, reply| {
-                Box::pin(async move {
-                    let resumed = match running.suspend() {
-                        Some(suspend) => suspend.resume().await,
-                        None => Err(MachineError::lacks(kind, Capability::Pause, "be resumed")),
-                    };
-                    SuspendOutcome::Resumed(resumed, reply)
-                })
-            }),
+            State::Paused { on_disk: true, .. } => {
+                self.went_on = "asked";
+                self.restore(Some(reply));
+            }
+            State::Paused { by_lease, .. } => {
+                self.went_on = if by_lease { "lease" } else { "asked" };
+                self.send(reply, |running, reply| {
+                    Box::pin(async move {
+                        let resumed = match running.suspend() {
+                            Some(suspend) => suspend.resume().await,
+                            None => Err(MachineError::lacks(kind, Capability::Pause, "be resumed")),
+                        };
+                        SuspendOutcome::Resumed(resumed, reply)
+                    })
+                });
+            }
             _ => self.refuse(reply),
         }
     }
@@ -191,13 +221,17 @@ impl Owner {
         if let Some(life) = &mut self.life {
             life.errand = None;
         }
+        if let Some(away) = &mut self.away {
+            away.errand = None;
+        }
         match errand {
             SuspendOutcome::Paused { done, by_lease, reply } => {
                 // A machine that was lost meanwhile is not.
                 if done.is_ok() && self.stored.record.state == State::Running {
                     self.expiry.pauses();
                     let (since_ms, by_idle) = (now_ms(), false);
-                    self.enter_living(State::Paused { since_ms, by_idle, by_lease }).await;
+                    let state = State::Paused { since_ms, by_idle, by_lease, on_disk: false };
+                    self.enter_living(state).await;
                 }
                 let _ = reply.send(self.outcome(done).await);
             }
@@ -211,6 +245,10 @@ impl Owner {
             }
             SuspendOutcome::DozedOff(done) => self.dozed_off(done).await,
             SuspendOutcome::Woke(done) => self.woke(done).await,
+            SuspendOutcome::PutDown(written) => self.has_been_put_down(written).await,
+            SuspendOutcome::StoodUp => self.stay_awake(),
+            SuspendOutcome::PutAway { has_ended } => self.is_away(has_ended),
+            SuspendOutcome::Restored(done, reply) => self.has_been_restored(done, reply).await,
             SuspendOutcome::Written(written, reply) => {
                 if let Ok(snapshot) = written.as_ref()
                     && !snapshot.is_nameless()
@@ -242,13 +280,9 @@ impl Owner {
         let unknown = unknown.map(|life| Arc::clone(&life.running));
         if let Some(running) = unknown {
             // The bridge that paused it is gone: this one connects to its agent only now.
-            let was_asleep = self.place.presence.is_asleep();
             let egress = self.reopen_egress(&running);
             let mirror = self.reopen_workspace(&running).await;
             self.enliven(running, egress, mirror);
-            if was_asleep {
-                self.place.presence.sleep();
-            }
         }
         self.enter_living(State::Running).await;
         // After the state: nothing begins in one that still shows as paused.

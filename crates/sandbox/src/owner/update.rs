@@ -9,9 +9,9 @@ impl Owner {
     /// Changes what the next bridge would know about, or nothing.
     pub(super) async fn update(&mut self, update: Update) -> Result<Record, SandboxError> {
         let Update { ttl_ms, idle_ttl_ms, egress } = update;
-        let before = self.stored.clone();
+        let (before, has_ended) = (self.stored.clone(), self.has_ended());
         let record = &mut self.stored.record;
-        if self.life.is_none() || record.state == State::Stopping {
+        if has_ended || record.state == State::Stopping {
             let (which, state) = (record.which(), record.state.clone());
             return Err(SandboxError::NotRunning { which, state });
         }

@@ -180,7 +180,7 @@ impl From<&SandboxError> for Refusal {
             | SandboxError::Workdir { .. }
             | SandboxError::User { .. }
             | SandboxError::OutOfRange { .. }
-            | SandboxError::NeverIdle
+            | SandboxError::NeverIdle { .. }
             | SandboxError::ScratchBeyondMemory { .. }
             | SandboxError::Label(_) => with(Code::Invalid),
         };

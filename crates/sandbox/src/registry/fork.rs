@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use super::Registry;
 use super::create::Prepared;
-use super::restart::again;
+use crate::again::again;
 use crate::changes;
 use crate::commit::CommitError;
 use crate::contents::{self, Contents, Reading};

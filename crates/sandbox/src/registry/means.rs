@@ -45,6 +45,8 @@ pub struct RegistryOptions {
     pub shared_templates: Option<Arc<dyn SharedTemplates>>,
     /// Where output outlives this host; nowhere where this is absent.
     pub durable_logs: Option<Arc<dyn DurableLogs>>,
+    /// Whether programs and runs are events.
+    pub program_events: bool,
 }
 
 impl Default for RegistryOptions {
@@ -67,6 +69,7 @@ impl Default for RegistryOptions {
             names: None,
             shared_templates: None,
             durable_logs: None,
+            program_events: false,
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
+mod away;
 mod held;
 mod sleep;
 
@@ -15,6 +16,7 @@ use crate::record::RECORD_FILE;
 use crate::{ExpiryKind, Filter, Name, Phase, State, StopReason};
 use agent_client::guest::Guest;
 use agent_client::link::Address;
+use machine::vmm::MANIFEST;
 use machine::{
     Adoption, BoxFuture, Machine, MachineError, MachineExit, MachineSpec, ProcessIdentity, Resumed,
     Running, Suspend, Trace,
@@ -44,6 +46,9 @@ struct Naps {
     impossible: Arc<AtomicBool>,
     /// A pause, and a resumption, wait for this when it is set.
     gate: Arc<Mutex<Option<Arc<Notify>>>>,
+    /// How often a machine was written to disk, and started from there.
+    written: Arc<AtomicUsize>,
+    restored: Arc<AtomicUsize>,
     pauses: Arc<AtomicUsize>,
     resumes: Arc<AtomicUsize>,
 }
@@ -69,8 +74,13 @@ impl FakeRunning {
 }
 
 impl Machine for Fake {
-    fn start(&self, _: MachineSpec) -> BoxFuture<'_, Result<Arc<dyn Running>, MachineError>> {
+    fn start(&self, spec: MachineSpec) -> BoxFuture<'_, Result<Arc<dyn Running>, MachineError>> {
         Box::pin(async move {
+            if let Some(from) = &spec.restore {
+                assert!(from.join(MANIFEST).is_file(), "there is nothing to restore");
+                assert!(spec.env.is_empty(), "its environment is in its memory");
+                self.naps.restored.fetch_add(1, Ordering::Relaxed);
+            }
             let gate = self.gate.lock().unwrap().clone();
             if let Some(gate) = gate {
                 gate.notified().await;
@@ -184,6 +194,22 @@ impl Suspend for FakeRunning {
 
     fn set_right(&self) -> BoxFuture<'_, ()> {
         Box::pin(async { self.paused.store(false, Ordering::Relaxed) })
+    }
+
+    fn may_snapshot(&self) -> Result<(), MachineError> {
+        Ok(())
+    }
+
+    fn put_down<'a>(&'a self, into: &'a Path) -> BoxFuture<'a, Result<(), MachineError>> {
+        Box::pin(async {
+            self.naps.wait().await;
+            self.naps.written.fetch_add(1, Ordering::Relaxed);
+            if self.naps.restless.load(Ordering::Relaxed) {
+                return Err(MachineError::Monitor { reason: "it is restless".to_owned() });
+            }
+            fs::write(into.join(MANIFEST), "{}").unwrap();
+            Ok(())
+        })
     }
 
     fn snapshot<'a>(&'a self, _: &'a Path) -> BoxFuture<'a, Result<(), MachineError>> {

@@ -3,7 +3,7 @@
 //! silently given more or less than it asked for would be trusted wrongly.
 
 use super::Spec;
-use crate::SandboxError;
+use crate::{OnIdle, SandboxError};
 use machine::kind::Lack;
 use machine::{Capability, MachineKind};
 use workspace::is_path;
@@ -36,6 +36,20 @@ const PORTS: UnsupportedOption = UnsupportedOption {
     why: "ports of a sandbox are not published on the host",
     hint: "reach them with `host-bridge port-forward` or the API's ports",
 };
+const SLEEP_WITH_SECRETS: UnsupportedOption = UnsupportedOption {
+    what: "on_idle",
+    why: "it has secrets, and `snapshot` would write its memory with the secrets to disk",
+    hint: "choose `pause`, which keeps the memory, or leave the secrets out",
+};
+const SLEEP_WITH_MOUNT: UnsupportedOption = UnsupportedOption {
+    what: "on_idle",
+    why: "a machine with a host directory mounted cannot be written to disk: the directory's open files \
+    would stay behind",
+    hint: "choose `pause`, or give the sandbox a copy of the directory",
+};
+const SLEEP_IN_MEMORY: &str = "choose `pause`, which keeps its memory, or `stop`";
+const SLEEP_NOT_AT_ALL: &str = "choose `stop`; a qemu machine can be paused or written to disk";
+
 /// Refuses the first option that cannot be honoured.
 pub(super) fn check(spec: &Spec) -> Result<(), SandboxError> {
     refuse_lack(spec, "workspace", Capability::Workspace, spec.workspace.is_some())?;
@@ -58,7 +72,21 @@ pub(super) fn check(spec: &Spec) -> Result<(), SandboxError> {
     ] {
         refuse_lack(spec, option, capability, is_asked)?;
     }
-    Ok(())
+    check_sleep_on_disk(spec)
+}
+
+/// Refuses to write a machine to disk when it is idle, if its kind cannot or its memory must not be there.
+fn check_sleep_on_disk(spec: &Spec) -> Result<(), SandboxError> {
+    if spec.on_idle != Some(OnIdle::Snapshot) {
+        return Ok(());
+    }
+    if let Some(Lack { why, .. }) = spec.machine().lack(Capability::Snapshot) {
+        let pauses = spec.machine().lack(Capability::Pause).is_none();
+        let hint = if pauses { SLEEP_IN_MEMORY } else { SLEEP_NOT_AT_ALL };
+        return Err(SandboxError::Unsupported { what: "on_idle", why, hint });
+    }
+    refuse(!spec.secrets.is_empty(), SLEEP_WITH_SECRETS)?;
+    refuse(spec.mount, SLEEP_WITH_MOUNT)
 }
 
 /// Refuses a workspace that is mounted if the machine cannot mount one.
@@ -122,6 +150,13 @@ mod tests {
             (r#""machine":"external","scratch_bytes":1048576"#, "scratch_bytes"),
             (r#""machine":"external","on_idle":"pause","idle_ttl_ms":9"#, "on_idle"),
             (r#""machine":"firecracker","on_idle":"pause","idle_ttl_ms":9"#, "on_idle"),
+            (r#""machine":"process","on_idle":"snapshot","idle_ttl_ms":9"#, "on_idle"),
+            (r#""machine":"external","on_idle":"snapshot","idle_ttl_ms":9"#, "on_idle"),
+            (r#""machine":"qemu","on_idle":"snapshot","idle_ttl_ms":9,"secrets":["T"]"#, "on_idle"),
+            (
+                r#""machine":"qemu","on_idle":"snapshot","idle_ttl_ms":9,"workspace":"/s","mount":true"#,
+                "on_idle",
+            ),
         ] {
             let spec: Spec = serde_json::from_str(&format!("{{\"name\":\"a\",{json}}}")).unwrap();
             let error = spec.check().unwrap_err();

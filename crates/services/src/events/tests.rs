@@ -190,7 +190,11 @@ async fn what_a_killed_bridge_has_not_written_is_found_by_the_next() {
         record("a/box", 1, State::Running),
         record("a/box2", 2, stopped),
         record("a/new", 4, State::Running),
-        record("b/new", 5, State::Paused { since_ms: 7, by_idle: false, by_lease: false }),
+        record(
+            "b/new",
+            5,
+            State::Paused { since_ms: 7, by_idle: false, by_lease: false, on_disk: false },
+        ),
     ];
     let events = place.open();
     events.settle(present.clone());

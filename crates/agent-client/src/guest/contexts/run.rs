@@ -13,7 +13,7 @@ use super::life::Life;
 use super::ran::{Collected, Ran};
 use crate::guest::records::Records;
 use crate::guest::trace;
-use crate::guest::{Guest, GuestError, Output, Pending, Piece, Writer};
+use crate::guest::{Guest, GuestError, Observed, Output, Pending, Piece, Writer};
 
 /// The number of a run, and how many were before it when it was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +36,8 @@ pub struct Run {
     pub(super) reported_deadline_ms: Option<u64>,
     /// Its part of a trace, until it has ended.
     pub(super) span: Option<Span>,
+    /// It is the host's own, and nobody else learns of it.
+    pub(super) is_aside: bool,
 }
 
 /// The state of a run.
@@ -77,8 +79,8 @@ impl Run {
         let output = output.counted(guest.output_counter());
         let (guest, place) = (guest.clone(), RunState::Requested(queued));
         let records = Records::default();
-        let (reported_deadline_ms, span) = (None, None);
-        Self { guest, context, place, output, records, code, reported_deadline_ms, span }
+        let (reported_deadline_ms, span, is_aside) = (None, None, false);
+        Self { guest, context, place, output, records, code, reported_deadline_ms, span, is_aside }
     }
 
     pub fn context(&self) -> &ContextName {
@@ -112,6 +114,12 @@ impl Run {
             Ok(queued) => RunState::Accepted { queued: *queued, life: Life::new(queued.run) },
             Err(_) => RunState::Failed,
         };
+        if let Ok(Queued { run, .. }) = &answer
+            && !self.is_aside
+        {
+            let (context, run) = (&self.context, *run);
+            self.guest.observer().tell(Observed::RunQueued { context, run });
+        }
         Poll::Ready(answer)
     }
 
@@ -148,10 +156,14 @@ impl Run {
                 {
                     *limit_ms = reported;
                 }
-                if let Happening::Finished(end) = &event.what
-                    && let Some(mut span) = self.span.take()
-                {
-                    trace::finished(&mut span, event.run, end);
+                if let Happening::Finished(end) = &event.what {
+                    if let Some(mut span) = self.span.take() {
+                        trace::finished(&mut span, event.run, end);
+                    }
+                    if !self.is_aside {
+                        let (context, run, end) = (&self.context, event.run, &end.end);
+                        self.guest.observer().tell(Observed::RunEnded { context, run, end });
+                    }
                 }
                 return Poll::Ready(Ok(Some(clip::event(event))));
             }

@@ -89,7 +89,7 @@ pub const ROWS: &[SandboxOption] = &[
     },
     SandboxOption {
         name: "on_idle",
-        about: "What happens when it has been idle for that long: `stop` ends it, `pause` pauses it until the next request.",
+        about: "What happens when it has been idle for that long: `stop` ends it, `pause` pauses it until the next request, `snapshot` also writes its memory to disk and frees it.",
         has: &[
             (Start, "--on-idle"),
             (Http, "on_idle"),

@@ -154,5 +154,5 @@ async fn a_host_that_pauses_nothing_refuses_one_that_is_to_sleep() {
     let mut endless = sleepy("web");
     endless.idle_ttl_ms = None;
     let refused = registry.create(endless).await.unwrap_err();
-    assert!(matches!(refused, SandboxError::NeverIdle), "{refused}");
+    assert!(matches!(refused, SandboxError::NeverIdle { .. }), "{refused}");
 }
