@@ -538,7 +538,7 @@ async fn an_absolute_time_to_live_ends_what_is_at_work_too() {
     assert_eq!(place.boxes(), 0);
 }
 
-fn times(ttl_ms: Option<u64>, idle_ttl_ms: Option<u64>) -> Update {
+pub(super) fn times(ttl_ms: Option<u64>, idle_ttl_ms: Option<u64>) -> Update {
     Update { ttl_ms, idle_ttl_ms, egress: None }
 }
 

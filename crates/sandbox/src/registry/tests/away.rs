@@ -134,7 +134,7 @@ async fn one_on_disk_is_paused_resumed_stopped_killed_and_removed_as_ever() {
     assert_eq!(stopped.state.phase(), Phase::Stopped);
     let killed = registry.kill(&which("killed")).await.unwrap();
     assert!(matches!(killed.state, State::Stopped { why: StopReason::Killed, .. }));
-    registry.extend(&which("web"), Some(900_000), None).await.unwrap();
+    registry.update(&which("web"), times(Some(900_000), None)).await.unwrap();
     // By hand it is put beyond the reach of requests, and stays on disk.
     let paused = registry.pause(&which("web")).await.unwrap();
     assert!(paused.state.is_on_disk() && !paused.state.is_asleep(), "{}", paused.state);
