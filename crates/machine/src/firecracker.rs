@@ -32,8 +32,8 @@ const KERNEL_WORDS: &str = "console=ttyS0 quiet reboot=k panic=-1 pci=off i8042.
     burrow.halt=reboot";
 
 /// Firecracker's own log goes to its stdout, which is the console. At its usual level that would be every
-/// request.
-const LOG_LEVEL: &str = "Warning";
+/// request, and at the next one what a guest can provoke at will.
+const LOG_LEVEL: &str = "Error";
 
 /// The socket of the vsock, in the directory that the monitor runs in.
 const VSOCK: &str = "vsock";

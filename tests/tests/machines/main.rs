@@ -2,6 +2,7 @@
 //! `every_machine`.
 
 mod machine_extras;
+mod monitors;
 mod snapshot;
 mod snapshot_travel;
 mod vm;

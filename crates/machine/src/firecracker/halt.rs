@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! pause    Paused ─▶ a snapshot that nobody needs
-//! resume   Resumed ─▶ the agent is dialled anew
+//! resume   Resumed ─▶ the agent is dialled again
 //! save     Paused ─▶ snapshot ─▶ copy the disk ─▶ Resumed
 //! load     link to the disks ─▶ load, with the memory mapped from its file
 //! ```

@@ -27,7 +27,7 @@ pub trait Halt: Send + Sync {
         Box::pin(async { Ok(()) })
     }
 
-    /// Whether a pause cuts the links to the agent, so that it is dialled anew.
+    /// Whether a pause cuts the links to the agent, so that it is dialled again.
     fn pause_cuts(&self) -> bool {
         false
     }

@@ -113,7 +113,6 @@ mod tests {
             (r#""machine":"external","cpu_millis":0"#, "cpus"),
             (r#""machine":"external","scratch_bytes":1048576"#, "scratch_bytes"),
             (r#""machine":"external","on_idle":"pause","idle_ttl_ms":9"#, "on_idle"),
-            (r#""machine":"firecracker","on_idle":"pause","idle_ttl_ms":9"#, "on_idle"),
         ] {
             let spec: Spec = serde_json::from_str(&format!("{{\"name\":\"a\",{json}}}")).unwrap();
             let error = spec.check().unwrap_err();
