@@ -499,7 +499,8 @@ impl Api {
 /// host's memory is for sandboxes.
 fn budget(limits: &Limits) -> Budget {
     let body_bytes = limits.body_bytes_max.saturating_mul(2);
-    let host_share = host::memory::total_bytes().map_or(u64::MAX, |bytes| bytes / MEMORY_HOST_SHARE);
+    let host_share =
+        host::memory::total_bytes().map_or(u64::MAX, |bytes| bytes / MEMORY_HOST_SHARE);
     let all = limits.memory_bytes_max.min(host_share).max(body_bytes);
     Budget::new(all, (all / MEMORY_KEY_SHARE).max(body_bytes))
 }

@@ -135,7 +135,9 @@ fn a_paused_machine_stays_so_for_the_next_bridge_and_takes_new_connections_when_
         }
         assert_eq!(scene.ok(&["exec", "box", "--", "echo", "again"]), "again\n");
         let requests = scene.requests();
-        assert!(requests.iter().all(|request| request.ends_with("204") || request.starts_with("GET")));
+        assert!(
+            requests.iter().all(|request| request.ends_with("204") || request.starts_with("GET"))
+        );
         scene.ok(&["rm", "--force", "box"]);
         assert_eq!(scene.leftovers(), Vec::<String>::new());
     }

@@ -29,8 +29,17 @@ fn kinds() -> Vec<String> {
 
 fn start(burrow: &Burrow, kind: &str, name: &str) {
     burrow.ok(&[
-        "start", "--name", name, "--machine", kind, "--image", IMAGE, "--memory", MEMORY_MIB,
-        "--scratch", SCRATCH,
+        "start",
+        "--name",
+        name,
+        "--machine",
+        kind,
+        "--image",
+        IMAGE,
+        "--memory",
+        MEMORY_MIB,
+        "--scratch",
+        SCRATCH,
     ]);
 }
 

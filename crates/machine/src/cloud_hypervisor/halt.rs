@@ -179,7 +179,8 @@ mod tests {
         assert!(text.contains("kvm_hyperv"), "what only the monitor knows is kept: {text}");
         assert!(ours.join("memory-ranges").exists() && ours.join("state.json").exists());
         fs::remove_dir_all(&ours).unwrap();
-        let more = [config["disks"][0].clone(), config["disks"][1].clone(), json!({ "path": "/x" })];
+        let more =
+            [config["disks"][0].clone(), config["disks"][1].clone(), json!({ "path": "/x" })];
         config["disks"] = json!(more);
         fs::write(there.join(CONFIG), config.to_string()).unwrap();
         let refused = adapt(&clone, &describe(&clone).unwrap(), &there).unwrap_err();

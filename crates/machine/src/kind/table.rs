@@ -163,5 +163,4 @@ const NO_EXPORT_OF_MONITOR: Lack = Lack {
     hint: "use a machine of qemu, or take the snapshot on each host",
 };
 
-const OTHERS_CAN: &str =
-    "process machines and virtual machines can be paused, and snapshots can be taken of virtual machines";
+const OTHERS_CAN: &str = "process machines and virtual machines can be paused, and snapshots can be taken of virtual machines";

@@ -12,8 +12,7 @@ use image::digest::{Digest, Digester};
 use tokio::sync::mpsc;
 
 use super::archive::{
-    ArchiveError, ArchiveManifest, DIGEST, FORMAT, MANIFEST, Part, PartName, header,
-    require_export,
+    ArchiveError, ArchiveManifest, DIGEST, FORMAT, MANIFEST, Part, PartName, header, require_export,
 };
 use super::{Hold, Snapshot};
 use crate::limits::{SNAPSHOT_HOLE_BYTES_MIN, SNAPSHOT_PIECE_BYTES, SNAPSHOT_PIECES_WAITING_MAX};

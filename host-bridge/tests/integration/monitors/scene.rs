@@ -85,8 +85,11 @@ impl Scene {
     pub fn fault(&self, fault: &str) {
         let (agent, log) = (self.agent.display(), self.base.join("requests"));
         let full = self.base.join("full");
-        let play =
-            format!("export FAKE_AGENT={agent} FAKE_LOG={} FAKE_FULL={} FAKE_FAULT={fault}\n", log.display(), full.display());
+        let play = format!(
+            "export FAKE_AGENT={agent} FAKE_LOG={} FAKE_FULL={} FAKE_FAULT={fault}\n",
+            log.display(),
+            full.display()
+        );
         fs::write(self.base.join("play"), play).unwrap();
     }
 
