@@ -130,6 +130,37 @@ test-vm: _tested _kit
     just _v2 security=groups
     just _skips
 
+# Firecracker and Cloud Hypervisor as they are on the PATH, on a KVM that runs guests: their verbs, then the
+# suite for every machine kind. KIT is a directory with a kernel as `vmlinux`, an initramfs and images.
+# On a host whose KVM is slow, SUITE chooses among the tests of the suite, and `none` leaves it out.
+monitors KIT="target/images" SUITE="": build
+    #!/usr/bin/env bash
+    set -euo pipefail
+    kit=$(realpath "{{KIT}}")
+    missing() { echo "monitors: $1" | tee -a target/skips.log; }
+    kinds=()
+    for kind in firecracker cloud-hypervisor; do
+        if program=$(command -v "$kind"); then
+            echo "monitors: $program, $("$program" --version | head -n 1)"
+            kinds+=("$kind")
+        else
+            missing "$kind, which is not on the PATH"
+        fi
+    done
+    if ! [ -w /dev/kvm ]; then missing "all of them: /dev/kvm is not there or not ours"; kinds=(); fi
+    for file in vmlinux initramfs.cpio python.erofs; do
+        if ! [ -e "$kit/$file" ]; then missing "all of them: $kit has no $file"; kinds=(); fi
+    done
+    if [ ${#kinds[@]} -gt 0 ]; then
+        export BURROW_IMAGES=$kit
+        BURROW_TEST_MONITORS="${kinds[*]}" cargo nextest run --workspace --test machines -E 'test(/^monitors::/)'
+    fi
+    for kind in "${kinds[@]}"; do
+        if [ "{{SUITE}}" = none ]; then missing "the suite for every machine kind on $kind, as asked"; continue; fi
+        BURROW_TEST_MACHINE=$kind BURROW_TEST_IMAGE=python cargo nextest run --workspace --test every_machine -E 'not test(/{{not_in_vms}}/) & test(/{{SUITE}}/)'
+    done
+    just _skips
+
 # What meets control groups, in a machine with systemd and version 2 of them alone: as root, and as an
 # ordinary user. Many minutes: everything is emulated.
 test-v2: build _kit (_v2 "security" "agent" "every_machine=freeze" "bridge=caps" "bridge=daemon")

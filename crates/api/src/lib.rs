@@ -499,17 +499,10 @@ impl Api {
 /// host's memory is for sandboxes.
 fn budget(limits: &Limits) -> Budget {
     let body_bytes = limits.body_bytes_max.saturating_mul(2);
-    let host_share = host_memory_bytes().map_or(u64::MAX, |bytes| bytes / MEMORY_HOST_SHARE);
+    let host_share =
+        host::memory::total_bytes().map_or(u64::MAX, |bytes| bytes / MEMORY_HOST_SHARE);
     let all = limits.memory_bytes_max.min(host_share).max(body_bytes);
     Budget::new(all, (all / MEMORY_KEY_SHARE).max(body_bytes))
-}
-
-/// `None` where the kernel does not say.
-fn host_memory_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
-    kib.checked_mul(1024)
 }
 
 /// Every operation there is.

@@ -27,7 +27,7 @@ pub struct Used {
 
 impl Used {
     pub fn of_sample(sample: &Sample, cpus: u64) -> Self {
-        let memory_bytes_max = sample.memory_bytes_max.or_else(crate::host_memory_bytes);
+        let memory_bytes_max = sample.memory_bytes_max.or_else(host::memory::total_bytes);
         Self {
             time_ms: sample.time_ms,
             cpus,
@@ -45,7 +45,7 @@ impl Used {
         let mean = |gauge: Option<Gauge>| gauge.map_or(0.0, |gauge| f64::from(gauge.mean));
         let bytes = |gauge| (mean(gauge) * 1024.0) as u64;
         let limit = |kib: Option<u32>| kib.map(|kib| u64::from(kib) * 1024);
-        let memory_bytes_max = limit(bucket.memory_kib_max).or_else(crate::host_memory_bytes);
+        let memory_bytes_max = limit(bucket.memory_kib_max).or_else(host::memory::total_bytes);
         Self {
             time_ms: at_ms,
             cpus,

@@ -17,6 +17,7 @@ pub mod id;
 pub mod instant;
 pub mod journal;
 pub mod lock;
+pub mod memory;
 pub mod mime;
 pub mod names;
 pub mod notify;

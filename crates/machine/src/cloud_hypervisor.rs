@@ -4,16 +4,15 @@
 //! kernel does after a panic, the monitor boots it again; the agent then gets no answer to its
 //! call, and powers off.
 
+mod halt;
+
 use std::ffi::OsString;
-use std::fs;
-use std::io;
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::{Value, json};
 
 use super::kind::Program;
-use super::vmm::{Api, GUEST_CID, Monitor, Plan, Programs, RESTORED};
+use super::vmm::{Api, GUEST_CID, Halt, Monitor, Plan, Programs};
 use super::{BoxFuture, MachineError, MachineKind, kvm};
 
 /// The program that is the machine.
@@ -27,42 +26,11 @@ pub const PROGRAM: Program = Program {
 const KERNEL_WORDS: &str = "console=ttyS0 quiet panic=-1 mitigations=off cryptomgr.notests \
     random.trust_cpu=on rdinit=/init";
 
-/// The file of a snapshot that describes the machine, and its longest accepted size.
-const CONFIG: &str = "config.json";
-const CONFIG_BYTES_MAX: u64 = 256 * 1024;
-
 /// See the module's description.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CloudHypervisor;
 
 impl CloudHypervisor {
-    /// Stops the processors of the machine with this socket.
-    pub async fn pause(&self, monitor: &Path) -> Result<(), MachineError> {
-        Ok(api(monitor).put("/api/v1/vm.pause", None).await?)
-    }
-
-    /// Lets the processors continue.
-    pub async fn resume(&self, monitor: &Path) -> Result<(), MachineError> {
-        Ok(api(monitor).put("/api/v1/vm.resume", None).await?)
-    }
-
-    /// Writes the state of a paused machine into an empty directory. Its disks are not included.
-    pub async fn snapshot(&self, monitor: &Path, into: &Path) -> Result<(), MachineError> {
-        let body = json!({ "destination_url": url(into) });
-        Ok(api(monitor).put_slowly("/api/v1/vm.snapshot", body).await?)
-    }
-
-    /// Restores a snapshot into a process that was only started (`programs`, without `begin`), with its
-    /// sockets at the plan's paths, and lets it run. Its disks must be where they were.
-    pub async fn restore(&self, plan: &Plan, from: &Path) -> Result<(), MachineError> {
-        let ours = move_snapshot(plan, from)
-            .map_err(|source| MachineError::Host { action: "read the snapshot", source })?;
-        let api = api(&plan.monitor());
-        api.listening().await?;
-        api.put_slowly("/api/v1/vm.restore", json!({ "source_url": url(&ours) })).await?;
-        Ok(api.put("/api/v1/vm.resume", None).await?)
-    }
-
     /// The machine's configuration and state, as the monitor describes them.
     pub async fn info(&self, monitor: &Path) -> Result<Value, MachineError> {
         Ok(api(monitor).get("/api/v1/vm.info").await?)
@@ -78,35 +46,6 @@ impl CloudHypervisor {
 
 fn api(monitor: &Path) -> Api {
     Api::at(monitor, "Cloud Hypervisor")
-}
-
-fn url(path: &Path) -> String {
-    format!("file://{}", path.display())
-}
-
-/// Prepares a snapshot for this plan's machine: the same files, and a description with its own
-/// sockets.
-fn move_snapshot(plan: &Plan, from: &Path) -> io::Result<PathBuf> {
-    let ours = plan.directory.join(RESTORED);
-    fs::create_dir(&ours)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        if entry.file_name() != CONFIG {
-            symlink(entry.path().canonicalize()?, ours.join(entry.file_name()))?;
-        }
-    }
-    let described = from.join(CONFIG);
-    if fs::metadata(&described)?.len() > CONFIG_BYTES_MAX {
-        return Err(io::ErrorKind::FileTooLarge.into());
-    }
-    let mut config: Value = serde_json::from_slice(&fs::read(described)?)?;
-    for (device, socket) in [("vsock", plan.vsock()), ("serial", plan.console())] {
-        if let Some(place) = config.pointer_mut(&format!("/{device}/socket")) {
-            *place = json!(socket);
-        }
-    }
-    fs::write(ours.join(CONFIG), config.to_string())?;
-    Ok(ours)
 }
 
 impl Monitor for CloudHypervisor {
@@ -131,6 +70,10 @@ impl Monitor for CloudHypervisor {
             api.put("/api/v1/vm.create", Some(describe(plan)?)).await?;
             Ok(api.put("/api/v1/vm.boot", None).await?)
         })
+    }
+
+    fn halt(&self) -> Option<&dyn Halt> {
+        Some(self)
     }
 }
 

@@ -10,6 +10,7 @@ use super::vmm::{ApiError, KitError};
 use super::{Capability, MachineExit, MachineKind, NoDisk, kvm};
 use agent_client::guest::GuestError;
 use agent_client::link::LinkError;
+use host::units::human_bytes;
 
 /// Why a machine did not start.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +52,11 @@ pub enum MachineError {
         "a virtual machine with {bytes} bytes of memory does not boot; give it at least {bytes_min}"
     )]
     Memory { bytes: u64, bytes_min: u64 },
+    #[error(
+        "a virtual machine with {} of memory does not fit this host, which has {}; ask for less, or use a larger host",
+        human_bytes(*bytes), human_bytes(*host_bytes)
+    )]
+    MemoryBeyondHost { bytes: u64, host_bytes: u64 },
     #[error("a {kind} machine needs a hypervisor that runs guests, and {source}: {remedy}")]
     NoHypervisor { kind: MachineKind, source: kvm::NoKvm, remedy: &'static str },
     #[error("{variable} is {requested:?}, and the boards that there are are pc, q35 and microvm")]
@@ -120,6 +126,7 @@ impl MachineError {
             Self::TooLarge { .. } => Blame::RequestTooLarge,
             Self::CannotSuspend { .. }
             | Self::Freeze(_)
+            | Self::MemoryBeyondHost { .. }
             | Self::NoMounts { .. }
             | Self::OtherMachine { .. }
             | Self::AgentMissing(_)

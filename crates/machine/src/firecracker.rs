@@ -5,6 +5,7 @@
 //! reset. The program may run in a jail of its own `jailer` ([`Jailer`]); as it is, it runs with the
 //! rights of the bridge.
 
+mod halt;
 mod jail;
 
 use std::path::Path;
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 pub use jail::Jailer;
 
 use super::kind::Program;
-use super::vmm::{Api, GUEST_CID, Monitor, Plan, Programs};
+use super::vmm::{Api, GUEST_CID, Halt, Monitor, Plan, Programs};
 use super::{BoxFuture, MachineError, MachineKind, kvm};
 
 /// The program that is the machine.
@@ -30,74 +31,18 @@ const KERNEL_WORDS: &str = "console=ttyS0 quiet reboot=k panic=-1 pci=off i8042.
     i8042.dumbkbd mitigations=off cryptomgr.notests random.trust_cpu=on rdinit=/init \
     burrow.halt=reboot";
 
-/// The files of a snapshot. The third is ours: where the socket of the vsock was.
-const STATE: &str = "state";
-const MEMORY: &str = "memory";
-const SOCKET: &str = "vsock-path";
+/// Firecracker's own log goes to its stdout, which is the console. At its usual level that would be every
+/// request, and at the next one what a guest can provoke at will.
+const LOG_LEVEL: &str = "Error";
+
+/// The socket of the vsock, in the directory that the monitor runs in.
+const VSOCK: &str = "vsock";
 
 /// See the module's description.
 #[derive(Clone, Debug, Default)]
 pub struct Firecracker {
     /// Starts the monitor in a jail instead of directly.
     pub jailer: Option<Jailer>,
-}
-
-impl Firecracker {
-    /// Stops the processors of the machine with this socket.
-    pub async fn pause(&self, monitor: &Path) -> Result<(), MachineError> {
-        Ok(api(monitor).patch("/vm", json!({ "state": "Paused" })).await?)
-    }
-
-    /// Lets the processors continue.
-    pub async fn resume(&self, monitor: &Path) -> Result<(), MachineError> {
-        Ok(api(monitor).patch("/vm", json!({ "state": "Resumed" })).await?)
-    }
-
-    /// Writes the state of a paused machine into a directory: its memory, and the state of its
-    /// devices. Its disks are not included.
-    pub async fn snapshot(&self, monitor: &Path, into: &Path) -> Result<(), MachineError> {
-        self.refuse_in_jail()?;
-        let api = api(monitor);
-        // The note of where the vsock is; a restore elsewhere needs it.
-        let machine = api.get("/vm/config").await?;
-        let socket = machine.pointer("/vsock/uds_path").and_then(Value::as_str);
-        let noted = std::fs::write(into.join(SOCKET), socket.unwrap_or_default());
-        noted.map_err(|source| MachineError::Host { action: "write the snapshot", source })?;
-        let body = json!({
-            "snapshot_type": "Full",
-            "snapshot_path": into.join(STATE),
-            "mem_file_path": into.join(MEMORY),
-        });
-        Ok(api.put_slowly("/snapshot/create", body).await?)
-    }
-
-    /// Restores a snapshot into a process that was only started (`programs`, without `begin`), and
-    /// lets it run. Its disks must be where they were; its vsock is at the plan's socket, which
-    /// needs release 1.16 or newer if the path differs.
-    pub async fn restore(&self, plan: &Plan, from: &Path) -> Result<(), MachineError> {
-        self.refuse_in_jail()?;
-        let api = api(&plan.monitor());
-        api.listening().await?;
-        let mut body = json!({
-            "snapshot_path": from.join(STATE),
-            "mem_backend": { "backend_type": "File", "backend_path": from.join(MEMORY) },
-            "resume_vm": true,
-        });
-        let noted = std::fs::read_to_string(from.join(SOCKET)).unwrap_or_default();
-        if Path::new(&noted) != plan.vsock() {
-            body["vsock_override"] = json!({ "uds_path": plan.vsock() });
-        }
-        Ok(api.put_slowly("/snapshot/load", body).await?)
-    }
-
-    /// The paths of the snapshot would be those inside the jail.
-    fn refuse_in_jail(&self) -> Result<(), MachineError> {
-        if self.jailer.is_none() {
-            return Ok(());
-        }
-        let reason = "a Firecracker in a jail can write no snapshot out of it".to_owned();
-        Err(MachineError::Monitor { reason })
-    }
 }
 
 fn api(monitor: &Path) -> Api {
@@ -121,6 +66,8 @@ impl Monitor for Firecracker {
                 plan.monitor().into_os_string(),
                 "--id".into(),
                 plan.id.as_str().into(),
+                "--level".into(),
+                LOG_LEVEL.into(),
             ],
         };
         Ok(Programs { machine, console_is_stdout: true, ..Programs::default() })
@@ -128,8 +75,9 @@ impl Monitor for Firecracker {
 
     fn begin<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<(), MachineError>> {
         Box::pin(async move {
-            if let Some(jailer) = &self.jailer {
-                jailer.open_door(plan)?;
+            match &self.jailer {
+                Some(jailer) => jailer.open_door(plan)?,
+                None => halt::link_disks(plan)?,
             }
             let api = api(&plan.monitor());
             api.listening().await?;
@@ -138,6 +86,10 @@ impl Monitor for Firecracker {
             }
             Ok(())
         })
+    }
+
+    fn halt(&self) -> Option<&dyn Halt> {
+        Some(self)
     }
 }
 
@@ -160,9 +112,10 @@ fn orders(plan: &Plan, jailed: bool) -> Result<Vec<(String, Value)>, MachineErro
         vec![("/machine-config".to_owned(), machine), ("/boot-source".to_owned(), boot)];
     for (number, disk) in plan.disks.iter().enumerate() {
         let name = jail::disk(number);
+        let path = if jailed { format!("/{name}") } else { halt::relative_disk(number) };
         let drive = json!({
             "drive_id": name,
-            "path_on_host": seen(&name, &disk.path),
+            "path_on_host": path,
             // The root is our doing: this would only add a word to the kernel's command line.
             "is_root_device": false,
             "is_read_only": disk.read_only,
@@ -171,11 +124,12 @@ fn orders(plan: &Plan, jailed: bool) -> Result<Vec<(String, Value)>, MachineErro
         });
         orders.push((format!("/drives/{name}"), drive));
     }
-    let vsock = json!({ "guest_cid": GUEST_CID, "uds_path": seen(jail::VSOCK, &plan.vsock()) });
+    let vsock = if jailed { Path::new("/").join(jail::VSOCK) } else { VSOCK.into() };
+    let vsock = json!({ "guest_cid": GUEST_CID, "uds_path": vsock });
     orders.push(("/vsock".to_owned(), vsock));
     orders.push(("/actions".to_owned(), json!({ "action_type": "InstanceStart" })));
     Ok(orders)
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

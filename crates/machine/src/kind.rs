@@ -108,6 +108,8 @@ pub enum Capability {
     Mount,
     Pause,
     Snapshot,
+    /// Snapshots that another host can use.
+    Export,
 }
 
 /// Something that a kind cannot do. A sandbox that asks for it is refused: one that silently got

@@ -34,11 +34,11 @@ use tokio::time::timeout;
 
 pub use api::{Api, ApiError};
 pub use console::Tape;
-pub use halt::{Halt, Saving, Standing};
+pub use halt::{Halt, Saving, Standing, version_of};
 pub use kit::{Kit, KitError};
-pub use made::{MANIFEST, MEMORY, MachineInputs, Manifest};
+pub use made::{CONFIG, MANIFEST, MEMORY, MachineInputs, Manifest, STATE};
 pub(crate) use plan::NOTE;
-pub use plan::{Disk, JAIL, ORDERS, Plan, RESTORED, SCRATCH};
+pub use plan::{DISKS, Disk, HALTED, JAIL, MONITOR, ORDERS, Plan, RESTORED, SCRATCH};
 pub use programs::{Beside, Programs, RELAY, SHARER, find_program};
 pub use running::{At, Virtual};
 
@@ -139,7 +139,11 @@ impl<M: Monitor> VirtualMachines<M> {
         let born = async {
             if let Some((halt, from)) = restoring {
                 halt.load(&plan, from).await?;
-                let guest = awaited.take(address.clone()).await?;
+                let guest = if halt.calls_first() {
+                    awaited.take(address.clone()).await?
+                } else {
+                    awaited::dial(address.clone()).await?
+                };
                 let adopted = suspend::adopt(&guest, &spec).await?;
                 return Ok((guest, adopted));
             }
@@ -265,7 +269,7 @@ impl<M: Monitor> VirtualMachines<M> {
         tape: Tape,
     ) -> Virtual {
         let monitor = Arc::clone(&self.0) as Arc<dyn Monitor>;
-        let follow = self.0.follow(place.directory.join(plan::MONITOR));
+        let follow = self.0.follow(place.directory.join(MONITOR));
         Virtual::new(monitor, place, guest, supervisor, address, tape, follow)
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use fleet::records::Room;
+use host::memory;
 use machine::MachineKind;
 use sandbox::{Record, Spec};
 use settings::Fleet;
@@ -15,7 +16,7 @@ pub(crate) fn of(fleet: &Fleet) -> Room {
     let usual_millis = processors * 1_000 * u64::from(CPUS_PROMISED);
     Room {
         sandboxes: fleet.sandboxes_max,
-        memory_mib: fleet.memory_bytes.or_else(host_memory_bytes).unwrap_or(0) / (1024 * 1024),
+        memory_mib: fleet.memory_bytes.or_else(memory::total_bytes).unwrap_or(0) / (1024 * 1024),
         cpu_millis: fleet.cpu_millis.map_or(usual_millis, u64::from),
     }
 }
@@ -42,12 +43,4 @@ pub(crate) fn needs_of(spec: &Spec) -> Room {
 /// chosen.
 pub(crate) fn machines(usual: &str) -> BTreeSet<String> {
     BTreeSet::from([MachineKind::default().name().to_owned(), usual.to_owned()])
-}
-
-/// `None` where the kernel does not say.
-fn host_memory_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
-    kib.checked_mul(1024)
 }

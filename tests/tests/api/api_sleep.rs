@@ -223,6 +223,4 @@ fn what_cannot_be_is_refused_with_the_reason() {
     refused(json!({ "on_idle": "snapshot" }), 400, "idle_ttl_ms");
     refused(json!({ "on_idle": "snapshot", "idle_ttl_ms": 1000 }), 422, "`pause`");
     refused(json!({ "on_idle": "doze", "idle_ttl_ms": 1000 }), 400, "doze");
-    let firecracker = json!({ "on_idle": "pause", "idle_ttl_ms": 1000, "machine": "firecracker" });
-    refused(firecracker, 422, "on_idle");
 }

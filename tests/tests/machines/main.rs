@@ -3,6 +3,7 @@
 
 mod asleep;
 mod machine_extras;
+mod monitors;
 mod snapshot;
 mod snapshot_travel;
 mod vm;

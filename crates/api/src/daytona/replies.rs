@@ -102,7 +102,7 @@ pub fn snapshot(record: &Record) -> Option<&str> {
 }
 
 pub fn memory_gib(record: &Record) -> u64 {
-    let of_host = || crate::host_memory_bytes().unwrap_or_default().div_ceil(GIB);
+    let of_host = || host::memory::total_bytes().unwrap_or_default().div_ceil(GIB);
     record.memory_mib.map_or_else(of_host, |mib| mib.div_ceil(MIB_PER_GIB))
 }
 

@@ -125,7 +125,7 @@ pub fn is_there(record: &Record) -> bool {
 }
 
 fn host_memory_mib() -> u64 {
-    crate::host_memory_bytes().unwrap_or_default() / MIB
+    host::memory::total_bytes().unwrap_or_default() / MIB
 }
 
 /// Whether a text names a template that sandboxes are made of when none is chosen.

@@ -70,17 +70,19 @@ impl Jailer {
             "--".into(),
             "--api-sock".into(),
             format!("/{API}").into(),
+            "--level".into(),
+            super::LOG_LEVEL.into(),
         ];
         Ok(words.into())
     }
 
     fn furnish(self, root: &Path, plan: &Plan) -> io::Result<()> {
         let kit = |error: crate::vmm::KitError| io::Error::other(error);
-        fs::hard_link(plan.kit.unpacked_kernel().map_err(kit)?, root.join(KERNEL))?;
-        fs::hard_link(plan.kit.initramfs().map_err(kit)?, root.join(INITRAMFS))?;
+        link_file(&plan.kit.unpacked_kernel().map_err(kit)?, &root.join(KERNEL))?;
+        link_file(&plan.kit.initramfs().map_err(kit)?, &root.join(INITRAMFS))?;
         for (number, found) in plan.disks.iter().enumerate() {
             let inside = root.join(disk(number));
-            fs::hard_link(&found.path, &inside)?;
+            link_file(&found.path, &inside)?;
             if !found.read_only {
                 chown(&inside, Some(self.uid), Some(self.gid))?;
             }
@@ -97,6 +99,12 @@ impl Jailer {
         });
         opened.map_err(|source| MachineError::Host { action: "open the jail's door", source })
     }
+}
+
+/// Gives a file a second name. Of a symbolic link it is the target that gets one: the link would lead nowhere
+/// inside.
+fn link_file(path: &Path, name: &Path) -> io::Result<()> {
+    fs::hard_link(path.canonicalize()?, name)
 }
 
 /// Where the jailer puts the root directory of a program.
@@ -118,6 +126,28 @@ mod tests {
 
     use super::*;
     use crate::firecracker::tests::plan;
+
+    #[test]
+    fn a_symbolic_link_is_resolved_before_it_comes_into_the_jail() {
+        let (directory, mut plan) = plan("jail-links");
+        let (image, linked) = (directory.join("kit/base.erofs"), directory.join("linked.erofs"));
+        symlink("kit/base.erofs", &linked).unwrap();
+        plan.disks[0].path = linked;
+        let kernel = directory.join("kit/vmlinux");
+        fs::rename(&kernel, directory.join("vmlinux-6.1")).unwrap();
+        symlink("../vmlinux-6.1", &kernel).unwrap();
+        let root = root(Path::new("/opt/firecracker"), &plan);
+        fs::create_dir_all(&root).unwrap();
+        let ours =
+            Jailer { uid: nix::unistd::getuid().as_raw(), gid: nix::unistd::getgid().as_raw() };
+        ours.furnish(&root, &plan).unwrap();
+        for (inside, outside) in [("disk0", image), (KERNEL, directory.join("vmlinux-6.1"))] {
+            let found = fs::symlink_metadata(root.join(inside)).unwrap();
+            assert!(found.is_file(), "{inside} would dangle");
+            assert_eq!(found.ino(), fs::metadata(outside).unwrap().ino(), "{inside}");
+        }
+        plan.remove();
+    }
 
     #[test]
     fn paths_inside_lead_to_the_files_outside() {

@@ -21,7 +21,7 @@ pub(super) const PROFILES: &[Profile] = &[
         is_virtual: false,
         root: Root::Host,
         mount: Mount::Running,
-        lacks: &[NO_SNAPSHOT],
+        lacks: &[NO_SNAPSHOT, NO_EXPORT],
         programs: &[],
         hypervisor: Hypervisor::Unused,
         start_deadline: BOOT_DEADLINE,
@@ -49,7 +49,7 @@ pub(super) const PROFILES: &[Profile] = &[
         is_virtual: true,
         root: Root::Kit(IMAGE_DEFAULT),
         mount: Mount::Never,
-        lacks: &[NO_MOUNT, NO_PAUSE_OF_MONITOR, NO_SNAPSHOT_OF_MONITOR],
+        lacks: &[NO_MOUNT, NO_EXPORT_OF_MONITOR],
         programs: &[firecracker::PROGRAM],
         hypervisor: Hypervisor::Required,
         start_deadline: VIRTUAL_BOOT_DEADLINE,
@@ -63,7 +63,7 @@ pub(super) const PROFILES: &[Profile] = &[
         is_virtual: true,
         root: Root::Kit(IMAGE_DEFAULT),
         mount: Mount::Never,
-        lacks: &[NO_MOUNT, NO_PAUSE_OF_MONITOR, NO_SNAPSHOT_OF_MONITOR],
+        lacks: &[NO_MOUNT, NO_EXPORT_OF_MONITOR],
         programs: &[cloud_hypervisor::PROGRAM],
         hypervisor: Hypervisor::Required,
         start_deadline: VIRTUAL_BOOT_DEADLINE,
@@ -126,6 +126,7 @@ pub(super) const PROFILES: &[Profile] = &[
             },
             NO_PAUSE,
             NO_SNAPSHOT,
+            NO_EXPORT,
         ],
         programs: &[],
         hypervisor: Hypervisor::Unused,
@@ -145,18 +146,21 @@ const NO_MOUNT: Lack = Lack {
 const NO_PAUSE: Lack = Lack {
     capability: Capability::Pause,
     why: "the bridge does not control its memory",
-    hint: QEMU_CAN,
+    hint: OTHERS_CAN,
 };
 const NO_SNAPSHOT: Lack = Lack { capability: Capability::Snapshot, ..NO_PAUSE };
 
-/// The monitors can; it was never tried with the real program.
-const NO_PAUSE_OF_MONITOR: Lack = Lack {
-    capability: Capability::Pause,
-    why: "pausing it was never tried with the real monitor",
-    hint: QEMU_CAN,
+const NO_EXPORT: Lack = Lack {
+    capability: Capability::Export,
+    why: "it has no snapshots",
+    hint: "use a machine of qemu",
 };
-const NO_SNAPSHOT_OF_MONITOR: Lack =
-    Lack { capability: Capability::Snapshot, ..NO_PAUSE_OF_MONITOR };
 
-const QEMU_CAN: &str =
-    "process and qemu machines can be paused, and a snapshot can be taken of a qemu machine";
+/// QEMU's state of devices names no file of the host.
+const NO_EXPORT_OF_MONITOR: Lack = Lack {
+    capability: Capability::Export,
+    why: "they name files that the monitor opens, so one from elsewhere could open any file of this host",
+    hint: "use a machine of qemu, or take the snapshot on each host",
+};
+
+const OTHERS_CAN: &str = "process machines and virtual machines can be paused, and snapshots can be taken of virtual machines";

@@ -64,6 +64,8 @@ fn a_row_says_pause_and_snapshot_of_the_monitors_that_do_it() {
         let kind = monitor.kind();
         assert_eq!(kind.can(Capability::Pause), monitor.halt().is_some(), "{kind}");
         assert_eq!(kind.can(Capability::Snapshot), monitor.halt().is_some(), "{kind}");
+        // What cannot be taken cannot travel.
+        assert!(kind.can(Capability::Snapshot) || !kind.can(Capability::Export), "{kind}");
     }
 }
 

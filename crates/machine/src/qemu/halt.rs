@@ -27,7 +27,7 @@ use crate::limits::{
     MONITOR_ORDER_DEADLINE, SNAPSHOT_MARGIN_BYTES, SNAPSHOT_WRITE_DEADLINE, UNPLUG_DEADLINE,
 };
 use crate::vmm::{
-    Halt, MEMORY, MachineInputs, ORDERS, Plan, Programs, SCRATCH, Saving, Standing, copy,
+    Halt, MEMORY, MachineInputs, ORDERS, Plan, Programs, Saving, Standing, version_of,
 };
 use crate::{BoxFuture, MachineError, MachineKind};
 use host::paths::PRIVATE_FILE;
@@ -44,14 +44,7 @@ const PIECE_BYTES: usize = 256 * 1024;
 
 impl Halt for Qemu {
     fn version(&self) -> BoxFuture<'_, Result<String, MachineError>> {
-        Box::pin(async {
-            let program = super::PROGRAM.find()?;
-            let version = tokio::process::Command::new(&program).arg("--version").output().await;
-            let version =
-                version.map_err(|source| MachineError::Host { action: "run QEMU", source })?;
-            let text = String::from_utf8_lossy(&version.stdout).into_owned();
-            Ok(text.lines().next().unwrap_or_default().trim().to_owned())
-        })
+        Box::pin(version_of(&super::PROGRAM))
     }
 
     fn pause<'a>(&'a self, directory: &'a Path) -> BoxFuture<'a, Result<(), MachineError>> {
@@ -75,6 +68,10 @@ impl Halt for Qemu {
             let failed = |error: io::Error| MachineError::Monitor { reason: error.to_string() };
             reconnected.await.map_err(failed)
         })
+    }
+
+    fn calls_first(&self) -> bool {
+        true
     }
 
     fn mend<'a>(&'a self, directory: &'a Path, paused: bool) -> BoxFuture<'a, Standing> {
@@ -207,12 +204,7 @@ async fn save(qmp: &mut Qmp, saving: &Saving) -> io::Result<()> {
     };
     let written = timeout(SNAPSHOT_WRITE_DEADLINE, written).await;
     written.unwrap_or_else(|_| Err(late("migrate")))?;
-    if let Some(scratch) = saving.scratch.clone() {
-        let to = saving.into.join(SCRATCH);
-        let copied = tokio::task::spawn_blocking(move || copy::sparse(&scratch, &to)).await;
-        copied.unwrap_or_else(|error| Err(io::Error::other(error)))?;
-    }
-    Ok(())
+    saving.copy_disk().await
 }
 
 /// Takes the vsock away, and the connection to its relay, which makes itself again.

@@ -12,6 +12,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{UnixListener, UnixStream};
 
 use super::frame_now;
+use crate::limits::VIRTUAL_RESTORE_DEADLINE;
 use crate::{MachineError, guest_options};
 use agent_client::guest::Guest;
 use agent_client::link::{Address, LinkError, serial};
@@ -67,6 +68,15 @@ impl Drop for Awaited {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }
+}
+
+/// Dials the agent of a machine that was restored from a snapshot, as a client that it has never had: it may
+/// not notice for long that the links that it had are gone.
+pub async fn dial(address: Address) -> Result<Guest, MachineError> {
+    let mut options = guest_options(Some(&address));
+    options.connect_deadline = VIRTUAL_RESTORE_DEADLINE;
+    let met = Guest::connect(address, options).await;
+    met.map_err(|source| MachineError::Link { source, console: String::new() })
 }
 
 /// Calls an agent at a virtio-serial port, which cannot call itself. The bridge connects to the socket as

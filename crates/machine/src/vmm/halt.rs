@@ -3,9 +3,11 @@
 //! `suspend` and `vmm` call it with the directory of the machine's sockets. Nothing here speaks to the agent
 //! or knows the names of snapshots.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Plan, Programs};
+use super::{Plan, Programs, SCRATCH, copy};
+use crate::kind::Program;
 use crate::{BoxFuture, MachineError};
 
 /// See the module's description.
@@ -23,6 +25,16 @@ pub trait Halt: Send + Sync {
     /// may not have survived a pause.
     fn reconnect<'a>(&'a self, _directory: &'a Path) -> BoxFuture<'a, Result<(), MachineError>> {
         Box::pin(async { Ok(()) })
+    }
+
+    /// Whether a pause cuts the links to the agent, so that it is dialled again.
+    fn pause_cuts(&self) -> bool {
+        false
+    }
+
+    /// Whether an agent whose links were cut must not be dialled before it has called.
+    fn calls_first(&self) -> bool {
+        false
     }
 
     /// Repairs a machine that a bridge left in the middle of an operation: it is paused if it was `paused`,
@@ -60,6 +72,25 @@ pub struct Saving {
     pub memory_bytes: u64,
     /// The disk of its writable layer, which is copied at the same moment.
     pub scratch: Option<PathBuf>,
+}
+
+impl Saving {
+    /// Copies the disk of the writable layer, if there is one.
+    pub async fn copy_disk(&self) -> io::Result<()> {
+        let Some(scratch) = self.scratch.clone() else { return Ok(()) };
+        let to = self.into.join(SCRATCH);
+        let copied = tokio::task::spawn_blocking(move || copy::sparse(&scratch, &to)).await;
+        copied.unwrap_or_else(|error| Err(io::Error::other(error)))
+    }
+}
+
+/// The first line of what a monitor says of its version.
+pub async fn version_of(program: &Program) -> Result<String, MachineError> {
+    let output = tokio::process::Command::new(program.find()?).arg("--version").output().await;
+    let output =
+        output.map_err(|source| MachineError::Host { action: "run the monitor", source })?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Ok(text.lines().next().unwrap_or_default().trim().to_owned())
 }
 
 /// How a machine was found.

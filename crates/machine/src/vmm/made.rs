@@ -15,6 +15,7 @@ use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 
 use super::{Plan, Programs};
+use crate::kind::Hypervisor;
 use crate::limits::RECORD_BYTES_MAX;
 use crate::{MachineError, MachineKind};
 use host::hex;
@@ -22,9 +23,12 @@ use host::hex;
 /// The note of a machine's own directory, and the description of a snapshot.
 pub const MADE: &str = "made.json";
 pub const MANIFEST: &str = "manifest.json";
-/// The file of a snapshot with the machine's memory and the state of its devices. The disk of its
+/// The file of a snapshot with the machine's memory. With QEMU it holds the state of the devices, too; the
+/// other monitors write that beside it, and Cloud Hypervisor a description of the machine. The disk of its
 /// writable layer is called as in the machine's own directory.
 pub const MEMORY: &str = "memory";
+pub const STATE: &str = "state";
+pub const CONFIG: &str = "config";
 
 /// Increases when older snapshots can no longer be read.
 const FORMAT: u32 = 1;
@@ -159,6 +163,7 @@ impl MachineInputs {
                 "{scratch}",
             ),
             (plan.directory.display().to_string(), "{directory}"),
+            (plan.id.to_string(), "{id}"),
             (plan.kit.directory().display().to_string(), "{kit}"),
             // One that is not in the kit, but in the store of a bridge.
             (image_of(&files).display().to_string(), IMAGE),
@@ -215,7 +220,8 @@ impl MachineInputs {
     }
 
     fn processor(&self) -> Result<Option<String>, MachineError> {
-        let has_hosts = self.words.iter().any(|word| word == KVM);
+        let needs_kvm = self.kind.profile().hypervisor == Hypervisor::Required;
+        let has_hosts = needs_kvm || self.words.iter().any(|word| word == KVM);
         has_hosts.then(processor).transpose().map_err(looked_at)
     }
 

@@ -35,6 +35,10 @@ pub const SHARE: &str = "share";
 pub const JAIL: &str = "jail";
 /// A snapshot as one machine restores it.
 pub const RESTORED: &str = "restored";
+/// Links to the disks of a machine whose snapshots name its disks relative to its own directory.
+pub const DISKS: &str = "disks";
+/// What a monitor writes in order to be paused, which is removed at once.
+pub const HALTED: &str = "halted";
 
 /// The tag that makes the agent mount it.
 const MOUNTED: &str = "burrow.workspace";
@@ -87,10 +91,7 @@ impl Plan {
         let kit = Kit::find()?;
         let image = kit.image(spec.image.as_deref().unwrap_or(IMAGE_DEFAULT))?;
         let memory_bytes = spec.bounds.memory_bytes.unwrap_or(VIRTUAL_MEMORY_BYTES_DEFAULT);
-        if memory_bytes < VIRTUAL_MEMORY_BYTES_MIN {
-            let bytes_min = VIRTUAL_MEMORY_BYTES_MIN;
-            return Err(MachineError::Memory { bytes: memory_bytes, bytes_min });
-        }
+        check_memory(memory_bytes, host::memory::total_bytes())?;
         // A machine has whole processors; a control group enforces the fraction.
         let cpus = spec.bounds.cpu_millis.map_or(1, |millis| millis.div_ceil(1000));
         let (directory, temporary) = match &spec.directories {
@@ -188,6 +189,18 @@ impl Plan {
     }
 }
 
+/// Refuses a memory in which nothing boots, or which this host does not have: the monitors accept any, and a
+/// guest that finds less than it was promised dies later without a reason.
+fn check_memory(bytes: u64, host_bytes: Option<u64>) -> Result<(), MachineError> {
+    if bytes < VIRTUAL_MEMORY_BYTES_MIN {
+        return Err(MachineError::Memory { bytes, bytes_min: VIRTUAL_MEMORY_BYTES_MIN });
+    }
+    match host_bytes.filter(|host_bytes| bytes > *host_bytes) {
+        Some(host_bytes) => Err(MachineError::MemoryBeyondHost { bytes, host_bytes }),
+        None => Ok(()),
+    }
+}
+
 /// The socket on which the guest of a machine with its sockets there calls.
 pub fn calls(directory: &Path) -> PathBuf {
     directory.join(format!("vsock_{PORT}"))
@@ -208,7 +221,7 @@ fn remove(directory: &Path, temporary: bool) {
     }
     // The directory must be empty by now; if it is not, its content is not ours.
     fs::remove_dir(directory.join(SHARED)).ok();
-    for name in [JAIL, RESTORED] {
+    for name in [JAIL, RESTORED, DISKS, HALTED] {
         fs::remove_dir_all(directory.join(name)).ok();
     }
 }
@@ -222,4 +235,21 @@ pub async fn clean(id: &SandboxId, directories: Option<Directories>) {
     Supervisor::end_noted(&directory.join(NOTE)).await;
     cgroup::remove(id).await;
     remove(&directory, is_temporary);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_memory_beyond_the_hosts_is_refused_with_both_numbers() {
+        let gib = 1 << 30;
+        let refused = check_memory(128 * gib, Some(24 * gib)).unwrap_err().to_string();
+        for part in ["128.0 GiB", "24.0 GiB", "ask for less"] {
+            assert!(refused.contains(part), "{refused}");
+        }
+        check_memory(24 * gib, Some(24 * gib)).unwrap();
+        check_memory(128 * gib, None).unwrap();
+        assert!(matches!(check_memory(1, Some(gib)), Err(MachineError::Memory { .. })));
+    }
 }

@@ -187,8 +187,8 @@ impl Programs {
         };
         command.stdout(stdout).stderr(also);
         // A group of its own, so that an interrupt from the bridge's terminal does not end the machines with
-        // it.
-        command.process_group(0).current_dir("/");
+        // it. Paths in a monitor's snapshots may be relative to the machine's own directory.
+        command.process_group(0).current_dir(&plan.directory);
         let child = command.spawn().map_err(host("start a shell for the machine"))?;
         let supervisor = Supervisor::of_child(child).map_err(host("watch the machine"))?;
         plan.note(&supervisor).map_err(host("note the machine's process"))?;

@@ -4,8 +4,8 @@
 //! ```text
 //! pause      hold the link ── processors stop
 //! resume     processors continue ── link continues, or is made ── wake: the clock is set
-//! snapshot   freeze ── hold ── the monitor saves ── the agent calls ── link again ── wake
-//! restore    the monitor loads ── the agent calls ── a new client ── adopt
+//! snapshot   freeze ── hold ── the monitor saves ── the agent calls, or is dialled ── link again ── wake
+//! restore    the monitor loads ── the agent calls, or is dialled ── a new client ── adopt
 //! ```
 
 use std::path::Path;
@@ -47,9 +47,11 @@ impl Virtual {
     }
 
     async fn resume_machine(&self) -> Result<Resumed, MachineError> {
-        self.halt()?.resume(&self.directory).await?;
+        let halt = self.halt()?;
+        halt.resume(&self.directory).await?;
         self.paused.store(false, Ordering::Relaxed);
-        if let Ok(Ok(resumed)) = timeout(RESUME_PATIENCE, self.wake_again(false)).await {
+        let woken = timeout(RESUME_PATIENCE, self.wake_again(halt.pause_cuts())).await;
+        if let Ok(Ok(resumed)) = woken {
             return Ok(resumed);
         }
         self.reconnect().await?;
@@ -149,10 +151,12 @@ impl Virtual {
             scratch: made.scratch,
         };
         let saved = halt.save(&saving).await;
-        // The agent calls when it notices that its links are gone, and can be dialled then. If it does not
-        // call, the bridge dials anyway, because a failed snapshot may have cut no link.
-        let patience = if saved.is_ok() { SNAPSHOT_CALL_DEADLINE } else { RESUME_PATIENCE };
-        let _ = timeout(patience, awaited.called()).await;
+        if halt.calls_first() {
+            // The agent calls when it notices that its links are gone, and can be dialled then. If it does
+            // not call, the bridge dials anyway, because a failed snapshot may have cut no link.
+            let patience = if saved.is_ok() { SNAPSHOT_CALL_DEADLINE } else { RESUME_PATIENCE };
+            let _ = timeout(patience, awaited.called()).await;
+        }
         drop(awaited);
         if then == Then::StaysFrozen && saved.is_ok() {
             // The link stays held: what would be said to its agent now is not in the snapshot.

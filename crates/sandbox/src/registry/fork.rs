@@ -57,7 +57,7 @@ impl Registry {
             return Err(SandboxError::Unsupported {
                 what: "a fork of this sandbox",
                 why: "its kind of machine has neither snapshots of memory nor a writable layer of this host",
-                hint: "fork sandboxes of the kinds process and qemu",
+                hint: "fork process sandboxes and virtual machines",
             });
         }
         if request.needs_memory && !has_memory {

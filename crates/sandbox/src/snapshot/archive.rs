@@ -114,8 +114,8 @@ pub enum ArchiveError {
     TooLarge { what: &'static str, bytes: u64, bytes_max: u64 },
     #[error("its manifest contradicts itself: {why}")]
     Contradiction { why: &'static str },
-    #[error("{kind} machines have no snapshots")]
-    Kind { kind: MachineKind },
+    #[error("snapshots of {kind} machines do not travel: {why}")]
+    Kind { kind: MachineKind, why: &'static str },
     #[error("its image {image:?} is a file of the host that it was taken on; use images by name")]
     ForeignImage { image: String },
     #[error("could not {action} its files: {source}")]
@@ -182,9 +182,7 @@ impl ArchiveManifest {
     fn check(&self) -> Result<(), ArchiveError> {
         let (snapshot, machine) = (&self.snapshot, &self.machine);
         let contradiction = |why| Err(ArchiveError::Contradiction { why });
-        if !snapshot.machine.can(Capability::Snapshot) {
-            return Err(ArchiveError::Kind { kind: snapshot.machine });
-        }
+        require_export(snapshot.machine)?;
         if machine.kind != snapshot.machine {
             return contradiction("its machine is of another kind");
         }
@@ -225,6 +223,14 @@ impl ArchiveManifest {
     /// The bytes of all parts.
     pub(super) fn data_bytes(&self) -> u64 {
         super::sum(self.parts.iter().map(Part::data_bytes))
+    }
+}
+
+/// Refuses a kind of machine whose snapshots another host cannot use.
+pub(super) fn require_export(kind: MachineKind) -> Result<(), ArchiveError> {
+    match kind.lack(Capability::Export) {
+        Some(lack) => Err(ArchiveError::Kind { kind, why: lack.why }),
+        None => Ok(()),
     }
 }
 

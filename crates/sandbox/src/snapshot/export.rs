@@ -12,7 +12,7 @@ use image::digest::{Digest, Digester};
 use tokio::sync::mpsc;
 
 use super::archive::{
-    ArchiveError, ArchiveManifest, DIGEST, FORMAT, MANIFEST, Part, PartName, header,
+    ArchiveError, ArchiveManifest, DIGEST, FORMAT, MANIFEST, Part, PartName, header, require_export,
 };
 use super::{Hold, Snapshot};
 use crate::limits::{SNAPSHOT_HOLE_BYTES_MIN, SNAPSHOT_PIECE_BYTES, SNAPSHOT_PIECES_WAITING_MAX};
@@ -55,6 +55,8 @@ impl Export {
         directory: &Path,
         hold: Hold,
     ) -> Result<Self, ArchiveError> {
+        // Before the digests, which take long.
+        require_export(snapshot.machine)?;
         let machine = Manifest::read(&directory.join(super::MACHINE))
             .map_err(io::Error::other)
             .map_err(ArchiveError::files("read"))?;

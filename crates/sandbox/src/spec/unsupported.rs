@@ -149,7 +149,6 @@ mod tests {
             (r#""machine":"external","cpu_millis":0"#, "cpus"),
             (r#""machine":"external","scratch_bytes":1048576"#, "scratch_bytes"),
             (r#""machine":"external","on_idle":"pause","idle_ttl_ms":9"#, "on_idle"),
-            (r#""machine":"firecracker","on_idle":"pause","idle_ttl_ms":9"#, "on_idle"),
             (r#""machine":"process","on_idle":"snapshot","idle_ttl_ms":9"#, "on_idle"),
             (r#""machine":"external","on_idle":"snapshot","idle_ttl_ms":9"#, "on_idle"),
             (r#""machine":"qemu","on_idle":"snapshot","idle_ttl_ms":9,"secrets":["T"]"#, "on_idle"),

@@ -2,39 +2,45 @@
 """Firecracker and Cloud Hypervisor as far as the bridge can see them, without a hypervisor.
 
 `tests/monitors.rs` puts this on the PATH under the name of either. It serves that program's API on
-its Unix socket as its published description says: each body is checked against the documented
-fields, unknown ones and wrong order are refused in that program's own shape. Where the real one
+its Unix socket as its published description says, and as Firecracker 1.16.1 and Cloud Hypervisor 53.0
+answered: each body is checked against the documented fields, and wrong order is refused in that
+program's own words. Unknown fields are refused for both, although Cloud Hypervisor ignores them. Memory is
+refused by neither, however much it is. Where the real one
 would run a guest, it runs a real guest-agent as an ordinary sandbox of this host, whose first
 connection is the call of a guest (`<uds>_1024`) and whose door is reached by the hybrid handshake.
 
+A snapshot holds no memory: what is restored from it is a new agent with the old one's configuration, which
+calls nobody. As with the real Firecracker, a snapshot cuts the guest's links, which the host's ends do not
+notice, and a machine that was paused without one takes no new connection afterwards.
+
 It never runs a kernel: what a guest does before its agent serves is not tested here.
 
-FAKE_AGENT is the agent, FAKE_LOG takes a line for each request, FAKE_FAULT asks for a fault:
+FAKE_AGENT is the agent, FAKE_LOG takes a line for each request, a file FAKE_FULL says that there is no room
+for snapshots, FAKE_FAULT asks for a fault:
 `mute` never answers, `dies-at-start` ends when the machine is started, `dies-at-once` before it
 listens, `panic` lets the guest's kernel die, `flood` makes its console chatter.
 """
 
-import ctypes
 import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
 
-PORT = 1024
-MEMORY_MIB_MAX = 64 * 1024
-FAULT = os.environ.get("FAKE_FAULT", "")
-PR_SET_PDEATHSIG = 1
+# What is imported is part of the tests, and leaves nothing beside them.
+sys.dont_write_bytecode = True
+
+from fake_guest import FAULT, Guest  # noqa: E402
 
 
 class Refusal(Exception):
-    """A request that the real program would refuse, with its status."""
+    """A request that the real program would refuse, with its status and its words, the outermost first."""
 
-    def __init__(self, status, words):
-        super().__init__(words)
+    def __init__(self, status, *words):
+        super().__init__(": ".join(words))
         self.status = status
+        self.words = words
 
 
 def check(body, required, optional=(), where="body"):
@@ -55,131 +61,20 @@ def check(body, required, optional=(), where="body"):
             raise Refusal(400, f"invalid type of `{name}` in {where}")
 
 
-class Guest:
-    """The agent, and the vsock that leads to it."""
-
-    def __init__(self, uds, console):
-        self.uds = uds
-        self.console = console
-        self.door = None
-        self.process = None
-
-    def boot(self):
-        if FAULT == "dies-at-start":
-            self.console("about to fail")
-            os.kill(os.getpid(), signal.SIGSEGV)
-        self.console("Linux version 0.0.0-fake")
-        if FAULT == "flood":
-            for number in range(20000):
-                self.console(f"chatter {number} " + "x" * 60)
-        if FAULT == "panic":
-            self.console("Kernel panic - not syncing: Attempted to kill init! exitcode=0x00000000")
-            os._exit(0)
-        listener = socket.socket(socket.AF_UNIX)
-        # The real ones refuse to start when somebody has left a socket there.
-        listener.bind(self.uds)
-        listener.listen(128)
-        call = socket.socket(socket.AF_UNIX)
-        call.connect(f"{self.uds}_{PORT}")
-        self.door = self.uds + "_door"
-        door = socket.socket(socket.AF_UNIX)
-        door.bind(self.door)
-        door.listen(128)
-
-        def die_with_us():
-            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-        self.process = subprocess.Popen(
-            [os.environ["FAKE_AGENT"], "launch"],
-            stdin=call.fileno(),
-            stdout=door.fileno(),
-            stderr=2,
-            preexec_fn=die_with_us,
-        )
-        call.close()
-        door.close()
-        threading.Thread(target=self.serve, args=(listener,), daemon=True).start()
-        threading.Thread(target=self.outlive, daemon=True).start()
-
-    def outlive(self):
-        """A guest that has switched itself off ends its monitor."""
-        self.process.wait()
-        self.console("reboot: machine restart")
-        for path in (self.uds, self.door):
-            os.unlink(path)
-        os._exit(0)
-
-    def serve(self, listener):
-        while True:
-            connection, _ = listener.accept()
-            threading.Thread(target=self.connect, args=(connection,), daemon=True).start()
-
-    def connect(self, connection):
-        """`CONNECT <port>\\n`, read byte by byte; `OK <number>\\n`; then bytes both ways."""
-        line = b""
-        while not line.endswith(b"\n"):
-            byte = connection.recv(1)
-            if not byte or len(line) > 32:
-                connection.close()
-                return
-            line += byte
-        if line != f"CONNECT {PORT}\n".encode():
-            connection.close()
-            return
-        inside = socket.socket(socket.AF_UNIX)
-        try:
-            inside.connect(self.door)
-        except OSError:
-            connection.close()
-            return
-        connection.sendall(b"OK 1073741824\n")
-        for source, sink in ((connection, inside), (inside, connection)):
-            threading.Thread(target=pump, args=(source, sink), daemon=True).start()
-
-    def family(self):
-        """The agent and everything below it."""
-        found, waiting = [], [self.process.pid]
-        while waiting:
-            pid = waiting.pop()
-            found.append(pid)
-            try:
-                with open(f"/proc/{pid}/task/{pid}/children") as children:
-                    waiting.extend(int(child) for child in children.read().split())
-            except OSError:
-                pass
-        return found
-
-    def freeze(self, number):
-        for pid in self.family():
-            try:
-                os.kill(pid, number)
-            except ProcessLookupError:
-                pass
-
-
-def pump(source, sink):
-    try:
-        while data := source.recv(65536):
-            sink.sendall(data)
-    except OSError:
-        pass
-    for end in (source, sink):
-        try:
-            end.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
-
-
-def require_file(path, words, write=False):
+def require_file(path, status, *words, write=False):
     if not os.access(path, os.R_OK | (os.W_OK if write else 0)):
-        raise Refusal(400, words)
+        raise Refusal(status, *words)
 
 
-def require_kernel(path, words):
-    require_file(path, words)
+def require_room(status, *words):
+    if os.path.exists(os.environ.get("FAKE_FULL", "")):
+        raise Refusal(status, *words, "No space left on device (os error 28)")
+
+
+def require_kernel(path, status, *words):
     with open(path, "rb") as kernel:
         if kernel.read(4) != b"\x7fELF":
-            raise Refusal(400, words)
+            raise Refusal(status, *words)
 
 
 class Firecracker:
@@ -189,7 +84,8 @@ class Firecracker:
 
     def __init__(self, arguments):
         options = dict(zip(arguments[::2], arguments[1::2]))
-        if set(options) != {"--api-sock", "--id"}:
+        levels = ("Error", "Warning", "Info", "Debug", "Trace", "Off")
+        if set(options) != {"--api-sock", "--id", "--level"} or options["--level"] not in levels:
             print(f"Arguments parsing error: {arguments}", file=sys.stderr)
             sys.exit(153)
         self.socket = options["--api-sock"]
@@ -202,6 +98,7 @@ class Firecracker:
         self.drives = {}
         self.vsock = None
         self.guest = None
+        self.was_saved = False
 
     def say(self, line):
         # The serial line of a guest is the program's stdout. A full pipe loses it.
@@ -215,13 +112,13 @@ class Firecracker:
             raise Refusal(400, "The requested operation is not supported after starting the microVM.")
 
     def refuse(self, words):
-        return json.dumps({"fault_message": words})
+        return json.dumps({"fault_message": ": ".join(words)})
 
     def handle(self, method, path, body):
         match (method, path.split("/")[1:]):
             case ("GET", [""]):
                 return {"app_name": "Firecracker", "id": self.id, "state": self.state,
-                        "vmm_version": "1.16.2"}
+                        "vmm_version": "1.16.1"}
             case ("GET", ["vm", "config"]):
                 return {"boot-source": self.boot, "machine-config": self.machine,
                         "drives": list(self.drives.values()), "vsock": self.vsock}
@@ -237,10 +134,12 @@ class Firecracker:
             case ("PUT", ["boot-source"]):
                 self.fresh()
                 check(body, {"kernel_image_path": str}, {"initrd_path": str, "boot_args": str})
-                require_file(body["kernel_image_path"],
-                             "The kernel file cannot be opened: No such file or directory (os error 2)")
+                missing = "cannot be opened: No such file or directory (os error 2)"
+                require_file(body["kernel_image_path"], 400, "Boot source error",
+                             f"The kernel file {missing}")
                 if "initrd_path" in body:
-                    require_file(body["initrd_path"], "The initrd file cannot be opened")
+                    require_file(body["initrd_path"], 400, "Boot source error",
+                                 f"The initrd file {missing}")
                 self.boot = body
             case ("PUT", ["drives", name]):
                 self.fresh()
@@ -251,8 +150,7 @@ class Firecracker:
                     raise Refusal(400, "The id from the path does not match the id from the body!")
                 if body.get("cache_type", "Unsafe") not in ("Unsafe", "Writeback"):
                     raise Refusal(400, "unknown variant of cache_type")
-                require_file(body["path_on_host"], "Unable to create the virtio block device",
-                             not body["is_read_only"])
+                self.open_drive("Drive config error", body)
                 self.drives[name] = body
             case ("PUT", ["vsock"]):
                 self.fresh()
@@ -271,9 +169,15 @@ class Firecracker:
                 if body.get("snapshot_type", "Full") not in ("Full", "Diff"):
                     raise Refusal(400, "unknown variant of snapshot_type")
                 if self.state != "Paused":
-                    raise Refusal(400, "Create snapshot error: The microVM is not paused")
+                    raise Refusal(400, "Create snapshot error", "Cannot save the microVM state",
+                                  "Operation not allowed", "save/restore unavailable while running")
+                # The state of the devices comes first, and the memory after it.
+                self.guest.reset()
+                self.was_saved = True
+                require_room(400, "Create snapshot error", "Cannot perform set_length on the memory backing file")
                 with open(body["snapshot_path"], "w") as state:
-                    json.dump({"vsock": self.vsock, "drives": self.drives}, state)
+                    boot = self.guest.configuration().hex()
+                    json.dump({"vsock": self.vsock, "drives": self.drives, "boot": boot}, state)
                 with open(body["mem_file_path"], "wb") as memory:
                     memory.truncate(self.machine["mem_size_mib"] << 20)
             case ("PUT", ["snapshot", "load"]):
@@ -291,25 +195,36 @@ class Firecracker:
             raise Refusal(400, "unknown variant of action_type")
         self.fresh()
         if self.boot is None:
-            raise Refusal(400, "Cannot start microvm without kernel configuration.")
-        if self.machine["mem_size_mib"] > MEMORY_MIB_MAX:
-            raise Refusal(400, "Cannot create guest memory: Cannot allocate memory (os error 12)")
-        require_kernel(self.boot["kernel_image_path"],
-                       "Cannot load kernel due to invalid memory configuration or invalid kernel "
-                       "image: Kernel Loader: failed to load ELF kernel image: Invalid Elf magic number")
+            raise Refusal(400, "Start microvm error",
+                          "Cannot start microvm without kernel configuration.")
+        require_kernel(self.boot["kernel_image_path"], 400, "Start microvm error",
+                       "System configuration error",
+                       "Cannot load kernel due to invalid memory configuration or invalid kernel image",
+                       "Kernel Loader: failed to load ELF kernel image",
+                       "Kernel Loader: Unable to read elf header")
         self.start()
 
-    def start(self):
+    def open_drive(self, action, drive):
+        path = drive["path_on_host"]
+        require_file(path, 400, action, "Unable to create the virtio block device",
+                     "Virtio backend error", "Error manipulating the backing file",
+                     f"No such file or directory (os error 2) {path}",
+                     write=not drive["is_read_only"])
+
+    def start(self, boot_frame=None):
         self.guest = Guest(self.vsock["uds_path"], self.say)
-        self.guest.boot()
+        self.guest.boot(boot_frame)
         self.state = "Running"
 
     def change(self, state):
         if self.guest is None:
             raise Refusal(400, "The requested operation is not supported before starting the microVM.")
         if state == "Paused":
+            self.was_saved = False
             self.guest.freeze(signal.SIGSTOP)
         elif state == "Resumed":
+            # Issue 6100 of 1.16.1.
+            self.guest.is_deaf |= self.state == "Paused" and not self.was_saved
             self.guest.freeze(signal.SIGCONT)
         else:
             raise Refusal(400, "unknown variant of state")
@@ -317,20 +232,30 @@ class Firecracker:
 
     def load(self, body):
         if self.boot or self.drives or self.vsock or self.guest:
-            raise Refusal(400, "Loading a microVM snapshot not allowed after configuring boot-specific resources.")
+            raise Refusal(400, "Load snapshot error", "Loading a microVM snapshot not allowed after configuring boot-specific resources.")
         if ("mem_backend" in body) == ("mem_file_path" in body):
             raise Refusal(400, "either `mem_backend` or `mem_file_path` must be specified")
         check(body["mem_backend"], {"backend_type": str, "backend_path": str}, where="mem_backend")
-        require_file(body["mem_backend"]["backend_path"], "Cannot open the memory file")
+        require_file(body["mem_backend"]["backend_path"], 400, "Load snapshot error",
+                     "Cannot open the memory file")
         with open(body["snapshot_path"]) as file:
             state = json.load(file)
         self.vsock, self.drives = state["vsock"], state["drives"]
         if "vsock_override" in body:
             check(body["vsock_override"], {"uds_path": str}, where="vsock_override")
             self.vsock["uds_path"] = body["vsock_override"]["uds_path"]
-        self.start()
+        for drive in self.drives.values():
+            self.open_drive("Load snapshot error", drive)
+        self.start(bytes.fromhex(state["boot"]))
         if not body.get("resume_vm", False):
             self.change("Paused")
+
+
+API_ERROR = "Error from API"
+
+
+def api_error(status, *words):
+    return Refusal(status, API_ERROR, *words)
 
 
 class CloudHypervisor:
@@ -365,44 +290,53 @@ class CloudHypervisor:
             self.serial.put((line + "\r\n").encode())
 
     def refuse(self, words):
-        return json.dumps(["Error from API", words])
+        return json.dumps(words)
 
     def handle(self, method, path, body):
         if not path.startswith("/api/v1/"):
             raise Refusal(404, "Not Found")
         verb = path.removeprefix("/api/v1/")
         if (method, verb) == ("GET", "vmm.ping"):
-            return {"version": "v48.0", "build_version": "v48.0", "pid": os.getpid(), "features": []}
+            return {"version": "53.0.0", "build_version": "v53.0.0", "pid": os.getpid(), "features": ["kvm"]}
         if (method, verb) == ("GET", "vm.info"):
             if self.config is None:
-                raise Refusal(404, "VM is not created")
+                raise api_error(404, "The VM info is not available", "VM is not created")
             return {"config": self.config, "state": self.state}
         if method != "PUT":
             raise Refusal(400, "Bad Request")
         match verb:
             case "vm.create":
                 if self.config is not None:
-                    raise Refusal(500, "VM is already created")
+                    raise api_error(500, "The VM could not be created", "VM is already created")
                 self.config, self.state = self.validated(body), "Created"
             case "vm.boot":
-                self.created()
-                if self.config["memory"]["size"] > MEMORY_MIB_MAX << 20:
-                    raise Refusal(500, "Cannot allocate memory")
-                require_kernel(self.config["payload"]["kernel"], "Cannot load the kernel into memory")
+                if self.config is None:
+                    raise api_error(404, "The VM could not boot", "VM config is missing")
+                self.open_disks("The VM could not boot")
+                require_kernel(self.config["payload"]["kernel"], 500, API_ERROR, "The VM could not boot",
+                               "Cannot load the kernel into memory",
+                               "Kernel Loader: failed to load bzImage kernel image",
+                               "Kernel Loader: Invalid bzImage")
                 self.start()
             case "vm.pause":
-                self.in_state("Running")
+                self.alive("The VM could not be paused", "Running")
                 self.guest.freeze(signal.SIGSTOP)
                 self.state = "Paused"
             case "vm.resume":
-                self.in_state("Paused")
+                self.alive("The VM could not resume", "Paused")
                 self.guest.freeze(signal.SIGCONT)
                 self.state = "Running"
             case "vm.snapshot":
                 check(body, {}, {"destination_url": str})
-                self.in_state("Paused")
+                if self.guest is None:
+                    raise api_error(500, "The VM could not be snapshotted", "VM is not running")
+                if self.state == "Running":
+                    raise api_error(500, "The VM could not be snapshotted",
+                                    "Trying to snapshot while VM is running")
+                require_room(500, API_ERROR, "The VM could not be snapshotted")
                 into = self.url(body["destination_url"])
-                for name, value in (("config.json", self.config), ("state.json", {})):
+                state = {"boot": self.guest.configuration().hex()}
+                for name, value in (("config.json", self.config), ("state.json", state)):
                     with open(os.path.join(into, name), "w") as file:
                         json.dump(value, file)
                 with open(os.path.join(into, "memory-ranges"), "wb") as memory:
@@ -410,18 +344,23 @@ class CloudHypervisor:
             case "vm.restore":
                 check(body, {"source_url": str},
                       {"prefault": bool, "memory_restore_mode": str, "resume": bool})
+                failed = "The VM could not be restored"
+                if body.get("memory_restore_mode", "Copy") not in ("Copy", "OnDemand"):
+                    raise Refusal(400, "Failed to deserialize JSON")
                 if self.config is not None:
-                    raise Refusal(404, "VM is already created")
+                    raise api_error(500, failed, "VM is already created")
                 found = self.url(body["source_url"])
-                for name in ("state.json", "memory-ranges"):
-                    require_file(os.path.join(found, name), f"cannot open {name}")
+                require_file(os.path.join(found, "memory-ranges"), 500, API_ERROR, failed)
                 with open(os.path.join(found, "config.json")) as file:
                     self.config = self.validated(json.load(file))
-                self.start()
+                with open(os.path.join(found, "state.json")) as file:
+                    boot_frame = bytes.fromhex(json.load(file)["boot"])
+                self.open_disks(failed)
+                self.start(boot_frame)
                 self.guest.freeze(signal.SIGSTOP)
                 self.state = "Paused"
             case "vm.shutdown":
-                self.created()
+                self.alive("The VM could not be shut down", "Running")
                 self.guest.process.kill()
                 self.state = "Shutdown"
             case "vmm.shutdown":
@@ -435,14 +374,19 @@ class CloudHypervisor:
             raise Refusal(400, "Failed to parse the URL")
         return url.removeprefix("file://")
 
-    def created(self):
-        if self.config is None:
-            raise Refusal(404, "VM is not created")
-
-    def in_state(self, wanted):
-        self.created()
+    def alive(self, failed, wanted):
+        if self.guest is None:
+            raise api_error(500, failed, "VM is not running")
         if self.state != wanted:
-            raise Refusal(405, f"Invalid transition: it is {self.state}, not {wanted}")
+            raise api_error(500, failed, f"Invalid transition: it is {self.state}, not {wanted}")
+
+    def open_disks(self, failed):
+        for disk in self.config.get("disks", []):
+            path = disk["path"]
+            require_file(path, 500, API_ERROR, failed, "Error from device manager",
+                         "Cannot open disk path", f"I/O error (path={path} op=open)",
+                         "No such file or directory (os error 2)",
+                         write=not disk.get("readonly", False))
 
     def validated(self, body):
         check(body, {"payload": dict},
@@ -454,21 +398,18 @@ class CloudHypervisor:
             check(disk, {}, self.DISK, "disk")
             if disk["image_type"] not in ("FlatVmdk", "FixedVhd", "Qcow2", "Raw", "Vhdx"):
                 raise Refusal(400, "unknown variant of image_type")
-            require_file(disk["path"], "Failed to open the disk", not disk.get("readonly", False))
         for device in ("serial", "console"):
             if body[device]["mode"] not in self.MODES:
                 raise Refusal(400, "unknown variant of mode")
-        require_file(body["payload"]["kernel"], "Error opening the kernel: No such file or directory")
-        require_file(body["payload"]["initramfs"], "Error opening the initramfs")
         if body["cpus"]["boot_vcpus"] > body["cpus"]["max_vcpus"]:
             raise Refusal(400, "Max CPUs lower than boot CPUs")
         return body
 
-    def start(self):
+    def start(self, boot_frame=None):
         if self.config["serial"]["mode"] == "Socket":
             self.serial = Serial(self.config["serial"]["socket"])
         self.guest = Guest(self.config["vsock"]["socket"], self.say)
-        self.guest.boot()
+        self.guest.boot(boot_frame)
         self.state = "Running"
 
 
@@ -522,9 +463,9 @@ def answer(monitor, connection):
             if got is not None:
                 status, reply = 200, json.dumps(got)
         except Refusal as refusal:
-            status, reply = refusal.status, monitor.refuse(str(refusal))
+            status, reply = refusal.status, monitor.refuse(refusal.words)
         except (OSError, KeyError, TypeError) as error:
-            status, reply = 500, monitor.refuse(repr(error))
+            status, reply = 500, monitor.refuse([repr(error)])
         if log := os.environ.get("FAKE_LOG"):
             with open(log, "a") as file:
                 file.write(json.dumps([method, path, status]) + "\n")
@@ -538,7 +479,7 @@ def main():
     name = os.path.basename(sys.argv[1])
     kinds = {"firecracker": Firecracker, "cloud-hypervisor": CloudHypervisor}
     if sys.argv[2:] == ["--version"]:
-        print({"firecracker": "Firecracker v1.16.2", "cloud-hypervisor": "cloud-hypervisor v48.0.0"}[name])
+        print({"firecracker": "Firecracker v1.16.1", "cloud-hypervisor": "cloud-hypervisor v53.0.0"}[name])
         return
     if FAULT == "dies-at-once":
         print("the fake was told to fail", file=sys.stderr)

@@ -1,15 +1,14 @@
 //! The environment of a monitor's stand-in: its own PATH, kit and directories, all removed with it.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use host::agent::find_agent;
-use machine::SandboxId;
-use machine::vmm::{Kit, Plan};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -85,19 +84,17 @@ impl Scene {
     /// What the stand-in should do wrong.
     pub fn fault(&self, fault: &str) {
         let (agent, log) = (self.agent.display(), self.base.join("requests"));
-        let play =
-            format!("export FAKE_AGENT={agent} FAKE_LOG={} FAKE_FAULT={fault}\n", log.display());
+        let full = self.base.join("full");
+        let play = format!(
+            "export FAKE_AGENT={agent} FAKE_LOG={} FAKE_FULL={} FAKE_FAULT={fault}\n",
+            log.display(),
+            full.display()
+        );
         fs::write(self.base.join("play"), play).unwrap();
     }
 
     pub fn kit(&self) -> PathBuf {
         self.base.join("kit")
-    }
-
-    pub fn directory(&self, name: &str) -> PathBuf {
-        let path = self.base.join(name);
-        fs::create_dir_all(&path).unwrap();
-        path
     }
 
     /// The bridge's program with these arguments, in this environment.
@@ -142,19 +139,15 @@ impl Scene {
         self.command(&[machine, more, &["--"], command].concat()).output().unwrap()
     }
 
-    /// Starts a sandbox that stays.
+    /// Starts a sandbox that stays, with its writable layer in memory.
     pub fn start(&self, name: &str) {
-        self.ok(&[
-            "start",
-            "--name",
-            name,
-            "--machine",
-            self.kind,
-            "--image",
-            "base",
-            "--scratch",
-            "64M",
-        ]);
+        self.start_with(name, "64M");
+    }
+
+    /// The same with a writable layer of this size, which is on a disk of its own if it is large.
+    pub fn start_with(&self, name: &str, scratch: &str) {
+        let machine = ["--machine", self.kind, "--image", "base", "--scratch", scratch];
+        self.ok(&[&["start", "--name", name][..], &machine].concat());
     }
 
     /// Starts a bridge, and waits until it can be spoken to.
@@ -225,13 +218,21 @@ impl Scene {
     }
 
     /// The one box's directory of sockets.
-    fn runtime(&self) -> PathBuf {
+    pub fn runtime(&self) -> PathBuf {
         let mut entries = fs::read_dir(self.base.join("run/boxes")).unwrap().flatten();
         entries.next().expect("a sandbox").path()
     }
 
-    pub fn monitor_socket(&self) -> PathBuf {
-        self.runtime().join("monitor")
+    /// The inodes of the disks of all sandboxes.
+    pub fn disks(&self) -> BTreeSet<u64> {
+        let boxes = fs::read_dir(self.base.join("state/boxes")).unwrap().flatten();
+        let disks = boxes.filter_map(|found| fs::metadata(found.path().join("scratch.img")).ok());
+        disks.map(|disk| disk.ino()).collect()
+    }
+
+    /// From now on the stand-in has no room for snapshots.
+    pub fn forbid_snapshots(&self) {
+        fs::write(self.base.join("full"), b"").unwrap();
     }
 
     /// How much of the one sandbox's console is kept.
@@ -240,34 +241,6 @@ impl Scene {
         let state = entries.next().expect("a sandbox").path();
         let bytes = |name: &str| fs::metadata(state.join(name)).map_or(0, |found| found.len());
         bytes("console.log") + bytes("console.log.1")
-    }
-
-    /// A machine that is not started by a bridge.
-    pub fn plan(&self) -> Plan {
-        Plan {
-            id: SandboxId::draw().unwrap(),
-            directory: self.directory("own"),
-            temporary: true,
-            kit: Kit::in_directory(self.kit()).unwrap(),
-            disks: Vec::new(),
-            layer: None,
-            bind: None,
-            memory_bytes: 128 << 20,
-            cpus: 1,
-            words: Vec::new(),
-        }
-    }
-
-    /// The stand-in by itself, for this plan.
-    pub fn monitor(&self, plan: &Plan) -> Child {
-        let mut command = Command::new(self.base.join("bin").join(self.kind));
-        self.furnish(&mut command);
-        if self.kind == KINDS[0] {
-            command.arg("--api-sock").arg(plan.monitor()).args(["--id", plan.id.as_str()]);
-        } else {
-            command.arg("--api-socket").arg(format!("path={}", plan.monitor().display()));
-        }
-        command.stdout(Stdio::null()).spawn().unwrap()
     }
 }
 
