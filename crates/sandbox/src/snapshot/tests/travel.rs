@@ -292,16 +292,16 @@ fn a_manifest_that_lies_is_refused_before_a_part_is_read() {
     let foreign = refused(|m| m["snapshot"]["image"] = json!("/dev/sda"));
     assert!(matches!(foreign, ArchiveError::ForeignImage { .. }), "{foreign}");
     // The state of these monitors names files, and could name any.
-    let kinds: [(&str, fn(&mut Value)); 4] = [
-        ("process", |m| m["snapshot"]["machine"] = json!("process")),
-        ("firecracker", |m| m["snapshot"]["machine"] = json!("firecracker")),
-        ("cloud-hypervisor", |m| m["snapshot"]["machine"] = json!("cloud-hypervisor")),
-        ("external", |m| m["snapshot"]["machine"] = json!("external")),
+    let kinds: [fn(&mut Value); 4] = [
+        |m| m["snapshot"]["machine"] = json!("process"),
+        |m| m["snapshot"]["machine"] = json!("firecracker"),
+        |m| m["snapshot"]["machine"] = json!("cloud-hypervisor"),
+        |m| m["snapshot"]["machine"] = json!("external"),
     ];
-    for (kind, change) in kinds {
+    for change in kinds {
         let refusal = refused(change);
         assert!(matches!(refusal, ArchiveError::Kind { .. }), "{refusal}");
-        assert!(refusal.to_string().contains(kind), "{refusal}");
+        assert!(refusal.to_string().contains("do not travel"), "{refusal}");
     }
     let contradictions: [fn(&mut Value); 9] = [
         |m| m["machine"]["kind"] = json!("process"),
