@@ -602,6 +602,13 @@ export interface components {
             /** @description Why it happened, as text for people. */
             cause?: string;
             /**
+             * Format: int32
+             * @description Of `command_ended`: the exit code of a program that returned one.
+             */
+            code?: number;
+            /** @description Of `run_begun` and `run_ended`. */
+            context?: string;
+            /**
              * Format: uint64
              * @description Of `events_lost`: how many.
              */
@@ -644,14 +651,24 @@ export interface components {
              *     missing.
              */
             offset: number;
+            /** @description Of `paused`: its memory was written to disk and freed. */
+            on_disk?: boolean;
             /**
-             * @description Of `paused`: `asked` or `idle`. Of `exited`: `asked`, `killed`, `ended` (by itself), `expired_idle`, `expired_age`,
-             *     `expired_run_time`, `expired_output`, or `bridge_away`.
+             * @description Of `paused`: `asked`, `idle` or `lease`. Of `resumed`: `request`, `asked`, `lease` or `found`. Of `exited`: `asked`, `killed`, `ended` (by itself), `expired_idle`, `expired_age`,
+             *     `expired_run_time`, `expired_output`, or `bridge_away`. Of `command_ended` and `run_ended`: how it ended.
              */
             reason?: string;
+            /**
+             * Format: uint64
+             * @description Of `run_begun` and `run_ended`: the number of the run in its context.
+             */
+            run?: number;
             /** @description The sandbox; absent if it is about the stream itself. */
             sandbox?: string;
-            /** @description Of `out_of_memory`: the session that was killed; absent if the machine was. */
+            /**
+             * @description Of `out_of_memory`: the session that was killed; absent if the machine was. Of `command_begun` and
+             *     `command_ended`.
+             */
             session?: string;
             /** @description Of `snapshotted`: the name of the snapshot. */
             snapshot?: string;
@@ -676,6 +693,10 @@ export interface components {
          *     - `forked`: Copies were made of it, by these names.
          *     - `changed`: Its times to live were changed. An absent one has no limit.
          *     - `out_of_memory`: The kernel killed a session or the machine because its memory was used up.
+         *     - `command_begun`: A program was started in it. Only with `programs` in `[events]`.
+         *     - `command_ended`: A program has ended. Only with `programs` in `[events]`.
+         *     - `run_begun`: Code was given to a context, and may wait for other runs. Only with `programs` in `[events]`.
+         *     - `run_ended`: A run of code has ended. Only with `programs` in `[events]`.
          *     - `exited`: Its machine is gone. Its record and logs are kept.
          *     - `lost`: Its agent no longer answers. Its machine may still run.
          *     - `damaged`: Its record on disk cannot be read.
@@ -685,7 +706,7 @@ export interface components {
          *     - `unanswered`: In events of all nodes of a fleet: a node does not answer. Its events come when it does.
          * @enum {string}
          */
-        EventKind: "created" | "ready" | "failed" | "paused" | "resumed" | "snapshotted" | "committed" | "forked" | "changed" | "out_of_memory" | "exited" | "lost" | "damaged" | "removed" | "events_lost" | "gap" | "unanswered";
+        EventKind: "created" | "ready" | "failed" | "paused" | "resumed" | "snapshotted" | "committed" | "forked" | "changed" | "out_of_memory" | "command_begun" | "command_ended" | "run_begun" | "run_ended" | "exited" | "lost" | "damaged" | "removed" | "events_lost" | "gap" | "unanswered";
         /** @description A page of events. */
         EventPage: {
             events: components["schemas"]["EventInfo"][];
@@ -875,8 +896,10 @@ export interface components {
             bytes: number;
             to: string;
         };
-        /** @description A sandbox's new time to live. Fields that are left out stay; 0 removes the limit. */
+        /** @description What to change of a sandbox. Fields that are left out stay; a time of 0 removes the limit. */
         ExtendSandbox: {
+            /** @description The egress rules, instead of those that it has; an empty list allows nothing. */
+            egress?: string[] | null;
             /** Format: uint64 */
             idle_ttl_ms?: number | null;
             /**
@@ -2741,6 +2764,8 @@ export interface components {
             namespace: string;
             /** @description The node of the fleet that has it; only in lists of all nodes. */
             node?: string;
+            /** @description It is paused, and its memory is on disk. */
+            on_disk?: boolean;
             /** @description What happens when it has been idle for `idle_ttl_ms`. */
             on_idle: components["schemas"]["OnIdle"];
             /** @description Why it stopped, or does not answer. */
@@ -3369,7 +3394,7 @@ export interface Operations {
     path: { namespace: string | number; name: string | number };
     answer: Schemas["Sandbox"];
   };
-  /** Change the time to live of a sandbox. */
+  /** Change the time to live of a sandbox, or what it may reach. */
   extend_sandbox: {
     path: { namespace: string | number; name: string | number };
     body: Schemas["ExtendSandbox"];
