@@ -308,16 +308,13 @@ impl Owner {
     async fn next(&mut self) -> OwnerEvent {
         let (overdue, due, save_again) = (self.overdue, self.expiry.next(), self.save_again);
         let syncing = self.syncing.as_mut();
-        let (exited, lost, look, errand, mirror) = match &mut self.life {
-            Some(life) => {
-                let (look, errand) = (life.look.as_mut(), life.errand.as_mut());
-                let mirror = life.mirror.as_mut();
-                (Some(&mut life.exited), life.lost.as_mut(), look, errand, mirror)
-            }
-            None => {
-                let errand = self.away.as_mut().and_then(|away| away.errand.as_mut());
-                (None, None, None, errand, self.delivery.as_mut())
-            }
+        let (exited, lost, look, errand, mirror) = if let Some(life) = &mut self.life {
+            let (look, errand) = (life.look.as_mut(), life.errand.as_mut());
+            let mirror = life.mirror.as_mut();
+            (Some(&mut life.exited), life.lost.as_mut(), look, errand, mirror)
+        } else {
+            let errand = self.away.as_mut().and_then(|away| away.errand.as_mut());
+            (None, None, None, errand, self.delivery.as_mut())
         };
         tokio::select! {
             // A machine that is gone makes everything else moot.

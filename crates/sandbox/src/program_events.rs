@@ -53,7 +53,7 @@ impl ProgramEvents {
             Observed::RunEnded { context, run, end } => {
                 let reason = Some(run_end_name(end).to_owned());
                 let (context, run) = (Some(context.to_string()), Some(run));
-                own.add(Kind::RunEnded, Facts { context, run, reason, ..Facts::none() });
+                own.add(Kind::RunEnded, Facts { reason, context, run, ..Facts::none() });
             }
         }));
     }

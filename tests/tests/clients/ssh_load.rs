@@ -66,6 +66,7 @@ fn limited(limits: &[(&str, &str)]) -> Option<Ssh> {
 }
 
 #[test]
+#[expect(clippy::async_yields_async, reason = "a session could be awaited, for its end")]
 fn a_thousand_connections_are_open_at_once_and_programs_run_over_them() {
     let count = CONNECTIONS.to_string();
     // One place is for OpenSSH's client.

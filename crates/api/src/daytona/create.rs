@@ -32,7 +32,7 @@ pub struct Create {
     labels: Option<BTreeMap<String, String>>,
     public: Option<bool>,
     #[serde(flatten)]
-    network: Network,
+    reach: Reach,
     target: Option<String>,
     cpu: Option<u32>,
     gpu: Option<u32>,
@@ -55,13 +55,13 @@ pub struct Create {
 /// What a sandbox may reach.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Network {
+pub struct Reach {
     network_block_all: Option<bool>,
     network_allow_list: Option<String>,
     domain_allow_list: Option<String>,
 }
 
-impl Network {
+impl Reach {
     /// The rules of egress that come of it; none for the operator's own.
     pub fn egress(&self) -> Option<Vec<String>> {
         if self.network_block_all == Some(true) {
@@ -95,7 +95,7 @@ impl Create {
         call.reaches(&which.namespace)?;
         let mut spec = Spec::new(which);
         self.set_life(&mut spec)?;
-        spec.egress = self.network.egress();
+        spec.egress = self.reach.egress();
         spec.user = self.user.filter(|user| !user.is_empty());
         spec.cpu_millis = self.cpu.map(|cpus| cpus.saturating_mul(CPU_MILLIS));
         spec.memory_mib = self.memory.map(|gib| gib.saturating_mul(MIB_PER_GIB));
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_sandbox_reaches_what_its_lists_name_or_the_operators_own() {
-        let read = |text| serde_json::from_str::<Create>(text).unwrap().network.egress();
+        let read = |text| serde_json::from_str::<Create>(text).unwrap().reach.egress();
         let rules = |list: &[&str]| Some(list.iter().map(|rule| (*rule).to_owned()).collect());
         assert_eq!(read("{}"), None);
         assert_eq!(read(r#"{"networkAllowList":"","domainAllowList":null}"#), None);

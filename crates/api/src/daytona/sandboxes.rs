@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::answer::{API, lacking};
-use super::create::{Create, Network, delete_interval, draw};
+use super::create::{Create, Reach, delete_interval, draw};
 use super::limits::{MINUTE_MS, STOP_WAIT_MAX};
 use super::listing;
 use super::replies::{is_ephemeral, proxy, shown, shown_as};
@@ -274,9 +274,9 @@ async fn set_idle(call: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal> {
     Ok(answer(&call, &record))
 }
 
-async fn set_network(call: Call, _: Nothing, Json(network): Json<Network>) -> Result<Raw, Refusal> {
+async fn set_network(call: Call, _: Nothing, Json(reach): Json<Reach>) -> Result<Raw, Refusal> {
     let which = find(&call)?.which();
-    let update = Update::egress_or(network.egress(), call.api.registry(), &which.namespace);
+    let update = Update::egress_or(reach.egress(), call.api.registry(), &which.namespace);
     let record = call.api.registry().update(&which, update).await?;
     Ok(answer(&call, &record))
 }

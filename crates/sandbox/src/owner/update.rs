@@ -49,7 +49,7 @@ impl Owner {
         self.expire_as_recorded();
         self.display();
         let (ttl_ms, idle_ttl_ms) = (self.stored.record.ttl_ms, self.stored.record.idle_ttl_ms);
-        self.happened(Kind::Changed, Facts { ttl_ms, idle_ttl_ms, cause, ..Facts::none() });
+        self.happened(Kind::Changed, Facts { cause, ttl_ms, idle_ttl_ms, ..Facts::none() });
         Ok(self.place.presence.show(self.stored.record.clone()))
     }
 }

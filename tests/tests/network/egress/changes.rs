@@ -61,7 +61,8 @@ fn rules_of_a_running_sandbox_hold_at_once_for_connections_too() {
     assert_eq!(rules(&scene), json!(new));
     eventually("it is reached again", || scene.run(&fetch("example.net")).code == Some(0));
     scene.run(&fetch("example.org")).fails();
-    (ends.end(), stays.end());
+    ends.end();
+    stays.end();
     scene.only_the_internet_was_reached();
 }
 
