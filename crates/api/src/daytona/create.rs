@@ -31,8 +31,9 @@ pub struct Create {
     env: Option<BTreeMap<String, String>>,
     labels: Option<BTreeMap<String, String>>,
     public: Option<bool>,
-    #[serde(flatten)]
-    reach: Reach,
+    network_block_all: Option<bool>,
+    network_allow_list: Option<String>,
+    domain_allow_list: Option<String>,
     target: Option<String>,
     cpu: Option<u32>,
     gpu: Option<u32>,
@@ -64,15 +65,18 @@ pub struct Reach {
 impl Reach {
     /// The rules of egress that come of it; none for the operator's own.
     pub fn egress(&self) -> Option<Vec<String>> {
-        if self.network_block_all == Some(true) {
-            return Some(Vec::new());
-        }
-        let lists = [&self.network_allow_list, &self.domain_allow_list];
-        let rules = lists.into_iter().flatten().flat_map(|list| list.split(','));
-        let rules = rules.map(str::trim).filter(|rule| !rule.is_empty()).map(str::to_owned);
-        let rules: Vec<String> = rules.collect();
-        (!rules.is_empty()).then_some(rules)
+        rules(self.network_block_all, [&self.network_allow_list, &self.domain_allow_list])
     }
+}
+
+fn rules(blocks_all: Option<bool>, lists: [&Option<String>; 2]) -> Option<Vec<String>> {
+    if blocks_all == Some(true) {
+        return Some(Vec::new());
+    }
+    let rules = lists.into_iter().flatten().flat_map(|list| list.split(','));
+    let rules = rules.map(str::trim).filter(|rule| !rule.is_empty()).map(str::to_owned);
+    let rules: Vec<String> = rules.collect();
+    (!rules.is_empty()).then_some(rules)
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -95,7 +99,7 @@ impl Create {
         call.reaches(&which.namespace)?;
         let mut spec = Spec::new(which);
         self.set_life(&mut spec)?;
-        spec.egress = self.reach.egress();
+        spec.egress = self.egress();
         spec.user = self.user.filter(|user| !user.is_empty());
         spec.cpu_millis = self.cpu.map(|cpus| cpus.saturating_mul(CPU_MILLIS));
         spec.memory_mib = self.memory.map(|gib| gib.saturating_mul(MIB_PER_GIB));
@@ -143,6 +147,10 @@ impl Create {
             spec.labels.insert(EPHEMERAL.to_owned(), String::new());
         }
         Ok(())
+    }
+
+    fn egress(&self) -> Option<Vec<String>> {
+        rules(self.network_block_all, [&self.network_allow_list, &self.domain_allow_list])
     }
 
     /// Refuses what no machine of this server does.
@@ -258,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_sandbox_reaches_what_its_lists_name_or_the_operators_own() {
-        let read = |text| serde_json::from_str::<Create>(text).unwrap().reach.egress();
+        let read = |text| serde_json::from_str::<Create>(text).unwrap().egress();
         let rules = |list: &[&str]| Some(list.iter().map(|rule| (*rule).to_owned()).collect());
         assert_eq!(read("{}"), None);
         assert_eq!(read(r#"{"networkAllowList":"","domainAllowList":null}"#), None);

@@ -64,8 +64,8 @@ kinds! {
         "An image was made of its files.";
     Forked, "forked", None, ["forks"],
         "Copies were made of it, by these names.";
-    Changed, "changed", None, ["ttl_ms", "idle_ttl_ms"],
-        "Its times to live were changed. An absent one has no limit.";
+    Changed, "changed", None, ["cause", "ttl_ms", "idle_ttl_ms"],
+        "Its times to live were changed, or, with a `cause`, what it may reach. An absent time has no limit.";
     OutOfMemory, "out_of_memory", None, ["session", "limit_bytes"],
         "The kernel killed a session or the machine because its memory was used up.";
     CommandBegun, "command_begun", None, ["session"],

@@ -123,7 +123,7 @@ struct Create {
     #[serde(default)]
     #[schemars(range(min = 1))]
     idle_ttl_seconds: Option<u64>,
-    /// What happens then: it ends by default, or is paused, in memory or on disk, until it is used again.
+    /// Then it ends (the default), or sleeps in memory or on disk until it is used.
     #[serde(default)]
     #[schemars(with = "Option<IdleEnd>")]
     on_idle: Option<OnIdle>,
