@@ -133,7 +133,7 @@ test-vm: _tested _kit
 # Firecracker and Cloud Hypervisor as they are on the PATH, on a KVM that runs guests: their verbs, then the
 # suite for every machine kind. KIT is a directory with a kernel as `vmlinux`, an initramfs and images.
 # On a host whose KVM is slow, SUITE chooses among the tests of the suite, and `none` leaves it out.
-monitors KIT="target/images" SUITE="": build
+monitors KIT="target/images" SUITE="": _tested
     #!/usr/bin/env bash
     set -euo pipefail
     kit=$(realpath "{{KIT}}")
