@@ -61,7 +61,7 @@ impl RulesInForce {
         let _ = rules.wait_for(|rules| rules.allowing(host, port).is_none()).await;
     }
 
-    /// What is told of each replacement from now on.
+    /// Sees each replacement from now on.
     pub(super) fn subscribe(&self) -> watch::Receiver<Rules> {
         self.0.subscribe()
     }

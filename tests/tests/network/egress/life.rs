@@ -88,7 +88,7 @@ fn names_keep_their_addresses_over_restarts_of_the_bridge() {
 /// A program that goes on while there is no bridge, writes into a file of its sandbox, and has asked once.
 fn keeps_in_the_sandbox(scene: &Scene) {
     let script = "cat > /var/keeps.py; mkfifo /var/asks; \
-         (python3 /var/keeps.py < /var/asks > /var/said 2>&1 &); echo started";
+         (python3 /var/keeps.py db.example.com < /var/asks > /var/said 2>&1 &); echo started";
     let started =
         scene.server.feed(&["exec", "-i", NAME, "--", "sh", "-c", script], KEEPS.as_bytes());
     assert!(started.status.success(), "{started:?}");
