@@ -691,7 +691,7 @@ export interface components {
          *     - `snapshotted`: A snapshot of it was taken.
          *     - `committed`: An image was made of its files.
          *     - `forked`: Copies were made of it, by these names.
-         *     - `changed`: Its times to live were changed. An absent one has no limit.
+         *     - `changed`: Its times to live were changed, or, with a `cause`, what it may reach. An absent time has no limit.
          *     - `out_of_memory`: The kernel killed a session or the machine because its memory was used up.
          *     - `command_begun`: A program was started in it. Only with `programs` in `[events]`.
          *     - `command_ended`: A program has ended. Only with `programs` in `[events]`.
