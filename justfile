@@ -153,7 +153,7 @@ monitors KIT="target/images" SUITE="": _tested
     done
     if [ ${#kinds[@]} -gt 0 ]; then
         export BURROW_IMAGES=$kit
-        BURROW_TEST_MONITORS="${kinds[*]}" cargo nextest run --workspace --test machines -E 'test(/^monitors::/)'
+        BURROW_TEST_MONITORS="${kinds[*]}" cargo nextest run --workspace --test-threads 1 --test machines -E 'test(/^monitors::/)'
     fi
     for kind in "${kinds[@]}"; do
         if [ "{{SUITE}}" = none ]; then missing "the suite for every machine kind on $kind, as asked"; continue; fi
