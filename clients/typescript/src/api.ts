@@ -450,6 +450,12 @@ export interface components {
              */
             on_idle?: components["schemas"]["OnIdle"] | null;
             /**
+             * @description What becomes of it when it is lost with its node of a fleet. `restart` makes it again at another node, as it was
+             *     asked for; `restore` does so from its snapshot that was exported to a bucket last. The new one has the same name and
+             *     another id. What it was asked for, with its environment, is kept in the fleet's store meanwhile.
+             */
+            on_lost?: components["schemas"]["OnLost"] | null;
+            /**
              * @description Packages to install first: on the image, which must be one of this host's store, or over the
              *     host's root, where the sandbox has that and the server asks for no keys. They are kept: the next
              *     sandbox with the same packages starts at once.
@@ -985,6 +991,17 @@ export interface components {
              *     returned.
              */
             since?: number;
+        };
+        /** @description The sandbox that another follows, under the same name. */
+        Followed: {
+            /** @description The object that its files and memory came from. */
+            exported?: string | null;
+            /** @description Its id. */
+            id: string;
+            /** @description Its life in the fleet. */
+            incarnation: string;
+            /** @description The node that it was lost with. */
+            node: string;
         };
         ForgetRequest: {
             names: string[];
@@ -1996,6 +2013,8 @@ export interface components {
         OnDisconnect: "cancel" | "detach";
         /** @description What happens to a sandbox when it has been idle for its idle time. */
         OnIdle: "stop" | "pause" | "snapshot";
+        /** @description What becomes of a sandbox that is lost with its node. */
+        OnLost: "lose" | "restart" | "restore";
         /** @description A notebook to open. */
         OpenNotebook: {
             /** @description `python` or `node`; a new notebook has `python` by default. */
@@ -2734,6 +2753,8 @@ export interface components {
              * @description When it ends, even if it is busy.
              */
             expires_at_ms?: number;
+            /** @description The lost sandbox of this name that it was made after. */
+            follows?: components["schemas"]["Followed"];
             hostname: string;
             /** @description Its unique id, which is never reused, even if its name is. */
             id: string;
@@ -2768,6 +2789,8 @@ export interface components {
             on_disk?: boolean;
             /** @description What happens when it has been idle for `idle_ttl_ms`. */
             on_idle: components["schemas"]["OnIdle"];
+            /** @description What becomes of it when it is lost with its node. */
+            on_lost?: components["schemas"]["OnLost"];
             /** @description Why it stopped, or does not answer. */
             reason?: string;
             /** Format: uint64 */

@@ -99,9 +99,18 @@ export class Api {
   readonly settings: Settings;
   readonly retries: number;
 
-  constructor(settings: Settings, retries: number) {
+  /** What every request carries. */
+  readonly #headers: Readonly<Record<string, string>>;
+
+  constructor(settings: Settings, retries: number, headers: Readonly<Record<string, string>> = {}) {
     this.settings = settings;
     this.retries = retries;
+    this.#headers = headers;
+  }
+
+  /** The same for one sandbox alone: another one that has its name now is not meant. */
+  ofSandbox(id: string): Api {
+    return new Api(this.settings, this.retries, { "burrow-sandbox-id": id });
   }
 
   close(): void {
@@ -257,7 +266,7 @@ export class Api {
   async #send(request: HttpRequest): Promise<HttpAnswer> {
     const { key, transport } = this.settings;
     const bearer = key === undefined ? {} : { authorization: `Bearer ${key}` };
-    const headers = { ...request.headers, ...bearer };
+    const headers = { ...this.#headers, ...request.headers, ...bearer };
     const source = watched(request.body);
     let answer: HttpAnswer;
     try {

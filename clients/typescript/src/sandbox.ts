@@ -45,10 +45,10 @@ export class Sandbox implements AsyncDisposable {
     this.name = info.name;
     this.namespace = info.namespace;
     this.id = info.id;
-    this.#api = api;
+    this.#api = api.ofSandbox(info.id);
     const place = { namespace: info.namespace, name: info.name };
-    this.#commands = new CommandsOf(api, place);
-    this.files = new Files(api, place);
+    this.#commands = new CommandsOf(this.#api, place);
+    this.files = new Files(this.#api, place);
   }
 
   get #path() {

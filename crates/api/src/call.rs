@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::Method;
-use hyper::header::{ACCEPT, HeaderMap};
+use hyper::header::{ACCEPT, HeaderMap, HeaderName};
 use hyper::http::uri::PathAndQuery;
 use hyper::upgrade::OnUpgrade;
 use protocol::{ContextName, SessionId};
@@ -23,10 +23,14 @@ use super::origin::host_of;
 use super::parameters::Parameters;
 pub use super::peer::Peer;
 use super::trail::Trail;
+use super::whereabouts;
 use access::keys::Access;
 use agent_client::guest::Guest;
 use sandbox::refusal::{Code, Refusal};
 use sandbox::{Activity, Name, SandboxId, SandboxRef};
+
+/// The id of the sandbox that a client means: another one that has the name now is refused.
+pub const SANDBOX_ID: HeaderName = HeaderName::from_static("burrow-sandbox-id");
 
 /// When a call's answer is of no use any more, according to its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,7 +185,11 @@ impl Call {
         let namespace: Name = self.parameter("namespace")?;
         let name: Name = self.parameter("name")?;
         self.reaches(&namespace)?;
-        Ok(self.api.registry().resolve(SandboxRef { namespace, name }))
+        let which = self.api.registry().resolve(SandboxRef { namespace, name });
+        match self.headers.get(&SANDBOX_ID) {
+            Some(id) => whereabouts::is_still(&self.api, which, id.to_str().unwrap_or_default()),
+            None => Ok(which),
+        }
     }
 
     /// Refuses a namespace that is not the key's.

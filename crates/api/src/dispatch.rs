@@ -409,7 +409,10 @@ async fn elsewhere(operation: &Operation, call: &mut Call) -> Result<Option<Plac
                 call.lost = Some(Box::new(life));
                 Ok(None)
             }
-            // Boxed: few calls wait for it.
+            // Boxed: few calls wait for these.
+            Err(refusal) if operation.id == "remove_sandbox" => {
+                Err(Box::pin(whereabouts::given_up(call, &subject, refusal)).await)
+            }
             Err(refusal) => {
                 Err(Box::pin(whereabouts::with_remains(&call.api, &subject, refusal)).await)
             }

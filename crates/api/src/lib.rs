@@ -65,6 +65,7 @@ mod reference;
 mod refusal;
 mod render;
 mod response;
+mod returning;
 mod route;
 mod rpc;
 mod samples;
@@ -95,6 +96,7 @@ pub use options::Options;
 pub use origin::Origins;
 pub use places::Connections;
 pub use prometheus::MetricLabels;
+pub use returning::keep as bring_lost_back;
 pub use server::Server;
 pub use threads::Threads;
 
@@ -512,6 +514,7 @@ fn operations() -> Vec<route::Operation> {
         console::operations(),
         prometheus::operations(),
         rpc::operations(),
+        returning::operations(),
         a2a::operations(),
         e2b::operations(),
         daytona::operations(),

@@ -50,6 +50,9 @@ pub const BODY_PAUSE_MAX: Duration = Duration::from_secs(30);
 pub const MEMORY_HOST_SHARE: u64 = 8;
 /// One key has a quarter of the memory of all calls: it takes four to use all of it up.
 pub const MEMORY_KEY_SHARE: u64 = 4;
+/// Lost sandboxes that a node makes again at once, and how often one is tried.
+pub const RETURNS_AT_ONCE: usize = 16;
+pub const RETURN_ATTEMPTS: u32 = 12;
 /// What a call takes of that at once. The first such piece of each call is not counted: 4096 busy
 /// connections hold another 256 MiB of them at most, hardly any call is larger, and so a small one
 /// is carried out whatever the others hold.

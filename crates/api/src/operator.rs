@@ -54,7 +54,7 @@ pub fn operations() -> Vec<Operation> {
 }
 
 /// To everybody else there is nothing here.
-fn operator(_: &Api, asked: &Asked<'_>) -> Result<Caller, Refusal> {
+pub(crate) fn operator(_: &Api, asked: &Asked<'_>) -> Result<Caller, Refusal> {
     match asked.through {
         Some(Through::Operator) => Ok(Caller::Local),
         _ => Err(Refusal::not_found(format!("there is nothing at {}", asked.path))),

@@ -105,6 +105,7 @@ pub fn native(spec: &Spec) -> Value {
         "on_idle": spec.on_idle,
         "node_labels": spec.node_labels,
         "durability": spec.durability,
+        "on_lost": spec.on_lost,
         "keep_stopped_ms": spec.keep_stopped_ms,
         "egress": spec.egress,
         "workspace": spec.workspace,

@@ -67,7 +67,7 @@ impl Try {
         if self.keep {
             output::note(&format!("kept {fork}"));
         } else {
-            let request = Request::Remove { sandbox: fork, force: true };
+            let request = Request::Remove { sandbox: fork, force: true, moves: false };
             context.daemon().await?.ask::<Record>(&request).await?;
         }
         done

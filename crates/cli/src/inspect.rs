@@ -208,6 +208,12 @@ fn describe_asked(record: &Record) -> Vec<(&'static str, String)> {
     if !record.durability.is_off() {
         facts.push(("durability", record.durability.to_string()));
     }
+    if !record.on_lost.is_lose() {
+        facts.push(("if lost", record.on_lost.to_string()));
+    }
+    if let Some(lost) = &record.follows {
+        facts.push(("follows", format!("{}, which was lost with the node {}", lost.id, lost.node)));
+    }
     if let Some(keep_ms) = record.keep_stopped_ms {
         facts.push(("removed after", after(keep_ms)));
     }

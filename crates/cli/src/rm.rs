@@ -27,6 +27,8 @@ pub struct Rm {
 impl Rm {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
         let force = self.force;
-        context.for_each(&self.which, |sandbox| Request::Remove { sandbox, force }).await
+        context
+            .for_each(&self.which, |sandbox| Request::Remove { sandbox, force, moves: false })
+            .await
     }
 }

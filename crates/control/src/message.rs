@@ -80,11 +80,14 @@ pub enum Request {
     Kill {
         sandbox: SandboxRef,
     },
-    /// Removes a stopped sandbox and its logs; with `force`, kills it first.
+    /// Removes a stopped sandbox and its logs; with `force`, kills it first. With `moves` it is made again at another node, if
+    /// it is one that is made again when it is lost.
     Remove {
         sandbox: SandboxRef,
         #[serde(default)]
         force: bool,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        moves: bool,
     },
     /// Pauses or resumes a sandbox; answered when that is done.
     Pause {

@@ -177,6 +177,7 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     if let Some(node) = &node {
         let reached = door.addresses().iter().find(|address| address.starts_with("http"));
         node.join(&registry, reached.map(String::as_str))?;
+        tokio::spawn(api::bring_lost_back(door.api().clone()));
     }
     let manager = Notifier::from_environment();
     manager.ready(&format!("listening on {}", door.addresses().join(" and ")));

@@ -196,7 +196,7 @@ fn requests_are_read_as_they_are_written() {
         },
         Request::Wait { sandbox: sandbox.clone() },
         Request::Kill { sandbox: sandbox.clone() },
-        Request::Remove { sandbox, force: true },
+        Request::Remove { sandbox, force: true, moves: false },
         Request::End { stop_sandboxes: true },
     ];
     for request in requests {

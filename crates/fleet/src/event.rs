@@ -34,6 +34,7 @@ pub enum Outcome {
 /// Which names a scan reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
+    /// Those of a node, and those of all nodes whose lost sandbox waits to be made again.
     Node(NodeId),
     Namespace(Arc<str>),
 }
@@ -165,6 +166,11 @@ pub enum Note {
         incarnation: Incarnation,
         node: NodeId,
     },
+    /// This node is the one to make a sandbox again that was lost.
+    Waits {
+        name: Name,
+        incarnation: Incarnation,
+    },
 }
 
 /// Between members.
@@ -243,7 +249,7 @@ pub enum Reply {
 /// By a client.
 #[derive(Clone, Debug)]
 pub enum Call {
-    Create(CreateCall),
+    Create(Box<CreateCall>),
     Find {
         name: Name,
     },
@@ -252,6 +258,11 @@ pub enum Call {
     },
     /// The sandbox is gone from this host, in order: its name becomes free. Answered when it is.
     Release {
+        incarnation: Incarnation,
+    },
+    /// The same, but it is lost: its name stays, and it is made again if that was asked for. Answered with
+    /// [`Answer::Removed`] when this node will never start it.
+    Lose {
         incarnation: Incarnation,
     },
     /// Images have come to the node, or gone. Answered with [`Answer::Marked`].
@@ -277,6 +288,10 @@ pub struct CreateCall {
     pub spec: Arc<str>,
     /// How many sandboxes the namespace may have in the fleet.
     pub limit: Option<u32>,
+    /// When the sandbox is lost, it is to be made again.
+    pub returns: bool,
+    /// Only if the name is that of this life, which was lost.
+    pub in_place_of: Option<Incarnation>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -295,6 +310,8 @@ pub enum Answer {
     Lost {
         incarnation: Incarnation,
         node: NodeId,
+        /// It is to be made again.
+        returns: bool,
     },
     Absent,
     Removed,

@@ -163,10 +163,14 @@ impl Member {
 
     fn called(&mut self, now: Millis, call: Ticket, what: Call) {
         match what {
-            Call::Create(create) => self.begin_create(now, call, create),
+            Call::Create(create) => self.begin_create(now, call, *create),
             Call::Find { name } => self.find(call, name),
             Call::Remove { name } => self.remove(call, name),
             Call::Release { incarnation } => self.release(call, incarnation),
+            Call::Lose { incarnation } => {
+                self.machine_ended(now, incarnation);
+                self.answer(call, Answer::Removed);
+            }
             Call::Describe { images } => {
                 if self.me.record.images != images {
                     self.me.record.images = images;

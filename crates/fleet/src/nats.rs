@@ -27,7 +27,7 @@ use crate::event::{Entry, Outcome, Reply, Request, Scanned, Scope};
 use crate::ids::{Name, NodeId, Revision};
 use crate::limits::{ANSWER_MS, MARKER_S, RECORD_BYTES_MAX};
 use crate::records::{Key, NameRecord, NodeRecord, Value};
-pub use documents::{Change, Document, Documents};
+pub use documents::{Change, Document, Documents, Shelf};
 pub use logs::{Keeping, Records};
 
 use forms::{Bucket, bucket_of, is_marker, key_of, parse_value, subject_of, write_value};
@@ -320,7 +320,7 @@ fn keep(
     let value = payload.map(|payload| parse_value(&key, payload)).transpose().map_err(failed)?;
     let Key::Name(name) = key else { return Ok(()) };
     match value {
-        Some(Value::Name(record)) if !matches!(scope, Scope::Node(node) if record.node != *node) => {
+        Some(Value::Name(record)) if is_in(scope, &record) => {
             found.insert(name, (revision, record));
         }
         _ => {
@@ -328,6 +328,13 @@ fn keep(
         }
     }
     Ok(())
+}
+
+fn is_in(scope: &Scope, record: &NameRecord) -> bool {
+    match scope {
+        Scope::Node(node) => record.node == *node || record.waits(),
+        Scope::Namespace(_) => true,
+    }
 }
 
 fn ask_subject(id: &NodeId) -> String {

@@ -29,6 +29,7 @@ mod machines;
 mod mark;
 mod names;
 mod placing;
+mod returning;
 mod room;
 mod routes;
 mod row;
@@ -60,6 +61,7 @@ pub use identity::IdentityError;
 pub use lost::{LogAway, LostEntries, LostHistory, LostLog, LostSession, Remains};
 pub use mark::{Called, Mark, MarkRefused, Through};
 pub use placing::{NODE_LABEL, Placed, Placing};
+pub use returning::{LostOne, Waiting, pause_after};
 pub use routes::{Placement, Route};
 pub use row::NodeRow;
 pub use tallies::{FleetFigures, QuotaUse};
@@ -113,6 +115,12 @@ struct Inner {
     expected: Mutex<HashMap<Incarnation, Expected>>,
     /// The lives that may run here.
     held: Mutex<HashSet<Incarnation>>,
+    /// Those of them that are made again when they are lost.
+    returning: Mutex<HashMap<Incarnation, Name>>,
+    /// Those that end here to be made again at another node.
+    moving: Mutex<HashSet<Incarnation>>,
+    /// Lost ones that this node is to make again.
+    waiting: Mutex<(mpsc::UnboundedSender<Waiting>, Option<mpsc::UnboundedReceiver<Waiting>>)>,
     roster: RwLock<(Option<Instant>, Roster)>,
     /// The latest, for those who pause sandboxes by it.
     leash: watch::Sender<Leash>,
@@ -166,6 +174,7 @@ impl Node {
             key: identity.public_key(),
         };
         let (handle, _) = watch::channel(None);
+        let (lost, told) = mpsc::unbounded_channel();
         let (leash, _) = watch::channel(LeashFile::last(paths, fleet.grace));
         Ok(Self(Arc::new(Inner {
             id,
@@ -183,6 +192,9 @@ impl Node {
             registry: OnceLock::new(),
             expected: Mutex::default(),
             held: Mutex::default(),
+            returning: Mutex::default(),
+            moving: Mutex::default(),
+            waiting: Mutex::new((lost, Some(told))),
             roster: RwLock::default(),
             leash,
             leashes: OnceLock::new(),
@@ -265,6 +277,9 @@ impl Node {
                 continue;
             };
             lock(&self.0.held).insert(incarnation);
+            if !record.on_lost.is_lose() && !record.state.is_over() {
+                lock(&self.0.returning).insert(incarnation, name.clone());
+            }
             adopted.push(Adopted { incarnation, name, needs: room::needs(&record) });
         }
         adopted

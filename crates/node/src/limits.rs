@@ -34,8 +34,13 @@ pub const IMAGES_DESCRIBED_MAX: usize = 1_000;
 /// How long a new description of this node is waited for, and the pause between two looks at it.
 pub const DESCRIBE_MAX: Duration = Duration::from_secs(2);
 pub const DESCRIBE_LOOK_PAUSE: Duration = Duration::from_millis(50);
-/// How often a write of a template begins again because others have changed it.
-pub const TEMPLATE_WRITES_MAX: usize = 8;
+/// How often a write of a document begins again because others have changed it.
+pub const DOCUMENT_WRITES_MAX: usize = 8;
+/// The pause before what a stopped sandbox would be made of again is forgotten once more.
+pub const FORGET_PAUSE: Duration = Duration::from_secs(2);
+/// The pause before a lost sandbox is made again once more. It doubles up to the next.
+pub const RETURN_PAUSE: Duration = Duration::from_secs(1);
+pub const RETURN_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// How long a mark is good. A host's clock may be wrong by as much.
 pub const MARK_MS: u64 = 30_000;
 /// The longest mark, in bytes of its header.

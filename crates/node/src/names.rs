@@ -9,10 +9,21 @@ use fleet::quota::QuotaError;
 use host::id::RandomId;
 use machine::BoxFuture;
 use sandbox::refusal::Code;
-use sandbox::{Labels, NameRefused, Names, Record, SandboxRef};
+use sandbox::{Labels, NameRefused, Names, Record, Returning, SandboxRef};
 
 use crate::machines::Expected;
 use crate::{Node, incarnation, lock, name_of, room};
+
+/// A name to take in the fleet.
+pub(crate) struct Claiming<'a> {
+    /// What makes a repeated create the same.
+    pub request: &'a str,
+    pub wish: Wish,
+    /// Its sandbox is made again when it is lost.
+    pub returns: bool,
+    /// The lost life that it follows, and whose name it takes.
+    pub in_place_of: Option<Incarnation>,
+}
 
 impl Names for Node {
     fn claim<'a>(&'a self, record: &'a Record) -> BoxFuture<'a, Result<String, NameRefused>> {
@@ -25,7 +36,13 @@ impl Names for Node {
                 ..Wish::default()
             };
             let request = RandomId::draw().map_err(|error| failed(error.to_string()))?;
-            let (life, node) = self.create(&record.which(), request.as_str(), wish).await?;
+            let claiming = Claiming {
+                request: request.as_str(),
+                wish,
+                returns: !record.on_lost.is_lose(),
+                in_place_of: None,
+            };
+            let (life, node) = self.create(&record.which(), claiming).await?;
             if node != self.0.id {
                 return Err(failed(format!("the name was given to the node {node}")));
             }
@@ -60,6 +77,25 @@ impl Names for Node {
         self.has_labels(node_labels)
     }
 
+    fn keep<'a>(&'a self, returning: &'a Returning) -> BoxFuture<'a, Result<(), NameRefused>> {
+        Box::pin(self.keep_returning(returning))
+    }
+
+    fn exported<'a>(
+        &'a self,
+        record: &'a Record,
+        object: &'a str,
+    ) -> BoxFuture<'a, Result<(), NameRefused>> {
+        Box::pin(self.keep_exported(record, object))
+    }
+
+    fn stopped(&self, life: &str) {
+        let life = incarnation(life).filter(|life| !lock(&self.0.moving).contains(life));
+        if let Some(life) = life {
+            self.forget_returning(life, false);
+        }
+    }
+
     fn holds(&self, life: &str) -> bool {
         incarnation(life).is_some_and(|life| Self::holds(self, life))
     }
@@ -70,9 +106,18 @@ impl Names for Node {
             if !lock(&self.0.held).remove(&life) {
                 return;
             }
+            let moves = lock(&self.0.moving).remove(&life);
             if let Some(handle) = self.handle() {
+                let call = if moves {
+                    Call::Lose { incarnation: life }
+                } else {
+                    Call::Release { incarnation: life }
+                };
                 // One that cannot be given back now is given back by the next look at all names.
-                handle.call(Call::Release { incarnation: life }).await;
+                handle.call(call).await;
+            }
+            if !moves {
+                self.forget_returning(life, true);
             }
         })
     }
@@ -83,16 +128,17 @@ impl Node {
     pub(crate) async fn create(
         &self,
         which: &SandboxRef,
-        request: &str,
-        wish: Wish,
+        claiming: Claiming<'_>,
     ) -> Result<(Incarnation, fleet::ids::NodeId), NameRefused> {
         self.standing().map_err(|why| away(&why))?;
         let handle = self.handle().ok_or_else(|| away("this node is joining its fleet"))?;
         let name = name_of(which).map_err(|error| failed(error.to_string()))?;
         let limit = self.0.settings.quota(which.namespace.as_str());
+        let Claiming { request, wish, returns, in_place_of } = claiming;
         let image = wish.image.clone().filter(|_| wish.needs_image);
-        let call = CreateCall { name, request: request.into(), wish, spec: "".into(), limit };
-        let answer = handle.call(Call::Create(call)).await;
+        let (request, spec) = (request.into(), "".into());
+        let call = CreateCall { name, request, wish, spec, limit, returns, in_place_of };
+        let answer = handle.call(Call::Create(Box::new(call))).await;
         let tallies = &self.0.tallies;
         let is_placed = matches!(answer, Answer::Created { .. });
         let count = if is_placed { &tallies.placed } else { &tallies.refused };

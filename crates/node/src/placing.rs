@@ -8,13 +8,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fleet::ids::NodeId;
+use fleet::ids::{Incarnation, NodeId};
 use fleet::placement::Wish;
 use fleet::records::NodeRecord;
 use sandbox::options::{Defaults, called};
 use sandbox::refusal::Code;
 use sandbox::{Labels, NameRefused, Registry, SandboxError, Spec, TemplateRef};
 
+use crate::names::Claiming;
 use crate::routes::{Placement, Route};
 use crate::{Node, lock, room};
 
@@ -46,12 +47,20 @@ pub struct Placing<'a> {
 /// Whether a sandbox is made of what only this host has.
 fn is_of_here(spec: &Spec, image_is_everywhere: bool) -> bool {
     let is_directory = spec.image.as_ref().is_some_and(|image| image.starts_with('/'));
-    spec.snapshot.is_some()
-        || spec.workspace.is_some()
-        || spec.packages.is_some()
-        || spec.base.is_some()
-        || spec.address.is_some()
-        || (is_directory && !image_is_everywhere)
+    spec.of_this_host().is_some() || (is_directory && !image_is_everywhere)
+}
+
+/// What a node must have for it.
+pub(crate) fn wish_of(registry: &Registry, spec: &Spec) -> Wish {
+    let image = registry.stored_image(spec);
+    Wish {
+        needs: room::needs_of(spec),
+        labels: spec.node_labels.clone(),
+        machine: spec.machine.map(|kind| kind.name().to_owned()),
+        needs_image: image.is_some() && registry.needs_image(spec),
+        image,
+        ..Wish::default()
+    }
 }
 
 impl Node {
@@ -81,26 +90,27 @@ impl Node {
         spec: &Spec,
         request: &str,
     ) -> Result<Placed, NameRefused> {
-        let image = spec.image.as_deref().and_then(Registry::image_name);
-        let needs_image = image.is_some() && registry.needs_image(spec);
-        if needs_image {
+        let wish = wish_of(registry, spec);
+        if wish.needs_image {
             // It may have come a moment ago.
             self.describe_images().await;
         }
-        let wish = Wish {
-            needs: room::needs_of(spec),
-            labels: spec.node_labels.clone(),
-            machine: spec.machine.map(|kind| kind.name().to_owned()),
-            needs_image,
-            image,
-            ..Wish::default()
-        };
-        let (life, node) = match self.create(&spec.which(), request, wish).await {
+        let returns = spec.on_lost.is_some_and(|on_lost| !on_lost.is_lose());
+        let claiming = Claiming { request, wish, returns, in_place_of: None };
+        let taken = match self.create(&spec.which(), claiming).await {
             Err(refused) if refused.code == Code::LimitReached => {
                 return Err(self.without_labels(&spec.node_labels, refused).await);
             }
             taken => taken?,
         };
+        self.placed(taken).await
+    }
+
+    /// Where the node is that a name was given to.
+    pub(crate) async fn placed(
+        &self,
+        (life, node): (Incarnation, NodeId),
+    ) -> Result<Placed, NameRefused> {
         if node == self.0.id {
             return Ok(Placed::Here(Some(life.to_string())));
         }

@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use fleet::records::Room;
 use host::memory;
 use machine::MachineKind;
+use machine::kind::Hypervisor;
+use machine::vmm::Kit;
 use sandbox::{Record, Spec};
 use settings::Fleet;
 
@@ -39,8 +41,16 @@ pub(crate) fn needs_of(spec: &Spec) -> Room {
     }
 }
 
-/// The kinds of machines of this host: those that a process needs nothing for, and the one that the operator has
-/// chosen.
+/// The kinds of machines of this host: the one that needs nothing, the one that the operator has chosen, and those whose
+/// programs are here and that run without the host's help. Of the others nobody knows before one is started.
 pub(crate) fn machines(usual: &str) -> BTreeSet<String> {
-    BTreeSet::from([MachineKind::default().name().to_owned(), usual.to_owned()])
+    let has_kit = Kit::find().is_ok();
+    let is_here = |kind: &MachineKind| {
+        let profile = kind.profile();
+        let may = profile.hypervisor == Hypervisor::Optional && has_kit;
+        may && profile.programs.iter().all(|program| program.find().is_ok())
+    };
+    let here = MachineKind::ALL.into_iter().filter(is_here);
+    let always = [MachineKind::default().name().to_owned(), usual.to_owned()];
+    always.into_iter().chain(here.map(|kind| kind.name().to_owned())).collect()
 }

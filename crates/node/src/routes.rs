@@ -18,6 +18,8 @@ pub enum Route {
     Lost {
         node: String,
         incarnation: String,
+        /// It is to be made again at another node.
+        returns: bool,
     },
     /// It cannot be found out now.
     Unknown {
@@ -54,8 +56,9 @@ impl Node {
             Answer::Found { node, incarnation, .. } => {
                 self.placement(node, Some(incarnation.to_string())).await
             }
-            Answer::Lost { node, incarnation } => {
-                Route::Lost { node: node.to_string(), incarnation: incarnation.to_string() }
+            Answer::Lost { node, incarnation, returns } => {
+                let (node, incarnation) = (node.to_string(), incarnation.to_string());
+                Route::Lost { node, incarnation, returns }
             }
             Answer::Absent => Route::Here,
             Answer::Refused(refusal) => {

@@ -12,12 +12,12 @@ use std::sync::{Arc, Weak};
 
 use fleet::event::Outcome;
 use fleet::limits::RECORD_BYTES_MAX;
-use fleet::nats::{Change, Document, Documents, Link};
+use fleet::nats::{Change, Document, Documents, Link, Shelf};
 use machine::BoxFuture;
 use sandbox::refusal::Code;
 use sandbox::{Event, NameRefused, SharedTemplates, Template, TemplateName, TemplateRef};
 
-use crate::limits::{CONNECT_PAUSE, TEMPLATE_WRITES_MAX};
+use crate::limits::{CONNECT_PAUSE, DOCUMENT_WRITES_MAX};
 use crate::{Inner, Node};
 
 /// The key of a template's document. A tag may have dots, which are borders in a key, and has no `=`.
@@ -75,12 +75,15 @@ impl SharedTemplates for Node {
 /// Writes over what is there, or removes it. Of several at once the last one stays.
 async fn write(link: &Link, which: &TemplateRef, bytes: Option<&[u8]>) -> Result<(), NameRefused> {
     let key = key_of(which);
-    for _ in 0..TEMPLATE_WRITES_MAX {
-        let found = link.read_document(&key).await.map_err(|error| away(&error.to_string()))?;
+    for _ in 0..DOCUMENT_WRITES_MAX {
+        let found = link
+            .read_document(Shelf::Templates, &key)
+            .await
+            .map_err(|error| away(&error.to_string()))?;
         if bytes.is_none() && found.bytes.is_none() {
             return Ok(());
         }
-        match link.write_document(&key, found.revision, bytes).await {
+        match link.write_document(Shelf::Templates, &key, found.revision, bytes).await {
             Outcome::Stored(_) => return Ok(()),
             Outcome::Conflict => {}
             Outcome::Unavailable => return Err(unknown()),
@@ -90,7 +93,7 @@ async fn write(link: &Link, which: &TemplateRef, bytes: Option<&[u8]>) -> Result
 }
 
 impl Node {
-    fn documents(&self) -> Result<Link, NameRefused> {
+    pub(crate) fn documents(&self) -> Result<Link, NameRefused> {
         self.standing().map_err(|why| away(&why))?;
         let handle = self.handle().ok_or_else(|| away("this node is joining its fleet"))?;
         Ok(handle.link)
@@ -99,7 +102,8 @@ impl Node {
     /// Reads a template of the fleet, so that what follows has it as it is now. Without NATS the copy counts.
     pub async fn refresh_template(&self, which: &TemplateRef) {
         let Ok(link) = self.documents() else { return };
-        if let Ok(Document { bytes: Some(bytes), .. }) = link.read_document(&key_of(which)).await
+        if let Ok(Document { bytes: Some(bytes), .. }) =
+            link.read_document(Shelf::Templates, &key_of(which)).await
             && let Some(template) = parse(which, &bytes)
         {
             self.keep(template).await;
@@ -157,11 +161,13 @@ impl Node {
             let template = Template { fleet: Some(fleet.clone()), ..template };
             let Ok(bytes) = serde_json::to_vec(&template) else { continue };
             let key = key_of(&which);
-            let Ok(Document { revision, bytes: None }) = link.read_document(&key).await else {
+            let Ok(Document { revision, bytes: None }) =
+                link.read_document(Shelf::Templates, &key).await
+            else {
                 // Another node has given one meanwhile: the watch tells it.
                 continue;
             };
-            let given = link.write_document(&key, revision, Some(&bytes)).await;
+            let given = link.write_document(Shelf::Templates, &key, revision, Some(&bytes)).await;
             if matches!(given, Outcome::Stored(_)) {
                 self.keep(template).await;
             }

@@ -121,7 +121,8 @@ impl Node {
         match seen {
             Some((node, _)) if self.knows(&node) => return self.at(node).await,
             Some((node, Some(life))) => {
-                return Route::Lost { node: node.to_string(), incarnation: life.to_string() };
+                let (node, incarnation) = (node.to_string(), life.to_string());
+                return Route::Lost { node, incarnation, returns: false };
             }
             Some((_, None)) | None => {}
         }

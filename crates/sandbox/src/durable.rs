@@ -8,18 +8,17 @@
 //!
 //! The recorder of a sandbox writes to it; `node` implements it. A bridge of its own has none.
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use machine::BoxFuture;
 use protocol::message::Channel;
 use protocol::{ExitRecord, SessionId};
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use crate::SandboxRef;
 use crate::log::Run;
+use crate::words::words;
 
 /// Whether the output of a sandbox's programs outlives its host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -35,53 +34,12 @@ pub enum Durability {
 }
 
 impl Durability {
-    pub const NAMES: [&'static str; 3] = ["off", "async", "sync"];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Async => "async",
-            Self::Sync => "sync",
-        }
-    }
-
     pub fn is_off(&self) -> bool {
         *self == Self::Off
     }
 }
 
-impl fmt::Display for Durability {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// Enough of an unknown word to recognise it.
-const UNKNOWN_CHARS_SHOWN: usize = 32;
-
-/// No durability is called that.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no durability: it is \"off\", \"async\" or \"sync\"")]
-pub struct UnknownDurability(String);
-
-impl FromStr for Durability {
-    type Err = UnknownDurability;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "off" => Ok(Self::Off),
-            "async" => Ok(Self::Async),
-            "sync" => Ok(Self::Sync),
-            other => Err(UnknownDurability(other.chars().take(UNKNOWN_CHARS_SHOWN).collect())),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Durability {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
+words!(Durability, "a durability", { Off: "off", Async: "async", Sync: "sync" });
 
 /// The logs of a fleet.
 pub trait DurableLogs: Send + Sync {
@@ -147,20 +105,4 @@ pub enum Line {
 #[error("the fleet's log takes no more of it: {why}")]
 pub struct NotAppended {
     pub why: String,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_words_are_the_same_in_text_and_in_json() {
-        for name in Durability::NAMES {
-            let parsed: Durability = name.parse().unwrap();
-            assert_eq!(parsed.to_string(), name);
-            assert_eq!(serde_json::to_string(&parsed).unwrap(), format!("\"{name}\""));
-        }
-        let refused = "always".parse::<Durability>().unwrap_err().to_string();
-        assert!(refused.contains("\"always\"") && refused.contains("\"sync\""), "{refused}");
-    }
 }

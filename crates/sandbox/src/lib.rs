@@ -41,6 +41,7 @@ mod meter;
 mod mounted;
 pub mod name;
 pub mod names;
+pub mod on_lost;
 pub mod one_shot;
 pub mod options;
 mod owner;
@@ -65,21 +66,23 @@ pub mod tallies;
 pub mod telemetry;
 pub mod template;
 mod trust;
+mod words;
 
 use std::io;
 use std::path::PathBuf;
 
 pub use self::image::root_of;
 pub use changes::Changes;
-pub use durable::{Durability, DurableLogs, UnknownDurability};
+pub use durable::{Durability, DurableLogs};
 pub use event::{Event, EventSink, Facts, Kind, Subject, WorkspaceEvent};
 pub use fork::{Ancestor, ForkRequest, Forked};
 pub use host_files::HostFiles;
-pub use idle::{OnIdle, UnknownOnIdle};
+pub use idle::OnIdle;
 pub use label::{InvalidLabel, Labels, Selector};
 pub use log::{find_log, find_record};
 pub use name::{InvalidName, Name, SandboxRef};
 pub use names::{Incarnation, NameRefused, Names};
+pub use on_lost::{Followed, OnLost, Returning};
 pub use one_shot::{OneShot, OneShotOptions, one_shot, one_shot_with};
 pub use page::{Filter, Page};
 pub use presence::Activity;
@@ -98,6 +101,7 @@ pub use startup::{START_SESSION, StartupError};
 pub use state::{ExpiryKind, Phase, State, StopReason, UnknownPhase};
 pub use stored::image_users;
 pub use template::{Template, TemplateName, TemplateOptions, TemplateRef};
+pub use words::UnknownWord;
 
 pub use commit::CommitError;
 use egress::{EgressError, RuleError};
@@ -125,11 +129,10 @@ pub enum SandboxError {
     TemplateRefused(Box<TemplateRefused>),
     #[error("{} cannot be {durability}: {why}", options::called("durability"))]
     NotDurable { durability: Durability, why: String },
-    #[error(
-        "{} cannot be {durability} here: this bridge is in no fleet, whose log would keep the output",
-        options::called("durability")
-    )]
-    NoFleet { durability: Durability },
+    #[error("{} cannot be {value} here: this bridge is in no fleet", options::called(option))]
+    NoFleet { option: &'static str, value: &'static str },
+    #[error("{} cannot be {on_lost}: only this host has {what}", options::called("on_lost"))]
+    OfThisHost { on_lost: OnLost, what: &'static str },
     #[error(
         "{} selects nodes of a fleet, and this bridge is in none",
         options::called("node_labels")

@@ -6,7 +6,7 @@
 //!
 //! The registry calls it; `node` implements it. A bridge of its own has none.
 
-use super::{Labels, Record, SandboxRef};
+use super::{Labels, Record, Returning, SandboxRef};
 use crate::refusal::Code;
 use machine::BoxFuture;
 
@@ -23,6 +23,19 @@ pub trait Names: Send + Sync {
 
     /// Refuses what asks for a node that this bridge is not.
     fn suits(&self, node_labels: &Labels) -> Result<(), NameRefused>;
+
+    /// Keeps what a sandbox of this bridge is made of again when it is lost, until it is released.
+    fn keep<'a>(&'a self, returning: &'a Returning) -> BoxFuture<'a, Result<(), NameRefused>>;
+
+    /// Has what it is made of again begin with an exported snapshot.
+    fn exported<'a>(
+        &'a self,
+        record: &'a Record,
+        object: &'a str,
+    ) -> BoxFuture<'a, Result<(), NameRefused>>;
+
+    /// A sandbox has stopped while its name was this bridge's: it is not made again.
+    fn stopped(&self, incarnation: &str);
 
     /// Whether the name is still this bridge's.
     fn holds(&self, incarnation: &str) -> bool;

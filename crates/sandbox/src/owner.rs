@@ -438,6 +438,7 @@ impl Owner {
         let log = log_directory(&self.place.directories.state);
         self.stored.record.log_bytes = Some(bytes_of(&log));
         self.enter(State::Stopped { why, at_ms: now_ms() }).await;
+        self.tell_names_of_stop();
         self.expiry.stopped(&self.stored.record);
         self.deliver();
         for reply in std::mem::take(&mut self.waiting) {

@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use super::label::Labels;
 use super::{
-    Ancestor, Durability, Incarnation, Name, OnIdle, SandboxRef, Spec, State, TemplateName,
+    Ancestor, Durability, Followed, Incarnation, Name, OnIdle, OnLost, SandboxRef, Spec, State,
+    TemplateName,
 };
 use crate::limits::RECORD_SYNC_PAUSE;
 use agent_client::link::Address;
@@ -109,6 +110,12 @@ pub struct Record {
     /// Whether what its programs write outlives the host.
     #[serde(default, skip_serializing_if = "Durability::is_off")]
     pub durability: Durability,
+    /// What becomes of it when it is lost with its node.
+    #[serde(default, skip_serializing_if = "OnLost::is_lose")]
+    pub on_lost: OnLost,
+    /// The lost sandbox that it follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follows: Option<Followed>,
     /// Since when it is idle, and when it is idle for too long. Absent while it is active, and
     /// without an idle time to live. Never stored on disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -172,6 +179,8 @@ impl Record {
             idle_ttl_ms: spec.idle_ttl_ms,
             on_idle: spec.on_idle.unwrap_or_default(),
             durability: spec.durability.unwrap_or_default(),
+            on_lost: spec.on_lost.unwrap_or_default(),
+            follows: spec.follows.clone(),
             idle_since_ms: None,
             idle_expires_at_ms: None,
             keep_stopped_ms: spec.keep_stopped_ms,

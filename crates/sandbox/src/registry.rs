@@ -319,6 +319,11 @@ impl Registry {
         self.0.source.images.as_ref()
     }
 
+    /// Tells the operator of something that nobody waits for.
+    pub fn report(&self, which: SandboxRef, what: String) {
+        self.0.trouble(Some(which), what);
+    }
+
     /// Counts of events since this bridge began.
     pub fn tallies(&self) -> &Tallies {
         &self.0.tallies

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::host_files::{HOST_ROOT, HostFiles};
 use super::host_packages;
 use super::label::{self, Labels};
-use super::{Durability, Name, OnIdle, SandboxError, SandboxRef, TemplateName};
+use super::{Durability, Followed, Name, OnIdle, OnLost, SandboxError, SandboxRef, TemplateName};
 use crate::limits::{
     CPU_MILLIS_MAX, CPU_MILLIS_MIN, LIFETIME_MAX, MEMORY_MIB_MAX, MEMORY_MIB_MIN,
     SCRATCH_BYTES_DEFAULT, SCRATCH_QUARTERS_OF_MEMORY, USER_BYTES_MAX, VIRTUAL_SCRATCH_BYTES_MAX,
@@ -114,6 +114,12 @@ pub struct Spec {
     /// Whether what its programs write outlives the host; it does not if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability: Option<Durability>,
+    /// What becomes of it when it is lost with its node; it is gone if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_lost: Option<OnLost>,
+    /// The lost sandbox that it follows. Only the fleet says so.
+    #[serde(skip)]
+    pub follows: Option<Followed>,
     /// How long its record and logs are kept after it has stopped; until they are removed if
     /// absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -173,6 +179,8 @@ impl Spec {
             on_idle: None,
             node_labels: Labels::new(),
             durability: None,
+            on_lost: None,
+            follows: None,
             keep_stopped_ms: None,
             egress: None,
             workspace: None,
@@ -191,6 +199,25 @@ impl Spec {
     /// The kind of machine, for a bridge without a default of its own.
     pub fn machine(&self) -> MachineKind {
         self.machine.unwrap_or_default()
+    }
+
+    /// What it is made of that only this host has. A directory as its image is for the operator to know.
+    pub fn of_this_host(&self) -> Option<&'static str> {
+        [
+            (self.snapshot.is_some(), "its snapshot"),
+            (self.workspace.is_some(), "its workspace"),
+            (self.packages.is_some() || self.base.is_some(), "its packages"),
+            (self.address.is_some(), "the machine at its address"),
+        ]
+        .into_iter()
+        .find_map(|(is_so, what)| is_so.then_some(what))
+    }
+
+    /// Begins with a snapshot, which decides what its machine is.
+    pub(super) fn begin_with(&mut self, snapshot: Name) {
+        self.snapshot = Some(snapshot);
+        (self.image, self.template, self.machine) = (None, None, None);
+        (self.memory_mib, self.cpu_millis, self.scratch_bytes) = (None, None, None);
     }
 
     /// Whether it is paused when it is idle, in memory or on disk.

@@ -412,7 +412,7 @@ async fn the_whole_of_it_goes_over_the_control_socket() {
     client.ask::<Record>(&stop).await.unwrap();
     assert!(client.list(List::default()).await.unwrap().is_empty());
     assert!(client.inspect(&which("web")).await.unwrap().state.is_over());
-    let remove = Request::Remove { sandbox: which("web"), force: false };
+    let remove = Request::Remove { sandbox: which("web"), force: false, moves: false };
     client.ask::<Record>(&remove).await.unwrap();
     serving.abort();
     let received = received.lock().unwrap().clone();

@@ -91,3 +91,39 @@ fn with_end_what_is_left_is_stopped_in_order_and_removed() {
         members[0].server.run(&["start", "--name", "one"]).status.success()
     });
 }
+
+#[test]
+fn with_end_what_is_made_again_when_it_is_lost_moves_to_another_node() {
+    let Some(nats) = Nats::start() else { return };
+    let members = open(&nats, 2);
+    tests::fleet::at(&members, 1, |node| {
+        node.server.ok(&["start", "--name", "nomad", "--on-lost", "restart", "-e", "A=1"]);
+        node.server.ok(&["start", "--name", "local"]);
+    });
+    let id = |member: &Member| -> Value {
+        let shown = member.server.run(&["inspect", "--json", "nomad"]).stdout;
+        serde_json::from_slice::<Value>(&shown).map_or(Value::Null, |record| record["id"].clone())
+    };
+    let first = id(&members[0]);
+    let ended = members[0].server.run(&["node", "drain", "n2", "--deadline", "100ms", "--end"]);
+    let (stdout, words, code) = text(&ended);
+    assert_eq!((code, words.as_str()), (Some(0), ""), "{stdout}");
+    let mut lines: Vec<_> = stdout.lines().collect();
+    lines.sort_unstable();
+    let moved = "nomad  removed, and made again at another node";
+    assert_eq!(lines, ["local  stopped and removed", moved]);
+    eventually("it is at the other node", || {
+        let other = id(&members[0]);
+        other.is_string() && other != first
+    });
+    assert!(members[0].server.ok(&["ps"]).contains("nomad"));
+    eventually("it runs", || {
+        let ran = members[1].server.run(&["exec", "nomad", "--", "sh", "-c", "echo $A"]);
+        ran.stdout == b"1\n"
+    });
+    // What its user removes does not come back, wherever it is.
+    members[1].server.ok(&["rm", "--force", "nomad"]);
+    std::thread::sleep(Duration::from_secs(2));
+    let listed = members[0].server.ok(&["ps", "-a", "--all-nodes"]);
+    assert!(!listed.contains("nomad"), "{listed}");
+}

@@ -380,7 +380,7 @@ fn durability_is_refused_where_no_log_keeps_it() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("in no fleet"));
     let wrong =
         client.post("/v1/sandboxes", &json!({ "name": "box", "durability": "always" })).expect(400);
-    assert!(wrong.text().contains("is no durability"), "{}", wrong.text());
+    assert!(wrong.text().contains("is not a durability"), "{}", wrong.text());
     let off = json!({ "name": "box", "durability": "off" });
     client.post("/v1/sandboxes", &off).expect(201);
 }

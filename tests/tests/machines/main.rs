@@ -4,6 +4,7 @@
 mod asleep;
 mod machine_extras;
 mod monitors;
+mod restored_elsewhere;
 mod snapshot;
 mod snapshot_travel;
 mod vm;

@@ -4,6 +4,7 @@ repeat, streams of events. It knows no resource."""
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 import random
 from collections.abc import AsyncGenerator, Mapping
@@ -48,6 +49,14 @@ class Api:
         self.settings = settings
         self.retries = retries
         self.wire = Wire(settings)
+        #: What every request carries.
+        self.headers: dict[str, str] = {}
+
+    def of_sandbox(self, sandbox_id: str) -> Api:
+        """The same for one sandbox alone: another one that has its name now is not meant."""
+        own = copy.copy(self)
+        own.headers = {"Burrow-Sandbox-Id": sandbox_id}
+        return own
 
     async def call(
         self,
@@ -61,7 +70,7 @@ class Api:
         seconds: float | None = CALL_SECONDS,
     ) -> dict[str, Any]:
         """Makes a call and returns its answer. All attempts together take at most `seconds`."""
-        headers: dict[str, str] = {}
+        headers = dict(self.headers)
         sent: bytes | None = None
         if body is not None:
             headers["Content-Type"] = "application/json"
@@ -112,7 +121,7 @@ class Api:
     ) -> Answer:
         """Makes a call whose body is bytes, either way. The deadline covers only its beginning. It is
         never retried, because its body may be readable only once."""
-        request = Request(method, _target(path, query), dict(headers or {}), body)
+        request = Request(method, _target(path, query), {**self.headers, **(headers or {})}, body)
         return await within(seconds, self.ask(request))
 
     async def events(

@@ -79,8 +79,8 @@ class Sandbox(SandboxHandle):
 
     def __init__(self, client: BurrowClient, info: SandboxInfo) -> None:
         self._client = client
-        self._api = client._api
-        self._commands = Commands(client._api, info.namespace, info.name)
+        self._api = client._api.of_sandbox(info.id)
+        self._commands = Commands(self._api, info.namespace, info.name)
         self._seconds = client.run_timeout
         self.name = info.name
         self.namespace = info.namespace
@@ -100,7 +100,7 @@ class Sandbox(SandboxHandle):
 
     async def _gone(self) -> None:
         try:
-            await self._client.remove(self.name)
+            await self.remove()
         except NotFound:
             pass
 
@@ -356,10 +356,15 @@ class Sandbox(SandboxHandle):
 
     async def remove(self) -> None:
         """Removes the sandbox, and stops it first if it runs."""
-        await self._client.remove(self.name)
+        await removed(self._api, self.namespace, self.name)
 
     def _length(self, timeout: float | None) -> float | None:
         return self._seconds if timeout is None else timeout
+
+
+async def removed(api: Api, namespace: str, name: str) -> None:
+    path = path_of("sandboxes", namespace, name)
+    await api.call("DELETE", path, query={"force": True}, seconds=CREATE_SECONDS)
 
 
 class BurrowClient(SandboxClient):
@@ -425,6 +430,7 @@ class BurrowClient(SandboxClient):
         on_idle: str | None = None,
         node_labels: Mapping[str, str] | None = None,
         durability: str | None = None,
+        on_lost: str | None = None,
         keep_stopped: float | None = None,
         idempotency_key: str | None = None,
     ) -> Sandbox:
@@ -436,7 +442,10 @@ class BurrowClient(SandboxClient):
         memory is written to disk and freed meanwhile. With `template` it is
         made of that instead of an image, and ready when this returns. In a fleet `node_labels`
         selects the nodes that may have it, such as `{"zone": "a"}` or `{"node": "host1"}`, and
-        `durability` says whether output outlives the host: `"off"`, `"async"` or `"sync"`."""
+        `durability` says whether output outlives the host: `"off"`, `"async"` or `"sync"`. With
+        `on_lost="restart"` it is made again at another node when its own is gone, with
+        `"restore"` from its snapshot that was exported last; this handle is then `Gone`, and `get`
+        finds the new one."""
         if isinstance(spec, str):
             spec = drawn_spec(spec, {})
         body: dict[str, Any] = {
@@ -465,6 +474,7 @@ class BurrowClient(SandboxClient):
             "template": template,
             "node_labels": dict(node_labels) if node_labels else None,
             "durability": durability,
+            "on_lost": on_lost,
         }
         body.update({name: value for name, value in more.items() if value is not None})
         if packages:
@@ -560,8 +570,7 @@ class BurrowClient(SandboxClient):
         await self._removed(name)
 
     async def _removed(self, name: str) -> None:
-        path = path_of("sandboxes", self.namespace, name)
-        await self._api.call("DELETE", path, query={"force": True}, seconds=CREATE_SECONDS)
+        await removed(self._api, self.namespace, name)
 
     async def run_python(self, code: str, *, image: str = USUAL_IMAGE, **kwargs: Any) -> ExecResult:
         """Runs Python code in a new sandbox, which is removed afterwards. `kwargs` are

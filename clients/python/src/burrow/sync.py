@@ -473,6 +473,7 @@ class SandboxClient:
         on_idle: str | None = None,
         node_labels: Mapping[str, str] | None = None,
         durability: str | None = None,
+        on_lost: str | None = None,
         keep_stopped: float | None = None,
         idempotency_key: str | None = None,
     ) -> SandboxHandle:
@@ -492,6 +493,7 @@ class SandboxClient:
             on_idle=on_idle,
             node_labels=node_labels,
             durability=durability,
+            on_lost=on_lost,
             keep_stopped=keep_stopped,
             idempotency_key=idempotency_key,
         )

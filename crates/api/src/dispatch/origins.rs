@@ -32,7 +32,7 @@ pub fn preflight() -> Response {
     let methods = HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE");
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, methods);
     let names = "authorization, content-type, content-digest, idempotency-key, \
-        burrow-deadline-ms, traceparent, tracestate, x-request-id, range, if-range, mcp-session-id, mcp-protocol-version, \
+        burrow-deadline-ms, burrow-sandbox-id, traceparent, tracestate, x-request-id, range, if-range, mcp-session-id, mcp-protocol-version, \
         mcp-method, mcp-name, last-event-id";
     headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(names));
     response

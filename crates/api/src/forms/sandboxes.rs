@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::forms::machine::Machine;
 use sandbox::limits::{LIFETIME_MAX, PAGE_RECORDS_MAX};
-use sandbox::{Durability, Name, OnIdle, Phase, Record, SandboxRef, State};
+use sandbox::{Durability, Followed, Name, OnIdle, OnLost, Phase, Record, SandboxRef, State};
 use services::build::packages::{PACKAGE, PACKAGE_BYTES_MAX, PACKAGES_MAX};
 
 /// Packages by the names that their package managers know.
@@ -120,6 +120,14 @@ pub struct Sandbox {
     #[serde(default, skip_serializing_if = "Durability::is_off")]
     #[schemars(with = "Durability")]
     pub durability: Durability,
+    /// What becomes of it when it is lost with its node.
+    #[serde(default, skip_serializing_if = "OnLost::is_lose")]
+    #[schemars(with = "OnLost")]
+    pub on_lost: OnLost,
+    /// The lost sandbox of this name that it was made after.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Followed")]
+    pub follows: Option<Followed>,
     /// It is paused because it was idle, and continues at the next request. One that was paused by a
     /// call continues when it is resumed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -343,6 +351,8 @@ impl From<Record> for Sandbox {
             keep_stopped_ms: record.keep_stopped_ms,
             on_idle: record.on_idle,
             durability: record.durability,
+            on_lost: record.on_lost,
+            follows: record.follows,
             asleep: record.state.is_asleep(),
             on_disk: record.state.is_on_disk(),
             expires_at_ms: record.expires_at_ms,

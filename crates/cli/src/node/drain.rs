@@ -36,7 +36,7 @@ pub(super) struct Drain {
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     deadline: Option<Duration>,
 
-    /// Stop and remove what is left at the deadline, with its logs
+    /// Stop and remove what is left at the deadline, with its logs; what is made again when it is lost moves
     #[arg(long, requires = "deadline")]
     end: bool,
 }
@@ -51,9 +51,15 @@ enum Look {
 /// What has become of one that was ended.
 enum Ended {
     InOrder,
-    Killed { why: String },
+    /// It is made again at another node.
+    Moved,
+    Killed {
+        why: String,
+    },
     Before,
-    Left { why: String },
+    Left {
+        why: String,
+    },
 }
 
 impl Drain {
@@ -152,20 +158,28 @@ async fn end(context: &Context, record: &Record) -> Ended {
         Ok(name) => SandboxRef { namespace: record.namespace.clone(), name },
         Err(error) => return left(&error),
     };
+    if !record.on_lost.is_lose() && !record.state.is_over() {
+        return remove(&mut daemon, id, true, true).await.unwrap_or(Ended::Moved);
+    }
     let stop = Request::Stop { sandbox: id.clone(), grace_ms: None };
     match daemon.ask::<Record>(&stop).await {
-        Ok(_) => remove(&mut daemon, id, false).await.unwrap_or(Ended::InOrder),
+        Ok(_) => remove(&mut daemon, id, false, false).await.unwrap_or(Ended::InOrder),
         Err(error) if is_unknown(&error) => Ended::Before,
         Err(error) => {
             let why = error.to_string();
-            remove(&mut daemon, id, true).await.unwrap_or(Ended::Killed { why })
+            remove(&mut daemon, id, true, false).await.unwrap_or(Ended::Killed { why })
         }
     }
 }
 
 /// `None`: it is gone.
-async fn remove(daemon: &mut Client, sandbox: SandboxRef, force: bool) -> Option<Ended> {
-    match daemon.ask::<Record>(&Request::Remove { sandbox, force }).await {
+async fn remove(
+    daemon: &mut Client,
+    sandbox: SandboxRef,
+    force: bool,
+    moves: bool,
+) -> Option<Ended> {
+    match daemon.ask::<Record>(&Request::Remove { sandbox, force, moves }).await {
         Err(error) if !is_unknown(&error) => Some(Ended::Left { why: error.to_string() }),
         _ => None,
     }
@@ -180,6 +194,7 @@ fn report(record: &Record, ended: &Ended) -> Result<()> {
     let line = match ended {
         Ended::InOrder if record.state.is_over() => format!("{which}  removed"),
         Ended::InOrder => format!("{which}  stopped and removed"),
+        Ended::Moved => format!("{which}  removed, and made again at another node"),
         Ended::Killed { why } => format!("{which}  killed and removed: {why}"),
         Ended::Before => format!("{which}  was gone before"),
         Ended::Left { why } => {

@@ -84,7 +84,12 @@ impl Request {
             Self::Pause { sandbox } => registry.pause(&sandbox).await?,
             Self::Resume { sandbox } => registry.resume(&sandbox).await?,
             Self::Kill { sandbox } => registry.kill(&sandbox).await?,
-            Self::Remove { sandbox, force } => registry.remove(&sandbox, force).await?,
+            Self::Remove { sandbox, force, moves } => {
+                if let Some(node) = parts.node.filter(|_| moves) {
+                    node.moves(&registry.get(&sandbox)?);
+                }
+                registry.remove(&sandbox, force).await?
+            }
             Self::List(list) => return Ok(Reply::Sandboxes(listed(&list, registry))),
             Self::Events(query) => return query.read(parts).await,
             Self::Dial { sandbox, purpose } => {

@@ -39,8 +39,8 @@ fn owned(entry: Option<Entry>) -> Result<(Revision, NameRecord), Answer> {
         Some(Value::Name(record)) if record.state == NameState::Owned => {
             Ok((entry.revision, record))
         }
-        Some(Value::Name(NameRecord { incarnation, node, .. })) => {
-            Err(Answer::Lost { incarnation, node })
+        Some(Value::Name(NameRecord { incarnation, node, returns, .. })) => {
+            Err(Answer::Lost { incarnation, node, returns })
         }
         _ => Err(Answer::Absent),
     }
@@ -82,8 +82,8 @@ impl Member {
                 Some(Reply::Removed) => self.answer(call, Answer::Removed),
                 // The owner does not have it, and never will.
                 Some(Reply::Refused) => {
-                    let NameRecord { incarnation, ref node, .. } = record;
-                    let answer = Answer::Lost { incarnation, node: node.clone() };
+                    let NameRecord { incarnation, ref node, returns, .. } = record;
+                    let answer = Answer::Lost { incarnation, node: node.clone(), returns };
                     let then = Pending::Calling(Step::Then { call, answer });
                     self.declare_lost(name, revision, record, then);
                 }

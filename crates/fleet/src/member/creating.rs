@@ -165,6 +165,9 @@ impl Member {
                     self.refuse(id, Refusal::Taken);
                 }
             }
+            found if !is_free_for(&create.what, found.as_ref()) => {
+                self.refuse(id, Refusal::Taken);
+            }
             _ if create.what.limit.is_some() => self.admit(id),
             _ => self.ask_for_offers(id),
         }
@@ -274,6 +277,7 @@ impl Member {
             request: create.what.request.clone(),
             needs: create.what.wish.needs,
             counted: create.what.limit.is_some(),
+            returns: create.what.returns,
             state: NameState::Owned,
         };
         let (key, base) = (Key::Name(create.what.name.clone()), create.base);
@@ -415,6 +419,13 @@ impl Member {
         }
         self.finish(id, answer);
     }
+}
+
+/// A sandbox that is made again takes only the name of the life that it follows: somebody may have removed that, or
+/// have used the name for something else.
+fn is_free_for(create: &CreateCall, found: Option<&Value>) -> bool {
+    let Some(lost) = create.in_place_of else { return true };
+    matches!(found, Some(Value::Name(record)) if record.waits() && record.incarnation == lost)
 }
 
 fn start_request(

@@ -13,11 +13,14 @@ use std::sync::Arc;
 
 use super::counting::Purpose;
 use super::{Answered, Member, Pending};
-use crate::event::{Action, Answer, Entry, Outcome, Refusal, Reply, Request, Scanned, Ticket};
-use crate::ids::{Fence, Incarnation, Millis, Name, Revision, Session};
+use crate::event::{
+    Action, Answer, Entry, Note, Outcome, Refusal, Reply, Request, Scanned, Ticket,
+};
+use crate::ids::{Fence, Incarnation, Millis, Name, NodeId, Revision, Session};
 use crate::lease::Phase;
 use crate::limits::{HOLDINGS_MAX, REFUSED_MS, RESERVE_MS};
 use crate::placement::{Wish, offer};
+use crate::random::Random;
 use crate::records::{Key, NameRecord, NameState, Readiness, Room, Value};
 
 #[derive(Default)]
@@ -459,11 +462,24 @@ impl Member {
         self.upkeep.scanned(records.is_some());
         let Some(records) = records else { return };
         for (name, revision, record) in records {
-            if record.state == NameState::Owned && record.node == self.me.id {
+            if record.waits() {
+                self.wait_for_return(name, record.incarnation);
+            } else if record.state == NameState::Owned && record.node == self.me.id {
                 self.compare(now, session, name, revision, record);
             }
         }
         self.end_unproven(now);
+    }
+
+    /// A lost sandbox that nobody has made again yet: who has declared it lost may be gone. All nodes see it, and one of
+    /// them is drawn, the same by all.
+    fn wait_for_return(&mut self, name: Name, incarnation: Incarnation) {
+        let ready = self.roster.nodes.iter();
+        let ready = ready.filter(|(_, node)| node.readiness == Readiness::Ready);
+        let drawn = ready.map(|(node, _)| node).max_by_key(|node| weight(node, incarnation));
+        if drawn.is_none_or(|drawn| *drawn == self.me.id) {
+            self.out.push(Action::Note(Note::Waits { name, incarnation }));
+        }
     }
 
     /// What an earlier bridge has left, and the store does not give to this node: the name may be another's.
@@ -504,6 +520,15 @@ impl Member {
             holding.fence = revision;
         }
     }
+}
+
+/// How much a node is the one for a life: the same wherever it is computed.
+fn weight(node: &NodeId, incarnation: Incarnation) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in node.as_str().bytes().chain(incarnation.0.to_le_bytes()) {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    Random::new(hash).draw()
 }
 
 struct Wanted {

@@ -69,6 +69,10 @@ impl Member {
     ) {
         let (incarnation, node) = (record.incarnation, record.node.clone());
         self.out.push(Action::Note(Note::Lost { name: name.clone(), incarnation, node }));
+        if record.returns {
+            // Before it is written that it is lost: who makes it again waits for that.
+            self.out.push(Action::Note(Note::Waits { name: name.clone(), incarnation }));
+        }
         let value = Some(Value::Name(NameRecord { state: NameState::Lost, ..record }));
         self.write(Key::Name(name), revision, value, then);
     }

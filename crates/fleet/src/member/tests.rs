@@ -152,6 +152,7 @@ impl Joined {
             request: "r".into(),
             needs: Room::default(),
             counted: false,
+            returns: false,
             state: NameState::Owned,
         };
         self.store(Key::Name(Name::parse("a", "x").unwrap()), Some(Value::Name(record)))

@@ -17,8 +17,24 @@ use crate::limits::MARKER_S;
 
 /// Where no document is.
 const BARRIER: &str = "barrier.";
-/// What the keys of documents begin with.
-const PREFIX: &str = "of.";
+/// Where documents of one kind are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shelf {
+    /// All nodes watch these.
+    Templates,
+    /// What lost sandboxes are made of again, under their names. Nobody watches these.
+    Returning,
+}
+
+impl Shelf {
+    /// What the keys of its documents begin with.
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Templates => "of.",
+            Self::Returning => "again.",
+        }
+    }
+}
 
 /// A document as the store has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,8 +64,8 @@ pub struct Documents {
     is_told: bool,
 }
 
-fn subject(key: &str) -> String {
-    format!("{}{PREFIX}{key}", Bucket::Templates.prefix())
+fn subject(shelf: Shelf, key: &str) -> String {
+    format!("{}{}{key}", Bucket::Templates.prefix(), shelf.prefix())
 }
 
 impl Link {
@@ -58,8 +74,9 @@ impl Link {
         self.templates.stream.cached_info().created.unix_timestamp_nanos().to_string()
     }
 
-    pub async fn read_document(&self, key: &str) -> Result<Document, StoreError> {
-        match self.templates.stream.get_last_raw_message_by_subject(&subject(key)).await {
+    pub async fn read_document(&self, shelf: Shelf, key: &str) -> Result<Document, StoreError> {
+        let subject = subject(shelf, key);
+        match self.templates.stream.get_last_raw_message_by_subject(&subject).await {
             Ok(message) => {
                 let revision = Revision(message.sequence);
                 let bytes = (!is_marker(&message.headers)).then(|| message.payload.to_vec());
@@ -75,6 +92,7 @@ impl Link {
     /// Writes or removes a document, if the last write of it is still `expected`.
     pub async fn write_document(
         &self,
+        shelf: Shelf,
         key: &str,
         expected: Revision,
         bytes: Option<&[u8]>,
@@ -85,9 +103,10 @@ impl Link {
             // The marker that is left says that there was something, and goes by itself.
             None => message.header("KV-Operation", "DEL").ttl(Duration::from_secs(MARKER_S)),
         };
-        self.publish(subject(key), message).await
+        self.publish(subject(shelf, key), message).await
     }
 
+    /// Watches the templates.
     pub async fn watch_documents(&self, who: &NodeId) -> Result<Documents, StoreError> {
         let prefix = Bucket::Templates.prefix();
         let barrier = format!("{prefix}{BARRIER}{who}");
@@ -95,7 +114,7 @@ impl Link {
         let Outcome::Stored(last) = self.publish(barrier.clone(), message).await else {
             return Err(StoreError::Unavailable("the barrier of a watch was not stored".into()));
         };
-        let filters = vec![format!("{prefix}{PREFIX}>"), barrier];
+        let filters = vec![subject(Shelf::Templates, ">"), barrier];
         let messages = self.last_of(&self.templates, filters).await?;
         Ok(Documents { messages, barrier: last.0, is_told: false })
     }
@@ -104,7 +123,7 @@ impl Link {
 impl Documents {
     /// `None`: the watch has ended; begin another.
     pub async fn next(&mut self) -> Option<Change> {
-        let own = format!("{}{PREFIX}", Bucket::Templates.prefix());
+        let own = subject(Shelf::Templates, "");
         loop {
             let message = self.messages.next().await?.ok()?;
             let sequence = message.info().ok()?.stream_sequence;

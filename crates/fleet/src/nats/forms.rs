@@ -120,6 +120,7 @@ mod tests {
             request: "r".into(),
             needs: Room::default(),
             counted: true,
+            returns: false,
             state: NameState::Owned,
         };
         let lease = Lease::Alive { session: None, installation: "i".into(), used: Room::default() };

@@ -165,13 +165,15 @@ impl Fleet {
         let what = if self.random.below(3) == 0 {
             Call::Remove { name: name.clone() }
         } else {
-            Call::Create(CreateCall {
+            Call::Create(Box::new(CreateCall {
                 name: name.clone(),
                 request: request.clone(),
                 wish: Wish { needs, ..Wish::default() },
                 spec: "".into(),
                 limit: (namespace == "quota").then_some(QUOTA),
-            })
+                returns: false,
+                in_place_of: None,
+            }))
         };
         let (handle, history) = (handle.clone(), self.history.clone());
         tokio::spawn(async move {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fleet::event::Outcome;
 use fleet::ids::{NodeId, Revision};
-use fleet::nats::{Change, Documents, Link};
+use fleet::nats::{Change, Documents, Link, Shelf};
 
 use crate::server::Server;
 
@@ -33,17 +33,20 @@ async fn a_document_is_written_over_its_last_revision_alone_and_reaches_every_no
     // Of nothing a watch says that it is all.
     let mut empty = one.watch_documents(&name).await.expect("a watch");
     assert_eq!(next(&mut empty).await, Change::AllTold);
-    let none = one.read_document("ci.app").await.expect("a read");
+    let none = one.read_document(Shelf::Templates, "ci.app").await.expect("a read");
     assert_eq!((none.revision, none.bytes), (Revision(0), None));
-    let Outcome::Stored(first) = one.write_document("ci.app", Revision(0), Some(b"1")).await else {
+    let Outcome::Stored(first) =
+        one.write_document(Shelf::Templates, "ci.app", Revision(0), Some(b"1")).await
+    else {
         panic!("it is not stored");
     };
     // Who has not read the first does not write over it.
-    let late = other.write_document("ci.app", Revision(0), Some(b"2")).await;
+    let late = other.write_document(Shelf::Templates, "ci.app", Revision(0), Some(b"2")).await;
     assert_eq!(late, Outcome::Conflict);
-    let read = other.read_document("ci.app").await.expect("a read");
+    let read = other.read_document(Shelf::Templates, "ci.app").await.expect("a read");
     assert_eq!((read.revision, read.bytes.as_deref()), (first, Some(&b"1"[..])));
-    let Outcome::Stored(_) = other.write_document("ci.app.v1=0", Revision(0), Some(b"t")).await
+    let Outcome::Stored(_) =
+        other.write_document(Shelf::Templates, "ci.app.v1=0", Revision(0), Some(b"t")).await
     else {
         panic!("it is not stored");
     };
@@ -51,11 +54,19 @@ async fn a_document_is_written_over_its_last_revision_alone_and_reaches_every_no
     assert_eq!(next(&mut watch).await, change("ci.app", Some("1")));
     assert_eq!(next(&mut watch).await, change("ci.app.v1=0", Some("t")));
     assert_eq!(next(&mut watch).await, Change::AllTold);
-    let Outcome::Stored(second) = other.write_document("ci.app", first, Some(b"2")).await else {
+    let Outcome::Stored(second) =
+        other.write_document(Shelf::Templates, "ci.app", first, Some(b"2")).await
+    else {
         panic!("it is not stored");
     };
-    assert_eq!(one.write_document("ci.app", first, None).await, Outcome::Conflict);
-    assert!(matches!(one.write_document("ci.app", second, None).await, Outcome::Stored(_)));
+    assert_eq!(
+        one.write_document(Shelf::Templates, "ci.app", first, None).await,
+        Outcome::Conflict
+    );
+    assert!(matches!(
+        one.write_document(Shelf::Templates, "ci.app", second, None).await,
+        Outcome::Stored(_)
+    ));
     for watch in [&mut watch, &mut empty] {
         let mut last = next(watch).await;
         while last != change("ci.app", None) {
@@ -63,5 +74,5 @@ async fn a_document_is_written_over_its_last_revision_alone_and_reaches_every_no
             last = next(watch).await;
         }
     }
-    assert_eq!(one.read_document("ci.app").await.expect("a read").bytes, None);
+    assert_eq!(one.read_document(Shelf::Templates, "ci.app").await.expect("a read").bytes, None);
 }

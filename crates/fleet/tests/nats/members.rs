@@ -80,13 +80,15 @@ pub(crate) async fn until(handle: &Handle, is_so: impl FnMut(&Status) -> bool) {
 
 pub(crate) fn create(name: &str, request: &str, limit: Option<u32>) -> Call {
     let needs = Room { sandboxes: 1, memory_mib: 100, cpu_millis: 100 };
-    Call::Create(CreateCall {
+    Call::Create(Box::new(CreateCall {
         name: Name::parse("team", name).expect("a name"),
         request: request.into(),
         wish: Wish { needs, ..Wish::default() },
         spec: "".into(),
         limit,
-    })
+        returns: false,
+        in_place_of: None,
+    }))
 }
 
 pub(crate) fn named(name: &str) -> Name {

@@ -29,6 +29,7 @@ fn record(node: &NodeId, incarnation: u128) -> Value {
         request: "r".into(),
         needs: Room::default(),
         counted: false,
+        returns: false,
         state: NameState::Owned,
     })
 }

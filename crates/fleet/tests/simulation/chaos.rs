@@ -22,6 +22,12 @@ struct Clients {
     next: u64,
     quota: u32,
     refused: u64,
+    returned: usize,
+}
+
+/// Half of the names are of sandboxes that are made again when they are lost.
+fn returns(name: &str) -> bool {
+    name.len() == 2 && name.ends_with(['0', '1', '2', '3', '4', '5'])
 }
 
 fn create_call(quota: u32, namespace: &str, name: &str, request: &str, mib: u64) -> CreateCall {
@@ -32,6 +38,8 @@ fn create_call(quota: u32, namespace: &str, name: &str, request: &str, mib: u64)
         wish: Wish { needs: needs_of(&spec), ..Wish::default() },
         spec: spec.into(),
         limit: (namespace == "quota").then_some(quota),
+        returns: returns(name),
+        in_place_of: None,
     }
 }
 
@@ -70,7 +78,7 @@ impl Clients {
     }
 
     fn create(&mut self, world: &mut World, host: usize, call: CreateCall) {
-        match world.call(host, Call::Create(call.clone())) {
+        match world.call(host, Call::Create(Box::new(call.clone()))) {
             Some(ticket) => {
                 self.under_way.insert(ticket, call);
             }
@@ -80,6 +88,13 @@ impl Clients {
 
     fn read_answers(&mut self, world: &mut World) {
         for (ticket, answer) in std::mem::take(&mut world.answers) {
+            if let Some((request, name)) = world.returning.remove(&ticket) {
+                if let Answer::Created { incarnation, .. } = answer {
+                    self.returned += 1;
+                    world.promise(request, name, incarnation);
+                }
+                continue;
+            }
             let Some(call) = self.under_way.remove(&ticket) else { continue };
             match answer {
                 Answer::Created { incarnation, .. } => {
@@ -128,6 +143,8 @@ fn heal(world: &mut World) {
 pub(crate) struct Outcome {
     pub(crate) promised: usize,
     pub(crate) lost: usize,
+    /// Made again after they were lost.
+    pub(crate) returned: usize,
 }
 
 /// One seed from start to end.
@@ -137,8 +154,14 @@ pub(crate) fn run(seed: u64) -> Result<Outcome, String> {
     let limits = BTreeMap::from([(Arc::from("quota"), quota)]);
     let config = Config { hosts: 5, room, limits, loss: 10, way_ms: 40 };
     let mut world = World::new(seed, config);
-    let mut clients =
-        Clients { under_way: BTreeMap::new(), unknown: Vec::new(), next: 0, quota, refused: 0 };
+    let mut clients = Clients {
+        under_way: BTreeMap::new(),
+        unknown: Vec::new(),
+        next: 0,
+        quota,
+        refused: 0,
+        returned: 0,
+    };
     world.run(5_000)?;
     for step in 0..STEPS {
         clients.act(&mut world);
@@ -156,8 +179,13 @@ pub(crate) fn run(seed: u64) -> Result<Outcome, String> {
     world.run(until)?;
     clients.read_answers(&mut world);
     world.checker.end()?;
+    if let Some(name) = world.forgotten() {
+        return Err(format!("{name} was lost, and nobody makes it again"));
+    }
+    let returned = clients.returned;
     fill_quota(&mut world, quota)?;
-    Ok(Outcome { promised: world.checker.promised().len(), lost: world.checker.lost() })
+    let (promised, lost) = (world.checker.promised().len(), world.checker.lost());
+    Ok(Outcome { promised, lost, returned })
 }
 
 /// Nothing that chaos has left counted stays counted: the quota can be filled to the last place.
@@ -165,7 +193,7 @@ fn fill_quota(world: &mut World, quota: u32) -> Result<(), String> {
     for attempt in 0..quota + 3 {
         let call =
             create_call(quota, "quota", &format!("fill{attempt}"), &format!("fill{attempt}"), 1);
-        world.call(0, Call::Create(call)).ok_or("the first host is away")?;
+        world.call(0, Call::Create(Box::new(call))).ok_or("the first host is away")?;
         // A repair drops what it has seen for half a minute.
         let until = world.now + 40_000;
         world.run(until)?;

@@ -17,21 +17,25 @@ fn seeds(default: u64) -> std::ops::Range<u64> {
 
 #[test]
 fn no_name_has_two_owners_and_no_promise_is_forgotten_under_chaos() {
-    let (mut promised, mut lost, mut ran) = (0, 0, 0);
+    let (mut promised, mut lost, mut returned, mut ran) = (0, 0, 0, 0);
     for seed in seeds(30) {
         match chaos::run(seed) {
             Ok(outcome) => {
                 promised += outcome.promised;
                 lost += outcome.lost;
+                returned += outcome.returned;
                 ran += 1;
             }
             Err(why) => panic!("seed {seed}: {why}"),
         }
     }
-    println!("{ran} seeds: {promised} creates promised, {lost} reported lost");
+    println!(
+        "{ran} seeds: {promised} creates promised, {lost} reported lost, {returned} made again"
+    );
     // Chaos that nothing comes through, or that hurts nobody, proves nothing.
     assert!(promised > ran * 40, "only {promised} creates in {ran} seeds");
     assert!(lost > ran * 5, "only {lost} lost in {ran} seeds");
+    assert!(returned > ran * 2, "only {returned} made again in {ran} seeds");
 }
 
 fn check(figures: &scale::Figures) {

@@ -72,8 +72,10 @@ fn fill(world: &mut World, sandboxes: usize) -> Result<Filling, String> {
                 wish: Wish { needs: needs_of(&spec), ..Wish::default() },
                 spec: spec.into(),
                 limit: None,
+                returns: false,
+                in_place_of: None,
             };
-            let call = world.call(host, Call::Create(what)).ok_or("a host is away")?;
+            let call = world.call(host, Call::Create(Box::new(what))).ok_or("a host is away")?;
             filling.begun.insert(call, world.now);
             next += 1;
         }

@@ -13,6 +13,8 @@ pub(crate) struct Store {
     /// What each key was before its last write: a server that lags still says so.
     before: HashMap<Key, Entry>,
     names: BTreeMap<NodeId, BTreeSet<Name>>,
+    /// Those whose lost sandbox is to be made again.
+    pub(crate) waiting: BTreeSet<Name>,
     pub(crate) writes: u64,
     pub(crate) reads: u64,
 }
@@ -32,6 +34,12 @@ impl Store {
         }
         if let (Key::Name(name), Some(Value::Name(new))) = (key, &value) {
             self.names.entry(new.node.clone()).or_default().insert(name.clone());
+        }
+        if let Key::Name(name) = key {
+            match &value {
+                Some(Value::Name(new)) if new.waits() => self.waiting.insert(name.clone()),
+                _ => self.waiting.remove(name),
+            };
         }
         let revision = Revision(self.last);
         let before = std::mem::replace(found, Entry { revision, value });
@@ -73,7 +81,14 @@ impl Store {
             }
         };
         match scope {
-            Scope::Node(node) => self.names.get(node).into_iter().flatten().map(record).collect(),
+            Scope::Node(node) => {
+                let own = self.names.get(node).into_iter().flatten();
+                let others = self
+                    .waiting
+                    .iter()
+                    .filter(|name| self.names.get(node).is_none_or(|names| !names.contains(*name)));
+                own.chain(others).map(record).collect()
+            }
             Scope::Namespace(namespace) => {
                 let all = self.names.values().flatten();
                 all.filter(|name| name.namespace() == namespace).map(record).collect()

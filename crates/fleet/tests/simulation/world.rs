@@ -5,9 +5,12 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::sync::Arc;
 
-use fleet::event::{Action, Answer, Call, Event, Outcome, Reply, Request, Ticket};
+use fleet::event::{
+    Action, Answer, Call, CreateCall, Event, Note, Outcome, Reply, Request, Ticket,
+};
 use fleet::ids::{Incarnation, Name, NodeId, Revision};
 use fleet::lease::Leash;
+use fleet::placement::Wish;
 use fleet::random::Random;
 use fleet::records::{Key, NameRecord, NameState, NodeRecord, Room, Value};
 use fleet::{Me, Member};
@@ -84,6 +87,8 @@ enum What {
         key: Key,
         revision: Revision,
     },
+    /// The bridge makes a lost sandbox again.
+    MakeAgain(Name, Incarnation),
     Boot,
 }
 
@@ -128,6 +133,10 @@ pub(crate) struct World {
     order: u64,
     /// Who waits for the reply to a request that a member was asked.
     asked: HashMap<u64, (usize, u64, Ticket)>,
+    /// Creates of lost sandboxes, by the bridges themselves.
+    pub(crate) returning: HashMap<Ticket, (Arc<str>, Name)>,
+    /// What sandboxes were made of.
+    made_of: HashMap<Incarnation, Arc<str>>,
     last_asked: u64,
     last_call: Ticket,
     failure: Option<String>,
@@ -153,6 +162,8 @@ impl World {
             queue: BinaryHeap::new(),
             order: 0,
             asked: HashMap::new(),
+            returning: HashMap::new(),
+            made_of: HashMap::new(),
             last_asked: 0,
             last_call: 0,
             failure: None,
@@ -298,6 +309,24 @@ impl World {
                 self.push(host, after, What::Tick);
             }
             What::Deliver(event) if is_current => self.deliver(host, event),
+            What::MakeAgain(name, lost) if is_current => {
+                if let Some(spec) = self.made_of.get(&lost).cloned() {
+                    let limit = self.config.limits.get(name.namespace()).copied();
+                    let call = CreateCall {
+                        name,
+                        request: format!("return:{lost}").into(),
+                        wish: Wish { needs: needs_of(&spec), ..Wish::default() },
+                        spec,
+                        limit,
+                        returns: true,
+                        in_place_of: Some(lost),
+                    };
+                    let (request, name) = (call.request.clone(), call.name.clone());
+                    if let Some(ticket) = self.call(host, Call::Create(Box::new(call))) {
+                        self.returning.insert(ticket, (request, name));
+                    }
+                }
+            }
             _ => {}
         }
     }
@@ -345,6 +374,7 @@ impl World {
             Action::EndAll => self.stop_machines(host),
             Action::Start { incarnation, name, spec } => {
                 let needs = needs_of(&spec);
+                self.made_of.insert(incarnation, spec);
                 self.hosts[host].starting.insert(incarnation, name);
                 let after = 20 + self.way() * 2;
                 self.push(host, after, What::Machine(incarnation, needs));
@@ -352,6 +382,11 @@ impl World {
             Action::End { incarnation } => {
                 let after = self.way();
                 self.push(host, after, What::MachineEnds(incarnation));
+            }
+            Action::Note(Note::Waits { name, incarnation }) => {
+                // As a bridge that waits until it is written that the sandbox is lost.
+                let after = 1_000 + self.way();
+                self.push(host, after, What::MakeAgain(name, incarnation));
             }
             // Nobody looks for a thing here: every sandbox of a simulation has a name.
             Action::Note(_) | Action::Look { .. } => {}
@@ -518,6 +553,15 @@ impl World {
 
     pub(crate) fn promise(&mut self, request: Arc<str>, name: Name, incarnation: Incarnation) {
         self.happened(Happened::Promised { request, name, incarnation });
+    }
+
+    /// A sandbox that was made and lost, and is to be made again. Under a quota others may have taken its place.
+    pub(crate) fn forgotten(&self) -> Option<&Name> {
+        self.store.waiting.iter().find(|name| {
+            let entry = self.store.peek(&Key::Name((*name).clone()));
+            let Some(Value::Name(record)) = entry.value else { return false };
+            name.namespace().as_ref() == "free" && self.made_of.contains_key(&record.incarnation)
+        })
     }
 
     pub(crate) fn machines(&self, host: usize) -> usize {

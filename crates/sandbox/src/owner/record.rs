@@ -123,6 +123,15 @@ impl Owner {
         }
     }
 
+    /// What has stopped is not made again when its node is lost.
+    pub(super) fn tell_names_of_stop(&self) {
+        let record = &self.stored.record;
+        let named = self.place.names.as_ref().zip(record.incarnation.as_ref());
+        if let Some((names, incarnation)) = named.filter(|_| !record.on_lost.is_lose()) {
+            names.stopped(incarnation);
+        }
+    }
+
     /// Removes the sandbox's machine and directories, as far as they exist.
     pub(super) async fn erase(&mut self) -> Result<(), (PathBuf, io::Error)> {
         if let Some(delivery) = self.delivery.take() {

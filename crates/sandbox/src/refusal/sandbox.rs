@@ -37,8 +37,11 @@ impl From<&SandboxError> for Refusal {
             SandboxError::NotDurable { .. } => with(Code::Unavailable)
                 .details(json!({ "field": "durability" }))
                 .retry_after(BUSY_PAUSE),
-            SandboxError::NoFleet { .. } => with(Code::Unsupported)
-                .details(json!({ "field": "durability" }))
+            SandboxError::OfThisHost { .. } => with(Code::Unsupported)
+                .details(json!({ "field": "on_lost" }))
+                .hint("leave it out, or make the sandbox of what every node of the fleet has"),
+            SandboxError::NoFleet { option, .. } => with(Code::Unsupported)
+                .details(json!({ "field": option }))
                 .hint("leave it out, or set [fleet] in the server's configuration"),
             SandboxError::NoNodes => with(Code::Unsupported)
                 .details(json!({ "field": "node_labels" }))

@@ -4,7 +4,11 @@ use std::sync::{Arc, Weak};
 
 use super::{Inner, Registry};
 use crate::refusal::Code;
-use crate::{Incarnation, NameRefused, Names, Record, SandboxError, SandboxRef, Spec};
+use crate::{
+    Followed, HostFiles, Incarnation, NameRefused, Names, Record, Returning, SandboxError,
+    SandboxRef, Spec,
+};
+use machine::SandboxId;
 
 impl Registry {
     /// Creates one whose name was taken for this bridge before, under this incarnation, if it was.
@@ -49,8 +53,64 @@ impl Registry {
             return Ok(());
         }
         let logs = self.0.durable_logs.as_ref();
-        let logs = logs.ok_or(SandboxError::NoFleet { durability })?;
+        let none = SandboxError::NoFleet { option: "durability", value: durability.name() };
+        let logs = logs.ok_or(none)?;
         logs.ready().await.map_err(|why| SandboxError::NotDurable { durability, why })
+    }
+
+    /// What the sandbox is made of again when it is lost, if that is asked for.
+    pub(super) fn returning(
+        &self,
+        files: &HostFiles,
+        spec: &Spec,
+    ) -> Result<Option<Box<Returning>>, SandboxError> {
+        let on_lost = spec.on_lost.unwrap_or_default();
+        if on_lost.is_lose() {
+            return Ok(None);
+        }
+        if self.0.names.is_none() {
+            return Err(SandboxError::NoFleet { option: "on_lost", value: on_lost.name() });
+        }
+        if let Some(what) = spec.of_this_host() {
+            return Err(SandboxError::OfThisHost { on_lost, what });
+        }
+        Ok(Some(Box::new(Returning {
+            incarnation: Incarnation::new(),
+            id: SandboxId::draw().map_err(SandboxError::Draw)?,
+            spec: spec.clone(),
+            is_operators: *files == self.0.files.for_operator() && *files != self.0.files,
+            exported: spec.follows.as_ref().and_then(|lost| lost.exported.clone()),
+        })))
+    }
+
+    /// Keeps what the sandbox is made of again. Whatever happens to it from then on, the fleet knows that.
+    pub(super) async fn keep_returning(
+        claimed: Option<&Claimed>,
+        returning: Option<Box<Returning>>,
+        record: &Record,
+    ) -> Result<(), SandboxError> {
+        let names = claimed.and_then(|claimed| Some((claimed, claimed.names.as_ref()?)));
+        let Some(((claimed, names), mut returning)) = names.zip(returning) else { return Ok(()) };
+        returning.incarnation.clone_from(&claimed.incarnation);
+        returning.id.clone_from(&record.id);
+        let kept = names.keep(&returning).await;
+        kept.map_err(|refused| SandboxError::NameRefused { which: record.which(), refused })
+    }
+
+    /// Makes a sandbox again that was lost with another node, under a name that was taken for this bridge.
+    pub async fn create_again(
+        &self,
+        returning: Returning,
+        followed: Followed,
+        placed: Incarnation,
+    ) -> Result<Record, SandboxError> {
+        let Returning { mut spec, is_operators, .. } = returning;
+        spec.follows = Some(followed);
+        let placed = Some(placed);
+        if is_operators {
+            return self.create_for_operator(spec, placed).await;
+        }
+        self.create_placed(spec, placed).await
     }
 
     /// Takes the name where others have a say about it.

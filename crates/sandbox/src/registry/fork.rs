@@ -218,6 +218,8 @@ impl Forking<'_> {
             spec.workdir = spec.workdir.filter(|workdir| !workdir.starts_with(WORKSPACE));
         }
         spec.mount = false;
+        // It would be made again without what it has of its original.
+        (spec.on_lost, spec.follows) = (None, None);
         spec
     }
 

@@ -29,6 +29,12 @@ impl Registry {
         text.parse::<Reference>().ok().map(|name| name.to_string())
     }
 
+    /// The image of the store that a sandbox has, by its whole name. One of the kit is of every host that has a kit.
+    pub fn stored_image(&self, spec: &Spec) -> Option<String> {
+        self.wanted_image(spec)?;
+        spec.image.as_deref().and_then(Self::image_name)
+    }
+
     /// Whether a sandbox can be made only where its image is: nobody pulls it, or its name is a digest, as that of what was
     /// built here is.
     pub fn needs_image(&self, spec: &Spec) -> bool {

@@ -19,8 +19,8 @@ use crate::owner::Order;
 use crate::snapshot::archive::ArchiveManifest;
 use crate::snapshot::{ArchiveReader, Draft, Snapshots, Spool};
 use crate::{
-    Event, Export, Name, Record, Removal, Retention, SandboxError, SandboxId, SandboxRef, Snapshot,
-    Spec,
+    Event, Export, Name, OnLost, Record, Removal, Retention, SandboxError, SandboxId, SandboxRef,
+    Snapshot, Spec,
 };
 use host::instant::now_ms;
 use host::room::free_bytes;
@@ -128,7 +128,22 @@ impl Registry {
         let (spool, bytes) = spooling.await?;
         let records = self.0.paths.snapshot_uploads();
         bucket.upload(&to.key, &spool.path, bytes, &records).await?;
+        self.tell_of_export(which, to).await?;
         Ok(bytes)
+    }
+
+    /// A sandbox that is to be restored when it is lost begins with what was exported of it last.
+    async fn tell_of_export(&self, which: &SandboxRef, to: &ObjectUrl) -> Result<(), SandboxError> {
+        let Some(names) = &self.0.names else { return Ok(()) };
+        let of = self.0.snapshots.get(which)?.id;
+        let Some(record) = self.find(&of).and_then(|which| self.get(&which).ok()) else {
+            return Ok(());
+        };
+        if record.on_lost != OnLost::Restore {
+            return Ok(());
+        }
+        let told = names.exported(&record, &to.to_string()).await;
+        told.map_err(|refused| SandboxError::NameRefused { which: record.which(), refused })
     }
 
     /// Imports a snapshot under this name, or under the one that it had. It counts for the caps of `key`.

@@ -17,7 +17,7 @@ use image::Pull;
 use machine::limits::SCRATCH_BYTES_MIN;
 use sandbox::limits::{LABELS_MAX, MEMORY_MIB_MAX, MEMORY_MIB_MIN, WORKDIR_BYTES_MAX};
 use sandbox::refusal::Refusal;
-use sandbox::{Durability, Name, OnIdle, SandboxRef, Spec, TemplateName};
+use sandbox::{Durability, Name, OnIdle, OnLost, SandboxRef, Spec, TemplateName};
 use services::build::packages::Packages;
 
 /// A sandbox to make. Only its name is required.
@@ -103,6 +103,11 @@ pub struct CreateSandbox {
     /// moment after it was written; with `sync` nobody sees it before. Contexts are refused in such a sandbox.
     #[serde(default)]
     pub durability: Option<Durability>,
+    /// What becomes of it when it is lost with its node of a fleet. `restart` makes it again at another node, as it was
+    /// asked for; `restore` does so from its snapshot that was exported to a bucket last. The new one has the same name and
+    /// another id. What it was asked for, with its environment, is kept in the fleet's store meanwhile.
+    #[serde(default)]
+    pub on_lost: Option<OnLost>,
     /// How long its record and logs are kept after it has stopped.
     #[serde(default)]
     #[schemars(range(max = LIFETIME_MS_MAX))]
@@ -153,6 +158,7 @@ impl CreateSandbox {
             on_idle: self.on_idle,
             node_labels: self.node_labels,
             durability: self.durability,
+            on_lost: self.on_lost,
             keep_stopped_ms: self.keep_stopped_ms,
             egress: self.egress,
             workspace: self.workspace,
@@ -189,6 +195,7 @@ mod tests {
         (spec.labels, spec.node_labels) = (pairs("team"), pairs("zone"));
         (spec.ttl_ms, spec.idle_ttl_ms, spec.keep_stopped_ms) = (Some(1), Some(2), Some(0));
         (spec.on_idle, spec.durability) = (Some(OnIdle::Pause), Some(Durability::Sync));
+        spec.on_lost = Some(OnLost::Restart);
         spec.egress = Some(texts(&["a.org", "@pypi"]));
         spec.secrets = texts(&["token"]);
         assert_eq!(there(&spec), spec);

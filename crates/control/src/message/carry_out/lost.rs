@@ -20,7 +20,7 @@ pub(super) async fn read(
     let not_found = || SandboxError::NotFound { which: which.clone() };
     let node = node.ok_or_else(not_found)?;
     let (name, life) = match Box::pin(node.route(which)).await {
-        Route::Lost { node, incarnation } => (node, incarnation),
+        Route::Lost { node, incarnation, .. } => (node, incarnation),
         Route::Unknown { why } => return Err(ErrorReply::new(ErrorCode::Busy, why, None)),
         Route::Here | Route::There(_) => return Err(not_found().into()),
     };

@@ -172,6 +172,20 @@ pub const ROWS: &[SandboxOption] = &[
         ],
     },
     SandboxOption {
+        name: "on_lost",
+        about: "What becomes of it when it is lost with its node of a fleet: `restart` makes it again at another node as it was asked for, `restore` from its snapshot that was exported to a bucket last.",
+        has: &[(Start, "--on-lost"), (Http, "on_lost"), (Python, "on_lost"), (Library, "on_lost")],
+        lacks: &[
+            (&[Run, Repl], ENDS_WITH_COMMAND),
+            (&[Mcp], BELONGS_TO_SESSION),
+            (&[Tool, Notebook, Jupyter], "its contexts would be gone"),
+            (&[Rpc, A2a, E2b, Daytona], PUBLISHED_CALL),
+            (&[Defaults], PER_SANDBOX),
+            (&[TemplateVerb, TemplateHttp, TemplateTable], OF_MADE),
+            (&[Fork], ORIGINAL),
+        ],
+    },
+    SandboxOption {
         name: "egress",
         about: "The hosts that it may reach.",
         has: &[

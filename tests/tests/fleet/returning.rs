@@ -1,0 +1,157 @@
+//! Sandboxes that are made again when their node is gone, and those that are not.
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use tests::eventually;
+use tests::fleet::{Member, Nats, at, open};
+
+fn create(member: &Member, name: &str, on_lost: &str) -> Value {
+    let body = json!({
+        "name": name,
+        "env": { "COLOUR": "green" },
+        "labels": { "of": "test" },
+        "on_lost": on_lost,
+    });
+    member.client.post("/v1/sandboxes", &body).expect(201).json()
+}
+
+/// What the sandbox of a name is now, once it is another than that.
+fn another(member: &Member, name: &str, than: &Value) -> Value {
+    let mut found = Value::Null;
+    eventually("another is made", || {
+        let answer = member.client.get(&format!("/v1/sandboxes/default/{name}"));
+        found = if answer.status == 200 { answer.json() } else { Value::Null };
+        found["id"].is_string() && found["id"] != than["id"] && found["state"] == "running"
+    });
+    found
+}
+
+fn is_lost(member: &Member, name: &str) -> Value {
+    let mut refusal = Value::Null;
+    eventually("it is lost", || {
+        let answer = member.client.get(&format!("/v1/sandboxes/default/{name}"));
+        refusal = answer.json();
+        answer.status == 410
+    });
+    refusal
+}
+
+/// Kills the node's bridge, whose guardian ends with its lease what is there.
+fn kill(member: &Member) {
+    member.signal(Signal::SIGKILL);
+}
+
+#[test]
+fn a_sandbox_is_made_again_at_another_node_as_it_was_asked_for() {
+    let Some(nats) = Nats::start() else { return };
+    let members = open(&nats, 3);
+    let first = at(&members, 2, |node| create(node, "phoenix", "restart"));
+    let gone = at(&members, 2, |node| create(node, "mortal", "lose"));
+    assert_eq!((&first["on_lost"], gone.get("on_lost")), (&json!("restart"), None));
+    let put = "/v1/sandboxes/default/phoenix/files/content?path=/tmp/old";
+    members[2].client.send("PUT", put, &[], b"old").expect(200);
+    members[0].server.ok(&["node", "cordon", "n2"]);
+    eventually("it is known", || {
+        members[0].nodes().iter().any(|node| node["readiness"] == "cordoned")
+    });
+    kill(&members[2]);
+
+    // Another life, which says whose it follows; with the name, the labels and the environment, and without the files.
+    let second = another(&members[1], "phoenix", &first);
+    let follows =
+        json!({ "id": first["id"], "node": "n3", "incarnation": second["follows"]["incarnation"] });
+    assert_eq!(second["follows"], follows, "{second}");
+    // Who holds the first one by its id does not get the second for it.
+    let id = [("burrow-sandbox-id", first["id"].as_str().unwrap())];
+    for (member, path) in [(&members[0], ""), (&members[1], "/sessions")] {
+        let path = format!("/v1/sandboxes/default/phoenix{path}");
+        let refusal = member.client.send("GET", &path, &id, b"").expect(410).json();
+        assert_eq!((&refusal["code"], &refusal["details"]["node"]), (&json!("gone"), &json!("n3")));
+    }
+    let id = [("burrow-sandbox-id", second["id"].as_str().unwrap())];
+    members[0].client.send("GET", "/v1/sandboxes/default/phoenix", &id, b"").expect(200);
+    assert_eq!((&second["on_lost"], &second["labels"]), (&json!("restart"), &first["labels"]));
+    let shown = "echo $COLOUR; cat /tmp/old 2>&1 || true";
+    let ran = json!({ "argv": ["sh", "-c", shown] });
+    let ran = members[1].client.post("/v1/sandboxes/default/phoenix/exec", &ran).expect(200).json();
+    let said = ran["stdout"].as_str().expect("it is text");
+    assert!(said.starts_with("green\n") && said.contains("No such file"), "{said}");
+    let words = members[0].server.ok(&["inspect", "phoenix"]);
+    let followed = format!("{}, which was lost with the node n3", first["id"].as_str().unwrap());
+    assert!(words.contains("if lost") && words.contains(&followed), "{words}");
+    // The other one is gone for good.
+    let refusal = is_lost(&members[1], "mortal");
+    assert_eq!(refusal["details"]["returns"], false, "{refusal}");
+
+    // It is lost once more, and follows the second.
+    members[0].server.ok(&["node", "ready", "n2"]);
+    kill(&members[0]);
+    let third = another(&members[1], "phoenix", &second);
+    assert_eq!(third["follows"]["id"], second["id"], "{third}");
+    assert_eq!(third["follows"]["node"], "n1");
+}
+
+#[test]
+fn what_has_stopped_or_was_removed_is_not_made_again() {
+    let Some(nats) = Nats::start() else { return };
+    let members = open(&nats, 2);
+    at(&members, 1, |node| {
+        for name in ["stopped", "removed", "running"] {
+            create(node, name, "restart");
+        }
+        node.server.ok(&["stop", "stopped"]);
+        node.server.ok(&["rm", "--force", "removed"]);
+    });
+    let before = members[0].client.get("/v1/sandboxes/default/running").expect(200).json();
+    kill(&members[1]);
+    another(&members[0], "running", &before);
+    let refusal = is_lost(&members[0], "stopped");
+    assert_eq!(refusal["code"], "gone");
+    members[0].client.get("/v1/sandboxes/default/removed").expect(404);
+    // Nothing comes later.
+    std::thread::sleep(Duration::from_secs(3));
+    is_lost(&members[0], "stopped");
+}
+
+#[test]
+fn one_that_waits_for_room_is_given_up_by_its_removal() {
+    let Some(nats) = Nats::start() else { return };
+    let members = open(&nats, 2);
+    let (kept, _) = at(&members, 1, |node| {
+        (create(node, "kept", "restart"), create(node, "unwanted", "restart"))
+    });
+    members[0].server.ok(&["node", "cordon", "n1"]);
+    kill(&members[1]);
+    for name in ["kept", "unwanted"] {
+        let refusal = is_lost(&members[0], name);
+        assert_eq!(refusal["details"]["returns"], true, "{refusal}");
+        assert!(refusal["hint"].as_str().unwrap().contains("another of this name"), "{refusal}");
+    }
+    let removed = members[0].client.delete("/v1/sandboxes/default/unwanted");
+    assert_eq!(removed.status, 410);
+    assert_eq!(removed.json()["hint"], "it is not made again");
+    members[0].server.ok(&["node", "ready", "n1"]);
+    another(&members[0], "kept", &kept);
+    is_lost(&members[0], "unwanted");
+}
+
+#[test]
+fn what_cannot_be_made_again_is_refused() {
+    let Some(nats) = Nats::start() else { return };
+    let members = open(&nats, 1);
+    let refused = |body: Value| members[0].client.post("/v1/sandboxes", &body).expect(422).json();
+    let body = refused(json!({ "name": "a", "on_lost": "restart", "workspace": "/tmp" }));
+    assert_eq!(body["code"], "unsupported", "{body}");
+    let message = "cannot be restart: only this host has its workspace";
+    assert!(body["message"].as_str().unwrap().contains(message), "{body}");
+    let large = "x".repeat(300 * 1024);
+    let body = json!({ "name": "a", "on_lost": "restart", "env": { "LARGE": large } });
+    let answer = members[0].client.post("/v1/sandboxes", &body);
+    assert!(matches!(answer.status, 400 | 413 | 422), "{}", answer.text());
+    let body = json!({ "name": "a", "on_lost": "reborn" });
+    let wrong = members[0].client.post("/v1/sandboxes", &body).expect(400);
+    assert!(wrong.text().contains("lose"), "{}", wrong.text());
+    members[0].client.get("/v1/sandboxes/default/a").expect(404);
+}
