@@ -23,7 +23,7 @@ use super::caller::Caller;
 use super::clues::{Clues, is_judged_there};
 use super::e2b;
 use super::entrance::{ClientCertificate, Entrance};
-use super::forward::{MARK, OF_STRANGER, REQUEST_ID, forward};
+use super::forward::{MARK, MOVED, OF_STRANGER, REQUEST_ID, forward};
 use super::idempotency;
 use super::limits::{
     DEADLINE_MAX, REFUSED_BODY_BYTES_MAX, REQUEST_ID_BYTES_MAX, STRANGERS_BODY_BYTES_MAX,
@@ -39,7 +39,7 @@ use access::audit::Door;
 use access::keys::Access;
 use node::{Called, Mark, MarkRefused, Placement, Through};
 use sandbox::SandboxRef;
-use sandbox::refusal::{Code, Refusal};
+use sandbox::refusal::{Code, Reason, Refusal};
 
 use origins::{allowed_origin, dress, preflight};
 
@@ -141,11 +141,15 @@ pub async fn dispatch(
     };
     let mut response = answered.unwrap_or_else(|problem| {
         log.problem = Some(problem.code);
+        log.has_moved = problem.reason == Some(Reason::Moved);
         let response = (log.refusals.respond)(&problem);
         if is_for_page { preview::page(response, &problem) } else { response }
     });
     if log.is_from_stranger {
         response.headers_mut().insert(MARK, HeaderValue::from_static(OF_STRANGER));
+    }
+    if log.has_moved {
+        response.headers_mut().insert(MARK, HeaderValue::from_static(MOVED));
     }
     if let Some(allow) = log.allow.as_deref().and_then(|allow| HeaderValue::try_from(allow).ok()) {
         response.headers_mut().insert(ALLOW, allow);
@@ -195,6 +199,8 @@ struct RequestLog {
     allow: Option<String>,
     /// Whether it was refused because its mark is of a node that is not known here, which may just have joined.
     is_from_stranger: bool,
+    /// Whether the gateway that has sent it here looks for the sandbox again.
+    has_moved: bool,
     /// Whether what it carries is recorded instead of itself.
     is_carrier: bool,
     /// Whether it is passed on to a program in a sandbox.

@@ -26,7 +26,7 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{
     AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderMap, HeaderName,
-    HeaderValue, ORIGIN, REFERER, SEC_WEBSOCKET_PROTOCOL, UPGRADE,
+    HeaderValue, ORIGIN, REFERER, SEC_WEBSOCKET_PROTOCOL, TRANSFER_ENCODING, UPGRADE,
 };
 use hyper::http::uri::PathAndQuery;
 use hyper::upgrade::{OnUpgrade, Upgraded};
@@ -37,15 +37,19 @@ use tokio::io::copy_bidirectional;
 use super::body::{Hold, Outgoing, Received, Response};
 use super::call::{Call, Target};
 use super::caller::{API_KEY, Caller, take_keys};
-use super::limits::{FORWARD_BODY_PAUSE_MAX, FORWARD_CONNECT_MAX, FORWARD_IDLE_MAX};
+use super::limits::{
+    FORWARD_BODY_PAUSE_MAX, FORWARD_CONNECT_MAX, FORWARD_IDLE_MAX, RECALLED_BODY_BYTES_MAX,
+};
 use super::origin::host_of;
 use super::proxy::strip_connection;
 use super::route::{Document, Output, percent_decode};
 use super::subprotocol::{KEY_PROTOCOL, offered};
 use super::websocket;
+use super::whereabouts::{self, Subject};
 use access::keys::KEY_PREFIX;
 use host::dial::{Dialler, Origin, Scheme};
 use node::{Called, Node, Placement, Through};
+use sandbox::SandboxRef;
 use sandbox::limits::BUSY_PAUSE;
 use sandbox::refusal::{Code, Refusal};
 
@@ -56,6 +60,8 @@ pub const MARK: HeaderName = HeaderName::from_static("burrow-mark");
 /// In an answer: its sender does not know the node that has signed the mark, as one that has not seen its description
 /// yet. The client has done nothing wrong.
 pub const OF_STRANGER: &str = "of-a-stranger";
+/// The same: the node has the sandbox no more.
+pub const MOVED: &str = "moved";
 /// The client's name for its request, and ours when it has none.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -160,6 +166,60 @@ pub async fn forward(
     to: &Placement,
     body: Option<Bytes>,
 ) -> Result<Response, Refusal> {
+    match to.recalled.clone() {
+        None => once(&mut call, to, body).await,
+        Some(which) => recalled(&mut call, to, which, body).await,
+    }
+}
+
+/// Sends it to where the sandbox was a moment ago, and looks if it is there no more. A body that could not be sent twice is
+/// sent after a look.
+async fn recalled(
+    call: &mut Call,
+    to: &Placement,
+    which: SandboxRef,
+    body: Option<Bytes>,
+) -> Result<Response, Refusal> {
+    let announced = call.body.announced_bytes();
+    let is_small = match announced {
+        Some(bytes) => bytes <= RECALLED_BODY_BYTES_MAX,
+        None => !call.headers.contains_key(TRANSFER_ENCODING),
+    };
+    let body = match body {
+        Some(body) => Some(body),
+        None if is_small => Some(call.body.read(RECALLED_BODY_BYTES_MAX, &call.memory).await?),
+        None => None,
+    };
+    let mut to = to.clone();
+    if body.is_some() {
+        let sent = once(call, &to, body.clone()).await;
+        let has_moved = match &sent {
+            Ok(answer) => answer.headers().get(&MARK).is_some_and(|it| it == MOVED),
+            Err(_) => false,
+        };
+        if let (Some(node), true) = (call.api.node(), has_moved || sent.is_err()) {
+            node.forget_route(&which);
+        }
+        if !has_moved {
+            return sent;
+        }
+    }
+    match whereabouts::find(&call.api, &Subject::Sandbox(which.clone())).await {
+        Ok(Some(found)) => to = found,
+        // It is nowhere, or here by now: a call that comes again is answered here.
+        Ok(None) => {
+            let here = call.api.registry().get(&which);
+            let moved = || whereabouts::moved(&Subject::Sandbox(which));
+            return Err(here.map_or_else(Refusal::from, |_| moved()));
+        }
+        // NATS cannot be asked: the node that had it says whether it still has it.
+        Err(refusal) if refusal.code == Code::Unavailable && body.is_none() => {}
+        Err(refusal) => return Err(refusal),
+    }
+    once(call, &to, body).await
+}
+
+async fn once(call: &mut Call, to: &Placement, body: Option<Bytes>) -> Result<Response, Refusal> {
     let Some(node) = call.api.node().cloned() else {
         return Err(Refusal::new(Code::Internal, "this bridge is in no fleet"));
     };
@@ -172,7 +232,7 @@ pub async fn forward(
         None => std::mem::replace(&mut call.body, Received::of(Bytes::new())),
     };
     let mut request = Request::new(Passing::new(received));
-    *request.headers_mut() = passed_on(&call, &target, &node, to, wants_upgrade)?;
+    *request.headers_mut() = passed_on(call, &target, &node, to, wants_upgrade)?;
     *request.method_mut() = target.method;
     *request.uri_mut() = target.place.into();
     let api = call.api.clone();
@@ -191,7 +251,7 @@ pub async fn forward(
         let ours = ours.ok_or_else(|| unreachable(to, "it changes the protocol unasked"))?;
         return Ok(switched(answer, ours, call.held.take(), node, to.clone()));
     }
-    Ok(passed_back(answer, connection, &call, node, to.clone()))
+    Ok(passed_back(answer, connection, call, node, to.clone()))
 }
 
 /// Sends a request over a connection that waits, or a new one.

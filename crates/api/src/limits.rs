@@ -159,6 +159,8 @@ pub const RESUME_NODES_MAX: usize = 1_024;
 pub const UNANSWERED_NAMED_MAX: usize = 32;
 /// Connections to one node that wait for the next call.
 pub const FORWARD_IDLE_MAX: usize = 64;
+/// Bytes of a body that is kept until a node has taken it, so that it can be sent to another one.
+pub const RECALLED_BODY_BYTES_MAX: u64 = 64 * 1024;
 /// How long a client may pause in a body that goes to another node, which has its own bound, a shorter one.
 pub const FORWARD_BODY_PAUSE_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Keys whose rates are remembered; those that are idle are forgotten first.

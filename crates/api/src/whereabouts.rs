@@ -41,8 +41,18 @@ pub async fn elsewhere(call: &Call, subject: &Subject) -> Result<Option<Placemen
     {
         return Ok(None);
     }
+    let named = match subject {
+        Subject::Sandbox(which) => Some(call.api.registry().resolve(which.clone())),
+        Subject::Thing(_) | Subject::Made(_) => None,
+    };
+    if let Some(there) = named.as_ref().and_then(|which| node.recall(which)) {
+        return Ok(Some(there));
+    }
     // Boxed: few calls wait for it, and each connection has room for one.
-    Box::pin(find(&call.api, subject)).await
+    let found = Box::pin(find(&call.api, subject)).await;
+    let is_unknown = matches!(&found, Err(refusal) if refusal.code == Code::Unavailable);
+    let recalled = named.filter(|_| is_unknown).and_then(|which| node.recall_without_nats(&which));
+    recalled.map_or(found, |there| Ok(Some(there)))
 }
 
 /// The same, without looking at the caller.
@@ -79,9 +89,9 @@ impl fmt::Display for Subject {
     }
 }
 
-fn moved(subject: &Subject) -> Refusal {
+pub fn moved(subject: &Subject) -> Refusal {
     let message = format!("{subject} is no longer at this node");
-    Refusal::new(Code::Unavailable, message).retry_after(BUSY_PAUSE)
+    Refusal::new(Code::Unavailable, message).because(Reason::Moved).retry_after(BUSY_PAUSE)
 }
 
 /// The life that a refusal says was lost.

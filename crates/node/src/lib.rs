@@ -127,6 +127,7 @@ struct Inner {
     leashes: OnceLock<mpsc::UnboundedSender<machines::Lease>>,
     finder: OnceLock<Finder>,
     seen: Mutex<things::Seen>,
+    recalled: Mutex<routes::Recalled>,
     looks: Arc<Semaphore>,
 }
 
@@ -200,6 +201,7 @@ impl Node {
             leashes: OnceLock::new(),
             finder: OnceLock::new(),
             seen: Mutex::default(),
+            recalled: Mutex::default(),
             looks: things::places(),
         })))
     }

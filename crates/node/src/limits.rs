@@ -27,6 +27,8 @@ pub const LEASE_LOOK_MAX: Duration = Duration::from_secs(1);
 pub const CONNECT_PAUSE: Duration = Duration::from_secs(1);
 /// How long what other nodes say of themselves is used without a look.
 pub const ROSTER_AGE_MAX: Duration = Duration::from_secs(1);
+/// How long a gateway sends calls for a sandbox to where it was, without a look at NATS.
+pub const ROUTE_AGE_MAX: Duration = Duration::from_secs(2);
 /// How often a node looks whether images have come or gone.
 pub const IMAGES_LOOK_PAUSE: Duration = Duration::from_secs(5);
 /// Names and digests of images that a node tells the others: with more, a record would outgrow its bound.

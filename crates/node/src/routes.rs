@@ -1,10 +1,14 @@
 //! Where a call goes: which node has a sandbox.
 
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
 use fleet::event::{Answer, Call};
-use fleet::ids::NodeId;
+use fleet::ids::{Incarnation, NodeId};
 use host::instant;
 use sandbox::SandboxRef;
 
+use crate::limits::{ROUTE_AGE_MAX, THINGS_SEEN_MAX};
 use crate::mark::{self, Called, Mark, MarkRefused, Through};
 use crate::{Node, incarnation, lock, name_of};
 
@@ -35,7 +39,13 @@ pub struct Placement {
     pub address: String,
     /// Absent where no sandbox is meant.
     pub incarnation: Option<String>,
+    /// The sandbox that was there a moment ago, when nobody has looked since. The node says if it is there no more.
+    pub recalled: Option<SandboxRef>,
 }
+
+/// Where sandboxes of other nodes were when somebody looked.
+#[derive(Default)]
+pub(crate) struct Recalled(HashMap<SandboxRef, (NodeId, Incarnation, Instant)>);
 
 impl Node {
     /// Where a sandbox is. One that is here is found without a look at the fleet.
@@ -51,9 +61,14 @@ impl Node {
             let why = self.standing().err();
             return why.map_or(Route::Here, |why| Route::Unknown { why });
         };
-        match handle.call(Call::Find { name }).await {
+        let answer = handle.call(Call::Find { name }).await;
+        if !matches!(answer, Answer::Refused(_)) {
+            self.forget_route(which);
+        }
+        match answer {
             Answer::Found { node, .. } if node == self.0.id => Route::Here,
             Answer::Found { node, incarnation, .. } => {
+                self.remember_route(which, &node, incarnation);
                 self.placement(node, Some(incarnation.to_string())).await
             }
             Answer::Lost { node, incarnation, returns } => {
@@ -68,6 +83,40 @@ impl Node {
         }
     }
 
+    fn remember_route(&self, which: &SandboxRef, node: &NodeId, life: Incarnation) {
+        let mut recalled = lock(&self.0.recalled);
+        if recalled.0.len() >= THINGS_SEEN_MAX {
+            // Who still needs one looks again.
+            recalled.0.clear();
+        }
+        recalled.0.insert(which.clone(), (node.clone(), life, Instant::now()));
+    }
+
+    /// A call has not found a sandbox where it was recalled to be.
+    pub fn forget_route(&self, which: &SandboxRef) {
+        lock(&self.0.recalled).0.remove(which);
+    }
+
+    /// Where a sandbox was a moment ago, if it is not here. A call that goes there carries its life, and the node refuses
+    /// it if that is no longer its own: so a wrong place costs a call more and nothing else.
+    pub fn recall(&self, which: &SandboxRef) -> Option<Placement> {
+        self.recall_within(which, ROUTE_AGE_MAX)
+    }
+
+    /// The same while NATS cannot be asked, for as long as a node without it has its sandboxes.
+    pub fn recall_without_nats(&self, which: &SandboxRef) -> Option<Placement> {
+        self.recall_within(which, self.0.grace)
+    }
+
+    fn recall_within(&self, which: &SandboxRef, age_max: Duration) -> Option<Placement> {
+        let known = lock(&self.0.recalled).0.get(which).cloned();
+        let (node, life, _) = known.filter(|(_, _, at)| at.elapsed() < age_max)?;
+        let is_here = self.0.registry.get().is_some_and(|registry| registry.get(which).is_ok());
+        let address = self.roster().get(&node).filter(|_| !is_here)?.address.clone();
+        let (incarnation, recalled) = (Some(life.to_string()), Some(which.clone()));
+        Some(Placement { node, address, incarnation, recalled })
+    }
+
     pub(crate) async fn placement(&self, node: NodeId, incarnation: Option<String>) -> Route {
         let known = self.roster().get(&node).cloned();
         let record = match known {
@@ -76,7 +125,8 @@ impl Node {
         };
         match record {
             Some(record) => {
-                Route::There(Placement { node, address: record.address.clone(), incarnation })
+                let address = record.address.clone();
+                Route::There(Placement { node, address, incarnation, recalled: None })
             }
             None => Route::Unknown { why: format!("the node {node} does not say where it is") },
         }
@@ -92,6 +142,7 @@ impl Node {
             node: about.id,
             address: about.record.address.clone(),
             incarnation: None,
+            recalled: None,
         };
         Ok(others.map(placement).collect())
     }

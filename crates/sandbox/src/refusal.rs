@@ -68,6 +68,8 @@ pub enum Reason {
     NotCommitted,
     /// It was stopped while somebody waited for it.
     Stopped,
+    /// The node that was asked has it no more.
+    Moved,
     /// Its caller has disconnected.
     Abandoned,
     SandboxGone,
@@ -97,6 +99,7 @@ impl Reason {
             Self::Lost => "lost",
             Self::NotCommitted => "not_committed",
             Self::Stopped => "stopped",
+            Self::Moved => "moved",
             Self::Abandoned => "abandoned",
             Self::SandboxGone => "sandbox_gone",
             Self::NotListening => "not_listening",

@@ -158,3 +158,48 @@ fn calls_of_a_node_are_recorded_at_both_with_who_called() {
     eventually("the gateway says where it went", || recorded(&first, "node", "n2"));
     eventually("the owner says whence it came", || recorded(&second, "gateway", "n1"));
 }
+
+#[test]
+fn a_gateway_knows_for_a_moment_where_a_sandbox_is_also_without_nats() {
+    let Some(mut nats) = Nats::start() else { return };
+    let (first, _second) = open(&nats);
+    let ran = json!({ "argv": ["echo", "on"] });
+    let exec = format!("{THERE}/exec");
+    first.client.post(&exec, &ran).expect(200);
+    nats.kill();
+    first.client.post(&exec, &ran).expect(200);
+    first.client.get(THERE).expect(200);
+    // What nobody has looked for cannot be found now.
+    first.client.get("/v1/sandboxes/default/unknown").expect(503);
+}
+
+#[test]
+fn a_call_finds_a_sandbox_that_is_at_another_node_than_a_moment_ago() {
+    let Some(nats) = Nats::start() else { return };
+    let (first, second) = open(&nats);
+    let third = Member::open(&nats, "n3");
+    third.knows(3);
+    first.knows(3);
+    let exec = format!("{THERE}/exec");
+    for (from, to) in [(&second, &third), (&third, &second), (&second, &third)] {
+        // The gateway has been there.
+        let shown = first.client.get(THERE).expect(200).json();
+        from.client.delete(&format!("{THERE}?force=true")).expect(200);
+        let body = json!({ "name": "there", "node_labels": { "node": to.name } });
+        let made = to.client.post("/v1/sandboxes", &body).expect(201).json();
+        assert_ne!(made["id"], shown["id"]);
+        let ran = json!({ "argv": ["hostname"] });
+        let ran = first.client.post(&exec, &ran).expect(200).json();
+        assert_eq!(ran["stdout"], "there\n");
+        assert_eq!(first.client.get(THERE).expect(200).json()["id"], made["id"]);
+        // A large one, which is not sent twice.
+        let large = vec![b'x'; 300 * 1024];
+        let octets = [("content-type", "application/octet-stream")];
+        let file = format!("{THERE}/files/content?path=/tmp/large");
+        assert!(first.client.send("PUT", &file, &octets, &large).status < 300);
+        assert_eq!(to.client.get(&file).expect(200).body, large);
+    }
+    // One that is nowhere is not looked for where it was.
+    third.client.delete(&format!("{THERE}?force=true")).expect(200);
+    first.client.get(THERE).expect(404);
+}
