@@ -282,6 +282,12 @@ impl Spec {
         self.rules().map(drop)
     }
 
+    /// Refuses what no machine of any host could do, before a host is chosen: a node that makes a sandbox
+    /// for another does not learn of it.
+    pub fn check_everywhere(&self) -> Result<(), SandboxError> {
+        unsupported::check_everywhere(self)
+    }
+
     /// The egress rules.
     pub(super) fn rules(&self) -> Result<Rules, SandboxError> {
         Ok(Rules::parse(self.egress.as_deref().unwrap_or_default())?)
