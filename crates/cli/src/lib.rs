@@ -269,7 +269,7 @@ pub fn main<S: Servers>() -> ExitCode {
         Arguments::command().try_get_matches().or_else(|_| definition().try_get_matches());
     let arguments = match matches.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => arguments,
-        Err(error) => return command_line::report(error).into(),
+        Err(error) => return command_line::report(&error).into(),
     };
     // These must run before there is any thread.
     match arguments.verb {

@@ -264,7 +264,7 @@ fn words_of_other_programs_are_understood_and_hidden_verbs_are_not_offered() {
         let output = burrow.run(&[word]);
         let stderr = text_of(&output.stderr);
         assert_eq!(output.status.code(), Some(125), "{stderr}");
-        assert!(stderr.contains(&format!("'{meant}'")), "{word}: {stderr}");
+        assert!(stderr.contains(&format!("did you mean {meant}?")), "{word}: {stderr}");
         assert!(!stderr.contains("__"), "{word}: {stderr}");
     }
     let stderr = text_of(&burrow.run(&["bindd"]).stderr);
