@@ -218,6 +218,34 @@ fn restart_makes_the_sandbox_again_with_the_same_options() {
     burrow.ok(&["rm", "-f", "work"]);
 }
 
+/// A regression: it asked an index that it could not reach six times, for eight seconds.
+#[test]
+fn pip_gives_up_at_once_where_nothing_can_be_reached() {
+    let burrow = Burrow::serving();
+    let retries = ["--", "sh", "-c", "echo $PIP_RETRIES"];
+    assert_eq!(burrow.ok(&[&["run"][..], &retries].concat()), "0\n");
+    assert_eq!(burrow.ok(&[&["run", "--egress", "example.org"][..], &retries].concat()), "\n");
+    assert_eq!(burrow.ok(&[&["run", "-e", "PIP_RETRIES=3"][..], &retries].concat()), "3\n");
+    burrow.ok(&["start", "--name", "work"]);
+    burrow.ok(&["start", "--name", "wide", "--egress", "example.org"]);
+    assert_eq!(burrow.ok(&[&["exec", "work"][..], &retries].concat()), "0\n");
+    assert_eq!(burrow.ok(&[&["exec", "wide"][..], &retries].concat()), "\n");
+    if burrow.run(&["exec", "work", "--", "python3", "-m", "pip", "--version"]).status.success() {
+        for line in [
+            &["repl", "work", "-c", "%pip install no-such-thing"][..],
+            &["repl", "-c", "%pip install no-such-thing"],
+        ] {
+            let output = burrow.run(line);
+            let said = text_of(&output.stdout) + &text_of(&output.stderr);
+            assert!(!said.contains("Retrying"), "{said}");
+            assert!(said.contains("--egress @pypi"), "{said}");
+        }
+    } else {
+        skip("the host's Python has no pip");
+    }
+    burrow.ok(&["rm", "--force", "work", "wide"]);
+}
+
 #[test]
 fn stats_shows_what_runs() {
     let burrow = Burrow::serving();
