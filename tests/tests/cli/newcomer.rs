@@ -222,6 +222,7 @@ fn every_verb_that_may_not_start_the_daemon_it_needs_says_how_it_starts() {
         &["inspect", "work"],
         &["stop", "work"],
         &["kill", "work"],
+        &["update", "work", "--ttl", "1h"],
         &["rm", "work"],
         &["cp", "work:/etc/hostname", "-"],
         &["port-forward", "work", "0:80"],

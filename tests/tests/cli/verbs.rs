@@ -2,7 +2,7 @@
 
 use std::process::{Child, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tests::{Burrow, have, skip};
 
 fn text_of(bytes: &[u8]) -> String {
@@ -86,6 +86,7 @@ fn a_name_that_nothing_has_is_refused_by_every_verb_that_takes_one() {
         "restart nope",
         "rm nope",
         "pause nope",
+        "update nope --ttl 1h",
         "fork nope",
         "try nope -- true",
         "resume nope",
@@ -216,6 +217,50 @@ fn restart_makes_the_sandbox_again_with_the_same_options() {
     burrow.ok(&["restart", "-e", "A=3", "work"]);
     assert_eq!(record(&burrow)["state"], "running", "one that has stopped too");
     burrow.ok(&["rm", "-f", "work"]);
+}
+
+#[test]
+fn update_changes_what_is_named_and_nothing_else() {
+    let burrow = Burrow::serving();
+    burrow.ok(&["start", "--name", "work", "--ttl", "8h", "--idle", "2h"]);
+    let record = || -> Value {
+        serde_json::from_str(&burrow.ok(&["inspect", "--json", "work"])).expect("JSON")
+    };
+    let before = record();
+    assert_eq!(burrow.ok(&["update", "work", "--ttl", "1h"]), "work\n");
+    let after = record();
+    // It counts from now on, and the record's time from the creation.
+    let at_ms = |record: &Value| record["expires_at_ms"].as_u64().expect("it expires");
+    assert!(at_ms(&after) < at_ms(&before), "{after}");
+    for same in ["idle_ttl_ms", "egress", "id"] {
+        assert_eq!(after[same], before[same], "{same}");
+    }
+    burrow.ok(&["update", "work", "--ttl", "none", "--idle-ttl", "30m", "--egress", "example.org"]);
+    let after = record();
+    assert!(after.get("expires_at_ms").is_none_or(Value::is_null), "{after}");
+    assert_eq!(
+        (&after["idle_ttl_ms"], &after["egress"]),
+        (&json!(1_800_000), &json!(["example.org"]))
+    );
+    // It holds in the sandbox at once.
+    let server = burrow.ok(&["exec", "work", "--", "cat", "/etc/resolv.conf"]);
+    assert!(server.contains("nameserver 198.18.0.1"), "{server}");
+    burrow.ok(&["update", "work", "--no-egress"]);
+    let after = record();
+    assert!(after.get("egress").is_none_or(|rules| rules == &json!([])), "{after}");
+    assert_eq!(after["idle_ttl_ms"], 1_800_000);
+    let refused = burrow.run(&["update", "work", "--egress", "http://x"]);
+    assert_eq!(refused.status.code(), Some(125), "{}", text_of(&refused.stdout));
+    assert!(text_of(&refused.stderr).contains("http://x"), "{}", text_of(&refused.stderr));
+    let events = burrow.ok(&["events", "--kind", "changed", "--json"]);
+    assert_eq!(events.lines().count(), 3, "{events}");
+    let audit = burrow.ok(&["audit", "--json", "--operation", "extend_sandbox"]);
+    assert!(audit.contains("\"ttl_ms\":3600000") && audit.contains("example.org"), "{audit}");
+    burrow.ok(&["stop", "work"]);
+    let refused = burrow.run(&["update", "work", "--ttl", "1h"]);
+    assert_eq!(refused.status.code(), Some(125));
+    assert!(text_of(&refused.stderr).contains("stopped"), "{}", text_of(&refused.stderr));
+    burrow.ok(&["rm", "work"]);
 }
 
 /// A regression: it asked an index that it could not reach six times, for eight seconds.
