@@ -516,6 +516,8 @@ export interface components {
             /** @description The link. Without a host name for the port it is for programs alone. */
             url: string;
         };
+        /** @description Whose egress decisions a receipt has. */
+        DecidedFor: "sandbox";
         Decision: {
             facts: {
                 [key: string]: unknown;
@@ -525,10 +527,12 @@ export interface components {
             outcome: components["schemas"]["Outcome"];
             time: string;
         };
-        /** @description Egress decisions, from the audit log. */
+        /** @description Egress decisions of the sandbox between the start and the end of the session, from the audit log. */
         Decisions: {
             /** Format: uint64 */
             allowed: number;
+            /** @description For whom they were made; absent in receipts of earlier versions, of which `sandbox` is true as well. */
+            decided_for?: components["schemas"]["DecidedFor"];
             /** @description Whether the log had more than is listed here. */
             has_more: boolean;
             /** @description The first of them. */
@@ -3077,7 +3081,10 @@ export interface components {
             cause: unknown;
             /** @description The argument vector as one line, cut as the agent cuts it. */
             command: string;
-            /** @description What its egress decided meanwhile, for any of its programs; absent where no audit log is kept. */
+            /**
+             * @description What the egress of the sandbox decided meanwhile, for all of its programs and not only for this session's; absent
+             *     where no audit log is kept.
+             */
             decisions?: components["schemas"]["Decisions"];
             /** Format: uint64 */
             duration_us: number;

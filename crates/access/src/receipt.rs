@@ -26,7 +26,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use ledger::Ledger;
-pub use statement::{Decision, Decisions, Limits, Output, Statement, Subject};
+pub use statement::{DecidedFor, Decision, Decisions, Limits, Output, Statement, Subject};
 
 use crate::audit::Entry;
 use host::hex;

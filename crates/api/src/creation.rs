@@ -74,6 +74,7 @@ pub fn namespace_of(caller: &Caller, requested: Option<Name>) -> Name {
 /// machine, the root of an image, whether it is pulled. The registry sets the rest.
 pub fn permitted(api: &Api, caller: &Caller, mut spec: Spec) -> Result<Spec, Refusal> {
     spec.key = caller.key();
+    spec.check_everywhere()?;
     if let Some(kind) = spec.machine.filter(|kind| !kind.is_started()) {
         let message = format!("machine: this call does not start {kind} machines");
         return Err(Refusal::new(Code::Unsupported, message)

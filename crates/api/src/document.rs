@@ -243,7 +243,8 @@ fn describe(operation: &Operation, schemas: &mut SchemaGenerator) -> Map<String,
     described.insert("description".to_owned(), json!(description));
     described.insert("parameters".to_owned(), Value::Array(fixed_parameters(operation)));
     let refusal = (operation.refusals.schema)(schemas);
-    let mut document = Document { schemas, operation: &mut described, refusal };
+    let method = &operation.method;
+    let mut document = Document { method, schemas, operation: &mut described, refusal };
     (operation.describe)(&mut document);
     if let Some(example) = examples::of(operation.id) {
         let content = document

@@ -113,6 +113,7 @@ impl Default for Refusals {
 
 /// Where a handler's types write down what they are.
 pub struct Document<'a> {
+    pub method: &'a Method,
     pub schemas: &'a mut SchemaGenerator,
     pub operation: &'a mut Map<String, Value>,
     /// What a refusal is.

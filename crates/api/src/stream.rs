@@ -7,7 +7,7 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use hyper::StatusCode;
+use hyper::{Method, StatusCode};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -120,14 +120,22 @@ async fn bring(mut lines: Streamed, mut writer: Writer) {
     }
 }
 
-impl<T: Serialize + JsonSchema + Send> Output for Events<T> {
-    fn describe(document: &mut Document<'_>) {
-        let schema = document.schemas.subschema_for::<T>();
-        document.answers("200", "One value on each line.", "application/x-ndjson", &schema);
+/// Both forms of a stream.
+fn describe_values<T: JsonSchema>(document: &mut Document<'_>, about: &str) {
+    let schema = document.schemas.subschema_for::<T>();
+    document.answers("200", about, "application/x-ndjson", &schema);
+    // A WebSocket begins with a GET.
+    if *document.method == Method::GET {
         document.response(
             "101",
             serde_json::json!({ "description": "The same values as messages of a WebSocket." }),
         );
+    }
+}
+
+impl<T: Serialize + JsonSchema + Send> Output for Events<T> {
+    fn describe(document: &mut Document<'_>) {
+        describe_values::<T>(document, "One value on each line.");
     }
 
     fn into_response(self) -> Response {
@@ -149,8 +157,7 @@ where
 {
     fn describe(document: &mut Document<'_>) {
         Reply::<T>::describe(document);
-        let schema = document.schemas.subschema_for::<E>();
-        document.answers("200", "Done.", "application/x-ndjson", &schema);
+        describe_values::<E>(document, "Done.");
     }
 
     fn into_response(self) -> Response {

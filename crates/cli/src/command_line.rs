@@ -1,5 +1,5 @@
-//! Checks of a command line that clap cannot make: an unknown option before a command that may have any, and
-//! docker's words that mean something else here. The error names what to write.
+//! Checks of a command line that clap cannot make: an unknown option before a command that may have any, the verb that
+//! a mistyped one means, and docker's words that mean something else here. The error names what to write.
 
 use std::ffi::{OsStr, OsString};
 
@@ -9,21 +9,40 @@ use clap::{Args, Command, CommandFactory};
 use super::exit::Exit;
 use super::failure::CliError;
 use super::repl::language::Language;
-use super::{Arguments, help, output};
-use host::similar::nearest;
+use super::{Arguments, output};
+use host::similar::{all_nearest, nearest};
+
+/// Verbs that a refusal suggests.
+const SUGGESTED_MAX: usize = 3;
+
+/// Other programs' words for what has another name here.
+const OTHER_WORDS: [(&str, &str); 11] = [
+    ("build", "image build"),
+    ("pull", "image pull"),
+    ("images", "image ls"),
+    ("rmi", "image rm"),
+    ("commit", "image commit"),
+    ("save", "image save"),
+    ("load", "image import"),
+    ("import", "image import"),
+    ("create", "start"),
+    ("unpause", "resume"),
+    ("port", "port-forward"),
+];
 
 /// Prints clap's output. Help and the version are results; anything else is our failure, as for docker.
-pub fn report(mut error: clap::Error) -> Exit {
+pub fn report(error: &clap::Error) -> Exit {
     if !error.use_stderr() {
         let _ = error.print();
         return Exit::SUCCESS;
     }
     let typed: Vec<OsString> = std::env::args_os().collect();
-    if let Some(refusal) = refusal_of(&error).or_else(|| named_as_language(&error, &typed)) {
-        output::note(&refusal.to_string());
-    } else {
-        help::suggest(&mut error);
-        output::note_verbatim(&error.render().to_string());
+    let refusal = refusal_of(error)
+        .or_else(|| unknown_verb(&Arguments::command(), error, &typed))
+        .or_else(|| named_as_language(error, &typed));
+    match refusal {
+        Some(refusal) => output::note(&output::printable(&refusal.to_string())),
+        None => output::note_verbatim(&error.render().to_string()),
     }
     Exit::FAILED_ITSELF
 }
@@ -40,6 +59,37 @@ fn refusal_of(error: &clap::Error) -> Option<CliError> {
     let option = text(ContextKind::InvalidArg).filter(|option| option.starts_with('-'))?;
     let meant = text(ContextKind::SuggestedArg);
     Some(CliError::UnknownOption { option, meant })
+}
+
+/// The refusal of a verb that there is not, with those that may be meant. Hidden ones never are.
+fn unknown_verb(program: &Command, error: &clap::Error, typed: &[OsString]) -> Option<CliError> {
+    let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidSubcommand) else {
+        return None;
+    };
+    // The verbs before it say whose it would be.
+    let (mut parent, mut path) = (program, String::new());
+    for word in typed.iter().skip(1).take_while(|word| *word != OsStr::new(wrong)) {
+        let Some(verb) = parent.find_subcommand(word) else { continue };
+        parent = verb;
+        path.push_str(verb.get_name());
+        path.push(' ');
+    }
+    let own = parent.get_subcommands().filter(|verb| !verb.is_hide_set());
+    let own: Vec<(&str, String)> =
+        own.map(|verb| (verb.get_name(), format!("{path}{}", verb.get_name()))).collect();
+    // Below a verb, other programs' words are for that verb alone.
+    let others = OTHER_WORDS.iter().filter(|(_, verb)| verb.starts_with(&path));
+    let others = others.map(|(word, verb)| (*word, (*verb).to_owned()));
+    let known: Vec<(&str, String)> = own.into_iter().chain(others).collect();
+    let words = known.iter().map(|(word, _)| *word);
+    let mut meant: Vec<String> = Vec::new();
+    for near in all_nearest(wrong, words) {
+        let verbs = known.iter().filter(|(word, _)| *word == near).map(|(_, verb)| verb.clone());
+        let verbs: Vec<_> = verbs.filter(|verb| !meant.contains(verb)).collect();
+        meant.extend(verbs);
+    }
+    meant.truncate(SUGGESTED_MAX);
+    Some(CliError::UnknownVerb { verb: format!("{path}{wrong}"), of: path, meant })
 }
 
 /// The refusal of `attach --repl work`: a sandbox where a language belongs.
@@ -203,6 +253,47 @@ mod tests {
         let parsed = Arguments::command().try_get_matches_from(["x", "start", "--lable", "a=b"]);
         let refusal = refusal_of(&parsed.expect_err("there is none")).expect("it is refused");
         assert_eq!(refusal.to_string(), "unknown option --lable; did you mean --label?");
+    }
+
+    #[test]
+    fn a_mistyped_verb_is_answered_with_those_that_are_nearest() {
+        let said = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            let error = Arguments::command().try_get_matches_from(&words).expect_err(line);
+            unknown_verb(&Arguments::command(), &error, &words).expect(line).to_string()
+        };
+        for (line, expected) in [
+            ("x buidl", "unknown verb buidl; did you mean image build?"),
+            ("x build", "unknown verb build; did you mean image build?"),
+            ("x rnu", "unknown verb rnu; did you mean run?"),
+            ("x --no-daemon imgae ls", "unknown verb imgae; did you mean image?"),
+            ("x strat", "unknown verb strat; did you mean start?"),
+            ("x stat", "unknown verb stat; did you mean start or stats?"),
+            ("x creat", "unknown verb creat; did you mean start?"),
+            ("x image sl", "unknown verb image sl; did you mean image ls?"),
+            ("x image laod", "unknown verb image laod; did you mean image import?"),
+            (
+                "x context creat",
+                "unknown verb context creat; `host-bridge context --help` lists the verbs",
+            ),
+            ("x help buidl", "unknown verb buidl; did you mean image build?"),
+            // Hidden, and nobody means it.
+            ("x __guar", "unknown verb __guar; `host-bridge --help` lists the verbs"),
+            ("x frobnicate", "unknown verb frobnicate; `host-bridge --help` lists the verbs"),
+        ] {
+            assert_eq!(said(line), expected);
+        }
+    }
+
+    #[test]
+    fn words_of_other_programs_are_verbs_that_there_are() {
+        let program = Arguments::command();
+        for (word, verb) in OTHER_WORDS {
+            let found =
+                verb.split(' ').try_fold(&program, |parent, verb| parent.find_subcommand(verb));
+            assert!(found.is_some(), "{verb}");
+            assert!(program.find_subcommand(word).is_none(), "{word} is a verb itself");
+        }
     }
 
     #[test]

@@ -95,6 +95,9 @@ pub enum CliError {
     SandboxExists { which: SandboxRef, flags: Vec<&'static str> },
     #[error("unknown option {option}{}", meant.as_ref().map(|meant| format!("; did you mean {meant}?")).unwrap_or_default())]
     UnknownOption { option: String, meant: Option<String> },
+    /// `of` are the verbs that it stands below, each with a space behind it.
+    #[error("unknown verb {verb}{}", meant_verbs(meant, of))]
+    UnknownVerb { verb: String, of: String, meant: Vec<String> },
     #[error("{what}: {why}; {instead}")]
     OtherWords { what: String, why: &'static str, instead: String },
     #[error("the code is larger than the limit of {limit} bytes")]
@@ -358,6 +361,15 @@ fn link_hint(error: &LinkError) -> Option<&'static str> {
             Some("the sandbox has stopped or hangs; `host-bridge ps -a` shows its state")
         }
         _ => None,
+    }
+}
+
+/// Which verbs may have been meant, or where they all are.
+fn meant_verbs(meant: &[String], of: &str) -> String {
+    match meant {
+        [] => format!("; `host-bridge {of}--help` lists the verbs"),
+        [one] => format!("; did you mean {one}?"),
+        [others @ .., last] => format!("; did you mean {} or {last}?", others.join(", ")),
     }
 }
 

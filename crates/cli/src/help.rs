@@ -7,7 +7,6 @@ use std::fmt::Write as _;
 
 use super::GROUPS;
 use clap::Command;
-use clap::error::{ContextKind, ContextValue};
 
 /// The widest text: longer lines are hard to read.
 const WIDTH_MAX: usize = 100;
@@ -33,44 +32,6 @@ pub fn width() -> usize {
     let columns = size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
     let terminal = || std::env::var("COLUMNS").ok()?.parse().ok();
     columns.or_else(terminal).unwrap_or(WIDTH_USUAL)
-}
-
-/// Other programs' words for what has another name here.
-const OTHER_WORDS: [(&str, &str); 11] = [
-    ("build", "image build"),
-    ("pull", "image pull"),
-    ("images", "image ls"),
-    ("rmi", "image rm"),
-    ("commit", "image commit"),
-    ("save", "image save"),
-    ("load", "image import"),
-    ("import", "image import"),
-    ("create", "start"),
-    ("unpause", "resume"),
-    ("port", "port-forward"),
-];
-
-/// Improves the suggestions for an unknown verb: docker's words are known, and hidden verbs are never
-/// suggested.
-pub fn suggest(error: &mut clap::Error) {
-    let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidSubcommand) else {
-        return;
-    };
-    let known = OTHER_WORDS.iter().find(|(word, _)| word == wrong).map(|(_, verb)| *verb);
-    let similar = match error.get(ContextKind::SuggestedSubcommand) {
-        Some(ContextValue::Strings(similar)) => similar.clone(),
-        _ => Vec::new(),
-    };
-    let shown = similar.into_iter().filter(|verb| !verb.starts_with("__"));
-    let suggested: Vec<String> = match known {
-        Some(verb) => vec![verb.to_owned()],
-        None => shown.collect(),
-    };
-    if suggested.is_empty() {
-        error.remove(ContextKind::SuggestedSubcommand);
-    } else {
-        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(suggested));
-    }
 }
 
 fn shaped(command: Command, width: usize) -> Command {

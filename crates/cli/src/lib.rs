@@ -80,6 +80,7 @@ mod table;
 pub mod template;
 pub mod terminal;
 mod top;
+mod update;
 mod usage;
 mod values;
 mod verify;
@@ -220,6 +221,7 @@ verbs! { verb, context;
         Rm(rm::Rm);
         Pause(pause::Pause);
         Resume(resume::Resume);
+        Update(update::Update);
         Snapshot(snapshot::Snapshot);
         Template(template::Template);
         Fork(fork::Fork);
@@ -269,7 +271,7 @@ pub fn main<S: Servers>() -> ExitCode {
         Arguments::command().try_get_matches().or_else(|_| definition().try_get_matches());
     let arguments = match matches.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => arguments,
-        Err(error) => return command_line::report(error).into(),
+        Err(error) => return command_line::report(&error).into(),
     };
     // These must run before there is any thread.
     match arguments.verb {
@@ -420,6 +422,8 @@ mod tests {
             "host-bridge fork team/work --count 50",
             "host-bridge try --keep --json work -- ls -l /",
             "host-bridge resume a",
+            "host-bridge update a b --ttl 2h --idle-ttl none --egress @pypi --egress example.org",
+            "host-bridge update work --no-egress",
             "host-bridge snapshot work base",
             "host-bridge snapshot ls --json",
             "host-bridge snapshot rm base team/base",
@@ -514,6 +518,10 @@ mod tests {
             "host-bridge preview ls",
             "host-bridge preview rm work",
             "host-bridge pause",
+            "host-bridge update work",
+            "host-bridge update --ttl 2h",
+            "host-bridge update work --ttl soon",
+            "host-bridge update work --egress a.org --no-egress",
             "host-bridge fork",
             "host-bridge fork work one --count 2",
             "host-bridge fork work a/b",

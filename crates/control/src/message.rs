@@ -96,6 +96,18 @@ pub enum Request {
     Resume {
         sandbox: SandboxRef,
     },
+    /// Changes how long a living sandbox lives and what it may reach; what is absent stays.
+    Update {
+        sandbox: SandboxRef,
+        /// The time to live from now on; as the next, 0 for no limit.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ttl_ms: Option<u64>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        idle_ttl_ms: Option<u64>,
+        /// Instead of its rules; an empty list allows nothing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        egress: Option<Vec<String>>,
+    },
     /// Saves a running sandbox as a snapshot in its namespace.
     Snapshot {
         sandbox: SandboxRef,

@@ -68,6 +68,7 @@ impl Node {
     pub async fn place(&self, placing: Placing<'_>) -> Result<Placed, SandboxError> {
         let Placing { spec, defaults, request, image_is_everywhere } = placing;
         let Some(registry) = self.0.registry.get() else { return Ok(Placed::Here(None)) };
+        spec.check_everywhere()?;
         if is_of_here(spec, image_is_everywhere) {
             return Ok(Placed::Here(None));
         }

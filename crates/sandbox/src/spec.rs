@@ -31,6 +31,9 @@ use workspace::WORKSPACE;
 
 const BYTES_PER_MIB: u64 = 1024 * 1024;
 
+/// pip asks an index that it cannot reach five times more, for many seconds. Where nothing can be reached, once is enough.
+const ASKS_ONCE: (&str, &str) = ("PIP_RETRIES", "0");
+
 /// A sandbox to start. Fields that a request leaves out have the defaults of [`Spec::new`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -309,6 +312,12 @@ impl Spec {
         self.rules().map(drop)
     }
 
+    /// Refuses what no machine of any host could do, before a host is chosen: a node that makes a sandbox
+    /// for another does not learn of it.
+    pub fn check_everywhere(&self) -> Result<(), SandboxError> {
+        unsupported::check_everywhere(self)
+    }
+
     /// The egress rules.
     pub(super) fn rules(&self) -> Result<Rules, SandboxError> {
         Ok(Rules::parse(self.egress.as_deref().unwrap_or_default())?)
@@ -371,9 +380,18 @@ impl Spec {
         }
     }
 
-    /// The environment of its programs, with what its packages need.
+    /// Whether there is no way out of it. Who connects to an external machine does not know.
+    fn reaches_nothing(&self) -> bool {
+        self.machine().can(Capability::Egress) && self.egress.as_ref().is_none_or(Vec::is_empty)
+    }
+
+    /// The environment of its programs, with what its packages need. Its rules of egress are settled.
     pub(super) fn environment(&self) -> Vec<(String, String)> {
         let mut env = self.env.clone();
+        let (name, value) = ASKS_ONCE;
+        if self.reaches_nothing() && !env.iter().any(|(set, _)| set == name) {
+            env.push((name.to_owned(), value.to_owned()));
+        }
         if let Some(directory) = &self.packages {
             host_packages::add_to(directory, &mut env);
         }

@@ -171,6 +171,8 @@ fn a_receipt_is_believed_offline_and_a_changed_one_is_not() {
     let statement = &receipt["statement"];
     assert_eq!((&statement["session"], &statement["exit_code"]), (&"build".into(), &0.into()));
     assert_eq!(statement["outputs"][0]["sha256"], tests::sha256("built\n"));
+    // Not the session's alone, and it says so.
+    assert_eq!(statement["decisions"]["decided_for"], "sandbox", "{statement}");
     let later = stage.server.ok(&["receipt", "box", "later"]);
     let files = [("build", receipt.to_string()), ("later", later)].map(|(name, text)| {
         let file = stage.server.scratch().join(name);

@@ -222,6 +222,7 @@ fn every_verb_that_may_not_start_the_daemon_it_needs_says_how_it_starts() {
         &["inspect", "work"],
         &["stop", "work"],
         &["kill", "work"],
+        &["update", "work", "--ttl", "1h"],
         &["rm", "work"],
         &["cp", "work:/etc/hostname", "-"],
         &["port-forward", "work", "0:80"],
@@ -383,10 +384,18 @@ fn mistyped_commands_get_a_suggestion() {
         (&["port-forward", "work", "http"], &["is not a port forwarding", "8080:80"]),
         (&["cp", "here", "there"], &["neither end", "SANDBOX:/path"]),
         (&["run"], &["COMMAND"]),
-        (&["frobnicate"], &["unrecognized subcommand", "--help"]),
+        (&["frobnicate"], &["unknown verb frobnicate", "`host-bridge --help`"]),
+        (&["buidl"], &["unknown verb buidl", "did you mean image build?"]),
+        (&["rnu", "--", "true"], &["unknown verb rnu", "did you mean run?"]),
+        (&["image", "sl"], &["unknown verb image sl", "did you mean image ls?"]),
+        (&["image", "ls", "--jsn"], &["unknown option --jsn", "did you mean --json?"]),
+        (&["--no-deamon", "ps"], &["unknown option --no-deamon", "did you mean --no-daemon?"]),
         (&["run", "--env-file", "/no/such", "--", "true"], &["/no/such"]),
     ] {
-        assert_usage(&burrow.run(arguments), words);
+        let output = burrow.run(arguments);
+        assert_usage(&output, words);
+        let stderr = text(&output.stderr);
+        assert!(!stderr.contains("\n\n\n"), "two blank lines: {stderr:?}");
     }
 }
 

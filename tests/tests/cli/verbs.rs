@@ -2,7 +2,7 @@
 
 use std::process::{Child, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tests::{Burrow, have, skip};
 
 fn text_of(bytes: &[u8]) -> String {
@@ -86,6 +86,7 @@ fn a_name_that_nothing_has_is_refused_by_every_verb_that_takes_one() {
         "restart nope",
         "rm nope",
         "pause nope",
+        "update nope --ttl 1h",
         "fork nope",
         "try nope -- true",
         "resume nope",
@@ -219,6 +220,78 @@ fn restart_makes_the_sandbox_again_with_the_same_options() {
 }
 
 #[test]
+fn update_changes_what_is_named_and_nothing_else() {
+    let burrow = Burrow::serving();
+    burrow.ok(&["start", "--name", "work", "--ttl", "8h", "--idle", "2h"]);
+    let record = || -> Value {
+        serde_json::from_str(&burrow.ok(&["inspect", "--json", "work"])).expect("JSON")
+    };
+    let before = record();
+    assert_eq!(burrow.ok(&["update", "work", "--ttl", "1h"]), "work\n");
+    let after = record();
+    // It counts from now on, and the record's time from the creation.
+    let at_ms = |record: &Value| record["expires_at_ms"].as_u64().expect("it expires");
+    assert!(at_ms(&after) < at_ms(&before), "{after}");
+    for same in ["idle_ttl_ms", "egress", "id"] {
+        assert_eq!(after[same], before[same], "{same}");
+    }
+    burrow.ok(&["update", "work", "--ttl", "none", "--idle-ttl", "30m", "--egress", "example.org"]);
+    let after = record();
+    assert!(after.get("expires_at_ms").is_none_or(Value::is_null), "{after}");
+    assert_eq!(
+        (&after["idle_ttl_ms"], &after["egress"]),
+        (&json!(1_800_000), &json!(["example.org"]))
+    );
+    // It holds in the sandbox at once.
+    let server = burrow.ok(&["exec", "work", "--", "cat", "/etc/resolv.conf"]);
+    assert!(server.contains("nameserver 198.18.0.1"), "{server}");
+    burrow.ok(&["update", "work", "--no-egress"]);
+    let after = record();
+    assert!(after.get("egress").is_none_or(|rules| rules == &json!([])), "{after}");
+    assert_eq!(after["idle_ttl_ms"], 1_800_000);
+    let refused = burrow.run(&["update", "work", "--egress", "http://x"]);
+    assert_eq!(refused.status.code(), Some(125), "{}", text_of(&refused.stdout));
+    assert!(text_of(&refused.stderr).contains("http://x"), "{}", text_of(&refused.stderr));
+    let events = burrow.ok(&["events", "--kind", "changed", "--json"]);
+    assert_eq!(events.lines().count(), 3, "{events}");
+    let audit = burrow.ok(&["audit", "--json", "--operation", "extend_sandbox"]);
+    assert!(audit.contains("\"ttl_ms\":3600000") && audit.contains("example.org"), "{audit}");
+    burrow.ok(&["stop", "work"]);
+    let refused = burrow.run(&["update", "work", "--ttl", "1h"]);
+    assert_eq!(refused.status.code(), Some(125));
+    assert!(text_of(&refused.stderr).contains("stopped"), "{}", text_of(&refused.stderr));
+    burrow.ok(&["rm", "work"]);
+}
+
+/// A regression: it asked an index that it could not reach six times, for eight seconds.
+#[test]
+fn pip_gives_up_at_once_where_nothing_can_be_reached() {
+    let burrow = Burrow::serving();
+    let retries = ["--", "sh", "-c", "echo $PIP_RETRIES"];
+    assert_eq!(burrow.ok(&[&["run"][..], &retries].concat()), "0\n");
+    assert_eq!(burrow.ok(&[&["run", "--egress", "example.org"][..], &retries].concat()), "\n");
+    assert_eq!(burrow.ok(&[&["run", "-e", "PIP_RETRIES=3"][..], &retries].concat()), "3\n");
+    burrow.ok(&["start", "--name", "work"]);
+    burrow.ok(&["start", "--name", "wide", "--egress", "example.org"]);
+    assert_eq!(burrow.ok(&[&["exec", "work"][..], &retries].concat()), "0\n");
+    assert_eq!(burrow.ok(&[&["exec", "wide"][..], &retries].concat()), "\n");
+    if burrow.run(&["exec", "work", "--", "python3", "-m", "pip", "--version"]).status.success() {
+        for line in [
+            &["repl", "work", "-c", "%pip install no-such-thing"][..],
+            &["repl", "-c", "%pip install no-such-thing"],
+        ] {
+            let output = burrow.run(line);
+            let said = text_of(&output.stdout) + &text_of(&output.stderr);
+            assert!(!said.contains("Retrying"), "{said}");
+            assert!(said.contains("--egress @pypi"), "{said}");
+        }
+    } else {
+        skip("the host's Python has no pip");
+    }
+    burrow.ok(&["rm", "--force", "work", "wide"]);
+}
+
+#[test]
 fn stats_shows_what_runs() {
     let burrow = Burrow::serving();
     burrow.ok(&["start", "--name", "work"]);
@@ -264,7 +337,7 @@ fn words_of_other_programs_are_understood_and_hidden_verbs_are_not_offered() {
         let output = burrow.run(&[word]);
         let stderr = text_of(&output.stderr);
         assert_eq!(output.status.code(), Some(125), "{stderr}");
-        assert!(stderr.contains(&format!("'{meant}'")), "{word}: {stderr}");
+        assert!(stderr.contains(&format!("did you mean {meant}?")), "{word}: {stderr}");
         assert!(!stderr.contains("__"), "{word}: {stderr}");
     }
     let stderr = text_of(&burrow.run(&["bindd"]).stderr);

@@ -118,6 +118,9 @@ fn verbs_at_any_node_work_on_a_sandbox_of_another() {
             [(json!("n1"), json!("here")), (json!("n2"), json!("there"))]
         );
     }
+    here.ok(&["update", "there", "--idle-ttl", "1h"]);
+    let shown = members[1].client.get("/v1/sandboxes/default/there").expect(200).json();
+    assert_eq!(shown["idle_ttl_ms"], 3_600_000, "{shown}");
     here.ok(&["stop", "there"]);
     here.ok(&["rm", "there"]);
     let output = here.run(&["inspect", "there"]);

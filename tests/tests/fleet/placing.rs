@@ -70,6 +70,41 @@ fn every_door_of_a_gateway_makes_its_sandbox_at_the_node_that_has_room() {
 }
 
 #[test]
+fn what_no_machine_has_is_refused_at_the_gateway_and_not_left_out_at_the_other_node() {
+    let Some(nats) = Nats::start() else { return };
+    let members = with_a_full_gateway(&nats);
+    let client = &members[0].client;
+    let start = |config: &Value| {
+        let start = json!({ "jsonrpc": "2.0", "id": 1, "method": "sandbox.start",
+            "params": { "sandbox": "rpc", "config": config } });
+        client.post("/api/v1/rpc", &start).expect(200).json()
+    };
+    let asked = [
+        ("volumes", json!({ "volumes": ["/srv:/data"] })),
+        ("ports", json!({ "ports": ["80:80"] })),
+    ];
+    for (option, config) in &asked {
+        let answer = start(config);
+        let why = answer["error"]["message"].as_str().unwrap_or_default();
+        assert!(why.contains(option), "{option}: {answer}");
+    }
+    let volume = json!({ "id": "d", "volumes": [{ "volumeId": "v", "mountPath": "/data" }] });
+    let refused = client.post("/daytona/sandbox", &volume);
+    assert!(refused.status >= 400 && refused.text().contains("volume"), "{}", refused.text());
+    for member in &members {
+        assert_eq!(names_at(member), Vec::<String>::new());
+    }
+    // Nor is one that is there already taken for what was asked.
+    assert!(start(&json!({})).get("error").is_none());
+    for (option, config) in &asked {
+        let answer = start(config);
+        let why = answer["error"]["message"].as_str().unwrap_or_default();
+        assert!(why.contains(option), "{option}: {answer}");
+    }
+    assert_eq!(names_at(&members[1]), ["rpc"]);
+}
+
+#[test]
 fn what_only_one_host_has_is_made_there_or_refused() {
     let Some(nats) = Nats::start() else { return };
     let members = with_a_full_gateway(&nats);

@@ -40,7 +40,8 @@ pub struct Statement {
     pub limits: Limits,
     /// The egress rules of the sandbox.
     pub egress: Vec<String>,
-    /// What its egress decided meanwhile, for any of its programs; absent where no audit log is kept.
+    /// What the egress of the sandbox decided meanwhile, for all of its programs and not only for this session's; absent
+    /// where no audit log is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Decisions")]
     pub decisions: Option<Decisions>,
@@ -91,10 +92,23 @@ pub struct Limits {
     pub scratch_bytes: u64,
 }
 
-/// Egress decisions, from the audit log.
+/// Whose egress decisions a receipt has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DecidedFor {
+    /// For every program of the sandbox, of whatever session or context: who has opened a connection is not known
+    /// where it is decided.
+    Sandbox,
+}
+
+/// Egress decisions of the sandbox between the start and the end of the session, from the audit log.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Decisions {
+    /// For whom they were made; absent in receipts of earlier versions, of which `sandbox` is true as well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "DecidedFor")]
+    pub decided_for: Option<DecidedFor>,
     pub allowed: u64,
     pub refused: u64,
     /// The first of them.
@@ -173,7 +187,10 @@ pub fn decisions(
     record: &Record,
     session: &RecordedSession,
 ) -> io::Result<Decisions> {
-    let Some(end) = &session.exit else { return Ok(Decisions::default()) };
+    let decided_for = Some(DecidedFor::Sandbox);
+    let Some(end) = &session.exit else {
+        return Ok(Decisions { decided_for, ..Decisions::default() });
+    };
     let filter = Filter {
         since_ms: Some(end.started_at_ms),
         until_ms: Some(end.ended_at_ms.saturating_add(1)),
@@ -181,8 +198,8 @@ pub fn decisions(
         ..Filter::default()
     };
     let records = read(directory, &filter, RECORDS_READ_MAX, false)?;
-    let mut found =
-        Decisions { has_more: records.len() == RECORDS_READ_MAX, ..Decisions::default() };
+    let has_more = records.len() == RECORDS_READ_MAX;
+    let mut found = Decisions { decided_for, has_more, ..Decisions::default() };
     let is_decision = |operation: &str| matches!(operation, "egress.name" | "egress.connection");
     for record in records.into_iter().filter(|record| is_decision(&record.entry.operation)) {
         match record.entry.outcome {

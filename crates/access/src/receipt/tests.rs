@@ -45,6 +45,7 @@ fn statement() -> Statement {
         limits: Limits { memory_mib: Some(512), cpu_millis: Some(1000), scratch_bytes: 1 << 30 },
         egress: vec!["example.com:443".to_owned()],
         decisions: Some(Decisions {
+            decided_for: Some(DecidedFor::Sandbox),
             allowed: 1,
             refused: 1,
             listed: vec![decision],
@@ -75,6 +76,17 @@ fn a_receipt_that_nobody_changed_is_believed() {
     let receipt = Receipt::sign(statement(), &key);
     let text = serde_json::to_vec_pretty(&receipt).unwrap();
     assert_eq!(Receipt::verify(&text, &public_key(&key)), Ok(receipt));
+}
+
+/// A receipt that was issued before its decisions said whose they are.
+#[test]
+fn a_receipt_of_an_earlier_version_is_believed() {
+    let key = key();
+    let mut earlier = statement();
+    earlier.decisions = earlier.decisions.map(|all| Decisions { decided_for: None, ..all });
+    let text = serde_json::to_vec(&Receipt::sign(earlier.clone(), &key)).unwrap();
+    assert!(!String::from_utf8_lossy(&text).contains("decided_for"));
+    assert_eq!(Receipt::verify(&text, &public_key(&key)).unwrap().statement, earlier);
 }
 
 #[test]

@@ -45,6 +45,7 @@ impl Request {
             Self::Remove { sandbox, .. } => About::change("remove_sandbox", Some(sandbox)),
             Self::Pause { sandbox } => About::change("pause_sandbox", Some(sandbox)),
             Self::Resume { sandbox } => About::change("resume_sandbox", Some(sandbox)),
+            Self::Update { sandbox, .. } => About::change("extend_sandbox", Some(sandbox)),
             Self::Snapshot { sandbox, .. } => About::change("take_snapshot", Some(sandbox)),
             Self::Sync { sandbox } => About::change("sync_workspace", Some(sandbox)),
             Self::Fork { sandbox, .. } => About::change("fork_sandbox", Some(sandbox)),
@@ -107,6 +108,12 @@ impl Request {
                 }
                 entry.fact("for", purpose.verb.as_str())
             }
+            Self::Update { ttl_ms, idle_ttl_ms, egress, .. } => {
+                let times = [("ttl_ms", ttl_ms), ("idle_ttl_ms", idle_ttl_ms)];
+                let times = times.into_iter().filter_map(|(name, ms)| Some((name, (*ms)?)));
+                let entry = times.fold(entry, |entry, (name, ms)| entry.fact(name, ms));
+                egress.iter().fold(entry, |entry, rules| entry.fact("egress", rules.clone()))
+            }
             Self::Snapshot { name, .. } => entry.fact("snapshot", name.as_str()),
             Self::RemoveSnapshot { snapshot } => entry.fact("snapshot", snapshot.to_string()),
             Self::ExportSnapshot { snapshot, to } => {
@@ -155,6 +162,7 @@ impl Request {
         | Self::Remove { sandbox, .. }
         | Self::Pause { sandbox }
         | Self::Resume { sandbox }
+        | Self::Update { sandbox, .. }
         | Self::Snapshot { sandbox, .. }
         | Self::Fork { sandbox, .. }
         | Self::Changes { sandbox }

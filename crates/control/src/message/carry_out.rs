@@ -20,7 +20,7 @@ use machine::limits::STOP_GRACE_MAX;
 use node::Node;
 use sandbox::caps::{CapUse, Caps};
 use sandbox::limits::STOP_GRACE_DEFAULT;
-use sandbox::{ForkRequest, Name, Record, Registry, SandboxError, Until};
+use sandbox::{ForkRequest, Name, Record, Registry, SandboxError, Until, Update};
 use services::app::Apps;
 use services::artifact::{ArtifactId, Artifacts, InvalidArtifactId};
 use services::events::Events;
@@ -83,6 +83,10 @@ impl Request {
             }
             Self::Pause { sandbox } => registry.pause(&sandbox).await?,
             Self::Resume { sandbox } => registry.resume(&sandbox).await?,
+            Self::Update { sandbox, ttl_ms, idle_ttl_ms, egress } => {
+                let update = Update { ttl_ms, idle_ttl_ms, egress };
+                registry.update(&sandbox, update).await?
+            }
             Self::Kill { sandbox } => registry.kill(&sandbox).await?,
             Self::Remove { sandbox, force, moves } => {
                 if let Some(node) = parts.node.filter(|_| moves) {

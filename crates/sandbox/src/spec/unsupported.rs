@@ -50,14 +50,19 @@ const SLEEP_WITH_MOUNT: UnsupportedOption = UnsupportedOption {
 const SLEEP_IN_MEMORY: &str = "choose `pause`, which keeps its memory, or `stop`";
 const SLEEP_NOT_AT_ALL: &str = "choose `stop`; a qemu machine can be paused or written to disk";
 
+/// Refuses the first option that no machine of any host could honour.
+pub(super) fn check_everywhere(spec: &Spec) -> Result<(), SandboxError> {
+    refuse(!spec.volumes.is_empty(), VOLUMES)?;
+    refuse(!spec.ports.is_empty(), PORTS)
+}
+
 /// Refuses the first option that cannot be honoured.
 pub(super) fn check(spec: &Spec) -> Result<(), SandboxError> {
     refuse_lack(spec, "workspace", Capability::Workspace, spec.workspace.is_some())?;
     refuse(spec.mount && !spec.workspace.as_deref().is_some_and(is_path), MOUNT_OF_NAME)?;
     refuse_lack(spec, "mount", Capability::Mount, spec.mount)?;
     refuse(spec.mount && spec.snapshot.is_some(), MOUNT_IN_SNAPSHOT)?;
-    refuse(!spec.volumes.is_empty(), VOLUMES)?;
-    refuse(!spec.ports.is_empty(), PORTS)?;
+    check_everywhere(spec)?;
     let has_egress = spec.egress.as_ref().is_some_and(|rules| !rules.is_empty());
     for (option, capability, is_asked) in [
         ("egress", Capability::Egress, has_egress),
@@ -163,6 +168,24 @@ mod tests {
             assert_eq!(what, field);
             assert!(!why.is_empty() && !hint.is_empty());
         }
+    }
+
+    #[test]
+    fn what_no_machine_has_is_refused_before_a_host_is_chosen() {
+        for (json, field) in
+            [(r#""volumes":["/a:/b"]"#, "volumes"), (r#""ports":["80:80"]"#, "ports")]
+        {
+            // Whatever else it asks for, which a machine of another host may have.
+            for more in ["", r#","machine":"external","hostname":"other""#] {
+                let text = format!("{{\"name\":\"a\",{json}{more}}}");
+                let spec: Spec = serde_json::from_str(&text).unwrap();
+                let error = spec.check_everywhere().unwrap_err();
+                let SandboxError::Unsupported { what, .. } = error else { panic!("{error}") };
+                assert_eq!(what, field);
+            }
+        }
+        let text = r#"{"name":"a","machine":"external","hostname":"other"}"#;
+        serde_json::from_str::<Spec>(text).unwrap().check_everywhere().unwrap();
     }
 
     #[test]

@@ -22,6 +22,31 @@ fn a_server_says_that_it_lives_and_is_ready() {
     }
 }
 
+/// A client that reads a stream of values may ask for a WebSocket instead.
+#[test]
+fn every_stream_that_is_read_is_documented_as_a_websocket_too_and_no_other() {
+    let (_server, client) = tests::door::open();
+    let document = client.get("/openapi.json").expect(200).json();
+    let mut streams = BTreeSet::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            let responses = &operation["responses"];
+            if responses["200"]["content"].get("application/x-ndjson").is_none() {
+                continue;
+            }
+            assert_eq!(responses.get("101").is_some(), method == "get", "{method} {path}");
+            streams.insert(operation["operationId"].as_str().unwrap().to_owned());
+        }
+    }
+    for id in ["list_events", "read_log", "read_session", "run"] {
+        assert!(streams.contains(id), "{id} is not in {streams:?}");
+    }
+    // As it says: the pages of events and of a log are such streams.
+    for path in ["/v1/events?since_ms=0", "/v1/sandboxes/default/box/logs"] {
+        client.websocket(path, &[]);
+    }
+}
+
 #[test]
 fn the_document_is_whole_and_says_what_is_served() {
     let server = Server::dev();

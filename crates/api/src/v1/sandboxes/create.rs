@@ -199,5 +199,9 @@ mod tests {
         spec.egress = Some(texts(&["a.org", "@pypi"]));
         spec.secrets = texts(&["token"]);
         assert_eq!(there(&spec), spec);
+        // What is made at one host alone, and is therefore set for itself.
+        spec.snapshot = Some("base".parse().unwrap());
+        spec.workspace = Some("code".to_owned());
+        assert_eq!(there(&spec), spec);
     }
 }
