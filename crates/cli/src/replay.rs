@@ -196,7 +196,8 @@ fn begin_of_failure(
     wanted: NonZeroUsize,
 ) -> Result<Result<StartPoint, Exit>> {
     let (mut count, mut found) = (0, None);
-    while let Step::Moment(moment) = timeline.step(&mut ReadBudget::ENDLESS.clone())? {
+    let mut room = ReadBudget::ENDLESS;
+    while let Step::Moment(moment) = timeline.step(&mut room)? {
         if moment.is_failure() {
             count += 1;
             if count == wanted.get() {
@@ -237,7 +238,8 @@ impl Player {
         // When the entry before this one is due, and when it was recorded.
         let mut before: Option<(Instant, u64)> = None;
         let mut first_ms = None;
-        while let Step::Moment(moment) = timeline.step(&mut ReadBudget::ENDLESS.clone())? {
+        let mut room = ReadBudget::ENDLESS;
+        while let Step::Moment(moment) = timeline.step(&mut room)? {
             let is_of_log = moment.kind().is_of_log();
             if is_of_log {
                 first_ms.get_or_insert(moment.at_ms);

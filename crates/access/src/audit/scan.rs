@@ -91,3 +91,55 @@ fn read_line(file: &mut BufReader<File>, line: &mut Vec<u8>) -> io::Result<bool>
     }
     Ok(bytes == LINE_BYTES_MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::segment::segment;
+    use super::*;
+    use crate::audit::Entry;
+
+    fn line(seq: u64) -> String {
+        let time = host::instant::format(seq * 1000);
+        let mut entry = Entry::of_bridge("egress.connection");
+        entry.id = Some(if seq.is_multiple_of(2) { "even" } else { "odd" }.to_owned());
+        serde_json::to_string(&Record { seq, time, entry, prev: None }).unwrap() + "\n"
+    }
+
+    fn numbers(directory: &Path, filter: Filter, step: usize) -> Vec<u64> {
+        let mut scan = Scan::open(directory, filter).unwrap();
+        let mut found = Vec::new();
+        while !scan.is_over() {
+            let mut lines = step;
+            found.extend(scan.next(&mut lines).unwrap().map(|record| record.seq));
+        }
+        found
+    }
+
+    #[test]
+    fn each_record_is_found_once_however_little_is_read_at_once() {
+        let directory = std::env::temp_dir().join(format!("burrow-scan-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&directory);
+        fs::create_dir_all(&directory).unwrap();
+        let long = "x".repeat(3 * LINE_BYTES_MAX);
+        let texts = [
+            (1, [line(1), line(2), line(3)].concat()),
+            (4, [line(4), long + "\n", line(5)].concat()),
+            // The last line is being written.
+            (6, [line(6), line(7), line(8)[..20].to_owned()].concat()),
+        ];
+        for (first, text) in texts {
+            fs::write(segment(&directory, first).path, text).unwrap();
+        }
+        for step in [1, 2, usize::MAX] {
+            let all = Filter::default();
+            assert_eq!(numbers(&directory, all, step), [1, 2, 3, 4, 5, 6, 7], "{step} at once");
+            let even = Filter { sandbox: Some("even".to_owned()), ..Filter::default() };
+            assert_eq!(numbers(&directory, even, step), [2, 4, 6]);
+            let late = Filter { since_ms: Some(5000), ..Filter::default() };
+            assert_eq!(numbers(&directory, late, step), [5, 6, 7]);
+        }
+        fs::remove_dir_all(&directory).unwrap();
+    }
+}

@@ -53,9 +53,8 @@ impl Recording {
         };
         let (mut at, mut before_ms) = (Duration::ZERO, None);
         let mut has_output = false;
-        while let timeline::Step::Moment(moment) =
-            timeline.step(&mut ReadBudget::ENDLESS.clone())?
-        {
+        let mut room = ReadBudget::ENDLESS;
+        while let timeline::Step::Moment(moment) = timeline.step(&mut room)? {
             let kind = moment.kind();
             // What was before it and comes after it is not its own.
             if !kind.is_of_log() && (before_ms.is_none() || timeline.is_log_over()) {

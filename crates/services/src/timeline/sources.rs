@@ -28,7 +28,7 @@ pub(super) enum Found {
     Over,
 }
 
-/// Why a source cannot be read. That of the log ends the timeline, and that of another is said in it.
+/// Why a source cannot be read. That of the log ends the timeline, and that of another becomes an entry.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SourceError {
     #[error(transparent)]

@@ -224,7 +224,7 @@ fn damage_is_an_entry_and_the_rest_is_played() {
 }
 
 #[test]
-fn a_source_that_cannot_be_read_is_said_and_hides_nothing_else() {
+fn a_source_that_cannot_be_read_is_an_entry_and_hides_nothing_else() {
     let place = eventful("unreadable");
     let events = place.0.join("events/default/events-000000000001.jsonl");
     fs::remove_file(&events).unwrap();
