@@ -209,7 +209,7 @@ flow("a session is played again, from any moment, and its page plays without a s
     (await api("GET", "/v1/sandboxes/default/work/logs?session=played")).entries.some(({ type }) => type === "exited"),
   );
   await go("sandbox/default/work/replay");
-  await page.getByLabel("Session").selectOption("played");
+  await page.getByLabel("Session", { exact: true }).selectOption("played");
   await plays(page, "replay-light");
   const file = join(process.cwd(), "played.html");
   execFileSync(process.env.BURROW_TEST_BRIDGE, ["replay", "work", "played", "--export", "html", file]);
@@ -236,6 +236,44 @@ async function plays(page, name) {
   await page.getByLabel("Position").fill("0");
   await eventually("the beginning is shown", async () => !(await text()).includes("second"));
 }
+
+flow("what happened is marked on the axis, errors lead to each other, and two sessions play side by side", async () => {
+  const start = (session, script) => api("POST", "/v1/sandboxes/default/work/sessions", { script, session });
+  await start("failing", "echo begin; sleep 0.3; echo '<i>last</i>'; exit 5");
+  await start("beside", "sleep 0.1; echo '<i>other</i>'; sleep 0.4; exit 6");
+  await eventually("their ends are recorded", async () => {
+    const { entries } = await api("GET", "/v1/sandboxes/default/work/timeline?kind=exited");
+    return ["failing", "beside"].every((name) => entries.some(({ session }) => session === name));
+  });
+  await go("events");
+  await named("heading", "Events").waitFor();
+  await go("sandbox/default/work/replay");
+  await page.getByLabel("Session", { exact: true }).selectOption("failing");
+  await page.getByLabel("Beside it").selectOption("beside");
+  await eventually("there are two", async () => (await page.locator(".player .term").count()) === 2);
+  const note = page.locator(".player-note");
+  const [before, next] = [named("button", "Previous error"), named("button", "Next error")];
+  assert.equal(await before.isDisabled(), true);
+  await next.click();
+  await eventually("the first error", async () => (await note.innerText()).includes("session failing ended with code 5"));
+  const screens = async () => (await page.locator(".player .term-screen").allInnerTexts()).join("\n");
+  await eventually("both are as they were", async () => /<i>last<\/i>[^]*<i>other<\/i>/.test(await screens()));
+  await next.click();
+  await eventually("the second error", async () => (await note.innerText()).includes("session beside ended with code 6"));
+  assert.equal(await next.isDisabled(), true);
+  await page.getByText(/What happened \(/).click();
+  await page.locator(".player-list li.failed", { hasText: "code 5" }).waitFor();
+  assert.ok((await page.locator(".player-mark.failed").count()) >= 2);
+  assert.equal(await page.locator(".player i").count(), 0, "output became markup");
+  await page.locator("polyline.player-cpu").waitFor({ state: "attached" });
+  await shot(page, "replay-both-light");
+  await page.getByLabel("whole time").check();
+  await page.locator(".player-mark.lifecycle").first().waitFor({ state: "attached" });
+  await page.locator("polyline.player-cpu").waitFor({ state: "attached" });
+  await page.getByText(/What happened \(/).click();
+  await shot(page, "replay-whole-light");
+  await before.waitFor();
+});
 
 flow("figures are drawn as they come", async () => {
   await go("sandbox/default/work/metrics");

@@ -2378,6 +2378,29 @@ export interface components {
              */
             tail?: number;
         };
+        ReadTimelineQuery: {
+            /** @description The `place` of an entry, or `next` of the previous page, read with the same parameters. */
+            after?: string;
+            /**
+             * Format: uint64
+             * @description Only entries of this time or later, in milliseconds since 1970.
+             */
+            from_ms?: number;
+            /** @description Kinds; any of them matches. `unknown` always does. */
+            kind?: components["schemas"]["TimelineKind"][];
+            /**
+             * Format: uint16
+             * @description Entries per page; 1000 by default. A page with much output ends earlier.
+             */
+            limit?: number;
+            /** @description No other session than this one. Entries that are about no session stay. */
+            session?: string;
+            /**
+             * Format: uint64
+             * @description Only entries of this time or earlier.
+             */
+            to_ms?: number;
+        };
         /** @description A signed statement. */
         Receipt: {
             /** @description The public key of the bridge, in URL-safe base64. */
@@ -3231,6 +3254,162 @@ export interface components {
         TemplateList: {
             templates: components["schemas"]["Template"][];
         };
+        /** @description An entry of a timeline. */
+        TimelineEntry: {
+            /**
+             * Format: uint64
+             * @description The host's time, in milliseconds since 1970; absent for `problem`.
+             */
+            at_ms?: number;
+            /**
+             * @description It went wrong: a session that ended without success, an end for want of memory, a refused connection, a run that
+             *     raised, a sandbox that was lost, a damaged log.
+             */
+            failed?: boolean;
+            /** @description The position after this entry, for `after`. */
+            place?: string;
+            /** @description One line for people. Output has none. */
+            summary?: string;
+        } & ({
+            command: string;
+            /** @constant */
+            kind: "started";
+            session: string;
+        } | {
+            base64?: string;
+            /** @constant */
+            kind: "output";
+            /**
+             * Format: uint64
+             * @description The offset of the first byte in the session's output.
+             */
+            offset: number;
+            session: string;
+            /** @description `stdout`, `stderr` or `terminal`. */
+            stream: string;
+            text?: string;
+        } | {
+            /** Format: uint64 */
+            from: number;
+            /** @constant */
+            kind: "gap";
+            session: string;
+            stream: string;
+            /** Format: uint64 */
+            to: number;
+        } | {
+            /** Format: uint16 */
+            columns: number;
+            /** @constant */
+            kind: "resized";
+            /** Format: uint16 */
+            rows: number;
+            session: string;
+        } | {
+            /**
+             * Format: int32
+             * @description The exit code as a shell reports it.
+             */
+            exit_code: number;
+            /** @constant */
+            kind: "exited";
+            /** @description `exited`, `signaled`, `killed`, `timed_out`, `out_of_memory`, `agent_stopping` or `spawn_failed`. */
+            reason: string;
+            session: string;
+        } | {
+            /** Format: uint64 */
+            bytes: number;
+            /** @constant */
+            kind: "damaged";
+        } | {
+            cause?: string;
+            /** @description A kind of the stream of events. */
+            event: string;
+            /** @constant */
+            kind: "lifecycle";
+            reason?: string;
+            session?: string;
+        } | {
+            context?: string;
+            /** Format: uint64 */
+            duration_us?: number;
+            error?: string;
+            /** @constant */
+            kind: "run";
+            notebook?: string;
+            /** @description How it ended; absent of one that begins. */
+            result?: string;
+            /**
+             * Format: uint64
+             * @description The number of the run in its notebook or context.
+             */
+            run: number;
+        } | {
+            /** @description What the audit log has of it, such as `host`, `port`, `rule` and `why`. */
+            facts: {
+                [key: string]: unknown;
+            };
+            /** @constant */
+            kind: "egress";
+            /** @description `egress.name`, `egress.connection`, `egress.secret` or `egress.ended`. */
+            operation: string;
+            /** @description `ok`, `refused` or `failed`. */
+            outcome: string;
+        } | {
+            artifact: string;
+            /** @constant */
+            kind: "file";
+            name: string;
+            path?: string;
+            /** Format: uint64 */
+            size: number;
+        } | {
+            /**
+             * Format: double
+             * @description The mean of the step, where 100 is one CPU.
+             */
+            cpu_percent?: number;
+            /** @constant */
+            kind: "metrics";
+            /**
+             * Format: uint64
+             * @description The mean of the step.
+             */
+            memory_bytes?: number;
+            /** Format: uint64 */
+            memory_bytes_max?: number;
+        } | {
+            /** @constant */
+            kind: "unknown";
+            of: string;
+            why: string;
+        } | {
+            /** @constant */
+            kind: "problem";
+            problem: components["schemas"]["Problem"];
+        });
+        /**
+         * @description - `started`: A session began.
+         *     - `output`: Output of a session.
+         *     - `gap`: Output of a session that is not in the log.
+         *     - `resized`: The terminal of a session has another size.
+         *     - `exited`: A session ended.
+         *     - `damaged`: Bytes of the log's files are damaged here.
+         *     - `lifecycle`: Something happened to the sandbox: a row of the table of events.
+         *     - `run`: Code began or ended: runs of notebooks, and of all contexts with `programs` in `[events]`.
+         *     - `egress`: A decision about what the sandbox may reach, from the audit log.
+         *     - `file`: An artifact was kept.
+         *     - `metrics`: What the sandbox used in a step of time.
+         *     - `unknown`: Entries of a kind are not known, and why.
+         * @enum {string}
+         */
+        TimelineKind: "started" | "output" | "gap" | "resized" | "exited" | "damaged" | "lifecycle" | "run" | "egress" | "file" | "metrics" | "unknown";
+        /** @description A page of a timeline. */
+        TimelinePage: {
+            entries: components["schemas"]["TimelineEntry"][];
+            /** @description Where the next page begins, if there are more entries yet. */
+            next?: string;
+        };
         /** @description Resource use of a session or a context, with all that it started. */
         TreeUsageShape: {
             /** Format: uint64 */
@@ -3695,6 +3874,13 @@ export interface Operations {
     query?: Schemas["ReadLogQuery"];
     answer: Schemas["LogPage"];
     events: Schemas["LogEntry"];
+  };
+  /** Read everything that a sandbox did, in the order of time. */
+  read_timeline: {
+    path: { namespace: string | number; name: string | number };
+    query?: Schemas["ReadTimelineQuery"];
+    answer: Schemas["TimelinePage"];
+    events: Schemas["TimelineEntry"];
   };
   /** Compare recorded output with the agent's digests. */
   verify_output: {

@@ -54,6 +54,7 @@ export const operations: { readonly [Name in keyof Operations]: readonly [string
   attach_session: ["GET", "/v1/sandboxes/{namespace}/{name}/sessions/{session}/attach"],
   get_receipt: ["GET", "/v1/sandboxes/{namespace}/{name}/sessions/{session}/receipt"],
   read_log: ["GET", "/v1/sandboxes/{namespace}/{name}/logs"],
+  read_timeline: ["GET", "/v1/sandboxes/{namespace}/{name}/timeline"],
   verify_output: ["GET", "/v1/sandboxes/{namespace}/{name}/verify"],
   list_events: ["GET", "/v1/events"],
   list_ports: ["GET", "/v1/sandboxes/{namespace}/{name}/ports"],

@@ -17,6 +17,7 @@
 mod entry;
 pub mod limits;
 mod reader;
+mod scan;
 mod segment;
 mod write_lock;
 mod writer;
@@ -32,6 +33,7 @@ use serde::{Deserialize, Serialize};
 
 pub use entry::{Door, Entry, Outcome, Record, Verdict, Who};
 pub use reader::{Fault, Filter, Verified, follow, read, verify};
+pub use scan::Scan;
 
 use host::journal::{Queue, QueueLimits};
 use write_lock::WriteLock;

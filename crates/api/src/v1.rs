@@ -26,6 +26,7 @@ mod sessions;
 mod snapshots;
 mod starts;
 mod templates;
+mod timeline;
 mod usage;
 mod value;
 mod workspace;
@@ -49,6 +50,7 @@ pub fn operations() -> Vec<Operation> {
         usage::operations(),
         runs::operations(),
         logs::operations(),
+        timeline::operations(),
         proofs::operations(),
         events::operations(),
         contexts::operations(),

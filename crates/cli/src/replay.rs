@@ -1,5 +1,6 @@
-//! `replay`: play the output of sessions from the log on disk, with the times at which it came, or export it. It reads
-//! the log alone: nothing of it can reach a program in a sandbox.
+//! `replay`: play what a sandbox did from the files on disk, with the times at which it happened, or export it. Output
+//! goes where it went, and everything else is a note on stderr. It only reads: nothing of it can reach a program in a
+//! sandbox.
 
 mod asciicast;
 mod page;
@@ -8,7 +9,7 @@ mod start;
 
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, IsTerminal, stdout};
-use std::path::Path;
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -26,26 +27,31 @@ use super::values::parse_duration;
 use crate::following::until_ended;
 use crate::terminal::form::SCREEN_IN_ORDER;
 use recording::Recording;
-use sandbox::SandboxRef;
-use sandbox::log::{Entry, Event, Playback, RecordedSession};
+use sandbox::log::{Event, Only, ReadBudget, RecordedSession};
+use sandbox::{SandboxRef, find_record};
+use services::timeline::{Kind, Moment, Places, Selection, Step, Timeline, What};
 use start::StartPoint;
 
 /// Nobody watches faster, and a pause that is divided by more is none.
 const SPEED_MAX: f64 = 1000.0;
+/// How much earlier than a failure `--errors` begins: what led to it is often the last output.
+const FAILURE_LEAD_MS: u64 = 2000;
 
-/// Play a session's output again, in its time
+/// Play what a sandbox did again
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge replay work --speed 10 --max-idle 1s
   host-bridge replay work build --speed 4 --max-idle 2s
   host-bridge replay work build --from 1m30s
+  host-bridge replay work --errors
   host-bridge replay work build --export asciicast build.cast
   host-bridge replay work build --export html build.html
 
-Plays what the log has: without a SESSION all sessions on one clock. It only shows; nothing is sent to a
-program, and keys go nowhere. ctrl-c ends it. With --speed 0 the output is written at once, byte for byte.
-An exported page needs no network and runs nothing but its own player. Works without the daemon, and after
-the sandbox has stopped.")]
+Without a SESSION it plays everything on one clock: all sessions, and as notes on stderr what happened to the
+sandbox, runs of code, egress decisions and artifacts. It only shows; nothing is sent to a program, and keys
+go nowhere. ctrl-c ends it. With --speed 0 the output is written at once, byte for byte. An exported page
+needs no network and runs nothing but its own player. Works without the daemon, and after the sandbox has
+stopped.")]
 pub struct Replay {
     /// Play so many times as fast; 0 writes everything at once
     #[arg(long, value_name = "N", default_value = "1", value_parser = parse_speed, conflicts_with = "export")]
@@ -55,6 +61,26 @@ pub struct Replay {
     /// is drawn as it was then; other output before it is left out
     #[arg(long, value_name = "TIME|OFFSET", conflicts_with = "export")]
     from: Option<StartPoint>,
+
+    /// Begin shortly before the first failure, or the Nth: a session that ended without success, an end for want of
+    /// memory, a refused connection, a run that raised
+    #[arg(
+        long,
+        value_name = "N",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1",
+        conflicts_with_all = ["from", "export"]
+    )]
+    errors: Option<NonZeroUsize>,
+
+    /// Show what happened beside the output, with a SESSION too
+    #[arg(long, conflicts_with_all = ["no_events", "export"])]
+    events: bool,
+
+    /// Show nothing but the output
+    #[arg(long, conflicts_with = "export")]
+    no_events: bool,
 
     /// Shorten longer pauses to this time (default: none)
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
@@ -83,18 +109,34 @@ fn parse_speed(text: &str) -> Result<f64, String> {
 impl Replay {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
         let log = context.log(&self.which).await?;
+        let (record, _) = find_record(&context.paths, &self.which)?;
         let recorded = session::recorded_sessions(log.clone()).await?;
         let only = match (&self.session, recorded.as_slice()) {
             (Some(wanted), all) => Some(session::find_by(all, wanted, |one| &one.session)?),
-            (None, [one]) => Some(one),
+            (None, [one]) if self.export.is_some() => Some(one),
             (None, _) => None,
         };
+        let places = Places { paths: &context.paths, record: &record, log: &log };
         if let Some([format, file]) = self.export.as_deref() {
             let only = only.ok_or_else(|| CliError::SessionNeeded {
                 sessions: recorded.iter().map(|one| one.session.to_string()).collect(),
             })?;
-            return self.export(&log, only, format, file);
+            return self.export(places, only, format, file);
         }
+        let has_events = self.events || !(self.no_events || self.session.is_some());
+        let selection = Selection {
+            sessions: only.map_or(Only::All, Only::of),
+            kinds: kinds(has_events),
+            ..Selection::default()
+        };
+        let open = || Timeline::open(places, selection.clone(), Vec::new());
+        let from = match self.errors {
+            None => self.from,
+            Some(wanted) => match begin_of_failure(&mut open()?, wanted)? {
+                Ok(from) => Some(from),
+                Err(exit) => return Ok(exit),
+            },
+        };
         let terminals = recorded.iter().filter(|one| one.outputs.contains_key(&Channel::Terminal));
         let terminals = terminals.map(|one| one.session.clone()).collect();
         let player = Player {
@@ -102,11 +144,12 @@ impl Replay {
             stderr: Sink::stderr()?,
             speed: self.speed,
             max_idle: self.max_idle,
-            from: self.from,
+            from,
+            has_events,
             terminals,
         };
-        let mut playback = Playback::open(&log, only)?;
-        let played = until_ended(player.play(&mut playback)).await;
+        let mut timeline = open()?;
+        let played = until_ended(player.play(&mut timeline)).await;
         if !player.terminals.is_empty() && stdout().is_terminal() {
             // The program may have left the screen as it needed it.
             output::print(&String::from_utf8_lossy(SCREEN_IN_ORDER))?;
@@ -116,7 +159,7 @@ impl Replay {
 
     fn export(
         &self,
-        log: &Path,
+        places: Places<'_>,
         session: &RecordedSession,
         format: &str,
         file: &str,
@@ -126,8 +169,10 @@ impl Replay {
             "html" => page::write,
             other => return Err(CliError::UnknownExport { format: other.to_owned() }.into()),
         };
-        let playback = Playback::open(log, Some(session))?;
-        let recording = Recording::read(&self.which, session, playback, self.max_idle)?;
+        let (sessions, kinds) = (Only::of(session), kinds(true));
+        let selection = Selection { sessions, kinds, ..Selection::default() };
+        let timeline = Timeline::open(places, selection, Vec::new())?;
+        let recording = Recording::read(&self.which, session, timeline, self.max_idle)?;
         let text = write(&recording);
         if file == "-" {
             output::print(&text)?;
@@ -139,41 +184,92 @@ impl Replay {
     }
 }
 
+/// What is played: figures are for charts.
+fn kinds(has_events: bool) -> Vec<Kind> {
+    let is_played = |kind: &Kind| kind.is_of_log() || (has_events && *kind != Kind::Metrics);
+    Kind::ALL.iter().copied().filter(is_played).collect()
+}
+
+/// Where to begin for the Nth failure, which is named; or how to exit if there is none.
+fn begin_of_failure(
+    timeline: &mut Timeline,
+    wanted: NonZeroUsize,
+) -> Result<Result<StartPoint, Exit>> {
+    let (mut count, mut found) = (0, None);
+    let mut room = ReadBudget::ENDLESS;
+    while let Step::Moment(moment) = timeline.step(&mut room)? {
+        if moment.is_failure() {
+            count += 1;
+            if count == wanted.get() {
+                found = Some((moment.at_ms, moment.summary()));
+            }
+        }
+    }
+    Ok(match found {
+        Some((at_ms, summary)) => {
+            output::note(&format!("failure {wanted} of {count}: {summary}"));
+            Ok(StartPoint::At(at_ms.saturating_sub(FAILURE_LEAD_MS)))
+        }
+        None if count == 0 => {
+            output::note("nothing failed in what is recorded");
+            Err(Exit::SUCCESS)
+        }
+        None => {
+            output::note(&format!("there is no failure {wanted}: there are {count}"));
+            Err(Exit::FAILED_ITSELF)
+        }
+    })
+}
+
 struct Player {
     stdout: Sink,
     stderr: Sink,
     speed: f64,
     max_idle: Option<Duration>,
     from: Option<StartPoint>,
+    /// Whether what happened beside the output is shown.
+    has_events: bool,
     /// What came before the start is needed for their screens.
     terminals: BTreeSet<SessionId>,
 }
 
 impl Player {
-    async fn play(&self, playback: &mut Playback) -> Result<Exit> {
+    async fn play(&self, timeline: &mut Timeline) -> Result<Exit> {
         // When the entry before this one is due, and when it was recorded.
         let mut before: Option<(Instant, u64)> = None;
         let mut first_ms = None;
-        while let Some(entry) = playback.next()? {
-            let first_ms = *first_ms.get_or_insert(entry.time_ms);
-            let early = self.from.map_or(0, |from| from.bytes_before(&entry, first_ms));
-            if early == usize::MAX {
-                match self.show_early(entry, early).await {
-                    Ok(()) => continue,
-                    Err(error) => return ended(error),
+        let mut room = ReadBudget::ENDLESS;
+        while let Step::Moment(moment) = timeline.step(&mut room)? {
+            let is_of_log = moment.kind().is_of_log();
+            if is_of_log {
+                first_ms.get_or_insert(moment.at_ms);
+            }
+            let early = self.early(&moment, first_ms, before.is_some());
+            // The sessions are the clock: what was before the first and comes after the last waits for nobody.
+            let is_paced = is_of_log || (before.is_some() && !timeline.is_log_over());
+            if early != usize::MAX && is_paced {
+                let now = Instant::now();
+                let due = before.map_or(now, |(due, ms)| due + self.pause(moment.at_ms, ms));
+                before = Some((due, moment.at_ms));
+                if due > now {
+                    sleep_until(due).await;
                 }
             }
-            let now = Instant::now();
-            let due = before.map_or(now, |(due, ms)| due + self.pause(entry.time_ms, ms));
-            before = Some((due, entry.time_ms));
-            if due > now {
-                sleep_until(due).await;
-            }
-            if let Err(error) = self.show_early(entry, early).await {
+            if let Err(error) = self.show_early(*moment, early, first_ms).await {
                 return ended(error);
             }
         }
         Ok(Exit::SUCCESS)
+    }
+
+    /// How much of an entry is before the start: all of it (`usize::MAX`), or so many bytes of its output.
+    fn early(&self, moment: &Moment, first_ms: Option<u64>, has_begun: bool) -> usize {
+        let Some(from) = self.from else { return 0 };
+        match (from, first_ms) {
+            (StartPoint::After(_), None) => usize::MAX,
+            (StartPoint::Offset(_), _) if !has_begun && !moment.kind().is_of_log() => usize::MAX,
+            (from, first_ms) => from.bytes_before(moment, first_ms.unwrap_or(moment.at_ms)),
+        }
     }
 
     fn pause(&self, now_ms: u64, before_ms: u64) -> Duration {
@@ -185,30 +281,51 @@ impl Player {
     }
 
     /// Shows an entry, of which so many bytes are before the start.
-    async fn show_early(&self, mut entry: Entry, early: usize) -> std::io::Result<()> {
-        if let Event::Output { session, bytes, .. } = &mut entry.event
-            && !self.terminals.contains(session)
-        {
-            bytes.drain(..early.min(bytes.len()));
-        } else if early > 0 && !matches!(entry.event, Event::Output { .. }) {
+    async fn show_early(
+        &self,
+        mut moment: Moment,
+        early: usize,
+        first_ms: Option<u64>,
+    ) -> std::io::Result<()> {
+        if let What::Log(Event::Output { session, bytes, .. }) = &mut moment.what {
+            if !self.terminals.contains(session) {
+                bytes.drain(..early.min(bytes.len()));
+            }
+        } else if early > 0 {
             return Ok(());
         }
-        self.show(entry).await
+        self.show(moment, first_ms).await
     }
 
-    async fn show(&self, entry: Entry) -> std::io::Result<()> {
-        match entry.event {
-            Event::Output { channel: Channel::Stderr, bytes, .. } => self.stderr.write(bytes).await,
-            Event::Output { bytes, .. } => self.stdout.write(bytes).await,
-            Event::Gap { session, channel, from, to } => {
-                let (bytes, output) = (to.saturating_sub(from), channel.name());
-                output::note(&format!(
-                    "{bytes} bytes of {output} of session {session} are not in the log"
-                ));
+    async fn show(&self, moment: Moment, first_ms: Option<u64>) -> std::io::Result<()> {
+        let kind = moment.kind();
+        match moment.what {
+            What::Log(Event::Output { channel: Channel::Stderr, bytes, .. }) => {
+                self.stderr.write(bytes).await
+            }
+            What::Log(Event::Output { bytes, .. }) => self.stdout.write(bytes).await,
+            _ if kind == Kind::Gap => {
+                output::note(&moment.summary());
+                Ok(())
+            }
+            _ if self.has_events && kind != Kind::Resized => {
+                note(&moment, first_ms);
                 Ok(())
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// A note of what happened, with its time since the first session began.
+fn note(moment: &Moment, first_ms: Option<u64>) {
+    let since_ms = first_ms.map_or(0, |first_ms| moment.at_ms.saturating_sub(first_ms));
+    let (minutes, seconds) = (since_ms / 60_000, since_ms as f64 % 60_000.0 / 1000.0);
+    let text = format!("{minutes}:{seconds:04.1} {}", moment.summary());
+    if output::stderr_is_screen() {
+        output::note(&format!("\x1b[2m{text}\x1b[0m"));
+    } else {
+        output::note(&text);
     }
 }
 

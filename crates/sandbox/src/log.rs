@@ -36,7 +36,7 @@ use protocol::{ExitRecord, SessionId};
 use serde::{Deserialize, Serialize};
 
 pub use known::{AllSessions, Extent, OneSession, RecordedSession};
-pub use playback::Playback;
+pub use playback::{Only, Playback};
 pub use reader::{From, InvalidMark, Mark, Reader, Step};
 pub use record::Run;
 pub(super) use record::{bounded, checksum};

@@ -1,5 +1,5 @@
 //! Services on top of sandboxes: notebooks, artifacts, apps, port forwards, images built by recipes, the stream
-//! of events and its webhooks, and the store that keeps rows.
+//! of events and its webhooks, the timeline of a sandbox, and the store that keeps rows.
 //!
 //! The doors and the daemon call this. It knows no request and no answer of any of them.
 
@@ -13,4 +13,5 @@ pub mod forwards;
 pub mod notebook;
 mod refusal;
 pub mod store;
+pub mod timeline;
 pub mod webhooks;

@@ -8,6 +8,7 @@
 pub mod artifacts;
 pub mod history;
 pub mod limits;
+pub mod moments;
 pub mod notebooks;
 pub mod repair;
 mod schema;

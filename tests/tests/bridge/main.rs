@@ -16,4 +16,5 @@ mod otel;
 mod playback;
 mod telemetry;
 mod templates;
+mod timeline;
 mod webhooks;

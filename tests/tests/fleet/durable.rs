@@ -208,8 +208,15 @@ fn the_log_of_a_lost_sandbox_is_read_at_any_node_by_all_who_may() {
         let records = stored(&nats);
         count_of(&records, "started") == 2 && output_of(&records, "cut", ".stdout") == b"three\n"
     });
+    // Its node has its timeline, and any node shows it.
+    let timeline = "/v1/sandboxes/team/box/timeline?kind=output&kind=exited";
+    let shown = here.get(timeline).expect(200).json();
+    assert_eq!(shown, there.get(timeline).expect(200).json());
+    assert_eq!(shown["entries"].as_array().expect("entries").len(), 4, "{shown}");
+    assert!(matches!(other.get(timeline).status, 403 | 404));
     second.signal(Signal::SIGKILL);
     eventually("it is lost", || here.get("/v1/sandboxes/team/box").status == 410);
+    here.get(timeline).expect(410);
     let page = here.get(logs).expect(200).json();
     let shown = kinds(&page);
     assert_eq!(shown.iter().filter(|kind| *kind == "started").count(), 2, "{page}");

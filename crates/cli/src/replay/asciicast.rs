@@ -43,7 +43,8 @@ pub fn write(recording: &Recording) -> String {
                 ("o", text_of(characters.entry(*channel).or_default(), bytes))
             }
             Step::Resized(columns, rows) => ("r", format!("{columns}x{rows}")),
-            Step::Note(note) => ("m", note.clone()),
+            Step::Note { text, .. } => ("m", text.clone()),
+            Step::Mark { .. } => continue,
         };
         if !data.is_empty() {
             text.push_str(&line(&json!([last, kind, data])));

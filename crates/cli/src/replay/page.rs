@@ -62,7 +62,8 @@ fn data(recording: &Recording) -> Value {
         match step {
             Step::Output { bytes, .. } => json!({ "at": at, "output": STANDARD.encode(bytes) }),
             Step::Resized(columns, rows) => json!({ "at": at, "columns": columns, "rows": rows }),
-            Step::Note(note) => json!({ "at": at, "note": note }),
+            Step::Note { text, failed } => json!({ "at": at, "note": text, "failed": failed }),
+            Step::Mark { text, failed } => json!({ "at": at, "mark": text, "failed": failed }),
         }
     });
     json!({
@@ -133,7 +134,8 @@ mod tests {
             size: (80, 24),
             steps: vec![
                 (Duration::ZERO, output(attack.as_bytes())),
-                (Duration::ZERO, Step::Note(attack.to_owned())),
+                (Duration::ZERO, Step::Note { text: attack.to_owned(), failed: true }),
+                (Duration::ZERO, Step::Mark { text: attack.to_owned(), failed: false }),
             ],
         };
         let page = write(&recording);

@@ -5,7 +5,8 @@ use std::time::Duration;
 use protocol::message::Channel;
 
 use sandbox::SandboxRef;
-use sandbox::log::{Event, LogError, Playback, RecordedSession};
+use sandbox::log::{Event, LogError, ReadBudget, RecordedSession};
+use services::timeline::{self, Kind, Timeline, What};
 
 /// The size of a terminal that nobody has sized.
 const SIZE_DEFAULT: (u16, u16) = (80, 24);
@@ -26,13 +27,13 @@ pub struct Recording {
 #[derive(Debug, PartialEq)]
 pub enum Step {
     /// As a terminal shows it: output of a pipe has returns before its line ends.
-    Output {
-        channel: Channel,
-        bytes: Vec<u8>,
-    },
+    Output { channel: Channel, bytes: Vec<u8> },
     /// Columns and rows.
     Resized(u16, u16),
-    Note(String),
+    /// About the session itself.
+    Note { text: String, failed: bool },
+    /// Something that happened to its sandbox meanwhile.
+    Mark { text: String, failed: bool },
 }
 
 impl Recording {
@@ -40,7 +41,7 @@ impl Recording {
     pub fn read(
         which: &SandboxRef,
         session: &RecordedSession,
-        mut playback: Playback,
+        mut timeline: Timeline,
         max_idle: Option<Duration>,
     ) -> Result<Self, LogError> {
         let mut recording = Self {
@@ -52,30 +53,34 @@ impl Recording {
         };
         let (mut at, mut before_ms) = (Duration::ZERO, None);
         let mut has_output = false;
-        while let Some(entry) = playback.next()? {
-            let pause = entry.time_ms.saturating_sub(*before_ms.get_or_insert(entry.time_ms));
-            before_ms = Some(entry.time_ms);
+        let mut room = ReadBudget::ENDLESS;
+        while let timeline::Step::Moment(moment) = timeline.step(&mut room)? {
+            let kind = moment.kind();
+            // What was before it and comes after it is not its own.
+            if !kind.is_of_log() && (before_ms.is_none() || timeline.is_log_over()) {
+                continue;
+            }
+            let pause = moment.at_ms.saturating_sub(*before_ms.get_or_insert(moment.at_ms));
+            before_ms = Some(moment.at_ms);
             at += Duration::from_millis(pause).min(max_idle.unwrap_or(Duration::MAX));
-            let step = match entry.event {
-                Event::Output { channel, bytes, .. } => {
+            let (text, failed) = (moment.summary(), moment.is_failure());
+            let step = match moment.what {
+                What::Log(Event::Output { channel, bytes, .. }) => {
                     has_output = true;
                     let bytes =
                         if channel == Channel::Terminal { bytes } else { with_returns(&bytes) };
                     Step::Output { channel, bytes }
                 }
-                Event::Resized { rows, columns, .. } if has_output => Step::Resized(columns, rows),
-                Event::Resized { rows, columns, .. } => {
+                What::Log(Event::Resized { rows, columns, .. }) if has_output => {
+                    Step::Resized(columns, rows)
+                }
+                What::Log(Event::Resized { rows, columns, .. }) => {
                     recording.size = (columns, rows);
                     continue;
                 }
-                Event::Gap { channel, from, to, .. } => {
-                    let (bytes, output) = (to.saturating_sub(from), channel.name());
-                    Step::Note(format!("{bytes} bytes of {output} are not in the log"))
-                }
-                Event::Exited { record, .. } => {
-                    Step::Note(format!("ended with code {}", record.cause.shell_code()))
-                }
-                _ => continue,
+                _ if matches!(kind, Kind::Gap | Kind::Exited) => Step::Note { text, failed },
+                _ if kind == Kind::Started => continue,
+                _ => Step::Mark { text, failed },
             };
             recording.steps.push((at, step));
         }

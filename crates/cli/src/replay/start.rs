@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::instant;
 use crate::values::parse_duration;
-use sandbox::log::{Entry, Event};
+use sandbox::log::Event;
+use services::timeline::{Moment, What};
 
 /// See `--from`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,20 +33,20 @@ impl FromStr for StartPoint {
 
 impl StartPoint {
     /// How much of an entry is before it: all of it (`usize::MAX`), or so many bytes of its output.
-    pub fn bytes_before(self, entry: &Entry, first_ms: u64) -> usize {
+    pub fn bytes_before(self, moment: &Moment, first_ms: u64) -> usize {
         let all = |is_before| if is_before { usize::MAX } else { 0 };
         match self {
             Self::After(time) => {
                 let time_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-                all(entry.time_ms < first_ms.saturating_add(time_ms))
+                all(moment.at_ms < first_ms.saturating_add(time_ms))
             }
-            Self::At(ms) => all(entry.time_ms < ms),
-            Self::Offset(wanted) => match &entry.event {
-                Event::Output { offset, bytes, .. } => {
+            Self::At(ms) => all(moment.at_ms < ms),
+            Self::Offset(wanted) => match &moment.what {
+                What::Log(Event::Output { offset, bytes, .. }) => {
                     let before = wanted.saturating_sub(*offset);
                     if before >= bytes.len() as u64 { usize::MAX } else { before as usize }
                 }
-                Event::Gap { to, .. } => all(*to <= wanted),
+                What::Log(Event::Gap { to, .. }) => all(*to <= wanted),
                 _ => 0,
             },
         }

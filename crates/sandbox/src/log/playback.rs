@@ -9,50 +9,82 @@ use protocol::message::Channel;
 
 use super::carry::SessionRun;
 use super::known::RecordedSession;
-use super::reader::event_of;
+use super::reader::{Step, event_of};
 use super::record::Run;
+use super::room::ReadBudget;
 use super::runs::{RunItem, Runs};
 use super::{Entry, Event, LogError};
+
+/// The sessions that are wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Only {
+    #[default]
+    All,
+    /// All that had this name.
+    Named(SessionId),
+    /// One run of one session.
+    Run(SessionId, Run),
+}
+
+impl Only {
+    pub fn of(recorded: &RecordedSession) -> Self {
+        Self::Run(recorded.session.clone(), recorded.run)
+    }
+
+    fn matches(&self, (session, run): &SessionRun) -> bool {
+        match self {
+            Self::All => true,
+            Self::Named(wanted) => wanted == session,
+            Self::Run(wanted, only) => (wanted, only) == (session, run),
+        }
+    }
+}
 
 /// See the module's description.
 #[derive(Debug)]
 pub struct Playback {
     runs: Runs,
-    only: Option<SessionRun>,
+    only: Only,
     /// The next offset of each output.
     next: HashMap<(SessionId, Run, Channel), u64>,
     ready: VecDeque<Entry>,
+    /// The time of the newest record that was read: damage has none of its own.
+    time_ms: u64,
 }
 
 impl Playback {
-    /// Everything in the log that is about sessions, or about one run of one.
-    pub fn open(directory: &Path, only: Option<&RecordedSession>) -> Result<Self, LogError> {
-        let only = only.map(|recorded| (recorded.session.clone(), recorded.run));
+    /// Everything in the log that is about these sessions.
+    pub fn open(directory: &Path, only: Only) -> Result<Self, LogError> {
         let (next, ready) = (HashMap::new(), VecDeque::new());
-        Ok(Self { runs: Runs::begin(directory)?, only, next, ready })
+        Ok(Self { runs: Runs::begin(directory)?, only, next, ready, time_ms: 0 })
     }
 
-    /// The next entry; `None` after the last that is there now.
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "it reads files, and most callers want the error of one step"
-    )]
-    pub fn next(&mut self) -> Result<Option<Entry>, LogError> {
+    /// The next entry, if it is found within the budget. At the end, there is nothing more that was there when it
+    /// was opened.
+    pub fn step(&mut self, room: &mut ReadBudget) -> Result<Step, LogError> {
         loop {
             if let Some(entry) = self.ready.pop_front() {
-                return Ok(Some(entry));
+                return Ok(Step::Entry(Box::new(entry)));
+            }
+            if room.is_over() {
+                return Ok(Step::Paused);
             }
             match self.runs.next()? {
-                None => return Ok(None),
-                // What is missing because of it shows as a gap.
-                Some(RunItem::Damage) => {}
+                None => return Ok(Step::AtEnd),
+                // What is missing because of it also shows as a gap.
+                Some(RunItem::Damage { bytes, is_last: false }) => {
+                    let (time_ms, event) = (self.time_ms, Event::Damaged { bytes });
+                    self.ready.push_back(Entry { time_ms, event });
+                }
+                Some(RunItem::Damage { .. }) => {}
                 Some(RunItem::Record(of, record)) => {
-                    if self.only.as_ref().is_some_and(|only| *only != of) {
+                    room.take(&record);
+                    self.time_ms = record.time_ms;
+                    if !self.only.matches(&of) {
                         continue;
                     }
-                    let time_ms = record.time_ms;
                     if let Some(event) = event_of(record.what) {
-                        self.admit(of, time_ms, event);
+                        self.admit(of, self.time_ms, event);
                     }
                 }
             }

@@ -25,8 +25,12 @@ pub(super) struct Runs {
 
 pub(super) enum RunItem {
     Record(SessionRun, Box<Record<'static>>),
-    /// Bytes of the log's files are damaged here.
-    Damage,
+    /// So many bytes of the log's files are damaged here. `is_last`: they end the newest file, and may be a record
+    /// that is being written.
+    Damage {
+        bytes: u64,
+        is_last: bool,
+    },
 }
 
 impl Runs {
@@ -50,7 +54,9 @@ impl Runs {
                 continue;
             };
             match segment.find().map_err(|source| failed(&self.directory, source))? {
-                Some(SegmentItem::Damage(_)) => return Ok(Some(RunItem::Damage)),
+                Some(SegmentItem::Damage(bytes)) => {
+                    return Ok(Some(RunItem::Damage { bytes, is_last: false }));
+                }
                 Some(SegmentItem::Record(record)) => {
                     let Some(session) = record.what.session().cloned() else { continue };
                     if let (RecordBody::Started(started), None) = (&record.what, record.carried) {
@@ -64,10 +70,11 @@ impl Runs {
                 }
                 None => {
                     let rest = segment.rest_bytes();
-                    let rest = rest.map_err(|source| failed(&self.directory, source))?;
+                    let bytes = rest.map_err(|source| failed(&self.directory, source))?;
                     self.segment = None;
-                    if rest > 0 {
-                        return Ok(Some(RunItem::Damage));
+                    if bytes > 0 {
+                        let is_last = self.ahead.is_empty();
+                        return Ok(Some(RunItem::Damage { bytes, is_last }));
                     }
                 }
             }

@@ -106,7 +106,7 @@ pub fn verify(directory: &Path, only: Option<&SessionId>) -> Result<Vec<Comparis
     let mut damages = 0;
     while let Some(item) = runs.next()? {
         match item {
-            RunItem::Damage => damages += 1,
+            RunItem::Damage { .. } => damages += 1,
             RunItem::Record((session, run), record) => {
                 if let Some(kept) = wanted.get_mut(&session).filter(|kept| kept.run() == run) {
                     kept.take(record.what, damages);

@@ -287,3 +287,22 @@ print("fine")"#;
         assert!(one["host"] == "www.example.com" && one["path"] == "/hello", "{one}");
     }
 }
+
+#[test]
+fn what_egress_decides_is_in_the_timeline_of_its_sandbox() {
+    let Some(scene) = Scene::or_skip(&["example.net"]) else { return };
+    scene.run("curl -sS -m 20 http://example.net/hello").ok();
+    scene.run("curl -sS -m 20 http://www.example.com/hello").fails();
+    let path = "/v1/sandboxes/default/a/timeline?kind=egress";
+    tests::eventually("both are there", || {
+        let page = scene.client().get(path).expect(200).json();
+        let entries = page["entries"].as_array().expect("a list");
+        let has = |host: &str, failed: bool| {
+            let is = |one: &&serde_json::Value| {
+                one["facts"]["host"] == host && (one["failed"] == true) == failed
+            };
+            entries.iter().any(|one| is(&one))
+        };
+        has("example.net", false) && has("www.example.com", true) && !has("example.net", true)
+    });
+}

@@ -8,7 +8,7 @@ use image::digest::Digest;
 
 use super::super::carry::Bounds;
 use super::super::record::checksum;
-use super::super::{Event, Playback, Writer};
+use super::super::{Event, Only, Playback, Step, Writer};
 use super::*;
 use crate::log::segment::segment_path;
 
@@ -181,10 +181,10 @@ fn a_playback_has_each_byte_once_with_its_sizes_and_gaps() {
     writer.started(&session(), Run { pid: 8, started_at_ms: 3000 }, "cat").unwrap();
     writer.output(&session(), Channel::Terminal, 0, b"other").unwrap();
     let mut first = None;
-    let played = |only: Option<&RecordedSession>| {
+    let played = |only: Only| {
         let mut playback = Playback::open(&log.0, only).unwrap();
         let mut parts = Vec::new();
-        while let Some(entry) = playback.next().unwrap() {
+        while let Step::Entry(entry) = playback.step(&mut ReadBudget::ENDLESS.clone()).unwrap() {
             parts.push(match entry.event {
                 Event::Output { bytes, .. } => String::from_utf8(bytes).unwrap(),
                 Event::Resized { rows, columns, .. } => format!("[{columns}x{rows}]"),
@@ -198,6 +198,8 @@ fn a_playback_has_each_byte_once_with_its_sizes_and_gaps() {
     for recorded in AllSessions::new(&log.0, 10).unwrap().step(room).unwrap().unwrap() {
         first = Some(RecordedSession { run: RUN, ..recorded });
     }
-    assert_eq!(played(first.as_ref()), "[80x24]abc[120x50][3-5]def");
-    assert_eq!(played(None), "[80x24]abc[120x50][3-5]defother");
+    let first = Only::of(&first.unwrap());
+    assert_eq!(played(first), "[80x24]abc[120x50][3-5]def");
+    assert_eq!(played(Only::Named(session())), "[80x24]abc[120x50][3-5]defother");
+    assert_eq!(played(Only::All), "[80x24]abc[120x50][3-5]defother");
 }
