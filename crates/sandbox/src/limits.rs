@@ -226,7 +226,7 @@ pub const TELEMETRY_POINTS_USUAL: u64 = 1_000;
 /// Points of any history: an hour of seconds fits, and an answer stays below 4 MB.
 pub const TELEMETRY_POINTS_MAX: u64 = 4_000;
 /// How often costs are saved. A bridge that is killed loses this much of sandboxes that ended meanwhile; of
-/// those that live it counts again from what was saved.
+/// those that live it counts again from what was saved, but for bytes of egress, which nobody else has counted.
 pub const COSTS_MARK_PAUSE: Duration = Duration::from_secs(10);
 /// Hours of namespaces that are counted apart on two days. A caller invents namespaces as it likes; the use of
 /// more is counted together.

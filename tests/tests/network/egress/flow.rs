@@ -138,3 +138,34 @@ assert len(digests) == 1, digests
 print("fine")"#;
     assert_eq!(scene.python(code).ok(), "fine\n");
 }
+
+/// How much the counted bytes may differ from those that a program has sent and received: heads of requests are in them.
+const TOLERANCE: f64 = 0.02;
+
+#[test]
+fn what_is_carried_is_counted_over_the_end_of_a_bridge() {
+    let Some(mut scene) = Scene::or_skip(&["example.org"]) else { return };
+    let counted = |scene: &Scene| {
+        let usage = scene.client().get("/v1/sandboxes/default/a/usage").expect(200).json();
+        ["egress_received_bytes", "egress_sent_bytes"].map(|field| usage[field].as_f64().unwrap())
+    };
+    let near = |counted: f64, really: f64| (really..really * (1.0 + TOLERANCE)).contains(&counted);
+    let (down, up) = (f64::from(32 << 20), f64::from(16 << 20));
+    let download = format!("curl -sS -o /dev/null 'http://example.org/bytes?n={}'", 32 << 20);
+    let upload = "head -c 16M /dev/zero | curl -sS -H expect: -o /dev/null -T - http://example.org/up";
+    scene.run(&download).ok();
+    tests::eventually("the download is counted", || near(counted(&scene)[0], down));
+    scene.server.end_and_serve_again();
+    let kept = counted(&scene);
+    assert!(near(kept[0], down), "{kept:?} after the bridge was started again");
+    scene.run(upload).ok();
+    scene.run(&download).ok();
+    tests::eventually("all is counted", || {
+        let [received, sent] = counted(&scene);
+        near(received, 2.0 * down) && near(sent, up)
+    });
+    // Nothing is counted twice, or later.
+    std::thread::sleep(Duration::from_secs(3));
+    let [received, sent] = counted(&scene);
+    assert!(near(received, 2.0 * down) && near(sent, up), "{received} and {sent}");
+}
