@@ -97,7 +97,7 @@ fn sandboxes_pause_at_half_of_the_grace_and_go_on_when_the_lease_is_renewed() {
 fn what_an_earlier_bridge_has_paused_goes_on_with_the_next_lease() {
     let Some(mut nats) = Nats::start() else { return };
     // Two bridges begin within the other half of it.
-    let mut member = Member::join(&nats, "n1", &["--dev", "--set", "fleet.grace=40s"]);
+    let mut member = Member::join(&nats, "n1", &["--dev", "--set", "fleet.grace=24s"]);
     if !make(&member, "runs") {
         return;
     }
