@@ -8,6 +8,7 @@ use clap::Args;
 use protocol::hello::AgentInfo;
 use protocol::message::SessionInfo;
 use serde::Serialize;
+use tokio::time::timeout;
 
 use super::context::Context;
 use super::exit::Exit;
@@ -19,6 +20,9 @@ use control::{List, Request};
 use machine::MachineKind;
 use sandbox::host_files::HOST_ROOT;
 use sandbox::{Name, OnIdle, RECORDED_HOLDER, Record, SandboxRef, ScratchPlace, State};
+
+/// How long the agent may take to answer. One that is paused in this moment answers when it goes on.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
 
 /// Show a sandbox and its sessions
 #[derive(Debug, Args)]
@@ -63,10 +67,13 @@ impl Inspect {
             sessions: Vec::new(),
         };
         if matches!(inspection.record.state, State::Running)
-            && let Err(error) = inspection.ask(context, &self.which).await
+            && let Err(trouble) = inspection.ask_in_time(context, &self.which).await
         {
-            // The daemon's record is worth showing without it.
-            output::note(&printable(&format!("{error:#}")));
+            // The daemon's record is worth showing without it, and says whether it was paused or ended meanwhile.
+            output::note(&printable(&trouble));
+            if let Ok(record) = context.daemon().await?.inspect(&self.which).await {
+                inspection.record = record;
+            }
         }
         if self.json {
             output::print_json(&inspection)?;
@@ -86,6 +93,17 @@ async fn descendants(context: &Context, record: &Record) -> Result<Vec<Name>> {
 }
 
 impl Inspection {
+    /// Asks the agent, or says why it has not answered.
+    async fn ask_in_time(&mut self, context: &Context, which: &SandboxRef) -> Result<(), String> {
+        match timeout(ANSWER_MAX, self.ask(context, which)).await {
+            Ok(asked) => asked.map_err(|error| format!("{error:#}")),
+            Err(_) => {
+                let seconds = ANSWER_MAX.as_secs();
+                Err(format!("the agent of {which} has not answered within {seconds} s"))
+            }
+        }
+    }
+
     async fn ask(&mut self, context: &Context, which: &SandboxRef) -> Result<()> {
         let guest = context.look(which, "inspect").await?;
         self.agent = Some(guest.refresh_info().await?);

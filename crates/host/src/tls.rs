@@ -17,8 +17,8 @@ use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
 pub use tokio_rustls::rustls::pki_types::CertificateDer as Certificate;
 
-/// How often the certificate's files are checked for a new one.
-const TLS_LOOK_PAUSE: Duration = Duration::from_secs(10);
+/// How often the certificate's files are checked for a new one, when somebody connects: each look asks for three times.
+const TLS_LOOK_PAUSE: Duration = Duration::from_secs(2);
 
 /// The files.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -87,7 +87,7 @@ fn a_sandbox_is_handed_out_when_its_ready_command_says_yes() {
 fn what_does_not_become_ready_is_refused_with_its_output_and_leaves_nothing() {
     let server = Server::dev();
     let client = Client::new(server.url());
-    for (start, ready, words) in [
+    let cases = [
         (
             Some("echo loud >&2; exec sleep 1000"),
             "echo not yet; false",
@@ -101,18 +101,26 @@ fn what_does_not_become_ready_is_refused_with_its_output_and_leaves_nothing() {
             ["ended with exit code 3", "broken", "ready"],
         ),
         (None, "/no/such/program", ["exit code 127", "not found", "start wrote: nothing"]),
-    ] {
-        let template = json!({ "start": start, "ready": ready, "ready_timeout_ms": 5000 });
-        put(&client, "bad", &template);
-        let body = json!({ "namespace": "ci", "name": "bad", "template": "bad" });
-        let refused = client.post("/v1/sandboxes", &body).expect(502);
-        assert_eq!(refused.code(), "start_failed");
-        for word in words {
-            assert!(refused.text().contains(word), "{word:?} is not in {}", refused.text());
+    ];
+    // All at once: each waits until its time is over.
+    thread::scope(|scope| {
+        for (number, (start, ready, words)) in cases.into_iter().enumerate() {
+            let client = Client::new(server.url());
+            scope.spawn(move || {
+                let name = format!("bad{number}");
+                let template = json!({ "start": start, "ready": ready, "ready_timeout_ms": 5000 });
+                put(&client, &name, &template);
+                let body = json!({ "namespace": "ci", "name": name, "template": name });
+                let refused = client.post("/v1/sandboxes", &body).expect(502);
+                assert_eq!(refused.code(), "start_failed");
+                for word in words {
+                    assert!(refused.text().contains(word), "{word:?} is not in {}", refused.text());
+                }
+            });
         }
-        assert_eq!(sandboxes(&client), 0);
-        eventually("its machine is gone", || machines(&server) == 0);
-    }
+    });
+    assert_eq!(sandboxes(&client), 0);
+    eventually("their machines are gone", || machines(&server) == 0);
     // A start command that ends with 0 may have left what it started.
     put(&client, "bad", &json!({ "start": "touch /tmp/x", "ready": "sleep 0.3; test -e /tmp/x" }));
     made(&client, "bad", "bad");

@@ -1,9 +1,11 @@
 //! `wait`, `restart`, `stats`, `man`, and hints for words that other programs use.
 
 use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
+use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
-use tests::{Burrow, have, skip};
+use tests::{Burrow, children, have, skip, slowed};
 
 fn text_of(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -154,6 +156,32 @@ fn inspect_counts_viewers_without_the_recorder_and_tells_whose_memory_it_is() {
     assert_eq!(fact("memory limit"), Some("256.0 MiB"), "{shown}");
     // The sandbox sees the host's, which no line may take for its own.
     assert!(fact("memory of host").is_some() && fact("memory  ").is_none(), "{shown}");
+    burrow.ok(&["rm", "--force", "work"]);
+}
+
+/// A regression: it waited as long as the agent did not answer, which one that is paused just then never does.
+#[test]
+fn inspect_shows_the_record_of_a_sandbox_whose_agent_does_not_answer() {
+    let burrow = Burrow::serving();
+    burrow.ok(&["start", "--name", "work"]);
+    let below = children(burrow.daemon_pid());
+    let agents: Vec<_> = below.iter().flat_map(|pid| children(*pid)).collect();
+    assert!(!agents.is_empty(), "no agent is to be seen below {below:?}");
+    let all = |signal| {
+        for pid in below.iter().chain(&agents) {
+            kill(*pid, signal).expect("it is ours");
+        }
+    };
+    all(Signal::SIGSTOP);
+    let begun = Instant::now();
+    let output = burrow.run(&["inspect", "--json", "work"]);
+    let took = begun.elapsed();
+    all(Signal::SIGCONT);
+    let said = text_of(&output.stderr);
+    assert!(output.status.success() && said.contains("answer"), "{said}");
+    assert!(took < slowed(Duration::from_secs(8)), "{took:?}: {said}");
+    let shown: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((&shown["name"], shown.get("agent")), (&json!("work"), None), "{shown}");
     burrow.ok(&["rm", "--force", "work"]);
 }
 
