@@ -227,14 +227,14 @@ function classOf({ kind, failed }) {
   return ["lifecycle", "egress", "run", "file"].includes(kind) ? kind : "other";
 }
 
-/** CPU and memory on the axis, each as high as its largest value. */
+/** CPU and memory on the axis, each as high as its largest value. What is before and after it is cut off. */
 function figures(samples, lasts) {
   const line = (name, of) => {
     const known = samples.filter((sample) => sample[of] !== undefined);
     if (known.length < 2) return null;
     const top = Math.max(...known.map((sample) => sample[of]), 1e-9);
     const point = (sample) => {
-      const x = (Math.min(Math.max(sample.at / Math.max(lasts, 1), 0), 1) * AXIS.width).toFixed(1);
+      const x = ((sample.at / Math.max(lasts, 1)) * AXIS.width).toFixed(1);
       return `${x},${(FIGURES_HEIGHT - 1 - (sample[of] / top) * (FIGURES_HEIGHT - 3)).toFixed(1)}`;
     };
     return svg(`polyline.${name}`, { points: known.map(point).join(" ") });

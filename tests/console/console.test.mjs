@@ -425,6 +425,8 @@ flow("the keyboard goes everywhere and the theme is turned", async () => {
   await page.keyboard.press("g");
   await page.keyboard.press("e");
   await page.waitForURL(/events/);
+  // The address changes first, and the page that comes then closes dialogs.
+  await named("heading", "Events").waitFor();
   await page.keyboard.press("?");
   await page.getByRole("dialog", { name: "Keys" }).waitFor();
   await shot(page, "help-light");

@@ -62,8 +62,8 @@ pub struct Replay {
     #[arg(long, value_name = "TIME|OFFSET", conflicts_with = "export")]
     from: Option<StartPoint>,
 
-    /// Begin shortly before the first failure, or the Nth: a session that ended without success, an end for want of
-    /// memory, a refused connection, a run that raised
+    /// Begin shortly before the first failure, or the Nth as in --errors=2: a session that ended without success, an
+    /// end for want of memory, a refused connection, a run that raised
     #[arg(
         long,
         value_name = "N",

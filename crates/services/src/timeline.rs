@@ -125,7 +125,7 @@ pub enum Step {
 /// What is known of a source.
 enum Head {
     Unread,
-    Next(Moment),
+    Next(Box<Moment>),
     Over,
 }
 
@@ -209,7 +209,7 @@ impl Timeline {
                 continue;
             }
             if self.admits(&moment) {
-                return Ok(Step::Moment(Box::new(moment)));
+                return Ok(Step::Moment(moment));
             }
         }
     }
@@ -241,7 +241,7 @@ impl Timeline {
                 Err(error) => {
                     let moment = unknown(source.kind(), self.place.at_ms, error);
                     *source = Source::Known(VecDeque::new());
-                    Head::Next(moment)
+                    Head::Next(Box::new(moment))
                 }
             };
         }
@@ -249,7 +249,7 @@ impl Timeline {
     }
 
     /// Of equal times, that of the first source.
-    fn take_earliest(&mut self) -> Option<Moment> {
+    fn take_earliest(&mut self) -> Option<Box<Moment>> {
         let next = self.sources.iter().enumerate().filter_map(|(at, (_, head))| match head {
             Head::Next(moment) => Some((moment.at_ms, at)),
             Head::Unread | Head::Over => None,

@@ -22,10 +22,16 @@ const EVENTS_COST: usize = 1000;
 
 /// What one step has found.
 pub(super) enum Found {
-    Moment(Moment),
+    Moment(Box<Moment>),
     /// The budget is used up.
     Paused,
     Over,
+}
+
+impl Found {
+    fn new(at_ms: u64, what: What) -> Self {
+        Self::Moment(Box::new(Moment { at_ms, what }))
+    }
 }
 
 /// Why a source cannot be read. That of the log ends the timeline, and that of another becomes an entry.
@@ -68,16 +74,14 @@ impl Source {
         let found = match self {
             Self::Log(playback) => {
                 return Ok(match playback.step(room)? {
-                    Step::Entry(entry) => {
-                        Found::Moment(Moment { at_ms: entry.time_ms, what: What::Log(entry.event) })
-                    }
+                    Step::Entry(entry) => Found::new(entry.time_ms, What::Log(entry.event)),
                     Step::Paused => Found::Paused,
                     Step::AtEnd => Found::Over,
                 });
             }
             Self::Egress(scan) => {
                 return Ok(match egress(scan, room)? {
-                    Some(moment) => Found::Moment(moment),
+                    Some((at_ms, what)) => Found::new(at_ms, what),
                     None if scan.is_over() => Found::Over,
                     None => Found::Paused,
                 });
@@ -94,16 +98,16 @@ impl Source {
             }
             Self::Known(known) => known.pop_front().map(|known| (known.at_ms, known.what)),
         };
-        Ok(found.map_or(Found::Over, |(at_ms, what)| Found::Moment(Moment { at_ms, what })))
+        Ok(found.map_or(Found::Over, |(at_ms, what)| Found::new(at_ms, what)))
     }
 }
 
 /// The next decision of the audit log.
-fn egress(scan: &mut Scan, room: &mut ReadBudget) -> std::io::Result<Option<Moment>> {
+fn egress(scan: &mut Scan, room: &mut ReadBudget) -> std::io::Result<Option<(u64, What)>> {
     while let Some(Record { time, entry, .. }) = scan.next(&mut room.records)? {
         let at_ms = instant::parse(&time);
         if let Some(at_ms) = at_ms.filter(|_| entry.operation.starts_with("egress.")) {
-            return Ok(Some(Moment { at_ms, what: What::Egress(Box::new(entry)) }));
+            return Ok(Some((at_ms, What::Egress(Box::new(entry)))));
         }
     }
     Ok(None)
@@ -129,8 +133,7 @@ impl EventSource {
     fn step(&mut self, room: &mut ReadBudget) -> Result<Found, SourceError> {
         loop {
             if let Some(entry) = self.ready.pop_front() {
-                let (at_ms, what) = (entry.at_ms, What::Event(Box::new(entry)));
-                return Ok(Found::Moment(Moment { at_ms, what }));
+                return Ok(Found::new(entry.at_ms, What::Event(Box::new(entry))));
             }
             if self.is_over {
                 return Ok(Found::Over);
