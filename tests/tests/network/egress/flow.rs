@@ -152,7 +152,8 @@ fn what_is_carried_is_counted_over_the_end_of_a_bridge() {
     let near = |counted: f64, really: f64| (really..really * (1.0 + TOLERANCE)).contains(&counted);
     let (down, up) = (f64::from(32 << 20), f64::from(16 << 20));
     let download = format!("curl -sS -o /dev/null 'http://example.org/bytes?n={}'", 32 << 20);
-    let upload = "head -c 16M /dev/zero | curl -sS -H expect: -o /dev/null -T - http://example.org/up";
+    let upload =
+        "head -c 16M /dev/zero | curl -sS -H expect: -o /dev/null -T - http://example.org/up";
     scene.run(&download).ok();
     tests::eventually("the download is counted", || near(counted(&scene)[0], down));
     scene.server.end_and_serve_again();
