@@ -76,7 +76,7 @@ fn stored(nats: &Nats) -> Vec<(String, Vec<u8>)> {
 
 /// How many lines of a kind are stored.
 fn count_of(records: &[(String, Vec<u8>)], kind: &str) -> usize {
-    let lines = records.iter().filter(|(track, _)| track.ends_with(".lines"));
+    let lines = records.iter().filter(|(track, _)| track.rsplit('.').next() == Some("lines"));
     let lines = lines.map(|(_, line)| serde_json::from_slice::<Value>(line).expect("a line"));
     lines.filter(|line| line["type"] == kind).count()
 }
