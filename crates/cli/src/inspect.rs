@@ -95,13 +95,11 @@ async fn descendants(context: &Context, record: &Record) -> Result<Vec<Name>> {
 impl Inspection {
     /// Asks the agent, or says why it has not answered.
     async fn ask_in_time(&mut self, context: &Context, which: &SandboxRef) -> Result<(), String> {
-        match timeout(ANSWER_MAX, self.ask(context, which)).await {
-            Ok(asked) => asked.map_err(|error| format!("{error:#}")),
-            Err(_) => {
-                let seconds = ANSWER_MAX.as_secs();
-                Err(format!("the agent of {which} has not answered within {seconds} s"))
-            }
-        }
+        let Ok(asked) = timeout(ANSWER_MAX, self.ask(context, which)).await else {
+            let seconds = ANSWER_MAX.as_secs();
+            return Err(format!("the agent of {which} has not answered within {seconds} s"));
+        };
+        asked.map_err(|error| format!("{error:#}"))
     }
 
     async fn ask(&mut self, context: &Context, which: &SandboxRef) -> Result<()> {
