@@ -625,6 +625,16 @@ export interface components {
             count?: number;
             /**
              * Format: uint64
+             * @description Of `command_ended` and `run_ended`: CPU time, with that of the children that it has waited for.
+             */
+            cpu_us?: number;
+            /**
+             * Format: uint64
+             * @description Of `command_ended` and `run_ended`.
+             */
+            duration_us?: number;
+            /**
+             * Format: uint64
              * @description Of `gap`: the first offset that is missing, and the one after the last that is.
              */
             from?: number;
@@ -651,6 +661,11 @@ export interface components {
             limit_bytes?: number;
             /** @description Of `created`: the kind of its machine. */
             machine?: string;
+            /**
+             * Format: uint64
+             * @description Of `command_ended` and `run_ended`: the most memory at once.
+             */
+            memory_bytes_peak?: number;
             namespace: string;
             /** @description The node of the fleet that it happened at, which counts its own offsets; only in events of all nodes. */
             node?: string;
@@ -663,6 +678,11 @@ export interface components {
             offset: number;
             /** @description Of `paused`: its memory was written to disk and freed. */
             on_disk?: boolean;
+            /**
+             * Format: uint64
+             * @description Of `command_ended`: from block devices.
+             */
+            read_bytes?: number;
             /**
              * @description Of `paused`: `asked`, `idle` or `lease`. Of `resumed`: `request`, `asked`, `lease` or `found`. Of `exited`: `asked`, `killed`, `ended` (by itself), `expired_idle`, `expired_age`,
              *     `expired_run_time`, `expired_output`, or `bridge_away`. Of `command_ended` and `run_ended`: how it ended.
@@ -689,6 +709,11 @@ export interface components {
              * @description Of `changed`; absent without a limit.
              */
             ttl_ms?: number;
+            /**
+             * Format: uint64
+             * @description Of `command_ended`: to block devices.
+             */
+            written_bytes?: number;
         };
         /**
          * @description A kind of event:
@@ -2409,6 +2434,30 @@ export interface components {
             signature: string;
             statement: components["schemas"]["Statement"];
         };
+        /** @description The body of one upload. */
+        ReceivedFile: {
+            /**
+             * Format: uint64
+             * @description The length of what was sent.
+             */
+            bytes: number;
+            /** @description `write_file`, or `unpack_files` of an archive. */
+            operation: string;
+            /** @description The file, or the directory of the archive, cut as the audit log cuts it. */
+            path: string;
+            /** @description Where in the file it was put: `whole`, `append`, or an offset. Absent of an archive. */
+            place?: string;
+            /** @description Of what was sent. */
+            sha256: string;
+            time: string;
+        };
+        /** @description Files that the API has put into the sandbox, from the audit log. */
+        ReceivedFiles: {
+            /** @description Whether the log had more than is listed here. */
+            has_more: boolean;
+            /** @description The first of them, in the order of their ends. */
+            listed: components["schemas"]["ReceivedFile"][];
+        };
         /** @description A change that was not made on the host. */
         Refused: {
             path: string;
@@ -3116,6 +3165,11 @@ export interface components {
             ended_at: string;
             /** Format: int32 */
             exit_code: number;
+            /**
+             * @description What was put into the sandbox before the end, by anybody; absent where no audit log is kept, and of earlier
+             *     bridges.
+             */
+            inputs?: components["schemas"]["ReceivedFiles"];
             /** @description RFC 3339 in UTC. */
             issued_at: string;
             limits: components["schemas"]["Limits"];

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  log ── end of a session, digests ──┐
-//!  record of the sandbox, egress ─────┴▶ Statement ─sign─▶ Receipt ──▶ receipts-….jsonl, each with the digest of
+//!  record of the sandbox ─────────────┤
+//!  audit log: egress, files put in ───┴▶ Statement ─sign─▶ Receipt ──▶ receipts-….jsonl, each with the digest of
 //!                                                            │          the one before it
 //!                                       anybody, offline ◀───┘ verify(receipt, public key)
 //! ```
@@ -11,6 +12,7 @@
 //! bridge has seen and what the agent reports: it proves who signed it and that nothing of it was changed since. A guest
 //! that has broken its agent may report what it likes.
 
+mod evidence;
 mod ledger;
 pub mod limits;
 mod statement;
@@ -26,7 +28,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use ledger::Ledger;
-pub use statement::{DecidedFor, Decision, Decisions, Limits, Output, Statement, Subject};
+pub use statement::{
+    DecidedFor, Decision, Decisions, Limits, Output, ReceivedFile, ReceivedFiles, Statement, Subject,
+};
 
 use crate::audit::Entry;
 use host::hex;

@@ -8,10 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use agent_client::guest::{Guest, Observed, cause_name, run_end_name};
 use protocol::exit::ExitRecord;
-use protocol::{Cause, SessionId};
+use protocol::repl::Finished;
+use protocol::{Cause, ContextName, SessionId};
 
 use crate::event::{Event, EventSink, Facts, Kind, Subject};
 use crate::limits::ENDS_TOLD_MAX;
+
+/// What the kernel counts blocks of a process in (`getrusage`), whatever the device has.
+const BLOCK_BYTES: u64 = 512;
 
 /// Clones are of the same sandbox, and each end is in the stream once.
 #[derive(Clone)]
@@ -51,9 +55,7 @@ impl ProgramEvents {
                 own.add(Kind::RunBegun, Facts { context, run, ..Facts::none() });
             }
             Observed::RunEnded { context, run, end } => {
-                let reason = Some(run_end_name(end).to_owned());
-                let (context, run) = (Some(context.to_string()), Some(run));
-                own.add(Kind::RunEnded, Facts { reason, context, run, ..Facts::none() });
+                own.add(Kind::RunEnded, end_of_run(context, run, end));
             }
         }));
     }
@@ -88,8 +90,30 @@ fn end_of(session: &SessionId, record: &ExitRecord) -> Facts {
         Cause::Exited { code } => Some(code),
         _ => None,
     };
-    let reason = Some(cause_name(&record.cause).to_owned());
-    Facts { session: Some(session.to_string()), reason, code, ..Facts::none() }
+    let usage = record.usage;
+    Facts {
+        session: Some(session.to_string()),
+        reason: Some(cause_name(&record.cause).to_owned()),
+        code,
+        duration_us: Some(record.duration_us),
+        cpu_us: Some(usage.user_us.saturating_add(usage.system_us)),
+        memory_bytes_peak: Some(usage.memory_bytes_peak.unwrap_or(usage.resident_bytes_max)),
+        read_bytes: Some(usage.block_reads.saturating_mul(BLOCK_BYTES)),
+        written_bytes: Some(usage.block_writes.saturating_mul(BLOCK_BYTES)),
+        ..Facts::none()
+    }
+}
+
+fn end_of_run(context: &ContextName, run: u64, end: &Finished) -> Facts {
+    Facts {
+        context: Some(context.to_string()),
+        run: Some(run),
+        reason: Some(run_end_name(&end.end).to_owned()),
+        duration_us: Some(end.duration_us),
+        cpu_us: end.cpu_us,
+        memory_bytes_peak: end.memory_bytes_peak,
+        ..Facts::none()
+    }
 }
 
 /// The newest ends that the stream has.

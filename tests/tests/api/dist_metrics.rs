@@ -95,6 +95,84 @@ fn each_figure_of_the_rules_and_the_dashboard_is_one_that_a_bridge_has() {
     assert!(missing.is_empty(), "no bridge has {missing:?}");
 }
 
+/// What Grafana of schema 38 needs of each panel, and what it would show as an error or leave out.
+#[test]
+fn the_dashboard_has_the_structure_that_grafana_reads() {
+    let dashboard: Value = serde_json::from_str(&read(DASHBOARD)).expect("JSON");
+    assert_eq!(dashboard["schemaVersion"], 38);
+    assert!(dashboard["uid"].as_str().is_some_and(|uid| !uid.is_empty() && uid.len() <= 40));
+    let variables = dashboard["templating"]["list"].as_array().expect("variables");
+    let mut known = BTreeSet::from(["__rate_interval".to_owned(), "__interval".to_owned()]);
+    for variable in variables {
+        let kind = variable["type"].as_str().expect("a kind");
+        assert!(["datasource", "query"].contains(&kind), "{variable}");
+        if kind == "query" {
+            assert_eq!(variable["datasource"]["uid"], "${datasource}", "{variable}");
+            assert_eq!(variable["query"]["query"], variable["definition"], "{variable}");
+        }
+        known.insert(variable["name"].as_str().expect("a name").to_owned());
+    }
+    let panels = dashboard["panels"].as_array().expect("panels");
+    let (mut ids, mut cells) = (BTreeSet::new(), BTreeSet::new());
+    for panel in panels {
+        let title = panel["title"].as_str().filter(|title| !title.is_empty()).expect("a title");
+        assert!(ids.insert(panel["id"].as_u64().expect("an id")), "{title}: its id is another's");
+        let [x, y, width, height] = ["x", "y", "w", "h"].map(|side| {
+            panel["gridPos"][side].as_u64().unwrap_or_else(|| panic!("{title}: {side}"))
+        });
+        assert!(width > 0 && height > 0 && x + width <= 24, "{title} is beside the grid");
+        for cell in (x..x + width).flat_map(|x| (y..y + height).map(move |y| (x, y))) {
+            assert!(cells.insert(cell), "{title} is over another panel at {cell:?}");
+        }
+        let kind = panel["type"].as_str().expect("a kind");
+        if kind == "row" {
+            assert_eq!(panel["panels"], json!([]), "{title}");
+            continue;
+        }
+        assert!(["stat", "timeseries"].contains(&kind), "{title} is a {kind}");
+        let source = json!({ "type": "prometheus", "uid": "${datasource}" });
+        assert_eq!(panel["datasource"], source, "{title}");
+        assert!(panel["fieldConfig"]["defaults"].is_object(), "{title}");
+        assert!(panel["fieldConfig"]["overrides"].is_array(), "{title}");
+        assert!(panel["options"].is_object(), "{title}");
+        let targets = panel["targets"].as_array().filter(|all| !all.is_empty()).expect("queries");
+        let mut letters = BTreeSet::new();
+        for target in targets {
+            assert_eq!(target["datasource"], source, "{title}");
+            assert!(letters.insert(target["refId"].as_str().expect("a letter")), "{title}");
+            let expression = target["expr"].as_str().expect("an expression");
+            assert!(!named(expression).is_empty() || expression.contains("burrow:"), "{title}");
+            assert_balanced(expression);
+            for variable in variables_of(expression) {
+                assert!(known.contains(&variable), "{title}: there is no variable ${variable}");
+            }
+        }
+    }
+    assert!(panels.len() > 20, "{}", panels.len());
+}
+
+/// The names behind the dollars of an expression.
+fn variables_of(expression: &str) -> Vec<String> {
+    let behind = expression.split('$').skip(1).map(|rest| rest.trim_start_matches('{'));
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    behind.map(|rest| rest.chars().take_while(|c| is_part(*c)).collect()).collect()
+}
+
+#[track_caller]
+fn assert_balanced(expression: &str) {
+    let mut open = Vec::new();
+    for c in expression.chars() {
+        match c {
+            '(' => open.push(')'),
+            '{' => open.push('}'),
+            '[' => open.push(']'),
+            ')' | '}' | ']' => assert_eq!(open.pop(), Some(c), "{expression}"),
+            _ => {}
+        }
+    }
+    assert!(open.is_empty(), "{expression}");
+}
+
 #[test]
 fn sums_that_the_dashboard_uses_are_recorded_by_the_rules() {
     let rules = read(RULES);

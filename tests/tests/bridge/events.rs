@@ -63,6 +63,62 @@ fn kinds<'a>(events: &'a [Value], sandbox: &str) -> Vec<&'a str> {
     of.map(|event| event["kind"].as_str().expect("text")).collect()
 }
 
+/// Uses a CPU for a second, and says the kernel's count of it: user and system time of the shell and its children.
+const LOAD: &str = "timeout 2 sh -c 'while :; do :; done'; times";
+
+/// The seconds of `0m1.98s`.
+fn seconds(text: &str) -> f64 {
+    let (minutes, seconds) = text.trim_end_matches('s').split_once('m').expect("minutes");
+    minutes.parse::<f64>().expect("a number") * 60.0 + seconds.parse::<f64>().expect("a number")
+}
+
+#[test]
+fn an_end_has_the_cost_of_its_program_once_over_a_killed_bridge() {
+    /// What the figures may differ by, and the kernel's tick, once for each of the four numbers of `times`.
+    const TOLERANCE: f64 = 0.02;
+    const TICKS_S: f64 = 0.04;
+    let burrow = Burrow::new().variable("BURROW_EVENTS_PROGRAMS", "true");
+    let mut server = Server::start_in(burrow, &["--dev"]);
+    let client = client(&server);
+    make(&client, "work");
+    let work = format!("{ALL}/default/work");
+    let begin = |client: &Client, name: &str| {
+        let start = json!({ "argv": ["sh", "-c", LOAD], "session": name });
+        client.post(&format!("{work}/sessions"), &start).expect(201);
+    };
+    begin(&client, "over");
+    server.kill_and_serve_again();
+    let client = Client::new(server.url());
+    begin(&client, "after");
+    let ends = |client: &Client| -> Vec<Value> {
+        let events = whole(client).into_iter();
+        events.filter(|event| event["kind"] == "command_ended").collect()
+    };
+    eventually("both have ended", || ends(&client).len() == 2);
+    server.kill_and_serve_again();
+    let client = Client::new(server.url());
+    let ended = ends(&client);
+    assert_eq!(ended.len(), 2, "an end is counted once: {ended:?}");
+    for name in ["over", "after"] {
+        let event = ended.iter().find(|event| event["session"] == name).expect("its end");
+        let page = client.get(&format!("{work}/logs?session={name}")).expect(200).json();
+        let entries = page["entries"].as_array().expect("entries").iter();
+        let text: String = entries.filter_map(|entry| entry["text"].as_str()).collect();
+        let really: f64 = text.split_whitespace().map(seconds).sum();
+        let counted = event["cpu_us"].as_f64().expect("its CPU time") / 1e6;
+        assert!(really > 0.2, "it was busy: {text}");
+        let error = (counted - really).abs();
+        assert!(error <= really * TOLERANCE + TICKS_S, "{counted} s are counted of {really} s");
+        assert!(event["memory_bytes_peak"].as_u64() > Some(100_000), "{event}");
+        assert!(event["written_bytes"].is_u64(), "{event}");
+        // The session says the same.
+        let session = client.get(&format!("{work}/sessions/{name}")).expect(200).json();
+        let usage = &session["exit"]["usage"];
+        let sum = ["user_us", "system_us"].map(|part| usage[part].as_u64().expect("its part"));
+        assert_eq!(event["cpu_us"].as_u64(), Some(sum[0] + sum[1]), "{session}");
+    }
+}
+
 fn assert_offsets_grow_by_one(events: &[Value]) {
     for pair in events.windows(2) {
         let [one, other] =
@@ -122,6 +178,9 @@ fn programs_and_runs_are_in_the_stream_if_the_operator_says_so() {
     let reasons: Vec<_> =
         of(&events, "run_ended").iter().map(|one| one["reason"].clone()).collect();
     assert_eq!(reasons, [json!("ok"), json!("error")]);
+    for event in of(&events, "run_ended") {
+        assert!(event["duration_us"].as_u64() > Some(0) && event["cpu_us"].is_u64(), "{event}");
+    }
 
     // Without the option there are none.
     let server = Server::dev();

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::process::Command;
 
 use serde_json::Value;
 use tests::door::{BOX, open};
@@ -56,6 +57,16 @@ impl Stage {
         let log = logs.filter(|log| log.is_dir()).last().expect("a log");
         log.join("0000000001.seg")
     }
+}
+
+/// A tar archive with one file.
+fn archive_of(stage: &Stage, name: &str, text: &str) -> Vec<u8> {
+    let directory = stage.server.scratch();
+    fs::write(directory.join(name), text).expect("written");
+    let mut tar = Command::new("tar");
+    let packed = tar.arg("-cf-").arg("-C").arg(directory).arg(name).output().expect("tar runs");
+    assert!(packed.status.success(), "{packed:?}");
+    packed.stdout
 }
 
 fn output(events: &[Value]) -> String {
@@ -197,6 +208,54 @@ fn a_receipt_is_believed_offline_and_a_changed_one_is_not() {
         audit.lines().count() == 2
     });
     let _ = stage.client.get(&path("nothing")).expect(404);
+}
+
+#[test]
+fn a_receipt_has_what_was_put_into_the_sandbox_before_the_end() {
+    let stage = Stage::new();
+    let put = |place: &str, body: &str| {
+        let path = format!("{BOX}/files/{place}");
+        stage.client.send("PUT", &path, &[], body.as_bytes()).expect(200);
+    };
+    put("content?path=/tmp/data.csv", "1,2\n");
+    put("content?path=/tmp/data.csv&append=true", "3,4\n");
+    put("content?path=/tmp/data.csv&offset=8", "5,6\n");
+    let _ = stage.client.send("PUT", &format!("{BOX}/files/content?path=/"), &[], b"no");
+    let archive = archive_of(&stage, "in.txt", "packed\n");
+    let unpack = format!("{BOX}/files/archive?path=/tmp");
+    stage.client.send("PUT", &unpack, &[], &archive).expect(200);
+    stage.runs("sum", false, "cat /tmp/data.csv /tmp/in.txt");
+    put("content?path=/tmp/later.csv", "too late\n");
+    let path = format!("{BOX}/sessions/sum/receipt");
+    let receipt = stage.client.get(&path).expect(200).json();
+    let inputs = &receipt["statement"]["inputs"];
+    assert_eq!(inputs["has_more"], false, "{receipt}");
+    let listed = inputs["listed"].as_array().expect("a list");
+    let facts = ["operation", "path", "place", "bytes", "sha256"];
+    let found: Vec<_> = listed.iter().map(|one| facts.map(|fact| one[fact].clone())).collect();
+    let file = |place: &str, text: &str| {
+        let digest = tests::sha256(text);
+        ["write_file", "/tmp/data.csv", place, "4", &digest].map(|fact| match fact {
+            "4" => Value::from(4),
+            text => text.into(),
+        })
+    };
+    assert_eq!(found[..3], [file("whole", "1,2\n"), file("append", "3,4\n"), file("8", "5,6\n")]);
+    assert_eq!((&found[3][0], &found[3][1]), (&"unpack_files".into(), &"/tmp".into()));
+    assert_eq!((&found[3][2], &found[3][3]), (&Value::Null, &archive.len().into()));
+    assert_eq!(found.len(), 4, "a refused one and a later one are not there: {inputs}");
+    // All of it is signed.
+    let key = stage.server.ok(&["receipt", "key"]);
+    let file = stage.server.scratch().join("sum");
+    let name = file.to_str().expect("a name");
+    let verify = |text: &str| {
+        fs::write(&file, text).expect("written");
+        stage.server.run(&["receipt", "verify", "--key", key.trim(), name]).status.code()
+    };
+    let text = receipt.to_string();
+    assert_eq!(verify(&text), Some(0));
+    assert_eq!(verify(&text.replace("/tmp/data.csv", "/tmp/date.csv")), Some(1));
+    assert_eq!(verify(&text.replace(&tests::sha256("1,2\n"), &tests::sha256("1,3\n"))), Some(1));
 }
 
 #[test]

@@ -237,6 +237,41 @@ fn time_of_programs_and_of_the_kernel_are_those_of_a_known_load() {
     assert!((kept - number(&newest(&client), "cpu_user_us")).abs() < 0.2e6, "{kept}: {after}");
 }
 
+/// A layer on disk, so that what is synced reaches it.
+#[test]
+fn disk_bytes_are_those_of_a_known_load() {
+    const MIB: f64 = 1024.0 * 1024.0;
+    const LOAD_BYTES: f64 = 64.0 * MIB;
+    let server = Server::dev();
+    let client = Client::new(server.url());
+    let wanted = json!({ "namespace": "bill", "name": "work", "scratch_bytes": 2_u64 << 30 });
+    client.post("/v1/sandboxes", &wanted).expect(201);
+    let mut before = Value::Null;
+    eventually("a first sample", || {
+        before = newest(&client);
+        before["number"].as_u64() > Some(1)
+    });
+    let Some(disk_before) = before["disk_bytes"].as_f64() else {
+        return skip("no disk of a sandbox is counted here");
+    };
+    let load = "dd if=/dev/urandom of=/var/load bs=1M count=64 conv=fsync 2>/dev/null";
+    let answer = client.post(&format!("{BOX}/shell"), &json!({ "script": load })).expect(200);
+    assert_eq!(answer.json()["exit_code"], 0);
+    let mut grown = 0.0;
+    eventually("the file is counted within two per cent", || {
+        grown = number(&newest(&client), "disk_bytes") - disk_before;
+        (grown - LOAD_BYTES).abs() <= LOAD_BYTES * TOLERANCE
+    });
+    println!("{grown} bytes are counted of {LOAD_BYTES}");
+    let Some(written_before) = before["written_bytes"].as_f64() else {
+        return skip("no control group counts what a sandbox writes to block devices here");
+    };
+    eventually("what was written is counted within two per cent", || {
+        let written = number(&newest(&client), "written_bytes") - written_before;
+        (written - LOAD_BYTES).abs() <= LOAD_BYTES * TOLERANCE
+    });
+}
+
 /// The control groups of a sandbox, whichever hierarchies have them.
 fn groups_of(id: &str) -> Vec<PathBuf> {
     fn walk(directory: &Path, name: &str, found: &mut Vec<PathBuf>) {

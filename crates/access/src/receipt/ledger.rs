@@ -12,9 +12,9 @@ use ring::rand::SystemRandom;
 use ring::signature::Ed25519KeyPair;
 use rustix::fs::{FlockOperation, flock};
 
+use super::evidence::Evidence;
 use super::limits::{FILE_BYTES_MAX, FILES_MAX};
-use super::statement::decisions;
-use super::{Decisions, Receipt, ReceiptError, Statement, issued_entry, public_key};
+use super::{Receipt, ReceiptError, Statement, issued_entry, public_key};
 use crate::audit::Audit;
 use host::instant;
 use host::journal::{Segment, lines};
@@ -50,24 +50,25 @@ impl Ledger {
         session: &RecordedSession,
         audit: &Audit,
     ) -> Result<Receipt, ReceiptError> {
-        let decided = audit.directory().map(|directory| decisions(directory, record, session));
-        let decided = decided.transpose().map_err(ReceiptError::Audit)?;
-        let (receipt, is_new) = self.issue_with(record, session, decided)?;
+        let evidence = audit.directory().map(|from| Evidence::read(from, record, session));
+        let evidence = evidence.transpose().map_err(ReceiptError::Audit)?.unwrap_or_default();
+        let (receipt, is_new) = self.issue_with(record, session, evidence)?;
         if is_new {
             audit.record(issued_entry(&receipt));
         }
         Ok(receipt)
     }
 
-    /// The same with these decisions, and whether the receipt is new.
+    /// The same with this evidence, and whether the receipt is new.
     pub(super) fn issue_with(
         &self,
         record: &Record,
         session: &RecordedSession,
-        decisions: Option<Decisions>,
+        evidence: Evidence,
     ) -> Result<(Receipt, bool), ReceiptError> {
+        let Evidence { decisions, inputs } = evidence;
         let not_ended = || ReceiptError::NotEnded { session: session.session.to_string() };
-        let statement = Statement::of(record, session, decisions).ok_or_else(not_ended)?;
+        let statement = Statement::of(record, session, decisions, inputs).ok_or_else(not_ended)?;
         let _turn = self.take_turn().map_err(|source| self.failed(source))?;
         let key = self.key()?;
         self.add(statement, &key).map_err(|source| self.failed(source))

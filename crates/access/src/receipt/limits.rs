@@ -8,5 +8,7 @@ pub const FILE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 pub const FILES_MAX: usize = 8;
 /// Egress decisions that a receipt lists. More are counted as unlisted.
 pub const DECISIONS_MAX: usize = 100;
+/// Files that a receipt lists as put into the sandbox. More are counted as unlisted.
+pub const FILES_LISTED_MAX: usize = 100;
 /// Records of the audit log that are read for them.
 pub const RECORDS_READ_MAX: usize = 10_000;

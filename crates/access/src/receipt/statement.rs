@@ -1,14 +1,10 @@
 //! What a receipt says.
 
-use std::io;
-use std::path::Path;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::limits::{DECISIONS_MAX, RECORDS_READ_MAX};
-use crate::audit::{Filter, Outcome, read};
+use crate::audit::Outcome;
 use host::instant;
 use sandbox::Record;
 use sandbox::log::RecordedSession;
@@ -45,6 +41,11 @@ pub struct Statement {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Decisions")]
     pub decisions: Option<Decisions>,
+    /// What was put into the sandbox before the end, by anybody; absent where no audit log is kept, and of earlier
+    /// bridges.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "ReceivedFiles")]
+    pub inputs: Option<ReceivedFiles>,
 }
 
 /// The sandbox, and what it was made from.
@@ -127,12 +128,42 @@ pub struct Decision {
     pub facts: Map<String, Value>,
 }
 
+/// Files that the API has put into the sandbox, from the audit log.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReceivedFiles {
+    /// The first of them, in the order of their ends.
+    pub listed: Vec<ReceivedFile>,
+    /// Whether the log had more than is listed here.
+    pub has_more: bool,
+}
+
+/// The body of one upload.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReceivedFile {
+    pub time: String,
+    /// `write_file`, or `unpack_files` of an archive.
+    pub operation: String,
+    /// The file, or the directory of the archive, cut as the audit log cuts it.
+    pub path: String,
+    /// Where in the file it was put: `whole`, `append`, or an offset. Absent of an archive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub place: Option<String>,
+    /// The length of what was sent.
+    pub bytes: u64,
+    /// Of what was sent.
+    pub sha256: String,
+}
+
 impl Statement {
     /// What there is to say of a session that has ended; its place in the chain is the ledger's.
     pub(super) fn of(
         record: &Record,
         session: &RecordedSession,
         decisions: Option<Decisions>,
+        inputs: Option<ReceivedFiles>,
     ) -> Option<Self> {
         let end = session.exit.as_ref()?;
         let outputs = end.outputs.iter().map(|total| Output {
@@ -168,6 +199,7 @@ impl Statement {
             },
             egress: record.egress.clone(),
             decisions,
+            inputs,
         })
     }
 
@@ -179,43 +211,4 @@ impl Statement {
         };
         about(self) == about(other)
     }
-}
-
-/// What the egress of a sandbox decided while a session ran, by the audit log.
-pub fn decisions(
-    directory: &Path,
-    record: &Record,
-    session: &RecordedSession,
-) -> io::Result<Decisions> {
-    let decided_for = Some(DecidedFor::Sandbox);
-    let Some(end) = &session.exit else {
-        return Ok(Decisions { decided_for, ..Decisions::default() });
-    };
-    let filter = Filter {
-        since_ms: Some(end.started_at_ms),
-        until_ms: Some(end.ended_at_ms.saturating_add(1)),
-        sandbox: Some(record.id.to_string()),
-        ..Filter::default()
-    };
-    let records = read(directory, &filter, RECORDS_READ_MAX, false)?;
-    let has_more = records.len() == RECORDS_READ_MAX;
-    let mut found = Decisions { decided_for, has_more, ..Decisions::default() };
-    let is_decision = |operation: &str| matches!(operation, "egress.name" | "egress.connection");
-    for record in records.into_iter().filter(|record| is_decision(&record.entry.operation)) {
-        match record.entry.outcome {
-            Outcome::Ok => found.allowed += 1,
-            Outcome::Refused | Outcome::Failed => found.refused += 1,
-        }
-        if found.listed.len() == DECISIONS_MAX {
-            found.has_more = true;
-            continue;
-        }
-        found.listed.push(Decision {
-            time: record.time,
-            operation: record.entry.operation,
-            outcome: record.entry.outcome,
-            facts: record.entry.facts,
-        });
-    }
-    Ok(found)
 }

@@ -51,6 +51,17 @@ fn statement() -> Statement {
             listed: vec![decision],
             has_more: true,
         }),
+        inputs: Some(ReceivedFiles {
+            listed: vec![ReceivedFile {
+                time: "2026-01-31T11:59:59.000Z".to_owned(),
+                operation: "write_file".to_owned(),
+                path: "/work/input.csv".to_owned(),
+                place: Some("whole".to_owned()),
+                bytes: 9,
+                sha256: "ef".repeat(32),
+            }],
+            has_more: true,
+        }),
     }
 }
 
@@ -127,6 +138,18 @@ fn no_flipped_bit_of_the_file_changes_what_is_believed() {
         let verified = Receipt::verify(&flipped, &public_key(&key));
         assert!(verified.is_err(), "bit {bit}: {}", String::from_utf8_lossy(&flipped));
     }
+}
+
+/// The file is one that a bridge has issued before receipts had inputs.
+#[test]
+fn a_receipt_of_an_earlier_bridge_is_still_believed() {
+    let text = include_str!("tests/earlier.json");
+    let key = "VzWZrP8kJPLTq4dbfW7MCAw-UXBmCAqGsU0RXOACte8";
+    let receipt = Receipt::verify(text.as_bytes(), key).unwrap();
+    assert_eq!((receipt.statement.exit_code, receipt.statement.inputs), (3, None));
+    let added = r#""inputs": {"listed": [], "has_more": false}, "decisions": {"#;
+    let forged = text.replace("\"decisions\": {", added);
+    assert_eq!(Receipt::verify(forged.as_bytes(), key), Err(Invalid::Signature));
 }
 
 #[test]

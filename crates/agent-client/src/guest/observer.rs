@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use protocol::exit::ExitRecord;
-use protocol::repl::RunEnd;
+use protocol::repl::Finished;
 use protocol::{ContextName, SessionId};
 
 /// What this client of an agent hears of.
@@ -26,7 +26,7 @@ pub enum Observed<'a> {
     RunEnded {
         context: &'a ContextName,
         run: u64,
-        end: &'a RunEnd,
+        end: &'a Finished,
     },
 }
 

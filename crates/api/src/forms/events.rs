@@ -100,6 +100,26 @@ pub struct EventInfo {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub run: Option<u64>,
+    /// Of `command_ended` and `run_ended`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub duration_us: Option<u64>,
+    /// Of `command_ended` and `run_ended`: CPU time, with that of the children that it has waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub cpu_us: Option<u64>,
+    /// Of `command_ended` and `run_ended`: the most memory at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub memory_bytes_peak: Option<u64>,
+    /// Of `command_ended`: from block devices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub read_bytes: Option<u64>,
+    /// Of `command_ended`: to block devices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub written_bytes: Option<u64>,
     /// Of `out_of_memory`: how much memory there was, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
@@ -147,6 +167,11 @@ impl EventInfo {
             code: facts.code,
             context: facts.context,
             run: facts.run,
+            duration_us: facts.duration_us,
+            cpu_us: facts.cpu_us,
+            memory_bytes_peak: facts.memory_bytes_peak,
+            read_bytes: facts.read_bytes,
+            written_bytes: facts.written_bytes,
             limit_bytes: facts.limit_bytes,
             ttl_ms: facts.ttl_ms,
             idle_ttl_ms: facts.idle_ttl_ms,

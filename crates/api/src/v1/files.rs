@@ -15,6 +15,7 @@ mod digest;
 mod limits;
 mod path;
 mod range;
+mod received;
 mod tag;
 mod tree;
 mod upload;

@@ -70,11 +70,11 @@ kinds! {
         "The kernel killed a session or the machine because its memory was used up.";
     CommandBegun, "command_begun", None, ["session"],
         "A program was started in it. Only with `programs` in `[events]`.";
-    CommandEnded, "command_ended", None, ["session", "reason", "code"],
+    CommandEnded, "command_ended", None, ["session", "reason", "code", "duration_us", "cpu_us", "memory_bytes_peak", "read_bytes", "written_bytes"],
         "A program has ended. Only with `programs` in `[events]`.";
     RunBegun, "run_begun", None, ["context", "run"],
         "Code was given to a context, and may wait for other runs. Only with `programs` in `[events]`.";
-    RunEnded, "run_ended", None, ["context", "run", "reason"],
+    RunEnded, "run_ended", None, ["context", "run", "reason", "duration_us", "cpu_us", "memory_bytes_peak"],
         "A run of code has ended. Only with `programs` in `[events]`.";
     Exited, "exited", Some(Phase::Stopped), ["reason", "cause"],
         "Its machine is gone. Its record and logs are kept.";
@@ -161,6 +161,18 @@ pub struct Facts {
     /// The number of a run in its context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_us: Option<u64>,
+    /// Of a program or a run, with the children that it has waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_us: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes_peak: Option<u64>,
+    /// From and to block devices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -265,6 +277,11 @@ mod tests {
             code: Some(1),
             context: text(),
             run: Some(1),
+            duration_us: Some(1),
+            cpu_us: Some(1),
+            memory_bytes_peak: Some(1),
+            read_bytes: Some(1),
+            written_bytes: Some(1),
             limit_bytes: Some(1),
             ttl_ms: Some(1),
             idle_ttl_ms: Some(1),

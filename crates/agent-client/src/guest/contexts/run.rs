@@ -161,7 +161,7 @@ impl Run {
                         trace::finished(&mut span, event.run, end);
                     }
                     if !self.is_aside {
-                        let (context, run, end) = (&self.context, event.run, &end.end);
+                        let (context, run) = (&self.context, event.run);
                         self.guest.observer().tell(Observed::RunEnded { context, run, end });
                     }
                 }

@@ -14,6 +14,7 @@ use super::super::super::route::{Document, Input};
 use super::super::super::shape::{Query, Reply};
 use super::digest::{CONTENT_DIGEST, Digest};
 use super::path::{PERMISSIONS, PathQuery, Permissions};
+use super::received::Received;
 use crate::forms::files::FileWritten;
 use crate::refusal::of_file as refused;
 use agent_client::guest::{FileTarget, Guest};
@@ -76,8 +77,10 @@ pub async fn write(
         return Err(Refusal::invalid(message)
             .hint("leave out `append` and `offset`, or check the file afterwards"));
     }
+    let path = query.at.into_text()?;
+    let mut received = Received::begin(&call.trail, &path);
     let target = FileTarget {
-        path: query.at.into_text()?,
+        path,
         mode,
         permissions: query.permissions.map(|Permissions(bits)| bits),
         uid: None,
@@ -95,12 +98,14 @@ pub async fn write(
         if let Some(digest) = &mut digest {
             digest.update(&bytes);
         }
+        received.update(&bytes);
         upload.write(&bytes).await.map_err(refused)?;
     }
     if let Some(digest) = digest {
         digest.check()?;
     }
     let written = upload.finish().await.map_err(refused)?;
+    received.end(&call.trail, Some(place(&mode)));
     Ok(Reply(FileWritten { bytes: written.bytes }))
 }
 
@@ -115,6 +120,15 @@ fn mode(query: &WriteQuery) -> Result<WriteMode, Refusal> {
         (_, _, true) => Err(Refusal::invalid(
             "create_only needs a new file, and append or offset an existing one",
         )),
+    }
+}
+
+/// Where the bytes went, for the audit log.
+fn place(mode: &WriteMode) -> String {
+    match mode {
+        WriteMode::Replace {} | WriteMode::Create {} => "whole".to_owned(),
+        WriteMode::Append {} => "append".to_owned(),
+        WriteMode::At { offset } => offset.to_string(),
     }
 }
 
