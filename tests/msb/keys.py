@@ -1,7 +1,10 @@
 """Keys: each route is walked with a key of another namespace, which gets nothing; and scopes."""
 
+import json
 import os
 import re
+import subprocess
+import time
 
 from wire import IMAGE, Socket, ask, frame, key
 
@@ -73,3 +76,23 @@ def a_key_for_reading_looks_and_no_more():
     socket.until(b"mine")
     socket.close()
     assert ask("DELETE", f"/v1/sandboxes/{identity}", own)[0] == 200
+
+
+def a_revoked_key_is_good_for_nothing_more_on_an_open_socket():
+    made = json.loads(key("--namespace", "own", "--json"))
+    own, other = made["key"], key("--namespace", "own")
+    identity = _make("revoked", own)
+    socket = Socket(identity, own)
+    socket.send(frame(1, "core.exec.request", {"cmd": "echo", "args": ["before"]}))
+    socket.until(b"core.exec.exited")
+    subprocess.run([os.environ["BURROW_TEST_BRIDGE"], "keys", "revoke", made["id"]], check=True)
+    for number in range(2, 300):
+        socket.send(frame(number, "core.exec.request", {"cmd": "echo", "args": ["after"]}))
+        if b"core.exec.failed" in socket.until(b"core.exec."):
+            break
+        socket.until(b"core.exec.exited")
+        time.sleep(0.1)
+    else:
+        raise AssertionError("the key is still good")
+    socket.close()
+    assert ask("DELETE", f"/v1/sandboxes/{identity}", other)[0] == 200

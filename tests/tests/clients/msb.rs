@@ -17,30 +17,24 @@ const NEWEST: &str = "0.7.11";
 /// The newest of those that write a creation and an exec in the older way.
 const OLDER: &str = "0.6.14";
 
-/// Makes of each suite a test for each release.
-macro_rules! suites {
-    ($($suite:ident)*) => {
-        mod newest {
-            $(#[test]
-            fn $suite() {
-                super::python(stringify!($suite), super::NEWEST, tests::server::Server::dev);
-            })*
-        }
-
-        mod older {
-            $(#[test]
-            fn $suite() {
-                super::python(stringify!($suite), super::OLDER, tests::server::Server::dev);
-            })*
-        }
-    };
+#[test]
+fn files() {
+    each_release("files");
 }
 
-suites! {
-    files
-    logs
-    programs
-    sandboxes
+#[test]
+fn logs() {
+    each_release("logs");
+}
+
+#[test]
+fn programs() {
+    each_release("programs");
+}
+
+#[test]
+fn sandboxes() {
+    each_release("sandboxes");
 }
 
 #[test]
@@ -51,6 +45,12 @@ fn keys() {
 #[test]
 fn hostile() {
     python("hostile", NEWEST, Server::dev);
+}
+
+fn each_release(module: &str) {
+    for release in [NEWEST, OLDER] {
+        python(module, release, Server::dev);
+    }
 }
 
 fn python(module: &str, release: &str, start: fn() -> Server) {

@@ -3,15 +3,16 @@
 //!
 //! ```text
 //!  greeting: a range of numbers, core.ready ─▶ client
-//!  client ─▶ frames ─▶ link ─▶ exec   core.exec.*  a program, from its start to its end
-//!                        ├──▶ fs     core.fs.*    files by their paths and by handles
-//!                        └──▶ core.ping, core.touch; all else is answered with core.error
+//!  client ─▶ frames ─▶ attend ─▶ exec  core.exec.*  a program, from its start to its end
+//!                            ├──▶ fs    core.fs.*    files by their paths and by handles
+//!                            └──▶ core.ping, core.touch; all else is answered with core.error
 //! ```
 //!
 //! A frame that breaks the rules of frames ends the connection. What is in one that is not understood ends
 //! only what it was for. No client decides what a sandbox's own agent is sent: each request becomes one
 //! operation, with its own record in the audit log.
 
+mod attend;
 mod exec;
 mod frame;
 mod fs;
@@ -45,13 +46,15 @@ async fn connect(mut call: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal>
     let inside = call.enter(which.clone()).await?;
     let seat = Seat {
         api: call.api.clone(),
+        caller: call.caller.clone(),
+        peer: call.entrance.peer,
         trail: call.trail.clone(),
         memory: call.memory.clone(),
         which,
     };
     accept(&mut call, move |socket| async move {
         let _awake = inside;
-        link::attend(seat, socket).await;
+        attend::attend(seat, socket).await;
     })
     .map(Raw)
 }
