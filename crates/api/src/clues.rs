@@ -12,6 +12,7 @@ use super::creation::namespace_of;
 use super::daytona;
 use super::e2b;
 use super::mcp;
+use super::msb;
 use super::parameters::Parameters;
 use super::route::percent_decode;
 use super::whereabouts::{Subject, notebook};
@@ -84,9 +85,9 @@ impl Clues<'_> {
         }
     }
 
-    /// A name where an id may be, too: Daytona's clients have both.
+    /// A name where an id may be, too: the clients of Daytona and of microsandbox have both.
     fn by_name(&self, text: &str) -> Option<Subject> {
-        if !self.template.starts_with(daytona::PREFIX) {
+        if ![daytona::PREFIX, msb::PREFIX].iter().any(|door| self.template.starts_with(door)) {
             return None;
         }
         let namespace = namespace_of(self.caller?, None);

@@ -6,6 +6,7 @@
 //!                    ├─▶ v1    the native API: one file per resource
 //!                    ├─▶ e2b   both planes of E2B's own clients
 //!                    ├─▶ daytona  the API and the toolbox of Daytona's own clients
+//!                    ├─▶ msb   the API of sandboxes and the agent of microsandbox's own clients
 //!                    ├─▶ jupyter  kernels for Jupyter's servers and clients
 //!                    ├─▶ preview  ports of sandboxes, for browsers and programs
 //!                    ├─▶ mcp   tools for agents, also over the control socket
@@ -46,6 +47,7 @@ pub mod limits;
 mod listen;
 mod loglines;
 pub mod mcp;
+mod msb;
 mod multipart;
 mod operator;
 mod options;
@@ -518,6 +520,7 @@ fn operations() -> Vec<route::Operation> {
         a2a::operations(),
         e2b::operations(),
         daytona::operations(),
+        msb::operations(),
         jupyter::operations(),
         preview::operations(),
         mcp::operations(),

@@ -7,6 +7,7 @@ mod e2b;
 mod environment;
 mod jupyter;
 mod mcp;
+mod msb;
 mod python_client;
 mod sdk;
 mod ssh;

@@ -79,6 +79,7 @@ run! {
     how_to_send_telemetry: "docs/howto/telemetry.md", Own, "echo 'Bearer abc' >/etc/burrow/otel-token";
     how_to_use_e2bs_sdk: "docs/howto/e2b.md", Own, "";
     how_to_use_daytonas_sdk: "docs/howto/daytona.md", Own, "";
+    how_to_use_microsandboxs_sdk: "docs/howto/microsandbox.md", Own, "";
     how_to_follow_events: "docs/howto/events.md", Own, "";
     how_to_reach_hosts: "docs/howto/egress.md", Images, "";
     how_to_bring_images: "docs/howto/images.md", Images,

@@ -1,0 +1,232 @@
+//! A sandbox as microsandbox's clients ask for it, and the specification that it is. Releases 0.6 put the
+//! image into an object, and releases 0.7 beside it.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::answer::lacking;
+use super::limits::{EPHEMERAL_KEPT_MS, SECOND_MS};
+use super::network::Network;
+use crate::call::Call;
+use crate::creation::namespace_of;
+use crate::placing;
+use host::id::RandomId;
+use sandbox::refusal::{Code, Refusal};
+use sandbox::{Name, OnIdle, SandboxRef, Spec, TemplateName, TemplateRef};
+
+const MIB: u64 = 1024 * 1024;
+/// One processor in thousandths.
+const CPU_MILLIS: u32 = 1000;
+/// What labels of this door begin with.
+pub const OWN_LABELS: &str = "msb.";
+/// The label of a sandbox that is removed when it stops.
+pub const EPHEMERAL: &str = "msb.ephemeral";
+/// The kind of source that is an image by its name.
+const OCI: &str = "oci";
+
+/// The body of a creation. Fields that it does not know are passed over.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Create {
+    name: String,
+    source: Option<String>,
+    reference: Option<String>,
+    image: Option<Image>,
+    resources: Resources,
+    runtime: Runtime,
+    env: Vec<Variable>,
+    labels: BTreeMap<String, String>,
+    rlimits: Vec<Value>,
+    mounts: Vec<Value>,
+    patches: Vec<Value>,
+    network: Network,
+    init: Option<Value>,
+    security_profile: Option<String>,
+    lifecycle: Lifecycle,
+    registry: Option<Value>,
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default)]
+struct Image {
+    #[serde(rename = "type")]
+    kind: String,
+    reference: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default)]
+struct Resources {
+    vcpus: Option<u32>,
+    memory_mib: Option<u64>,
+    disk_size_mib: Option<u64>,
+}
+
+/// What programs have. A shell, an entrypoint and a command are words that the client itself sends when it
+/// starts a program.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default)]
+struct Runtime {
+    workdir: Option<String>,
+    user: Option<String>,
+    scripts: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default)]
+struct Variable {
+    key: String,
+    value: String,
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default)]
+struct Lifecycle {
+    ephemeral: bool,
+    max_duration_secs: Option<u64>,
+    idle_timeout_secs: Option<u64>,
+}
+
+impl Create {
+    pub fn into_spec(self, call: &Call) -> Result<Spec, Refusal> {
+        self.check()?;
+        let name = match self.name.as_str() {
+            "" => draw()?,
+            name => name.parse().map_err(|error| Refusal::invalid(format!("name: {error}")))?,
+        };
+        let namespace = namespace_of(&call.caller, None);
+        let which = placing::name(call, || Ok(SandboxRef { namespace, name }))?;
+        call.reaches(&which.namespace)?;
+        let mut spec = Spec::new(which);
+        let reference = self.reference()?.map(str::to_owned);
+        spec.egress = self.network.egress()?;
+        spec.cpu_millis = self.resources.vcpus.map(|cpus| cpus.saturating_mul(CPU_MILLIS));
+        spec.memory_mib = self.resources.memory_mib;
+        spec.scratch_bytes = self.resources.disk_size_mib.map(|mib| mib.saturating_mul(MIB));
+        spec.workdir = self.runtime.workdir;
+        spec.user = self.runtime.user;
+        spec.env = self.env.into_iter().map(|one| (one.key, one.value)).collect();
+        let ms = |seconds: Option<u64>| seconds.map(|seconds| seconds.saturating_mul(SECOND_MS));
+        spec.ttl_ms = ms(self.lifecycle.max_duration_secs);
+        spec.idle_ttl_ms = ms(self.lifecycle.idle_timeout_secs);
+        // A sandbox that has ended is not there to these clients.
+        spec.keep_stopped_ms = Some(0);
+        if self.lifecycle.ephemeral {
+            spec.keep_stopped_ms = Some(EPHEMERAL_KEPT_MS);
+            spec.on_idle = spec.idle_ttl_ms.map(|_| OnIdle::Stop);
+            spec.labels.insert(EPHEMERAL.to_owned(), String::new());
+        }
+        for (key, value) in self.labels {
+            if key.starts_with(OWN_LABELS) {
+                return Err(Refusal::invalid(format!("labels: {key:?} is this server's own")));
+            }
+            spec.labels.insert(key, value);
+        }
+        choose(call, &mut spec, reference);
+        Ok(spec)
+    }
+
+    /// The name of its image.
+    fn reference(&self) -> Result<Option<&str>, Refusal> {
+        let (kind, reference) = match &self.image {
+            Some(image) => (Some(image.kind.as_str()), image.reference.as_deref()),
+            None => (self.source.as_deref(), self.reference.as_deref()),
+        };
+        match kind {
+            None | Some(OCI) => Ok(reference.filter(|text| !text.is_empty())),
+            Some(other) => Err(lacking(&format!("a root file system of the kind {other:?}"))),
+        }
+    }
+
+    /// Refuses what no machine of this server does.
+    fn check(&self) -> Result<(), Refusal> {
+        let is_strict = |profile: &String| profile != "default";
+        let asked = [
+            (!self.mounts.is_empty(), "volumes; use a workspace of the server's own API"),
+            (!self.rlimits.is_empty(), "rlimits; the operator's caps bound a sandbox"),
+            (!self.patches.is_empty(), "patches; write the files once the sandbox runs"),
+            (!self.runtime.scripts.is_empty(), "scripts; write the files once the sandbox runs"),
+            (self.init.is_some(), "an init of the image"),
+            (self.security_profile.as_ref().is_some_and(is_strict), "security profiles"),
+            (
+                self.registry.as_ref().is_some_and(|registry| registry["mode"] == "inline"),
+                "credentials for a registry; the operator sets them",
+            ),
+        ];
+        match asked.into_iter().find(|(is_asked, _)| *is_asked) {
+            Some((_, what)) => Err(lacking(what)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A name that no other sandbox has.
+fn draw() -> Result<Name, Refusal> {
+    let drawn = RandomId::draw().map_err(|error| Refusal::of(Code::Internal, &error))?;
+    let name = format!("msb-{}", drawn.as_str()).parse();
+    Ok(name.expect("hexadecimal digits behind letters are a name"))
+}
+
+/// Sets what a sandbox is made of: a template, a snapshot or an image of that name.
+fn choose(call: &Call, spec: &mut Spec, asked: Option<String>) {
+    let Some(asked) = asked else { return };
+    let registry = call.api.registry();
+    let template = asked.parse().ok().filter(|name: &TemplateName| {
+        let which = TemplateRef { namespace: spec.namespace.clone(), name: name.clone() };
+        registry.get_template(&which).is_ok()
+    });
+    let snapshot = asked.parse().ok().filter(|name: &Name| {
+        let which = SandboxRef { namespace: spec.namespace.clone(), name: name.clone() };
+        registry.get_snapshot(&which).is_ok()
+    });
+    if template.is_some() {
+        spec.template = template;
+    } else if snapshot.is_some() {
+        spec.snapshot = snapshot;
+    } else {
+        spec.image = Some(asked);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Create {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn an_image_is_read_as_both_releases_write_it() {
+        let old = read(r#"{"image":{"type":"oci","reference":"python"}}"#);
+        let new = read(r#"{"source":"oci","reference":"python"}"#);
+        assert_eq!(old.reference().unwrap(), Some("python"));
+        assert_eq!(new.reference().unwrap(), Some("python"));
+        assert_eq!(read(r#"{"source":"oci","reference":""}"#).reference().unwrap(), None);
+        let bind = read(r#"{"image":{"type":"bind","path":"/"}}"#);
+        assert_eq!(bind.reference().unwrap_err().code, Code::Unsupported);
+        let disk = read(r#"{"source":"disk_image","path":"/dev/sda"}"#);
+        assert_eq!(disk.reference().unwrap_err().code, Code::Unsupported);
+    }
+
+    #[test]
+    fn what_no_machine_does_is_refused_in_words() {
+        for (body, words) in [
+            (r#"{"mounts":[{}]}"#, "volumes"),
+            (r#"{"rlimits":[{}]}"#, "rlimits"),
+            (r#"{"patches":[{}]}"#, "patches"),
+            (r#"{"runtime":{"scripts":{"a":"b"}}}"#, "scripts"),
+            (r#"{"init":{}}"#, "init"),
+            (r#"{"security_profile":"restricted"}"#, "security profiles"),
+            (r#"{"registry":{"mode":"inline"}}"#, "credentials"),
+        ] {
+            let refusal = read(body).check().unwrap_err();
+            assert_eq!(refusal.code, Code::Unsupported);
+            assert!(refusal.message.contains(words), "{refusal:?}");
+        }
+        assert!(read(r#"{"init":null,"security_profile":"default"}"#).check().is_ok());
+    }
+}
