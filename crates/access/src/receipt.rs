@@ -29,7 +29,8 @@ use serde::{Deserialize, Serialize};
 
 pub use ledger::Ledger;
 pub use statement::{
-    DecidedFor, Decision, Decisions, Limits, Output, ReceivedFile, ReceivedFiles, Statement, Subject,
+    DecidedFor, Decision, Decisions, Limits, Output, ReceivedFile, ReceivedFiles, Statement,
+    Subject,
 };
 
 use crate::audit::Entry;

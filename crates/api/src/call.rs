@@ -19,11 +19,11 @@ use super::budget::Share;
 use super::caller::Caller;
 use super::entrance::Entrance;
 use super::limits::DEADLINE_MARGIN;
+use super::lost;
 use super::origin::host_of;
 use super::parameters::Parameters;
 pub use super::peer::Peer;
 use super::trail::Trail;
-use super::whereabouts;
 use access::keys::Access;
 use agent_client::guest::Guest;
 use sandbox::refusal::{Code, Refusal};
@@ -187,7 +187,7 @@ impl Call {
         self.reaches(&namespace)?;
         let which = self.api.registry().resolve(SandboxRef { namespace, name });
         match self.headers.get(&SANDBOX_ID) {
-            Some(id) => whereabouts::is_still(&self.api, which, id.to_str().unwrap_or_default()),
+            Some(id) => lost::is_still(&self.api, which, id.to_str().unwrap_or_default()),
             None => Ok(which),
         }
     }

@@ -141,15 +141,14 @@ pub async fn dispatch(
     };
     let mut response = answered.unwrap_or_else(|problem| {
         log.problem = Some(problem.code);
-        log.has_moved = problem.reason == Some(Reason::Moved);
+        if problem.reason == Some(Reason::Moved) {
+            log.answer_mark = Some(MOVED);
+        }
         let response = (log.refusals.respond)(&problem);
         if is_for_page { preview::page(response, &problem) } else { response }
     });
-    if log.is_from_stranger {
-        response.headers_mut().insert(MARK, HeaderValue::from_static(OF_STRANGER));
-    }
-    if log.has_moved {
-        response.headers_mut().insert(MARK, HeaderValue::from_static(MOVED));
+    if let Some(mark) = log.answer_mark {
+        response.headers_mut().insert(MARK, HeaderValue::from_static(mark));
     }
     if let Some(allow) = log.allow.as_deref().and_then(|allow| HeaderValue::try_from(allow).ok()) {
         response.headers_mut().insert(ALLOW, allow);
@@ -197,10 +196,9 @@ struct RequestLog {
     refusals: Refusals,
     /// The methods that the path knows, of a request with another.
     allow: Option<String>,
-    /// Whether it was refused because its mark is of a node that is not known here, which may just have joined.
-    is_from_stranger: bool,
-    /// Whether the gateway that has sent it here looks for the sandbox again.
-    has_moved: bool,
+    /// What the answer says to the gateway that has sent it: that its node is not known here, which may just have joined, or
+    /// that the sandbox is here no more.
+    answer_mark: Option<&'static str>,
     /// Whether what it carries is recorded instead of itself.
     is_carrier: bool,
     /// Whether it is passed on to a program in a sandbox.
@@ -390,7 +388,7 @@ async fn mark(
         }
         Ok(mark) => Ok(Some(mark)),
         Err(refused) => {
-            log.is_from_stranger = matches!(refused, MarkRefused::Stranger(_));
+            log.answer_mark = matches!(refused, MarkRefused::Stranger(_)).then_some(OF_STRANGER);
             refuse(refused.to_string())
         }
     }

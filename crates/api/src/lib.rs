@@ -46,6 +46,7 @@ mod jupyter;
 pub mod limits;
 mod listen;
 mod loglines;
+mod lost;
 pub mod mcp;
 mod msb;
 mod multipart;

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! No client waits for it. What does not succeed is tried again for a while, with longer and longer pauses; after that it is
-//! told as a trouble, and each later scan of names begins anew while the name is lost.
+//! a trouble for the operator, and each later scan of names begins again while the name is lost.
 
 use hyper::Method;
 use hyper::header::{CONTENT_TYPE, HeaderMap};

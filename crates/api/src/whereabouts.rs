@@ -7,6 +7,7 @@ use std::fmt;
 
 use super::Api;
 use super::call::{Call, LostLife};
+use super::lost::lost;
 use node::{Kind, Placement, Route, Thing};
 use sandbox::SandboxRef;
 use sandbox::limits::BUSY_PAUSE;
@@ -115,26 +116,7 @@ pub async fn with_remains(api: &Api, subject: &Subject, refusal: Refusal) -> Ref
     }))
 }
 
-/// The sandbox that a client means by its id, unless another one has its name now.
-pub fn is_still(api: &Api, which: SandboxRef, id: &str) -> Result<SandboxRef, Refusal> {
-    // What is not here is said by the one who looks for it.
-    let Ok(record) = api.registry().get(&which) else { return Ok(which) };
-    if record.id.as_str() == id {
-        return Ok(which);
-    }
-    let followed = record.follows.filter(|followed| followed.id.as_str() == id);
-    Err(match followed {
-        Some(followed) => {
-            let subject = Subject::Sandbox(which);
-            lost(&subject, &followed.node, &followed.incarnation, true)
-                .hint("another of this name was made after it; get that one by its name")
-        }
-        None => Refusal::new(Code::Gone, format!("{which} is another sandbox than {id} now"))
-            .hint("get it by its name"),
-    })
-}
-
-/// A lost sandbox that is removed is not made again. It is refused all the same: it is gone.
+/// A lost sandbox that is removed is not made again. The removal is refused like any other call: it is gone.
 pub async fn given_up(call: &Call, subject: &Subject, refusal: Refusal) -> Refusal {
     let Some((life, node, Subject::Sandbox(which))) =
         lost_life(&refusal).zip(call.api.node()).map(|(life, node)| (life, node, subject))
@@ -145,19 +127,4 @@ pub async fn given_up(call: &Call, subject: &Subject, refusal: Refusal) -> Refus
         Ok(()) => with_remains(&call.api, subject, refusal).await.hint("it is not made again"),
         Err(refused) => Refusal::new(refused.code, refused.why).retry_after(BUSY_PAUSE),
     }
-}
-
-fn lost(subject: &Subject, node: &str, incarnation: &str, returns: bool) -> Refusal {
-    let message = format!("{subject} was lost with its node {node}");
-    let hint = if returns {
-        "another of this name is being made: look again in a moment, or remove it to have none made"
-    } else {
-        "its name is free: create it again"
-    };
-    let details = serde_json::json!({
-        "node": node,
-        "incarnation": incarnation,
-        "returns": returns,
-    });
-    Refusal::new(Code::Gone, message).because(Reason::Lost).details(details).hint(hint)
 }

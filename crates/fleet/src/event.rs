@@ -288,7 +288,7 @@ pub struct CreateCall {
     pub spec: Arc<str>,
     /// How many sandboxes the namespace may have in the fleet.
     pub limit: Option<u32>,
-    /// When the sandbox is lost, it is to be made again.
+    /// The sandbox is made again when it is lost.
     pub returns: bool,
     /// Only if the name is that of this life, which was lost.
     pub in_place_of: Option<Incarnation>,
@@ -310,7 +310,7 @@ pub enum Answer {
     Lost {
         incarnation: Incarnation,
         node: NodeId,
-        /// It is to be made again.
+        /// It will be made again.
         returns: bool,
     },
     Absent,

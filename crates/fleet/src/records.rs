@@ -112,14 +112,14 @@ pub struct NameRecord {
     pub needs: Room,
     /// The namespace has a quota, and this sandbox is counted in it.
     pub counted: bool,
-    /// When it is lost, it is to be made again.
+    /// It is made again when it is lost.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub returns: bool,
     pub state: NameState,
 }
 
 impl NameRecord {
-    /// Its sandbox is lost, and is to be made again.
+    /// Its sandbox is lost, and waits to be made again.
     pub fn waits(&self) -> bool {
         self.returns && self.state == NameState::Lost
     }

@@ -37,7 +37,7 @@ pub struct Waiting {
 /// What has become of a life that was said to be lost.
 #[derive(Debug)]
 pub enum LostOne {
-    /// It is to be made again, of this.
+    /// It waits to be made again, of this.
     Waits(Box<Returning>, Followed),
     /// It is not written yet that it is lost.
     NotYet,
@@ -159,7 +159,7 @@ impl Node {
         }
     }
 
-    /// The end of this sandbox here is to be its beginning elsewhere. Says whether it can be made again.
+    /// This sandbox ends here to begin elsewhere. Says whether it can be made again.
     pub fn moves(&self, record: &Record) -> bool {
         let life = record.incarnation.as_deref().and_then(incarnation);
         let returning = life.filter(|life| lock(&self.0.returning).contains_key(life));

@@ -22,7 +22,7 @@ pub enum Route {
     Lost {
         node: String,
         incarnation: String,
-        /// It is to be made again at another node.
+        /// It will be made again at another node.
         returns: bool,
     },
     /// It cannot be found out now.

@@ -53,7 +53,7 @@ pub enum Event {
     /// A sandbox has come into another state.
     State { of: Arc<Subject>, state: State },
     /// A row of the table of kinds, for the stream of events.
-    Happened { of: Arc<Subject>, kind: Kind, facts: Facts },
+    Happened { of: Arc<Subject>, kind: Kind, facts: Box<Facts> },
     /// A machine that an earlier bridge had started was found again.
     Adopted { of: Arc<Subject> },
     /// What an earlier bridge left half-made was removed.

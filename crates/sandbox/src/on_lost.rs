@@ -76,3 +76,24 @@ pub struct Followed {
     #[serde(skip)]
     pub snapshot: Option<Name>,
 }
+
+impl Spec {
+    /// What it is made of that only this host has. A directory as its image is for the operator to know.
+    pub fn of_this_host(&self) -> Option<&'static str> {
+        [
+            (self.snapshot.is_some(), "its snapshot"),
+            (self.workspace.is_some(), "its workspace"),
+            (self.packages.is_some() || self.base.is_some(), "its packages"),
+            (self.address.is_some(), "the machine at its address"),
+        ]
+        .into_iter()
+        .find_map(|(is_so, what)| is_so.then_some(what))
+    }
+
+    /// Begins with a snapshot, which decides what its machine is.
+    pub(super) fn begin_with(&mut self, snapshot: Name) {
+        self.snapshot = Some(snapshot);
+        (self.image, self.template, self.machine) = (None, None, None);
+        (self.memory_mib, self.cpu_millis, self.scratch_bytes) = (None, None, None);
+    }
+}

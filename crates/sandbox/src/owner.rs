@@ -509,7 +509,8 @@ impl Owner {
 
     /// Adds an event to the stream.
     pub(super) fn happened(&self, kind: Kind, facts: Facts) {
-        (self.place.events)(&Event::Happened { of: self.stored.record.subject(), kind, facts });
+        let (of, facts) = (self.stored.record.subject(), Box::new(facts));
+        (self.place.events)(&Event::Happened { of, kind, facts });
     }
 
     /// Counts the time for which a machine lives and is not paused.

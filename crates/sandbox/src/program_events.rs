@@ -81,7 +81,8 @@ impl ProgramEvents {
     }
 
     fn happened(&self, kind: Kind, facts: Facts) {
-        (self.0.events)(&Event::Happened { of: Arc::clone(&self.0.of), kind, facts });
+        let (of, facts) = (Arc::clone(&self.0.of), Box::new(facts));
+        (self.0.events)(&Event::Happened { of, kind, facts });
     }
 }
 

@@ -204,25 +204,6 @@ impl Spec {
         self.machine.unwrap_or_default()
     }
 
-    /// What it is made of that only this host has. A directory as its image is for the operator to know.
-    pub fn of_this_host(&self) -> Option<&'static str> {
-        [
-            (self.snapshot.is_some(), "its snapshot"),
-            (self.workspace.is_some(), "its workspace"),
-            (self.packages.is_some() || self.base.is_some(), "its packages"),
-            (self.address.is_some(), "the machine at its address"),
-        ]
-        .into_iter()
-        .find_map(|(is_so, what)| is_so.then_some(what))
-    }
-
-    /// Begins with a snapshot, which decides what its machine is.
-    pub(super) fn begin_with(&mut self, snapshot: Name) {
-        self.snapshot = Some(snapshot);
-        (self.image, self.template, self.machine) = (None, None, None);
-        (self.memory_mib, self.cpu_millis, self.scratch_bytes) = (None, None, None);
-    }
-
     /// Whether it is paused when it is idle, in memory or on disk.
     pub(super) fn sleeps(&self) -> bool {
         self.on_idle.is_some_and(|then| !then.is_stop())

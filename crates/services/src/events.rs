@@ -103,7 +103,7 @@ impl Events {
                     sandbox: of.which.name.clone(),
                     id: of.id.clone(),
                     kind: *kind,
-                    facts: facts.clone(),
+                    facts: (**facts).clone(),
                 };
                 if !inner.queue.push(Item::Happened(Box::new(happened))) {
                     inner.dropped.count(of.which.namespace.clone());

@@ -123,6 +123,7 @@ fn with_end_what_is_made_again_when_it_is_lost_moves_to_another_node() {
     });
     // What its user removes does not come back, wherever it is.
     members[1].server.ok(&["rm", "--force", "nomad"]);
+    // Time passes in which it could be made again.
     std::thread::sleep(Duration::from_secs(2));
     let listed = members[0].server.ok(&["ps", "-a", "--all-nodes"]);
     assert!(!listed.contains("nomad"), "{listed}");

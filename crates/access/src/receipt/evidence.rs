@@ -45,7 +45,7 @@ fn inputs(
         let records = read(directory, &filter, FILES_LISTED_MAX + 1, false)?;
         // Records of earlier bridges without a digest are among these, and are left out below.
         found.has_more |= records.len() > FILES_LISTED_MAX;
-        found.listed.extend(records.into_iter().filter_map(received));
+        found.listed.extend(records.iter().filter_map(received));
     }
     found.listed.sort_by(|one, other| one.time.cmp(&other.time));
     found.has_more |= found.listed.len() > FILES_LISTED_MAX;
@@ -54,7 +54,7 @@ fn inputs(
 }
 
 /// A record without a digest is of an earlier bridge.
-fn received(record: audit::Record) -> Option<ReceivedFile> {
+fn received(record: &audit::Record) -> Option<ReceivedFile> {
     let text = |name: &str| record.entry.facts.get(name)?.as_str().map(str::to_owned);
     Some(ReceivedFile {
         path: text("path")?,

@@ -1,7 +1,7 @@
 //! The log of a sandbox over microsandbox's API: what its programs write, followed as events until the sandbox
 //! ends. The native API has the bytes themselves.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -124,7 +124,7 @@ struct Turn {
 
 fn look(
     reader: &mut Reader,
-    directory: &PathBuf,
+    directory: &Path,
     sources: Sources,
     room: &mut ReadBudget,
 ) -> Result<Turn, LogError> {

@@ -13,7 +13,7 @@ pub(crate) struct Store {
     /// What each key was before its last write: a server that lags still says so.
     before: HashMap<Key, Entry>,
     names: BTreeMap<NodeId, BTreeSet<Name>>,
-    /// Those whose lost sandbox is to be made again.
+    /// Those whose lost sandbox waits to be made again.
     pub(crate) waiting: BTreeSet<Name>,
     pub(crate) writes: u64,
     pub(crate) reads: u64,

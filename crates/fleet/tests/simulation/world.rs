@@ -555,7 +555,7 @@ impl World {
         self.happened(Happened::Promised { request, name, incarnation });
     }
 
-    /// A sandbox that was made and lost, and is to be made again. Under a quota others may have taken its place.
+    /// A sandbox that was made and lost, and waits to be made again. Under a quota others may have taken its place.
     pub(crate) fn forgotten(&self) -> Option<&Name> {
         self.store.waiting.iter().find(|name| {
             let entry = self.store.peek(&Key::Name((*name).clone()));

@@ -80,7 +80,8 @@ impl Registry {
             forking.by_files(&visit.guest).await
         }?;
         let forks = forked.forks.iter().map(|fork| fork.name.clone()).collect();
-        let (of, facts) = (forking.record.subject(), Facts { forks, ..Facts::none() });
+        let facts = Box::new(Facts { forks, ..Facts::none() });
+        let of = forking.record.subject();
         (self.0.events)(&Event::Happened { of, kind: Kind::Forked, facts });
         Ok(forked)
     }

@@ -132,7 +132,7 @@ impl Registry {
         Ok(bytes)
     }
 
-    /// A sandbox that is to be restored when it is lost begins with what was exported of it last.
+    /// A sandbox that is restored when it is lost begins with what was exported of it last.
     async fn tell_of_export(&self, which: &SandboxRef, to: &ObjectUrl) -> Result<(), SandboxError> {
         let Some(names) = &self.0.names else { return Ok(()) };
         let of = self.0.snapshots.get(which)?.id;

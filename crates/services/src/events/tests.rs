@@ -53,6 +53,7 @@ fn subject(which: &str, number: u64) -> Arc<Subject> {
 
 fn emit(events: &Events, of: &Arc<Subject>, kind: Kind, facts: Facts) {
     let sink = events.recording(sandbox::event::nobody());
+    let facts = Box::new(facts);
     sink(&Event::Happened { of: Arc::clone(of), kind, facts });
 }
 
