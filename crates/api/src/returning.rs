@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  node says which ─▶ is it still lost? ─▶ place ─▶ here: from what was kept, or from what was exported of it
-//!                                             └──▶ there: that node is told to, and reads the same
+//!                                             └──▶ there: that node is asked to, and reads the same
 //! ```
 //!
 //! No client waits for it. What does not succeed is tried again for a while, with longer and longer pauses; after that it is

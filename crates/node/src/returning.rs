@@ -34,7 +34,7 @@ pub struct Waiting {
     pub incarnation: String,
 }
 
-/// What has become of a life that was said to be lost.
+/// What has become of a life that may be lost.
 #[derive(Debug)]
 pub enum LostOne {
     /// It waits to be made again, of this.

@@ -329,6 +329,7 @@ const NAME_LANGUAGES: &[Exception] = &[
     ("crates/api/src/rpc/start.rs", "a host of a fleet"),
     ("crates/node/src/placing.rs", "a label of each host of a fleet"),
     ("crates/api/src/sessions/lost.rs", "a host of a fleet"),
+    ("crates/api/src/lost.rs", "a host of a fleet"),
     ("crates/api/src/whereabouts.rs", "a host of a fleet"),
     ("crates/api/src/v1/nodes.rs", "a host of a fleet"),
     ("crates/control/src/message/about.rs", "a host of a fleet"),
