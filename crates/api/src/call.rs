@@ -60,6 +60,20 @@ impl CallDeadline {
     }
 }
 
+/// The answer, if there is one within the deadline of the call.
+pub async fn within<T>(
+    deadline: Option<CallDeadline>,
+    answering: impl Future<Output = Result<T, Refusal>>,
+) -> Result<T, Refusal> {
+    let Some(deadline) = deadline else { return answering.await };
+    tokio::time::timeout_at(deadline.at, answering).await.unwrap_or_else(|_| {
+        let requested = deadline.requested.as_millis();
+        let message = format!("the call took longer than its deadline of {requested} ms");
+        Err(Refusal::new(Code::DeadlineExceeded, message)
+            .hint("the call may still have taken effect; check before you repeat it"))
+    })
+}
+
 impl RunLimit {
     /// The run's own limit where the call's leaves time to say how it ended, or a little less than what is
     /// left of the call's.

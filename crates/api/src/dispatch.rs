@@ -18,12 +18,12 @@ use tokio::time::Instant;
 
 use super::Api;
 use super::body::{Hold, Received, Response};
-use super::call::{Call, CallDeadline, RequestId, SentFor, Target, prefers};
+use super::call::{Call, CallDeadline, RequestId, SentFor, Target, prefers, within};
 use super::caller::Caller;
 use super::clues::{Clues, is_judged_there};
 use super::e2b;
 use super::entrance::{ClientCertificate, Entrance};
-use super::forward::{MARK, MOVED, OF_STRANGER, REQUEST_ID, forward};
+use super::forward::{self, MARK, MOVED, OF_STRANGER, REQUEST_ID, forward};
 use super::idempotency;
 use super::limits::{
     DEADLINE_MAX, REFUSED_BODY_BYTES_MAX, REQUEST_ID_BYTES_MAX, STRANGERS_BODY_BYTES_MAX,
@@ -395,7 +395,12 @@ async fn mark(
 }
 
 /// The node that has what a call is about, if it is not this one. What outlives a node is read here.
-async fn elsewhere(operation: &Operation, call: &mut Call) -> Result<Option<Placement>, Refusal> {
+/// With `lately`, it may be where it was a moment ago.
+async fn elsewhere(
+    operation: &Operation,
+    call: &mut Call,
+    lately: bool,
+) -> Result<Option<Placement>, Refusal> {
     if call.api.node().is_none() {
         return Ok(None);
     }
@@ -406,23 +411,24 @@ async fn elsewhere(operation: &Operation, call: &mut Call) -> Result<Option<Plac
         query: &call.query,
         caller: Some(&call.caller),
     };
-    match clues.subject() {
-        Some(subject) => match whereabouts::elsewhere(call, &subject).await {
-            Err(refusal) if operation.outlives_node => {
-                let life = whereabouts::lost_life(&refusal).ok_or(refusal)?;
-                call.lost = Some(Box::new(life));
-                Ok(None)
-            }
-            // Boxed: few calls wait for these.
-            Err(refusal) if operation.id == "remove_sandbox" => {
-                Err(Box::pin(whereabouts::given_up(call, &subject, refusal)).await)
-            }
-            Err(refusal) => {
-                Err(Box::pin(whereabouts::with_remains(&call.api, &subject, refusal)).await)
-            }
-            found => found,
-        },
-        None => Ok(None),
+    let Some(subject) = clues.subject() else { return Ok(None) };
+    if lately && let Some(to) = whereabouts::lately(call, &subject) {
+        return Ok(Some(to));
+    }
+    match whereabouts::elsewhere(call, &subject).await {
+        Err(refusal) if operation.outlives_node => {
+            let life = whereabouts::lost_life(&refusal).ok_or(refusal)?;
+            call.lost = Some(Box::new(life));
+            Ok(None)
+        }
+        // Boxed: few calls wait for these.
+        Err(refusal) if operation.id == "remove_sandbox" => {
+            Err(Box::pin(whereabouts::given_up(call, &subject, refusal)).await)
+        }
+        Err(refusal) => {
+            Err(Box::pin(whereabouts::with_remains(&call.api, &subject, refusal)).await)
+        }
+        found => found,
     }
 }
 
@@ -470,17 +476,25 @@ async fn carry_out(
     key: &str,
     away: Option<Placement>,
 ) -> Result<Response, Refusal> {
-    let away = match away {
-        None => elsewhere(operation, &mut call).await?,
-        away => away,
-    };
-    if let Some(placement) = away {
-        let deadline = call.deadline;
-        let mut response = within(deadline, Box::pin(forward(call, &placement, None))).await?;
+    let deadline = call.deadline;
+    let passed = |mut response: Response| {
         if operation.is_passage {
             response.extensions_mut().insert(Foreign);
         }
-        return Ok(response);
+        response
+    };
+    let mut away = match away {
+        None => elsewhere(operation, &mut call, true).await?,
+        away => away,
+    };
+    if let Some(to) = away.take_if(|to| to.recalled.is_some()) {
+        match within(deadline, Box::pin(forward::lately(&mut call, &to))).await? {
+            Some(response) => return Ok(passed(response)),
+            None => away = elsewhere(operation, &mut call, false).await?,
+        }
+    }
+    if let Some(to) = away {
+        return within(deadline, Box::pin(forward(call, &to, None))).await.map(passed);
     }
     let (api, which) = (call.api.clone(), call.which().ok());
     match (carry(operation, call, key).await, which) {
@@ -510,20 +524,6 @@ async fn carry(operation: &Operation, mut call: Call, key: &str) -> Result<Respo
         }
     };
     within(deadline, answering).await
-}
-
-/// The answer, if there is one within the deadline of the call.
-async fn within(
-    deadline: Option<CallDeadline>,
-    answering: impl Future<Output = Result<Response, Refusal>>,
-) -> Result<Response, Refusal> {
-    let Some(deadline) = deadline else { return answering.await };
-    tokio::time::timeout_at(deadline.at, answering).await.unwrap_or_else(|_| {
-        let requested = deadline.requested.as_millis();
-        let message = format!("the call took longer than its deadline of {requested} ms");
-        Err(Refusal::new(Code::DeadlineExceeded, message)
-            .hint("the call may still have taken effect; check before you repeat it"))
-    })
 }
 
 /// How long the call may take, as its client says.

@@ -45,11 +45,9 @@ use super::proxy::strip_connection;
 use super::route::{Document, Output, percent_decode};
 use super::subprotocol::{KEY_PROTOCOL, offered};
 use super::websocket;
-use super::whereabouts::{self, Subject};
 use access::keys::KEY_PREFIX;
 use host::dial::{Dialler, Origin, Scheme};
 use node::{Called, Node, Placement, Through};
-use sandbox::SandboxRef;
 use sandbox::limits::BUSY_PAUSE;
 use sandbox::refusal::{Code, Refusal};
 
@@ -166,57 +164,35 @@ pub async fn forward(
     to: &Placement,
     body: Option<Bytes>,
 ) -> Result<Response, Refusal> {
-    match to.recalled.clone() {
-        None => once(&mut call, to, body).await,
-        Some(which) => recalled(&mut call, to, which, body).await,
-    }
+    once(&mut call, to, body).await
 }
 
-/// Sends it to where the sandbox was a moment ago, and looks if it is there no more. A body that could not be sent twice is
-/// sent after a look.
-async fn recalled(
-    call: &mut Call,
-    to: &Placement,
-    which: SandboxRef,
-    body: Option<Bytes>,
-) -> Result<Response, Refusal> {
-    let announced = call.body.announced_bytes();
-    let is_small = match announced {
+/// Sends a call to where its sandbox was a moment ago. `None`: the sandbox is there no more, or the body is too large to be sent
+/// again if that were so; the call is as it was.
+pub async fn lately(call: &mut Call, to: &Placement) -> Result<Option<Response>, Refusal> {
+    let is_small = match call.body.announced_bytes() {
         Some(bytes) => bytes <= RECALLED_BODY_BYTES_MAX,
         None => !call.headers.contains_key(TRANSFER_ENCODING),
     };
-    let body = match body {
-        Some(body) => Some(body),
-        None if is_small => Some(call.body.read(RECALLED_BODY_BYTES_MAX, &call.memory).await?),
-        None => None,
+    if !is_small {
+        return Ok(None);
+    }
+    let body = call.body.read(RECALLED_BODY_BYTES_MAX, &call.memory).await?;
+    let sent = once(call, to, Some(body.clone())).await;
+    let has_moved = match &sent {
+        Ok(answer) => answer.headers().get(&MARK).is_some_and(|it| it == MOVED),
+        Err(_) => false,
     };
-    let mut to = to.clone();
-    if body.is_some() {
-        let sent = once(call, &to, body.clone()).await;
-        let has_moved = match &sent {
-            Ok(answer) => answer.headers().get(&MARK).is_some_and(|it| it == MOVED),
-            Err(_) => false,
-        };
-        if let (Some(node), true) = (call.api.node(), has_moved || sent.is_err()) {
-            node.forget_route(&which);
-        }
-        if !has_moved {
-            return sent;
-        }
+    if let (Some(node), Some(which)) = (call.api.node(), &to.recalled)
+        && (has_moved || sent.is_err())
+    {
+        node.forget_route(which);
     }
-    match whereabouts::find(&call.api, &Subject::Sandbox(which.clone())).await {
-        Ok(Some(found)) => to = found,
-        // It is nowhere, or here by now: a call that comes again is answered here.
-        Ok(None) => {
-            let here = call.api.registry().get(&which);
-            let moved = || whereabouts::moved(&Subject::Sandbox(which));
-            return Err(here.map_or_else(Refusal::from, |_| moved()));
-        }
-        // NATS cannot be asked: the node that had it says whether it still has it.
-        Err(refusal) if refusal.code == Code::Unavailable && body.is_none() => {}
-        Err(refusal) => return Err(refusal),
+    if has_moved {
+        call.body = Received::of(body);
+        return Ok(None);
     }
-    once(call, &to, body).await
+    sent.map(Some)
 }
 
 async fn once(call: &mut Call, to: &Placement, body: Option<Bytes>) -> Result<Response, Refusal> {

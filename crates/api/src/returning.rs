@@ -8,6 +8,8 @@
 //! No client waits for it. What does not succeed is tried again for a while, with longer and longer pauses; after that it is
 //! a trouble for the operator, and each later scan of names begins again while the name is lost.
 
+use std::collections::HashSet;
+
 use hyper::Method;
 use hyper::header::{CONTENT_TYPE, HeaderMap};
 use hyper::http::uri::PathAndQuery;
@@ -41,25 +43,37 @@ pub fn operations() -> Vec<Operation> {
 /// Makes lost sandboxes again until the bridge ends.
 pub async fn keep(api: Api) {
     let Some(mut waiting) = api.node().and_then(Node::waiting) else { return };
-    let mut returning = JoinSet::new();
-    while let Some(lost) = waiting.recv().await {
-        if returning.len() >= RETURNS_AT_ONCE {
-            returning.join_next().await;
+    let (mut returning, mut under_way) = (JoinSet::new(), HashSet::new());
+    loop {
+        tokio::select! {
+            lost = waiting.recv(), if returning.len() < RETURNS_AT_ONCE => {
+                let Some(lost) = lost else { return };
+                // A scan of names finds it once more while it is tried.
+                if under_way.insert(lost.clone()) {
+                    returning.spawn(bring_back(api.clone(), lost));
+                }
+            }
+            Some(ended) = returning.join_next() => {
+                match ended {
+                    Ok(lost) => under_way.remove(&lost),
+                    // A fault in one of them; which one is not known any more.
+                    Err(_) => std::mem::take(&mut under_way).is_empty(),
+                };
+            }
         }
-        returning.spawn(bring_back(api.clone(), lost));
     }
 }
 
-async fn bring_back(api: Api, lost: Waiting) {
-    let Some(node) = api.node() else { return };
+async fn bring_back(api: Api, lost: Waiting) -> Waiting {
+    let Some(node) = api.node() else { return lost };
     // What the name was taken with again: if the sandbox does not start, the name is free, and lost no more.
     let mut taken = None;
     for attempt in 0..RETURN_ATTEMPTS {
         match once(&api, node, &lost, &mut taken).await {
-            Ok(true) => return,
+            Ok(true) => return lost,
             Ok(false) => {}
             // Somebody has used the name meanwhile.
-            Err(error) if error.code == Code::Conflict && taken.is_some() => return,
+            Err(error) if error.code == Code::Conflict && taken.is_some() => return lost,
             Err(error) => {
                 let is_last = attempt + 1 == RETURN_ATTEMPTS;
                 let after = if is_last { "and could not be" } else { "and is not" };
@@ -69,6 +83,7 @@ async fn bring_back(api: Api, lost: Waiting) {
         }
         tokio::time::sleep(node::pause_after(attempt)).await;
     }
+    lost
 }
 
 /// Says whether there is nothing left to do.

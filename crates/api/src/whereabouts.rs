@@ -42,18 +42,18 @@ pub async fn elsewhere(call: &Call, subject: &Subject) -> Result<Option<Placemen
     {
         return Ok(None);
     }
-    let named = match subject {
-        Subject::Sandbox(which) => Some(call.api.registry().resolve(which.clone())),
-        Subject::Thing(_) | Subject::Made(_) => None,
-    };
-    if let Some(there) = named.as_ref().and_then(|which| node.recall(which)) {
-        return Ok(Some(there));
-    }
     // Boxed: few calls wait for it, and each connection has room for one.
-    let found = Box::pin(find(&call.api, subject)).await;
-    let is_unknown = matches!(&found, Err(refusal) if refusal.code == Code::Unavailable);
-    let recalled = named.filter(|_| is_unknown).and_then(|which| node.recall_without_nats(&which));
-    recalled.map_or(found, |there| Ok(Some(there)))
+    Box::pin(find(&call.api, subject)).await
+}
+
+/// Where the sandbox of a call was a moment ago, if that was another node; or longer ago, while NATS cannot be asked.
+pub fn lately(call: &Call, subject: &Subject) -> Option<Placement> {
+    let Subject::Sandbox(which) = subject else { return None };
+    let node = call.api.node().filter(|_| call.sent_for.is_none())?;
+    if !call.caller.covers(&which.namespace) {
+        return None;
+    }
+    node.recall(&call.api.registry().resolve(which.clone()))
 }
 
 /// The same, without looking at the caller.
@@ -90,7 +90,7 @@ impl fmt::Display for Subject {
     }
 }
 
-pub fn moved(subject: &Subject) -> Refusal {
+fn moved(subject: &Subject) -> Refusal {
     let message = format!("{subject} is no longer at this node");
     Refusal::new(Code::Unavailable, message).because(Reason::Moved).retry_after(BUSY_PAUSE)
 }

@@ -279,8 +279,11 @@ impl Node {
                 continue;
             };
             lock(&self.0.held).insert(incarnation);
-            if !record.on_lost.is_lose() && !record.state.is_over() {
+            if !record.on_lost.is_lose() {
                 lock(&self.0.returning).insert(incarnation, name.clone());
+                if record.state.is_over() {
+                    self.forget_returning(incarnation, false);
+                }
             }
             adopted.push(Adopted { incarnation, name, needs: room::needs(&record) });
         }

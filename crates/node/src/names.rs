@@ -81,12 +81,12 @@ impl Names for Node {
         Box::pin(self.keep_returning(returning))
     }
 
-    fn exported<'a>(
+    fn changed<'a>(
         &'a self,
         record: &'a Record,
-        object: &'a str,
+        exported: Option<&'a str>,
     ) -> BoxFuture<'a, Result<(), NameRefused>> {
-        Box::pin(self.keep_exported(record, object))
+        Box::pin(self.keep_changed(record, exported))
     }
 
     fn stopped(&self, life: &str) {

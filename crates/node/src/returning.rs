@@ -27,7 +27,7 @@ use crate::placing::wish_of;
 use crate::{Inner, Node, Placed, incarnation, lock, name_of};
 
 /// A sandbox that was lost, and that this node is to make again.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Waiting {
     pub which: SandboxRef,
     /// Its life.
@@ -75,11 +75,11 @@ impl Node {
         Ok(())
     }
 
-    /// Has a sandbox of this node begin with what was exported of it, when it is made again.
-    pub(crate) async fn keep_exported(
+    /// Has a sandbox of this node be what it is now, when it is made again.
+    pub(crate) async fn keep_changed(
         &self,
         record: &Record,
-        object: &str,
+        exported: Option<&str>,
     ) -> Result<(), NameRefused> {
         let failed = |why: String| refused(Code::Internal, why);
         let name = name_of(&record.which()).map_err(|error| failed(error.to_string()))?;
@@ -87,7 +87,12 @@ impl Node {
         if Some(&returning.incarnation) != record.incarnation.as_ref() {
             return Ok(());
         }
-        returning.exported = Some(object.to_owned());
+        let spec = &mut returning.spec;
+        spec.egress = Some(record.egress.clone());
+        (spec.ttl_ms, spec.idle_ttl_ms) = (record.ttl_ms, record.idle_ttl_ms);
+        if let Some(object) = exported {
+            returning.exported = Some(object.to_owned());
+        }
         self.keep_returning(&returning).await
     }
 
@@ -167,6 +172,13 @@ impl Node {
             lock(&self.0.moving).insert(life);
             true
         })
+    }
+
+    /// It does not end here after all.
+    pub fn stays(&self, record: &Record) {
+        if let Some(life) = record.incarnation.as_deref().and_then(incarnation) {
+            lock(&self.0.moving).remove(&life);
+        }
     }
 
     /// The lost sandboxes that this node is to make again, for the one who does it.

@@ -99,13 +99,11 @@ impl Node {
 
     /// Where a sandbox was a moment ago, if it is not here. A call that goes there carries its life, and the node refuses
     /// it if that is no longer its own: so a wrong place costs a call more and nothing else.
+    /// While NATS cannot be asked it is a longer moment: as long as a node without NATS has its sandboxes.
     pub fn recall(&self, which: &SandboxRef) -> Option<Placement> {
-        self.recall_within(which, ROUTE_AGE_MAX)
-    }
-
-    /// The same while NATS cannot be asked, for as long as a node without it has its sandboxes.
-    pub fn recall_without_nats(&self, which: &SandboxRef) -> Option<Placement> {
-        self.recall_within(which, self.0.grace)
+        let can_ask = self.handle().is_some_and(|handle| handle.link.is_connected());
+        let age_max = if can_ask { ROUTE_AGE_MAX } else { self.0.grace };
+        self.recall_within(which, age_max)
     }
 
     fn recall_within(&self, which: &SandboxRef, age_max: Duration) -> Option<Placement> {

@@ -27,11 +27,12 @@ pub trait Names: Send + Sync {
     /// Keeps what a sandbox of this bridge is made of again when it is lost, until it is released.
     fn keep<'a>(&'a self, returning: &'a Returning) -> BoxFuture<'a, Result<(), NameRefused>>;
 
-    /// Has what it is made of again begin with an exported snapshot.
-    fn exported<'a>(
+    /// A sandbox that is made again when it is lost has changed: its times to live and its egress are those of the record
+    /// then. With an object, it begins with the snapshot that was exported there.
+    fn changed<'a>(
         &'a self,
         record: &'a Record,
-        object: &'a str,
+        exported: Option<&'a str>,
     ) -> BoxFuture<'a, Result<(), NameRefused>>;
 
     /// A sandbox has stopped while its name was this bridge's: it is not made again.

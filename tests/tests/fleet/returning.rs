@@ -52,6 +52,9 @@ fn a_sandbox_is_made_again_at_another_node_as_it_was_asked_for() {
     assert_eq!((&first["on_lost"], gone.get("on_lost")), (&json!("restart"), None));
     let put = "/v1/sandboxes/default/phoenix/files/content?path=/tmp/old";
     members[2].client.send("PUT", put, &[], b"old").expect(200);
+    // What was changed since stays so.
+    let change = json!({ "egress": ["example.org"], "idle_ttl_ms": 3_600_000 });
+    members[0].client.send_json("PATCH", "/v1/sandboxes/default/phoenix", &change).expect(200);
     members[0].server.ok(&["node", "cordon", "n2"]);
     eventually("it is known", || {
         members[0].nodes().iter().any(|node| node["readiness"] == "cordoned")
@@ -63,6 +66,10 @@ fn a_sandbox_is_made_again_at_another_node_as_it_was_asked_for() {
     let follows =
         json!({ "id": first["id"], "node": "n3", "incarnation": second["follows"]["incarnation"] });
     assert_eq!(second["follows"], follows, "{second}");
+    assert_eq!(
+        (&second["egress"], &second["idle_ttl_ms"]),
+        (&json!(["example.org"]), &json!(3_600_000))
+    );
     // Who holds the first one by its id does not get the second for it.
     let id = [("burrow-sandbox-id", first["id"].as_str().unwrap())];
     for (member, path) in [(&members[0], ""), (&members[1], "/sessions")] {

@@ -89,10 +89,13 @@ impl Request {
             }
             Self::Kill { sandbox } => registry.kill(&sandbox).await?,
             Self::Remove { sandbox, force, moves } => {
-                if let Some(node) = parts.node.filter(|_| moves) {
-                    node.moves(&registry.get(&sandbox)?);
+                let moving = parts.node.filter(|_| moves).zip(registry.get(&sandbox).ok());
+                let moving = moving.filter(|(node, record)| node.moves(record));
+                let removed = registry.remove(&sandbox, force).await;
+                if let (Err(_), Some((node, record))) = (&removed, moving) {
+                    node.stays(&record);
                 }
-                registry.remove(&sandbox, force).await?
+                removed?
             }
             Self::List(list) => return Ok(Reply::Sandboxes(listed(&list, registry))),
             Self::Events(query) => return query.read(parts).await,

@@ -57,7 +57,19 @@ impl Registry {
                 self.wake(which).await?;
             }
         }
-        self.order(which, |reply| Order::Update { update, reply }).await
+        let record = self.order(which, |reply| Order::Update { update, reply }).await?;
+        match &self.0.names {
+            // A call that is refused here can be repeated: the sandbox itself has the change.
+            Some(names) if !record.on_lost.is_lose() => {
+                let kept = names.changed(&record, None).await;
+                kept.map_err(|refused| SandboxError::NameRefused {
+                    which: record.which(),
+                    refused,
+                })?;
+            }
+            _ => {}
+        }
+        Ok(record)
     }
 
     /// Pauses a sandbox; does nothing if it is paused. Time in a pause counts for its absolute time

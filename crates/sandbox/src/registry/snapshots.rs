@@ -142,7 +142,7 @@ impl Registry {
         if record.on_lost != OnLost::Restore {
             return Ok(());
         }
-        let told = names.exported(&record, &to.to_string()).await;
+        let told = names.changed(&record, Some(&to.to_string())).await;
         told.map_err(|refused| SandboxError::NameRefused { which: record.which(), refused })
     }
 

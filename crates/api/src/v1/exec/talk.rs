@@ -188,6 +188,12 @@ async fn send_events(
                     event,
                     None | Some(ExecEvent::Exited { .. } | ExecEvent::Problem { .. })
                 );
+                // What was refused before the end is reported before it.
+                while is_last && let Ok(notice) = notices.try_recv() {
+                    if writer.tell(&notice).await.is_err() {
+                        return;
+                    }
+                }
                 if let Some(event) = event
                     && writer.tell(&event).await.is_err()
                 {
