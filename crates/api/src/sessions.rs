@@ -6,6 +6,7 @@
 //!     └──▶ typing  bytes into it, until it has them
 //! ```
 
+pub mod end_all;
 pub mod feed;
 pub mod find;
 pub mod lost;

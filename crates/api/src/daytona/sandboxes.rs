@@ -9,11 +9,9 @@
 //! with the next call into it.
 
 use hyper::{Method, StatusCode};
-use protocol::requests::{Signal, Target};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
 use super::answer::{API, lacking};
 use super::create::{Create, Reach, delete_interval, draw};
@@ -26,13 +24,11 @@ use crate::call::Call;
 use crate::creation::permitted;
 use crate::placing;
 use crate::route::{Operation, operation};
+use crate::sessions::end_all::end_all;
 use crate::shape::{Json, MaybeJson, Nothing, Raw};
-use agent_client::guest::Guest;
 use node::Placed;
 use sandbox::refusal::{Code, Refusal};
 use sandbox::{ForkRequest, Record, SandboxError, State, Update};
-
-const SIGKILL: i32 = nix::libc::SIGKILL;
 
 pub fn operations() -> Vec<Operation> {
     let (get, post, delete) = (Method::GET, Method::POST, Method::DELETE);
@@ -220,32 +216,10 @@ async fn stop(call: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal> {
         matches!(record.state, State::Running)
     };
     if is_awake {
-        end_all(&registry.guest(&which)?).await?;
+        end_all(&registry.guest(&which)?, STOP_WAIT_MAX).await?;
     }
     let record = registry.pause(&which).await?;
     Ok(answer(&call, &record))
-}
-
-/// Ends all that runs in a sandbox, as a stop at Daytona does.
-async fn end_all(guest: &Guest) -> Result<(), Refusal> {
-    for info in guest.contexts().await? {
-        // It may be gone by now.
-        let _ = guest.close_context(&info.context).await;
-    }
-    let sessions = guest.sessions(0).await?.sessions;
-    let running: Vec<_> = sessions.into_iter().filter(|info| info.exit.is_none()).collect();
-    for info in &running {
-        let (session, target) = (info.session.clone(), Target::Tree);
-        let _ = guest.signal(Signal { session, signal: SIGKILL, target }).await;
-    }
-    let waiting = async {
-        for info in &running {
-            let _ = guest.wait(&info.session).await;
-        }
-    };
-    // One that cannot be killed is paused with the others.
-    let _ = timeout(STOP_WAIT_MAX, waiting).await;
-    Ok(())
 }
 
 async fn pause(call: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal> {
