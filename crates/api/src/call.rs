@@ -17,6 +17,7 @@ use super::admission::RunPermit;
 use super::body::{Hold, Received};
 use super::budget::Share;
 use super::caller::Caller;
+use super::creation::namespace_of;
 use super::entrance::Entrance;
 use super::limits::DEADLINE_MARGIN;
 use super::lost;
@@ -27,7 +28,7 @@ use super::trail::Trail;
 use access::keys::Access;
 use agent_client::guest::Guest;
 use sandbox::refusal::{Code, Refusal};
-use sandbox::{Activity, Name, SandboxId, SandboxRef};
+use sandbox::{Activity, Name, Record, SandboxId, SandboxRef};
 
 /// The id of the sandbox that a client means: another one that has the name now is refused.
 pub const SANDBOX_ID: HeaderName = HeaderName::from_static("burrow-sandbox-id");
@@ -204,6 +205,29 @@ impl Call {
             Some(id) => lost::is_still(&self.api, which, id.to_str().unwrap_or_default()),
             None => Ok(which),
         }
+    }
+
+    /// The sandbox that this parameter names, by its id or by its name in the namespace of the key, if it is there to the
+    /// clients and the key reaches it. Of others it says nothing.
+    pub fn found(
+        &self,
+        parameter: &str,
+        is_there: impl Fn(&Record) -> bool,
+    ) -> Result<Record, Refusal> {
+        let text: String = self.parameter(parameter)?;
+        let missing = || Refusal::not_found(format!("sandbox {text:?} was not found"));
+        let registry = self.api.registry();
+        let id = text.parse::<SandboxId>().ok();
+        let by_id = id.and_then(|id| registry.find(&id));
+        let by_name = || {
+            let name: Name = text.parse().ok()?;
+            Some(SandboxRef { namespace: namespace_of(&self.caller, None), name })
+        };
+        let which = by_id.filter(|which| self.caller.covers(&which.namespace)).or_else(by_name);
+        let which = which.ok_or_else(missing)?;
+        let record = registry.get(&which).ok().filter(is_there).ok_or_else(missing)?;
+        self.trail.sandbox(&which);
+        Ok(record)
     }
 
     /// Refuses a namespace that is not the key's.

@@ -8,12 +8,39 @@ use super::caller::Caller;
 use super::images::workspace_of;
 use super::limits::INSTALL_DEADLINE;
 use access::keys::Access;
+use host::id::RandomId;
 use sandbox::refusal::{Code, Refusal};
-use sandbox::{Name, SandboxRef, Spec, TemplateOptions, TemplateRef};
+use sandbox::{Name, Registry, SandboxRef, Spec, TemplateName, TemplateOptions, TemplateRef};
 use services::build::packages::{self, HostPackages, Packages};
 use services::build::{BuildOptions, StepSandbox};
 use services::notebook::limits::SANDBOX_IDLE;
 use services::notebook::{NotebookSandbox, own_sandbox};
+
+/// A name that no other sandbox has, behind that of its door.
+pub fn drawn_name(door: &str) -> Result<Name, Refusal> {
+    let drawn = RandomId::draw().map_err(|error| Refusal::of(Code::Internal, &error))?;
+    let name = format!("{door}-{}", drawn.as_str()).parse();
+    Ok(name.expect("hexadecimal digits behind letters are a name"))
+}
+
+/// Sets what a sandbox is made of: a template, a snapshot or an image of that name.
+pub fn make_of(registry: &Registry, spec: &mut Spec, asked: String) {
+    let template = asked.parse().ok().filter(|name: &TemplateName| {
+        let which = TemplateRef { namespace: spec.namespace.clone(), name: name.clone() };
+        registry.get_template(&which).is_ok()
+    });
+    let snapshot = asked.parse().ok().filter(|name: &Name| {
+        let which = SandboxRef { namespace: spec.namespace.clone(), name: name.clone() };
+        registry.get_snapshot(&which).is_ok()
+    });
+    if template.is_some() {
+        spec.template = template;
+    } else if snapshot.is_some() {
+        spec.snapshot = snapshot;
+    } else {
+        spec.image = Some(asked);
+    }
+}
 
 /// Installs packages for the sandbox of a specification. It takes a place among the runs, because it is one.
 /// What comes back keeps them until the sandbox is made.

@@ -2,6 +2,8 @@
 
 mod hints;
 
+use std::time::Duration;
+
 use hyper::StatusCode;
 use hyper::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 
@@ -32,14 +34,18 @@ pub fn respond_with(refusal: &Refusal, words: Words) -> Response {
     let mut response = json_response(status(refusal.code), &Problem::new(refusal, words));
     let headers = response.headers_mut();
     if let Some(pause) = refusal.retry_after {
-        // Whole seconds, and never none: a client that comes back at once is refused again.
-        let seconds = pause.as_secs() + u64::from(pause.subsec_nanos() > 0);
-        headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+        headers.insert(RETRY_AFTER, retry_after(pause));
     }
     if refusal.code == Code::Unauthenticated {
         headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     response
+}
+
+/// Whole seconds, and never none: a client that comes back at once is refused again.
+pub fn retry_after(pause: Duration) -> HeaderValue {
+    let seconds = pause.as_secs() + u64::from(pause.subsec_nanos() > 0);
+    HeaderValue::from(seconds.max(1))
 }
 
 /// The status of HTTP for a code.

@@ -1,7 +1,7 @@
 //! Where a call goes: which node has a sandbox.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use fleet::event::{Answer, Call};
 use fleet::ids::{Incarnation, NodeId};
@@ -103,10 +103,6 @@ impl Node {
     pub fn recall(&self, which: &SandboxRef) -> Option<Placement> {
         let can_ask = self.handle().is_some_and(|handle| handle.link.is_connected());
         let age_max = if can_ask { ROUTE_AGE_MAX } else { self.0.grace };
-        self.recall_within(which, age_max)
-    }
-
-    fn recall_within(&self, which: &SandboxRef, age_max: Duration) -> Option<Placement> {
         let known = lock(&self.0.recalled).0.get(which).cloned();
         let (node, life, _) = known.filter(|(_, _, at)| at.elapsed() < age_max)?;
         let is_here = self.0.registry.get().is_some_and(|registry| registry.get(which).is_ok());

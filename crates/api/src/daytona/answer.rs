@@ -2,13 +2,13 @@
 //! make an exception of their own of some codes of the toolbox.
 
 use hyper::StatusCode;
-use hyper::header::{HeaderValue, RETRY_AFTER};
+use hyper::header::RETRY_AFTER;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Value, json};
 
 use crate::body::{Response, json_response};
 use crate::forms::problem::cut;
-use crate::problem::status as usual_status;
+use crate::problem::{retry_after, status as usual_status};
 use crate::refusal::of_file;
 use crate::route::Refusals;
 use agent_client::guest::GuestError;
@@ -127,8 +127,7 @@ fn toolbox(refusal: &Refusal) -> Response {
 fn respond(refusal: &Refusal, source: &str) -> Response {
     let mut response = json_response(status(refusal.code), &shown(refusal, source));
     if let Some(pause) = refusal.retry_after {
-        let seconds = pause.as_secs() + u64::from(pause.subsec_nanos() > 0);
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+        response.headers_mut().insert(RETRY_AFTER, retry_after(pause));
     }
     response
 }

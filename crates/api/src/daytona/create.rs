@@ -10,11 +10,10 @@ use super::answer::lacking;
 use super::labels::{EPHEMERAL, OWN_LABELS, SNAPSHOT, TARGET};
 use super::limits::{AUTO_STOP_MINUTES_DEFAULT, IDLE_FOREVER_MS, MINUTE_MS};
 use crate::call::Call;
-use crate::creation::namespace_of;
+use crate::creation::{drawn_name, make_of, namespace_of};
 use crate::placing;
-use host::id::RandomId;
-use sandbox::refusal::{Code, Refusal};
-use sandbox::{Name, OnIdle, SandboxRef, Spec, TemplateName, TemplateRef};
+use sandbox::refusal::Refusal;
+use sandbox::{OnIdle, SandboxRef, Spec};
 
 const MIB_PER_GIB: u64 = 1024;
 const GIB: u64 = 1024 * 1024 * 1024;
@@ -92,7 +91,7 @@ impl Create {
             Some(name) => {
                 name.parse().map_err(|error| Refusal::invalid(format!("name: {error}")))?
             }
-            None => draw()?,
+            None => drawn_name("daytona")?,
         };
         let namespace = namespace_of(&call.caller, None);
         let which = placing::name(call, || Ok(SandboxRef { namespace, name }))?;
@@ -117,7 +116,7 @@ impl Create {
         if let Some(build) = &self.build_info {
             spec.image = Some(only_image(&build.dockerfile_content)?.to_owned());
         } else if let Some(snapshot) = self.snapshot.as_deref().filter(|name| !name.is_empty()) {
-            choose(call, &mut spec, snapshot);
+            make_of(call.api.registry(), &mut spec, snapshot.to_owned());
         }
         Ok(spec)
     }
@@ -190,33 +189,6 @@ pub fn delete_interval(minutes: i64) -> Result<bool, Refusal> {
     }
 }
 
-/// A name that no other sandbox has.
-pub fn draw() -> Result<Name, Refusal> {
-    let drawn = RandomId::draw().map_err(|error| Refusal::of(Code::Internal, &error))?;
-    let name = format!("daytona-{}", drawn.as_str()).parse();
-    Ok(name.expect("hexadecimal digits behind letters are a name"))
-}
-
-/// Sets what a sandbox is made of: a template, a snapshot or an image of that name.
-fn choose(call: &Call, spec: &mut Spec, asked: &str) {
-    let registry = call.api.registry();
-    let template = asked.parse().ok().filter(|name: &TemplateName| {
-        let which = TemplateRef { namespace: spec.namespace.clone(), name: name.clone() };
-        registry.get_template(&which).is_ok()
-    });
-    let snapshot = asked.parse().ok().filter(|name: &Name| {
-        let which = SandboxRef { namespace: spec.namespace.clone(), name: name.clone() };
-        registry.get_snapshot(&which).is_ok()
-    });
-    if template.is_some() {
-        spec.template = template;
-    } else if snapshot.is_some() {
-        spec.snapshot = snapshot;
-    } else {
-        spec.image = Some(asked.to_owned());
-    }
-}
-
 /// The image of a recipe that has nothing but its first line.
 fn only_image(recipe: &str) -> Result<&str, Refusal> {
     let lines = recipe.lines().map(str::trim);
@@ -236,6 +208,7 @@ mod tests {
     use super::*;
     use crate::sandbox_options::assert_form;
     use sandbox::options::Door;
+    use sandbox::refusal::Code;
 
     #[test]
     fn a_creation_has_the_options_that_the_table_says() {

@@ -14,14 +14,14 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::answer::{API, lacking};
-use super::create::{Create, Reach, delete_interval, draw};
+use super::create::{Create, Reach, delete_interval};
 use super::limits::{MINUTE_MS, STOP_WAIT_MAX};
 use super::listing;
 use super::replies::{is_ephemeral, proxy, shown, shown_as};
 use super::seat::find;
 use crate::body::json_response;
 use crate::call::Call;
-use crate::creation::permitted;
+use crate::creation::{drawn_name, permitted};
 use crate::placing;
 use crate::route::{Operation, operation};
 use crate::sessions::end_all::end_all;
@@ -284,7 +284,7 @@ async fn fork(call: Call, _: Nothing, MaybeJson(ask): MaybeJson<Named>) -> Resul
     let record = find(&call)?;
     let name = match ask.name {
         Some(name) => name.parse().map_err(|error| Refusal::invalid(format!("name: {error}")))?,
-        None => draw()?,
+        None => drawn_name("daytona")?,
     };
     let request = ForkRequest {
         names: vec![name],

@@ -11,32 +11,17 @@ use super::limits::PLACES_MAX;
 use super::replies::is_there;
 use super::run::{Asked, run_to_end};
 use crate::call::{Call, Inside};
-use crate::creation::namespace_of;
 use access::keys::Access;
+use sandbox::Record;
 use sandbox::refusal::{Code, Refusal};
-use sandbox::{Name, Record, SandboxId, SandboxRef};
 
 /// Says where a program begins that names no directory, and its home.
 const PLACES: &str = r#"printf '%s\0%s' "${HOME:-/}" "$PWD""#;
 const PLACES_BYTES_MAX: usize = 16 * 1024;
 
-/// The sandbox that the path names, by its id or by its name, if it is there and the key reaches it. Of others
-/// it says nothing.
+/// The sandbox that the path names, if it is there to the clients.
 pub fn find(call: &Call) -> Result<Record, Refusal> {
-    let text: String = call.parameter("sandbox")?;
-    let missing = || Refusal::not_found(format!("sandbox {text:?} was not found"));
-    let registry = call.api.registry();
-    let id = text.parse::<SandboxId>().ok();
-    let by_id = id.and_then(|id| registry.find(&id));
-    let by_name = || {
-        let name: Name = text.parse().ok()?;
-        Some(SandboxRef { namespace: namespace_of(&call.caller, None), name })
-    };
-    let which = by_id.filter(|which| call.caller.covers(&which.namespace)).or_else(by_name);
-    let which = which.ok_or_else(missing)?;
-    let record = registry.get(&which).ok().filter(is_there).ok_or_else(missing)?;
-    call.trail.sandbox(&which);
-    Ok(record)
+    call.found("sandbox", is_there)
 }
 
 /// The same, running.

@@ -10,7 +10,7 @@ use super::codes::{connect_code, words};
 use super::connect::{STREAM, end_envelope};
 use crate::body::{Outgoing, Response, json_response, respond};
 use crate::forms::problem::cut;
-use crate::problem::status as usual_status;
+use crate::problem::{retry_after, status as usual_status};
 use crate::route::Refusals;
 use sandbox::refusal::{Code, Reason, Refusal};
 
@@ -65,8 +65,7 @@ fn numbered(status: StatusCode, refusal: &Refusal) -> Response {
     let headers = response.headers_mut();
     match refusal.retry_after {
         Some(pause) => {
-            let seconds = pause.as_secs() + u64::from(pause.subsec_nanos() > 0);
-            headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+            headers.insert(RETRY_AFTER, retry_after(pause));
         }
         None if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => {
             headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));

@@ -17,13 +17,12 @@ use super::replies::{
 };
 use crate::body::json_response;
 use crate::call::Call;
-use crate::creation::{namespace_of, permitted};
+use crate::creation::{drawn_name, namespace_of, permitted};
 use crate::gather::{self, Order};
 use crate::placing;
 use crate::route::{Operation, operation};
 use crate::samples;
 use crate::shape::{Done, Nothing, Raw};
-use host::id::RandomId;
 use host::instant::{now_ms, parse};
 use node::Placed;
 use sandbox::refusal::{Code, Refusal};
@@ -159,10 +158,8 @@ async fn refresh_template(call: &Call, spec: &Spec, template: &str) {
 
 /// A name that no other sandbox has, in the namespace of the caller.
 pub fn draw(call: &Call) -> Result<SandboxRef, Refusal> {
-    let drawn = RandomId::draw().map_err(|error| Refusal::of(Code::Internal, &error))?;
-    let name = format!("e2b-{}", drawn.as_str()).parse();
-    let name: Name = name.expect("hexadecimal digits behind letters are a name");
-    Ok(SandboxRef { namespace: namespace_of(&call.caller, None), name })
+    let (namespace, name) = (namespace_of(&call.caller, None), drawn_name("e2b")?);
+    Ok(SandboxRef { namespace, name })
 }
 
 /// Sets what a sandbox is made of: a template, a snapshot, an image, or the server's usual root for the templates that

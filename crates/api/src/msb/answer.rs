@@ -2,13 +2,13 @@
 //! their own of some codes, and of some statuses.
 
 use hyper::StatusCode;
-use hyper::header::{HeaderValue, RETRY_AFTER};
+use hyper::header::RETRY_AFTER;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::json;
 
 use crate::body::{Response, json_response};
 use crate::forms::problem::cut;
-use crate::problem::status as usual_status;
+use crate::problem::{retry_after, status as usual_status};
 use crate::route::Refusals;
 use sandbox::refusal::{Code, Hint, Refusal};
 
@@ -56,8 +56,7 @@ fn respond(refusal: &Refusal) -> Response {
     let body = json!({ "error": { "code": word(refusal.code), "message": words(refusal) } });
     let mut response = json_response(status(refusal.code), &body);
     if let Some(pause) = refusal.retry_after {
-        let seconds = pause.as_secs() + u64::from(pause.subsec_nanos() > 0);
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+        response.headers_mut().insert(RETRY_AFTER, retry_after(pause));
     }
     response
 }

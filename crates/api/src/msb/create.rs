@@ -11,11 +11,10 @@ use super::answer::lacking;
 use super::limits::{EPHEMERAL_KEPT_MS, SECOND_MS};
 use super::network::Network;
 use crate::call::Call;
-use crate::creation::namespace_of;
+use crate::creation::{drawn_name, make_of, namespace_of};
 use crate::placing;
-use host::id::RandomId;
-use sandbox::refusal::{Code, Refusal};
-use sandbox::{Name, OnIdle, SandboxRef, Spec, TemplateName, TemplateRef};
+use sandbox::refusal::Refusal;
+use sandbox::{OnIdle, SandboxRef, Spec};
 
 const MIB: u64 = 1024 * 1024;
 /// One processor in thousandths.
@@ -94,7 +93,7 @@ impl Create {
     pub fn into_spec(self, call: &Call) -> Result<Spec, Refusal> {
         self.check()?;
         let name = match self.name.as_str() {
-            "" => draw()?,
+            "" => drawn_name("msb")?,
             name => name.parse().map_err(|error| Refusal::invalid(format!("name: {error}")))?,
         };
         let namespace = namespace_of(&call.caller, None);
@@ -125,7 +124,9 @@ impl Create {
             }
             spec.labels.insert(key, value);
         }
-        choose(call, &mut spec, reference);
+        if let Some(reference) = reference {
+            make_of(call.api.registry(), &mut spec, reference);
+        }
         Ok(spec)
     }
 
@@ -163,37 +164,10 @@ impl Create {
     }
 }
 
-/// A name that no other sandbox has.
-fn draw() -> Result<Name, Refusal> {
-    let drawn = RandomId::draw().map_err(|error| Refusal::of(Code::Internal, &error))?;
-    let name = format!("msb-{}", drawn.as_str()).parse();
-    Ok(name.expect("hexadecimal digits behind letters are a name"))
-}
-
-/// Sets what a sandbox is made of: a template, a snapshot or an image of that name.
-fn choose(call: &Call, spec: &mut Spec, asked: Option<String>) {
-    let Some(asked) = asked else { return };
-    let registry = call.api.registry();
-    let template = asked.parse().ok().filter(|name: &TemplateName| {
-        let which = TemplateRef { namespace: spec.namespace.clone(), name: name.clone() };
-        registry.get_template(&which).is_ok()
-    });
-    let snapshot = asked.parse().ok().filter(|name: &Name| {
-        let which = SandboxRef { namespace: spec.namespace.clone(), name: name.clone() };
-        registry.get_snapshot(&which).is_ok()
-    });
-    if template.is_some() {
-        spec.template = template;
-    } else if snapshot.is_some() {
-        spec.snapshot = snapshot;
-    } else {
-        spec.image = Some(asked);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sandbox::refusal::Code;
 
     fn read(text: &str) -> Create {
         serde_json::from_str(text).unwrap()
