@@ -31,6 +31,7 @@ dist: _agent
     flags=({{direct_calls}} -C link-arg=-fuse-ld=lld -C link-arg="-B$(rustc --print sysroot)/lib/rustlib/$host/bin/gcc-ld")
     flags+=(-C link-arg=-Wl,--icf=all -C force-frame-pointers=yes)
     cargo fetch --quiet --target "$host"
+    flags+=(--remap-path-prefix="$(rustc --print sysroot)/lib/rustlib/src/rust/library=library")
     for registry in "${CARGO_HOME:-$HOME/.cargo}"/registry/src/*; do
         flags+=(--remap-path-prefix="$registry/=")
     done
@@ -55,7 +56,9 @@ _agent: _target
     # The musl of toolchains before 1.93 does not apply packed relocations, and their agent would crash.
     flags+=(-C link-arg=-z -C link-arg=pack-relative-relocs)
     cargo fetch --quiet --target {{musl}}
-    # Panics say where they come from, not where this machine keeps its sources.
+    # Panics say where they come from, not where this machine keeps its sources. The library's own are there
+    # only with the toolchain's component `rust-src`.
+    flags+=(--remap-path-prefix="$(rustc --print sysroot)/lib/rustlib/src/rust/library=library")
     for registry in "${CARGO_HOME:-$HOME/.cargo}"/registry/src/*; do
         flags+=(--remap-path-prefix="$registry/=")
     done
