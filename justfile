@@ -315,7 +315,7 @@ _compare REV *OPTIONS:
     #!/usr/bin/env bash
     set -euo pipefail
     revision=$(git rev-parse --verify --quiet "{{REV}}^{commit}") || { echo "bench: no revision {{REV}}" >&2; exit 2; }
-    built=target/compare/$revision
+    built=$PWD/target/compare/$revision
     if ! [ -e "$built/guest-agent" ]; then
         echo "building $(git log -1 --format='%h %s' "$revision")"
         git worktree add --quiet --force --detach target/compare/tree "$revision"
@@ -329,7 +329,7 @@ _compare REV *OPTIONS:
     just build
     mkdir -p target/compare/new
     cp {{bridge}} target/{{musl}}/release/guest-agent target/compare/new
-    cargo bench -p tests --bench compare -- {{OPTIONS}} "$built" target/compare/new
+    cargo bench -p tests --bench compare -- {{OPTIONS}} "$built" "$PWD/target/compare/new"
 
 # Where the time of one kind of call goes, exec, run, flood or claim: system calls of the bridge and of the
 # agents per call (strace), and a flame graph in target/profile where perf and inferno are. The bridge is the
