@@ -333,6 +333,13 @@ impl Store {
             rings.push(ring);
         }
         self.known_ms = rings.iter().filter_map(Ring::newest_ms).max();
+        if let [finest, coarser @ ..] = &mut rings[..]
+            && coarser.iter().any(|ring| ring.newest_ms() < finest.newest_ms())
+        {
+            // The coarser files are written once a minute; the finest has the rest.
+            let records = finest.read()?;
+            coarser.iter_mut().for_each(|ring| ring.catch_up(&records));
+        }
         self.rings = rings;
         Ok(())
     }
@@ -344,8 +351,20 @@ impl Store {
         for bucket in buckets.iter().filter(|bucket| bucket.to_ms > known_ms) {
             self.rings.iter_mut().for_each(|ring| ring.add(bucket));
         }
-        make_private_directory(&self.directory)?;
-        self.rings.iter_mut().try_for_each(Ring::write)
+        // With a full record of the coarsest all are written, else the finest alone.
+        let is_due = self.rings.last().is_some_and(Ring::has_full_records);
+        let due = if is_due { self.rings.len() } else { 1 };
+        match self.write_first(due) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                make_private_directory(&self.directory)?;
+                self.write_first(due)
+            }
+            written => written,
+        }
+    }
+
+    fn write_first(&mut self, count: usize) -> io::Result<()> {
+        self.rings.iter_mut().take(count).try_for_each(Ring::write)
     }
 }
 

@@ -2,7 +2,8 @@
 //! is overwritten.
 //!
 //! A record's place follows from its sequence number. The newest record is still being added to, and is
-//! written again with each batch, so that a killed bridge loses no more than what it had not written. A file
+//! written again each time, so that a killed bridge loses no more than what it had not written. Of a coarse file not
+//! even that: it is written less often than the finest, and catches up with that when it is opened. A file
 //! that is not ours is set aside, and a damaged record is skipped. A file of the first version, whose records are
 //! shorter, is written again when it is opened.
 
@@ -175,6 +176,17 @@ impl Ring {
             }
             None => self.open = Some(*bucket),
         }
+    }
+
+    /// Adds what the records of a finer ring have behind the newest of its own.
+    pub fn catch_up(&mut self, finer: &[Bucket]) {
+        let known_ms = self.newest_ms().unwrap_or(0);
+        finer.iter().filter(|bucket| bucket.to_ms > known_ms).for_each(|bucket| self.add(bucket));
+    }
+
+    /// Whether there are records that are full and not written yet.
+    pub fn has_full_records(&self) -> bool {
+        !self.pending.is_empty()
     }
 
     /// Writes what is not written yet. After a failure it is tried again with the next batch.

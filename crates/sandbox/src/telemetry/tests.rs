@@ -84,6 +84,35 @@ fn bridges_that_are_killed_leave_no_gap_and_nothing_twice() {
 }
 
 #[test]
+fn coarser_files_are_written_once_a_minute_and_lack_nothing() {
+    let scene = Scene::new("coarser");
+    let telemetry = scene.telemetry();
+    let changed = |file: &str| {
+        let metadata = std::fs::metadata(scene.directory.join(DIRECTORY).join(file));
+        metadata.ok().map(|metadata| metadata.len())
+    };
+    let (mut fine, mut coarse, mut before) = (0, 0, (None, None));
+    for until in (10..=300).step_by(10) {
+        scene.take(&telemetry, until);
+        let now = (changed("seconds"), changed("tens"));
+        fine += usize::from(now.0 != before.0);
+        coarse += usize::from(now.1 != before.1);
+        before = now;
+    }
+    assert_eq!(fine, 30);
+    assert!((4..=5).contains(&coarse), "{coarse}");
+    telemetry.0.costs.mark().unwrap();
+    // A damaged coarse file has of the last hour what the finest has.
+    std::fs::write(scene.directory.join(DIRECTORY).join("minutes"), "damaged, whatever was in it")
+        .unwrap();
+    for step_ms in [1000, 10_000, 60_000] {
+        let history = scene.history(&scene.telemetry(), step_ms);
+        assert_eq!(history.gaps, [], "{step_ms}");
+        assert_eq!(history.points.iter().map(|(_, at)| at.samples).sum::<u32>(), 300, "{step_ms}");
+    }
+}
+
+#[test]
 fn what_a_machine_used_before_it_was_this_sandbox_is_not_counted() {
     let mut scene = Scene::new("pooled");
     scene.record.created_at_ms = scene.created_ms + 100_500;
@@ -122,11 +151,9 @@ fn an_hour_takes_what_the_limits_say() {
     let files = std::fs::read_dir(scene.directory.join(DIRECTORY)).unwrap();
     let bytes: u64 = files.map(|file| file.unwrap().metadata().unwrap().len()).sum();
     let records = 3600 + 360 + 60;
-    // A step may begin within the first and the last of them.
-    assert!(
-        (RECORD_BYTES * records..RECORD_BYTES * (records + 3) + 3 * 16).contains(&bytes),
-        "{bytes}"
-    );
+    // A step may begin within the first and the last of them, and the newest of the coarser files wait for a full minute.
+    let least = RECORD_BYTES * (records - 8);
+    assert!((least..RECORD_BYTES * (records + 3) + 3 * 16).contains(&bytes), "{bytes}");
     let month: u64 = RESOLUTIONS.iter().map(|one| u64::from(one.records) * RECORD_BYTES).sum();
     assert!(month < 12_100_000, "{month}");
 }
