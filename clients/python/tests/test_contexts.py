@@ -30,6 +30,12 @@ def test_a_context_has_the_program_that_is_named(box: Any) -> None:
         box.context("none", language="python", program="/no/such/python").run("1")
 
 
+def test_a_context_has_the_virtual_environment_that_is_named(box: Any) -> None:
+    box.exec("python3", ["-m", "venv", "--without-pip", "/tmp/own"]).check()
+    context = box.context("apart", language="python", venv="/tmp/own")
+    assert context.run("import sys; sys.prefix").result == "'/tmp/own'"
+
+
 def test_an_exception_is_a_result_with_type_and_traceback(box: Any) -> None:
     result = box.context().run("print('before')\n1/0")
     assert not result.ok

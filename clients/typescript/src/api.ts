@@ -1596,7 +1596,49 @@ export interface components {
             readiness: components["schemas"]["NodeReadiness"];
         };
         /** @description The newest samples, or the history. */
-        MetricsAnswer: components["schemas"]["MetricsPage"] | components["schemas"]["MetricsHistory"];
+        MetricsAnswer: {
+            /**
+             * Format: uint32
+             * @description CPUs that the sandbox may use at once.
+             */
+            cpus: number;
+            /**
+             * Format: uint64
+             * @description Requested samples that are no longer kept, before those here.
+             */
+            missing: number;
+            /**
+             * Format: uint64
+             * @description The number that the next sample will have.
+             */
+            next: number;
+            /**
+             * Format: uint64
+             * @description The number of the oldest kept sample.
+             */
+            oldest: number;
+            /** @description Oldest first, with consecutive numbers. */
+            samples: components["schemas"]["MetricsSample"][];
+            scope: components["schemas"]["MetricsScope"];
+            /** @constant */
+            type: "samples";
+        } | {
+            /** Format: uint64 */
+            from_ms: number;
+            /** @description Parts of the time of which nothing is known. */
+            gaps: components["schemas"]["MetricsGap"][];
+            /** @description Oldest first. A step without samples has no point. */
+            points: components["schemas"]["MetricsPoint"][];
+            /**
+             * Format: uint64
+             * @description The length of a point.
+             */
+            step_ms: number;
+            /** Format: uint64 */
+            to_ms: number;
+            /** @constant */
+            type: "history";
+        };
         /** @description An event in a stream of metrics. */
         MetricsEvent: {
             /** Format: uint64 */
@@ -1704,48 +1746,6 @@ export interface components {
             from_ms: number;
             /** Format: uint64 */
             to_ms: number;
-        };
-        /** @description What a sandbox used over time. */
-        MetricsHistory: {
-            /** Format: uint64 */
-            from_ms: number;
-            /** @description Parts of the time of which nothing is known. */
-            gaps: components["schemas"]["MetricsGap"][];
-            /** @description Oldest first. A step without samples has no point. */
-            points: components["schemas"]["MetricsPoint"][];
-            /**
-             * Format: uint64
-             * @description The length of a point.
-             */
-            step_ms: number;
-            /** Format: uint64 */
-            to_ms: number;
-        };
-        /** @description A page of samples. */
-        MetricsPage: {
-            /**
-             * Format: uint32
-             * @description CPUs that the sandbox may use at once.
-             */
-            cpus: number;
-            /**
-             * Format: uint64
-             * @description Requested samples that are no longer kept, before those here.
-             */
-            missing: number;
-            /**
-             * Format: uint64
-             * @description The number that the next sample will have.
-             */
-            next: number;
-            /**
-             * Format: uint64
-             * @description The number of the oldest kept sample.
-             */
-            oldest: number;
-            /** @description Oldest first, with consecutive numbers. */
-            samples: components["schemas"]["MetricsSample"][];
-            scope: components["schemas"]["MetricsScope"];
         };
         /** @description What a sandbox used in one step. What is not known is absent. */
         MetricsPoint: {

@@ -16,7 +16,7 @@ use agent_client::link::Address;
 use agent_client::link::limits::GONE_AFTER;
 use control::{Client, ClientError, ErrorCode, List, Purpose, Request};
 use host::paths::Paths;
-use sandbox::{Durability, OneShot, Record, SandboxError, SandboxRef, find_log};
+use sandbox::{Durability, OneShot, Record, SandboxError, SandboxRef, State, find_log};
 
 /// The paths of this process, and its permissions.
 pub struct Context {
@@ -172,9 +172,8 @@ impl Context {
         all.iter().map(|record| record.which().to_string()).collect()
     }
 
-    async fn state(&self, which: &SandboxRef) -> Option<String> {
-        let record = self.running().await.ok()?.inspect(which).await.ok()?;
-        Some(record.state.to_string())
+    async fn state(&self, which: &SandboxRef) -> Option<State> {
+        Some(self.running().await.ok()?.inspect(which).await.ok()?.state)
     }
 }
 

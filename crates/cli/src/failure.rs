@@ -18,7 +18,7 @@ use control::{ClientError, ErrorCode};
 use host::agent::AgentMissing;
 use host::similar::distance;
 use image::ImageError;
-use sandbox::{InvalidName, SandboxError, SandboxRef};
+use sandbox::{InvalidName, SandboxError, SandboxRef, State};
 use workspace::WorkspaceError;
 
 /// Errors of the command line itself.
@@ -31,7 +31,7 @@ pub enum CliError {
     #[error("sandbox {name} was lost with its node {node} at {at}{}", durable_to(ends))]
     LostWithNode { name: SandboxRef, node: String, at: String, ends: Vec<String> },
     #[error("sandbox {name} is not running: it is {state}")]
-    NotRunning { name: SandboxRef, state: String },
+    NotRunning { name: SandboxRef, state: State },
     #[error("{wanted:?} matches no session of the sandbox{}", alternatives(sessions))]
     UnknownSession { wanted: String, sessions: Vec<String> },
     #[error("there is no notebook {name}{}", alternatives(similar))]
@@ -264,6 +264,9 @@ impl CliError {
             }
             Self::LostWithNode { .. } => {
                 "this was all of its output that outlived the node; the name is free"
+            }
+            Self::NotRunning { name, state: State::Damaged { .. } } => {
+                return Some(format!("`host-bridge rm {name}` ends and removes it"));
             }
             Self::NotRunning { name, .. } => {
                 return Some(format!(

@@ -156,8 +156,11 @@ fn wide_row(row: [String; 5], record: &Record, now_ms: u64) -> [String; 9] {
     [name, machine, state, age, memory, cpus, ends, output::printable(&labels), image]
 }
 
-/// The root of a sandbox as one word.
+/// The root of a sandbox as one word. What a damaged record had is not known.
 pub fn root_of(record: &Record) -> String {
+    if matches!(record.state, State::Damaged { .. }) {
+        return "(unknown)".to_owned();
+    }
     record.image.clone().unwrap_or_else(|| record.machine.profile().root.to_string())
 }
 

@@ -17,6 +17,7 @@ const NO_LIMIT: &str = "none";
 /// Change lifetimes and network access of running sandboxes
 #[derive(Debug, Args)]
 #[command(
+    override_usage = "host-bridge update [OPTIONS] <SANDBOX>...",
     group = ArgGroup::new("change").required(true).multiple(true),
     after_help = "Examples:
   host-bridge update work --ttl 2h --idle-ttl none

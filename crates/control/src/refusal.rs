@@ -160,6 +160,9 @@ fn of_sandbox(error: &SandboxError) -> Option<String> {
         SandboxError::StillRunning { which, .. } => {
             return Some(format!("`host-bridge stop {which}` first, or remove it with --force"));
         }
+        SandboxError::NotRunning { which, state: State::Damaged { .. } } => {
+            return Some(format!("`host-bridge rm {which}` ends and removes it"));
+        }
         SandboxError::NotRunning { which, .. } => {
             return Some(format!("`host-bridge logs {which}` shows its output"));
         }

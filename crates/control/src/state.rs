@@ -21,13 +21,19 @@ pub struct StateProblem {
 pub fn state_problems(paths: &Paths) -> Vec<StateProblem> {
     let mut problems = Vec::new();
     if let Err(error) = store::read(paths, |_| Ok(())) {
-        let what = format!("notebooks, history and artifacts do not work: {error}");
-        let fix = match error {
-            StoreError::Damaged { .. } | StoreError::Corrupt { .. } => {
-                "stop the daemon, then run `host-bridge store repair`".to_owned()
+        let place = paths.store().display().to_string();
+        let repair =
+            "stop the daemon and run `host-bridge store repair`, which keeps what can be read";
+        let (why, fix) = match error {
+            StoreError::Damaged { what, .. } => {
+                (format!("the store {place} is damaged ({what})"), repair.to_owned())
             }
-            _ => format!("make {} a file that can be read", paths.store().display()),
+            StoreError::Corrupt { source } => {
+                (format!("the store {place} is damaged: {source}"), repair.to_owned())
+            }
+            error => (error.to_string(), format!("make {place} a file that can be read")),
         };
+        let what = format!("notebooks, history and artifacts do not work: {why}");
         problems.push(StateProblem { what, fix });
     }
     let audit = paths.audit();

@@ -25,7 +25,7 @@ pub enum CommitError {
     #[error("its files cannot be written: {0}")]
     Write(GuestError),
     #[error("its files cannot be kept on the way: {0}")]
-    Disk(io::Error),
+    Disk(#[source] io::Error),
     #[error("reading its files took longer than {} s, so its programs were resumed", FREEZE_WATCHDOG_MAX.as_secs())]
     Slow,
 }

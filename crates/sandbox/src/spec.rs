@@ -244,7 +244,8 @@ impl Spec {
         self.machine().sees_host().then_some(place)
     }
 
-    fn check_scratch(&self) -> Result<(), SandboxError> {
+    /// Refuses a writable layer that is too small or too large for its place.
+    pub(super) fn check_scratch(&self) -> Result<(), SandboxError> {
         let min = if self.is_on_disk { SCRATCH_DISK_BYTES_MIN } else { SCRATCH_BYTES_MIN };
         check_range("scratch_bytes", self.scratch_bytes, min, self.scratch_bytes_max())
     }

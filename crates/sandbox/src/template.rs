@@ -137,7 +137,9 @@ impl Template {
             name: self.name.base.clone(),
         });
         self.fill(&mut spec);
-        spec.check()
+        // The memory bounds a writable layer in memory, and whether it is there is not known here.
+        Spec { memory_mib: None, ..spec.clone() }.check()?;
+        Spec { scratch_bytes: None, ..spec }.check()
     }
 
     /// Sets the options that a request leaves out.

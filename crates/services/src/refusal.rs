@@ -94,7 +94,9 @@ impl From<&artifact::Reason> for Refusal {
     fn from(reason: &artifact::Reason) -> Self {
         use artifact::Reason as Why;
 
+        let message = format!("the file was not kept: {reason}");
         let code = match reason {
+            Why::Host { lacks_room: true, .. } => return Refusal::no_room(message),
             Why::Kind { .. } | Why::Name => Code::Invalid,
             Why::TooLarge { .. } | Why::RunFull { .. } => Code::TooLarge,
             Why::NamespaceFull { .. } | Why::TooMany { .. } => Code::LimitReached,
@@ -108,7 +110,7 @@ impl From<&artifact::Reason> for Refusal {
             | Why::NothingMatches
             | Why::TooMuchShown { .. } => Code::Io,
         };
-        Refusal::new(code, format!("the file was not kept: {reason}"))
+        Refusal::new(code, message)
     }
 }
 
@@ -177,7 +179,7 @@ impl From<&ReachError> for Refusal {
 impl From<&AppError> for Refusal {
     fn from(error: &AppError) -> Self {
         let with = |code| Refusal::of(code, error);
-        match error {
+        let refusal = match error {
             AppError::Sandbox(error) => error.into(),
             AppError::Guest(error) => error.into(),
             AppError::Forward(error) => error.into(),
@@ -232,7 +234,8 @@ impl From<&AppError> for Refusal {
             AppError::SandboxGone => with(Code::Gone).because(Reason::SandboxGone),
             AppError::Ending => with(Code::Unavailable).retry_after(BUSY_PAUSE),
             AppError::Draw(_) | AppError::Note { .. } => with(Code::Internal),
-        }
+        };
+        refusal.or_no_room(error)
     }
 }
 

@@ -29,6 +29,34 @@ fn the_document_is_what_openapi_says_it_must_be() {
     expect_success(validate.arg(document).output().expect("it runs"));
 }
 
+/// So a client learns from the answer itself which of them it is.
+#[test]
+fn a_field_tells_the_members_of_each_union_of_answers_apart() {
+    let server = Server::dev();
+    let document = Client::new(server.url()).get("/openapi.json").expect(200).json();
+    let mut wrong = Vec::new();
+    unions_without_a_field(&document["components"]["schemas"], "", &mut wrong);
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+/// The places of unions of several named schemas without a discriminator.
+fn unions_without_a_field(within: &Value, place: &str, found: &mut Vec<String>) {
+    let members = within.get("oneOf").or_else(|| within.get("anyOf")).and_then(Value::as_array);
+    let named = members.into_iter().flatten().filter(|one| one.get("$ref").is_some()).count();
+    if named > 1 && within.get("discriminator").is_none() {
+        found.push(place.to_owned());
+    }
+    match within {
+        Value::Object(fields) => fields.iter().for_each(|(name, field)| {
+            unions_without_a_field(field, &format!("{place}/{name}"), found);
+        }),
+        Value::Array(members) => {
+            members.iter().for_each(|member| unions_without_a_field(member, place, found));
+        }
+        _ => {}
+    }
+}
+
 #[test]
 fn the_server_does_what_its_document_says() {
     let Some(home) = home() else { return };

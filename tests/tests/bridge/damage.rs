@@ -60,7 +60,8 @@ fn a_sandbox_whose_record_is_damaged_is_listed_and_removed_with_all_that_is_left
         assert_eq!((&listed[0]["name"], &listed[0]["state"]), (&json!(name), &json!("damaged")));
         assert_eq!(listed[0]["id"], id, "{listed}");
         assert!(listed[0]["reason"].as_str().expect("a reason").contains("box.json"), "{listed}");
-        assert!(server.ok(&["ps"]).contains("damaged"));
+        let row = server.ok(&["ps"]);
+        assert!(row.contains("damaged") && row.contains("(unknown)"), "{row}");
         if keeps_name {
             assert_eq!(client(&server).post(ALL, &json!({ "name": "work" })).status, 409);
         }
@@ -68,6 +69,12 @@ fn a_sandbox_whose_record_is_damaged_is_listed_and_removed_with_all_that_is_left
         assert_eq!(get(&server, &found)["state"], "damaged");
         let refused = client(&server).post(&format!("{found}/shell"), &json!({ "script": "true" }));
         assert_eq!(refused.status, 409, "{}", refused.text());
+        assert!(refused.text().contains("remove it"), "{}", refused.text());
+        let refused = server.run(&["exec", name, "--", "true"]);
+        let stderr = String::from_utf8_lossy(&refused.stderr);
+        // A restart would be refused too.
+        let hint = format!("`host-bridge rm {name}` ends and removes it");
+        assert!(stderr.contains(&hint) && !stderr.contains("restart"), "{stderr}");
         assert!(server.ok(&["doctor", "--json"]).contains("a sandbox is damaged"));
         assert!(kill(pid, None).is_ok(), "its machine lives");
         server.ok(&["rm", if by_id { &id } else { "work" }]);
@@ -99,7 +106,8 @@ fn a_damaged_store_costs_the_bridge_only_what_is_in_it_until_it_is_repaired() {
     client(&server).get("/readyz").expect(200);
     let checked = server.run(&["serve", "--check-config"]);
     let stderr = String::from_utf8_lossy(&checked.stderr);
-    assert!(checked.status.success() && stderr.contains("store repair"), "{stderr}");
+    assert!(checked.status.success(), "{stderr}");
+    assert_eq!(stderr.matches("store repair").count(), 1, "{stderr}");
     assert!(server.ok(&["doctor", "--json"]).contains("store repair"));
     assert_eq!(server.run(&["store", "repair"]).status.code(), Some(125), "the daemon runs");
     let mut stderr = String::new();

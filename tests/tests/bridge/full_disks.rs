@@ -133,6 +133,35 @@ fn a_creation_on_a_full_disk_is_refused_at_every_door() {
 }
 
 #[test]
+fn what_is_kept_of_a_sandbox_is_refused_on_a_full_disk_at_every_door() {
+    let Some(place) = FullDisk::new_or_skip(2048) else { return };
+    let client = place.client();
+    client.post(ALL, &json!({ "name": "work" })).expect(201);
+    let script = json!({ "script": "echo bytes > /tmp/file" });
+    client.post(&format!("{WORK}/shell"), &script).expect(200);
+    let filler = place.fill();
+    let app = json!({ "type": "command", "command": ["sleep", "9"], "name": "app" });
+    for (what, body) in [
+        ("artifacts", json!({ "path": "/tmp/file" })),
+        ("fork", json!({})),
+        ("apps", app),
+        ("previews", json!({ "port": 8000 })),
+    ] {
+        assert_no_room(&client.post(&format!("{WORK}/{what}"), &body));
+    }
+    assert_no_room(&client.send_json("PUT", "/v1/templates/default/t", &json!({})));
+    for verb in [&["fork", "work"][..], &["template", "create", "t"]] {
+        let stderr = String::from_utf8_lossy(&place.server.run(verb).stderr).into_owned();
+        assert!(stderr.contains("free some space"), "{verb:?}: {stderr}");
+    }
+    filler.remove();
+    let client = place.client();
+    client.post(&format!("{WORK}/artifacts"), &json!({ "path": "/tmp/file" })).expect(201);
+    assert_eq!(place.names(), BTreeSet::from(["work".to_owned()]));
+    place.end();
+}
+
+#[test]
 fn a_time_to_live_that_cannot_be_written_is_refused_and_not_granted() {
     let Some(mut place) = FullDisk::new_or_skip(1024) else { return };
     let client = place.client();

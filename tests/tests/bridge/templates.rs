@@ -249,6 +249,30 @@ fn what_is_wrong_with_a_template_is_refused_when_it_is_put() {
     assert_eq!(template["start"], "<script>alert(1)</script>");
 }
 
+/// A regression: the memory bounded the layer before it was known to be in memory.
+#[test]
+fn the_writable_layer_of_a_template_is_bounded_where_it_is() {
+    let large = json!({ "memory_mib": 256, "scratch_bytes": 1_u64 << 30 });
+    let server = Server::start(&["--dev", "--set", "process.scratch=memory"]);
+    let client = Client::new(server.url());
+    let put_large =
+        |client: &Client| client.send_json("PUT", &format!("{TEMPLATES}/large"), &large);
+    let refused = put_large(&client).expect(400).text();
+    assert!(refused.contains("--scratch") && refused.contains("cannot be on disk"), "{refused}");
+    let server = Server::dev();
+    let client = Client::new(server.url());
+    let body = json!({ "namespace": "ci", "name": "plain", "memory_mib": 256 });
+    if client.post("/v1/sandboxes", &body).expect(201).json()["scratch_place"] != "disk" {
+        return skip("this host has no writable layers on disk");
+    }
+    put_large(&client).expect(200);
+    let one = made(&client, "one", "large");
+    assert_eq!((&one["scratch_bytes"], &one["scratch_place"]), (&json!(1 << 30), &json!("disk")));
+    for name in ["plain", "one"] {
+        client.delete(&format!("/v1/sandboxes/ci/{name}?force=true")).expect(200);
+    }
+}
+
 #[test]
 fn a_key_makes_templates_of_its_own_namespace_and_none_that_are_kept_warm() {
     let server = Server::with_keys();

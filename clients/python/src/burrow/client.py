@@ -200,11 +200,14 @@ class Sandbox(SandboxHandle):
         *,
         language: str | None = None,
         program: str | None = None,
+        venv: str | None = None,
     ) -> Context:
         """An interpreter that keeps its state between runs. `language` may be omitted for a context
         that exists or is named after its language. `program` is the path or name of the interpreter
-        to use instead of the default."""
-        return Context(self._commands, name, language, self._seconds, program)
+        to use instead of the default; `venv` is the directory of a virtual environment whose Python
+        to use."""
+        made = {"program": program, "venv": venv}
+        return Context(self._commands, name, language, self._seconds, made)
 
     async def stop(self, *, grace: float | None = None) -> None:
         """Stops the sandbox: its processes are asked to end, and killed after the grace. Its record

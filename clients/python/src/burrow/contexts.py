@@ -119,24 +119,20 @@ class Context(_Interpreter):
         name: str,
         language: str | None,
         seconds: float | None,
-        program: str | None = None,
+        made: Mapping[str, str | None],
     ) -> None:
         super().__init__(commands.api, commands.path("contexts", name), language, seconds)
         self.name = name
-        self._program = program
+        self._made = {option: value for option, value in made.items() if value is not None}
         self._contexts = commands.path("contexts")
 
     async def _opened(self) -> None:
-        if self._program is None:
+        if not self._made:
             return
-        body = {
-            "context": self.name,
-            "language": self.language or self.name,
-            "program": self._program,
-        }
+        body = {"context": self.name, "language": self.language or self.name, **self._made}
         await self._api.call("POST", self._contexts, body=body)
         # It exists now, and a run finds it by its name.
-        self._program = None
+        self._made = {}
 
     async def info(self) -> Mapping[str, Any]:
         """Returns its state. Raises `NotFound` before its first run."""

@@ -352,8 +352,9 @@ class SandboxHandle:
         *,
         language: str | None = None,
         program: str | None = None,
+        venv: str | None = None,
     ) -> Context:
-        inner = self._inner.context(name, language=language, program=program)
+        inner = self._inner.context(name, language=language, program=program, venv=venv)
         return Context(self._loop, inner)
 
     def stop(self, *, grace: float | None = None) -> None:

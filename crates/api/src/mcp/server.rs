@@ -27,6 +27,8 @@ use access::audit::{Door, Entry, Who};
 const INSTRUCTIONS: &str = include_str!("instructions.md");
 /// Stands for what the sandbox reaches.
 const NETWORK: &str = "{network}";
+/// Stands for the workspace, if it has one.
+const USERS_FILES: &str = "{workspace}";
 /// Rules that are named; further ones are counted.
 const RULES_NAMED_MAX: usize = 8;
 
@@ -95,7 +97,7 @@ impl Server {
     }
 }
 
-fn instructions(egress: &[String]) -> String {
+fn instructions(egress: &[String], has_workspace: bool) -> String {
     let network = if egress.is_empty() {
         "The sandbox has no network.".to_owned()
     } else {
@@ -104,7 +106,8 @@ fn instructions(egress: &[String]) -> String {
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         format!("The sandbox reaches these hosts and no others: {}{more}.", named.join(", "))
     };
-    let text = INSTRUCTIONS.trim_end().replace(NETWORK, &network);
+    let workspace = if has_workspace { ", with the user's files at `/workspace`," } else { "" };
+    let text = INSTRUCTIONS.trim_end().replace(NETWORK, &network).replace(USERS_FILES, workspace);
     if egress.is_empty() {
         return text;
     }
@@ -118,7 +121,7 @@ impl ServerHandler for Server {
             Implementation::new("burrow", env!("CARGO_PKG_VERSION")).with_title("Burrow");
         ServerConfig::new(capabilities)
             .with_server_info(implementation)
-            .with_instructions(instructions(&self.session.egress()))
+            .with_instructions(instructions(&self.session.egress(), self.session.has_workspace()))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {

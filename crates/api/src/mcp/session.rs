@@ -102,6 +102,11 @@ impl Session {
         rules.iter().filter(|rule| !rule.eq_ignore_ascii_case("none")).cloned().collect()
     }
 
+    /// Whether its own sandbox has files of the user.
+    pub fn has_workspace(&self) -> bool {
+        self.preset.workspace.is_some()
+    }
+
     /// Its own sandbox, as the session was set up.
     fn preset_spec(&self, which: SandboxRef) -> Spec {
         let preset = self.preset.clone();

@@ -98,9 +98,9 @@ pub struct MetricsWindowQuery {
 
 /// The newest samples, or the history.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(tag = "type", rename_all = "snake_case")]
 pub enum MetricsAnswer {
-    Page(MetricsPage),
+    Samples(MetricsPage),
     History(MetricsHistory),
 }
 
@@ -163,7 +163,7 @@ async fn page(
         Some(since) => guest.metrics(since, false).await?,
         None => guest.newest_metrics(false).await?,
     };
-    Ok(Reply(MetricsAnswer::Page(samples.into())))
+    Ok(Reply(MetricsAnswer::Samples(samples.into())))
 }
 
 async fn follow(

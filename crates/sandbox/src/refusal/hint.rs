@@ -31,7 +31,7 @@ pub enum Hint {
     DropNotebooks,
     /// The sandbox has stopped.
     ReplaceSandbox,
-    /// The agent of the sandbox does not answer.
+    /// The agent of the sandbox does not answer, or its record is damaged.
     RemoveLost,
     ResumeSandbox,
     NameImage,

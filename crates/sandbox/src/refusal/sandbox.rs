@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{Code, Hint, Reason, Refusal};
 use crate::limits::BUSY_PAUSE;
-use crate::{CommitError, SandboxError};
+use crate::{CommitError, SandboxError, State};
 use host::instant;
 use host::secret::SecretError;
 use protocol::FaultCode;
@@ -66,7 +66,10 @@ impl From<&SandboxError> for Refusal {
             SandboxError::NotRunning { state, .. } => with(Code::Conflict)
                 .because(Reason::NotRunning)
                 .details(json!({ "state": state.name() }))
-                .hint(Hint::ReplaceSandbox),
+                .hint(match state {
+                    State::Damaged { .. } => Hint::RemoveLost,
+                    _ => Hint::ReplaceSandbox,
+                }),
             SandboxError::Paused { .. } => with(Code::Conflict)
                 .because(Reason::Paused)
                 .details(json!({ "state": "paused" }))

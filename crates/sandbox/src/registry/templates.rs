@@ -73,7 +73,9 @@ impl Registry {
     ) -> Result<Vec<TemplateInfo>, SandboxError> {
         for template in &templates {
             template.check()?;
-            self.warm_spec(template)?;
+            let mut spec = self.warm_spec(template)?;
+            self.0.files.place_scratch(&mut spec, self.store_paths())?;
+            spec.check_scratch()?;
         }
         self.0.templates.check(&templates)?;
         let Some(shared) = self.0.shared_templates.clone() else {

@@ -1,5 +1,8 @@
 //! What did not become an artifact, and why. Nothing is skipped silently.
 
+use std::error::Error;
+
+use host::room::lacks_room;
 use protocol::Text;
 use protocol::message::FileKind;
 use serde::{Deserialize, Serialize};
@@ -41,7 +44,7 @@ pub enum Reason {
     #[error("the sandbox did not send it: {message}")]
     Refused { message: String },
     #[error("the host could not keep it: {message}")]
-    Host { message: String },
+    Host { message: String, lacks_room: bool },
     #[error("no file matches this name")]
     Name,
     #[error("the listing was cut after {entries} entries")]
@@ -69,8 +72,8 @@ impl Reason {
         Self::Kind { what }
     }
 
-    pub fn host(error: &impl ToString) -> Self {
-        Self::Host { message: error.to_string() }
+    pub fn host(error: &(dyn Error + 'static)) -> Self {
+        Self::Host { message: error.to_string(), lacks_room: lacks_room(error) }
     }
 }
 

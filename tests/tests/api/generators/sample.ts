@@ -75,3 +75,14 @@ export function change(change: Schemas["FileChange"]): string {
 export function input(order: Schemas["RunOrder"]): string {
   return order.type === "input" ? (order.line ?? "the end") : order.type;
 }
+
+export function length(answer: Schemas["MetricsAnswer"]): number {
+  switch (answer.type) {
+    case "samples":
+      return answer.samples.length;
+    case "history":
+      return answer.points.length;
+    default:
+      return none(answer);
+  }
+}

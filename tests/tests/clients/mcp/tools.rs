@@ -94,6 +94,12 @@ fn the_instructions_say_what_the_sandbox_has_reaches_and_lacks() {
     let mut lines = Lines::start(&burrow, &["--egress", "@npm", "--egress", "example.org"]);
     let about = lines.initialize(VERSION)["instructions"].as_str().expect("words").to_owned();
     assert!(about.contains("@npm, example.org") && !about.contains("no network"), "{about}");
+    assert!(!about.contains("/workspace"), "{about}");
+    let directory = burrow.scratch().to_str().expect("UTF-8");
+    let mut lines = Lines::start(&burrow, &["--workspace", directory]);
+    let about = lines.initialize(VERSION)["instructions"].as_str().expect("words").to_owned();
+    assert!(about.contains("at `/workspace`"), "{about}");
+    assert_eq!(about.matches(". ").count() + 1, 3, "three sentences: {about}");
 }
 
 #[test]
