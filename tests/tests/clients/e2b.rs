@@ -58,6 +58,12 @@ fn keys() {
     python("keys", Server::with_keys);
 }
 
+/// `just test-vm` runs this one with machines that can copy their memory.
+#[test]
+fn machines() {
+    python("machines", Server::dev);
+}
+
 #[test]
 fn sandboxes() {
     python("sandboxes", Server::dev);
