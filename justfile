@@ -127,8 +127,8 @@ test-vm: _tested _kit
         echo "test-vm: the suites in virtual machines: no image, no QEMU or no relay" | tee -a target/skips.log
     else
         BURROW_TEST_MACHINE=qemu BURROW_TEST_IMAGE=full cargo nextest run --workspace --test every_machine -E 'not test(/{{not_in_vms}}/)'
-        # The published SDK's documented examples, against a server whose sandboxes are machines.
-        BURROW_DEFAULTS_MACHINE=qemu cargo nextest run --workspace --test clients -E 'test(/^sdk::documented::/)'
+        # The published SDK's documented examples, and forks and snapshots by E2B's, against a server whose sandboxes are machines.
+        BURROW_DEFAULTS_MACHINE=qemu cargo nextest run --workspace --test clients -E 'test(/^sdk::documented::|^e2b::machines$/)'
     fi
     just _v2 security=groups
     just _skips

@@ -1,10 +1,11 @@
 // Templates with the client for JavaScript. The image `small` is there already.
 import assert from "node:assert/strict";
 import { mkdirSync, writeFileSync } from "node:fs";
-import test from "node:test";
 
 import { BuildError, Sandbox, Template } from "e2b";
+import { suite } from "./calls.mjs";
 
+const test = suite("templates");
 const SMALL = "small:latest";
 
 test("a template is built, tagged and used", async () => {

@@ -20,6 +20,8 @@ async def a_file_is_written_and_read():
         await sink.close()
         stream = await fs.read_stream("/tmp/s")
         assert b"".join([piece async for piece in stream]) == b"one two"
+        stream = await fs.read_stream("/tmp/s")
+        assert await stream.collect() == b"one two"
         assert (await made.exec("cat", ["/tmp/s"])).stdout_text == "one two"
         await refused(lambda: fs.read("/tmp/none"), says="none")
         await refused(lambda: fs.read("/tmp"), says="directory")

@@ -20,7 +20,7 @@ async def what_programs_write_is_followed():
         await made.exec("sh", ["-c", "echo first; echo wrong >&2"])
         stream = await made.log_stream(follow=True)
         entry, found = await _until(stream, b"first", b"wrong")
-        assert entry.cursor, found
+        assert entry.cursor and entry.text(), found
         await made.exec("echo", ["second"])
         _, found = await _until(stream, b"second")
         assert b"first" not in found

@@ -53,6 +53,10 @@ async def a_program_is_followed_and_signalled():
             if event.code is not None:
                 assert event.code in (7, 143), event.code
         assert len(seen) >= 3, seen
+        shell = await made.shell_stream("echo first; sleep 0.1; echo second")
+        event = await shell.recv()
+        assert str(event.event_type) == "started", event.event_type
+        assert (await shell.collect()).stdout_text == "first\nsecond\n"
         killed = await made.exec_stream("sleep", ["1000"])
         await killed.kill()
         assert (await killed.wait())[0] == 137
@@ -66,6 +70,10 @@ async def a_terminal_is_one():
         ran = await made.exec("sh", ["-c", "test -t 0 && test -t 1 && stty size"], tty=True)
         assert ran.exit_code == 0, ran.stdout_text
         assert ran.stdout_text.split() == ["24", "80"], ran.stdout_text
+        handle = await made.exec_stream("sh", ["-c", "read go; stty size"], tty=True, stdin=Stdin.pipe())
+        await handle.resize(30, 100)
+        await handle.take_stdin().write(b"go\n")
+        assert "30 100" in (await handle.collect()).stdout_text
 
 
 async def what_is_no_program_is_refused():
@@ -76,6 +84,13 @@ async def what_is_no_program_is_refused():
         await refused(lambda: made.exec("true", [], user="nobody-of-that-name"))
         ended = await made.exec("true", [])
         assert ended.exit_code == 0
+
+
+async def a_sandbox_has_no_command_of_its_own():
+    """The package asks for the image's own command, which an image of this server does not say."""
+    async with sandbox("p8") as made:
+        for call in [made.exec_default, made.exec_default_stream, made.attach_default]:
+            await refused(call)
 
 
 async def programs_run_at_once():

@@ -1,9 +1,10 @@
 """Sandboxes: made, found, listed, stopped and started, removed, and what of a creation is refused."""
 
 import asyncio
+import contextlib
 
 import microsandbox
-from microsandbox import Network, Sandbox
+from microsandbox import Image, Network, Sandbox, Snapshot, Volume
 from wire import IMAGE, ask, refused, sandbox
 
 
@@ -110,6 +111,33 @@ async def a_handle_finds_stops_and_starts_its_sandbox():
         await refused(lambda: Sandbox.get("handle"), microsandbox.SandboxNotFoundError)
 
 
+async def a_creation_is_followed():
+    session = Sandbox.create_with_progress("followed", image=IMAGE)
+    made = await session.result()
+    assert (await made.exec("true", [])).exit_code == 0
+    await Sandbox.remove("followed")
+    other = Sandbox.create_with_progress("cancelled", image=IMAGE)
+    if hasattr(other, "cancel"):
+        other.cancel()
+    # It may have been made already.
+    with contextlib.suppress(microsandbox.MicrosandboxError, RuntimeError):
+        await other.result()
+        await Sandbox.remove("cancelled")
+
+
+async def a_stop_is_asked_for_and_waited_for():
+    async with sandbox("asked") as made:
+        config = (await Sandbox.get("asked")).config()
+        assert config is None or await config is None
+        await made.request_stop()
+        await made.wait_until_stopped()
+        assert (await Sandbox.get("asked")).status == "stopped"
+        await Sandbox.start("asked")
+        handle = await Sandbox.get("asked")
+        await handle.request_stop()
+        assert (await handle.wait_until_stopped()).status == "stopped"
+
+
 async def what_releases_of_0_7_have_more_works():
     if not hasattr(Sandbox, "connect_or_create"):
         return
@@ -119,19 +147,71 @@ async def what_releases_of_0_7_have_more_works():
     assert await found.fs.read("/tmp/kept") == b"kept"
     restarted = await found.restart()
     assert await restarted.fs.read("/tmp/kept") == b"kept"
-    await restarted.destroy()
+    assert (await restarted.wait_for_status("running")).status == "running"
+    await restarted.stop_with_timeout(10.0)
+    handle = await Sandbox.get("more")
+    started = await handle.connect_or_start()
+    assert await started.fs.read("/tmp/kept") == b"kept"
+    handle = await Sandbox.get("more")
+    assert (await handle.wait_for_status("running")).status == "running"
+    again = await handle.restart()
+    assert await again.fs.read("/tmp/kept") == b"kept"
+    await (await Sandbox.get("more")).stop_with_timeout(10.0)
+    await (await Sandbox.connect_or_create("more", image=IMAGE)).destroy()
+    await refused(lambda: Sandbox.get("more"), microsandbox.SandboxNotFoundError)
+    await Sandbox.create("more", image=IMAGE)
+    await (await Sandbox.get("more")).destroy()
     await refused(lambda: Sandbox.get("more"), microsandbox.SandboxNotFoundError)
 
 
 async def what_the_package_does_with_its_own_machines_alone_is_refused_by_it():
-    """Nothing of it reaches the server."""
+    """Nothing of it reaches the server, so it has no `Job`, `JobAttachment` or `JobLogStream` either."""
+    job = "job_" + "0" * 32
+    of_both = {
+        "ping": [], "touch": [], "metrics": [], "pause": [], "resume": [], "modify": [], "kill": [],
+        "request_kill": [], "request_drain": [], "compact": [], "fork": ["x"], "fork_many": [["x"]],
+        "branch": ["x"], "branch_many": [["x"]], "list_jobs": [], "get_job": [job],
+    }
+    of_one = {"drain": [], "exec_detached": ["true"], "restore_warnings": []}
+    of_handle = {"storage_usage": [], "logs": [], "log_stream": []}
     async with sandbox("local") as made:
-        calls = {
-            "ping": [], "touch": [], "metrics": [], "logs": [], "pause": [], "resume": [],
-            "kill": [], "request_kill": [], "request_drain": [], "compact": [],
-            "fork": ["x"], "branch": ["x"], "exec_detached": ["true"], "list_jobs": [],
-        }
-        for name, arguments in calls.items():
-            if hasattr(made, name):
-                await refused(lambda: getattr(made, name)(*arguments))
+        handle = await Sandbox.get("local")
+        for place, calls in [(made, of_both | of_one), (handle, of_both | of_handle)]:
+            for name, arguments in calls.items():
+                if hasattr(place, name):
+                    await refused(lambda: getattr(place, name)(*arguments))
+        figures = await made.metrics_stream()
+        await refused(figures.__anext__)
+        for name in ["restore", "restore_with_progress"]:
+            if hasattr(Sandbox, name):
+                made_of = getattr(Sandbox, name)("none", name="other")
+                is_session = isinstance(made_of, microsandbox.PullSession)
+                await refused(made_of.result if is_session else lambda: made_of)
+        for call in [Image.list, lambda: Image.get("x"), lambda: Image.inspect("x"), lambda: Image.remove("x")]:
+            # Without an `Image` there is no ImageHandle.
+            await refused(call)
+        if hasattr(microsandbox, "Storage"):
+            await refused(microsandbox.Storage.usage)
+        # AgentClient, and AgentStream with it, is for a socket on this host.
+        await refused(lambda: microsandbox.AgentClient.connect_sandbox("local"), kind=Exception)
+        assert (await made.exec("true", [])).exit_code == 0
+        for name in ["stop_and_wait", "wait", "remove_persisted"]:
+            # Each uses its object up.
+            own = await handle.connect()
+            if hasattr(own, name):
+                await refused(getattr(own, name))
+
+
+async def volumes_and_snapshots_are_refused():
+    """So there is no VolumeHandle, no SnapshotHandle and no SnapshotCopyBuilder."""
+    async with sandbox("kept") as made:
+        for call in [
+            lambda: Volume.create("v"), lambda: Volume.get("v"), Volume.get_default, Volume.list,
+            lambda: Volume.remove("v"), lambda: Snapshot.create("s", from_sandbox="kept"),
+            lambda: Snapshot.open("s"), lambda: Snapshot.get("s"), Snapshot.list,
+        ]:
+            error = await refused(call)
+            assert "not supported by" in str(error), error
+        handle = await Sandbox.get("kept")
+        await refused(lambda: handle.snapshot("s"))
         assert (await made.exec("true", [])).exit_code == 0

@@ -5,6 +5,7 @@
 //! be, and its share is in the HTTP round trip too that figures are held against.
 
 mod crowd;
+mod doors;
 mod flood;
 pub mod idle;
 mod latency;
@@ -24,6 +25,7 @@ const BOX: &str = "/v1/sandboxes/default/box";
 pub async fn figures(report: &mut Report) {
     latency::figures(report).await;
     latency::lives(report);
+    doors::figures(report);
     flood::figures(report);
     crowd::figures(report);
     idle::figures(report);

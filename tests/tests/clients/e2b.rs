@@ -58,6 +58,12 @@ fn keys() {
     python("keys", Server::with_keys);
 }
 
+/// `just test-vm` runs this one with machines that can copy their memory.
+#[test]
+fn machines() {
+    python("machines", Server::dev);
+}
+
 #[test]
 fn sandboxes() {
     python("sandboxes", Server::dev);
@@ -107,15 +113,17 @@ fn node_with(module: &str, start: fn() -> Server, prepare: impl FnOnce(&mut Comm
     let Some(home) = home() else { return };
     let server = start();
     // A module finds its packages beside itself.
-    let suite = server.scratch().join(module);
-    fs::copy(sources().join(module), &suite).expect("a copy");
+    for module in [module, "calls.mjs"] {
+        fs::copy(sources().join(module), server.scratch().join(module)).expect("a copy");
+    }
     std::os::unix::fs::symlink(home.join("js/node_modules"), server.scratch().join("node_modules"))
         .expect("a link");
     let mut command = in_server(Command::new("node"), &server);
     prepare(&mut command);
     let ran = command
         .args(["--test", "--test-reporter=spec", "--test-timeout=120000"])
-        .arg(&suite)
+        .arg(module)
+        .env("BURROW_TEST_PAGE", page())
         .output()
         .expect("Node runs");
     assert_succeeded(&ran, &server);
@@ -127,7 +135,7 @@ fn every_public_method_is_on_the_page_with_its_test() {
     let Some(home) = home() else { return };
     let ran = Command::new(home.join("bin/python"))
         .arg(sources().join("methods.py"))
-        .arg(workspace().join("docs/reference/e2b.md"))
+        .arg(page())
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .output()
         .expect("Python runs");
@@ -158,6 +166,7 @@ fn in_server(mut command: Command, server: &Server) -> Command {
         .envs(server.environment())
         .env("E2B_API_URL", server.url())
         .env("E2B_SANDBOX_URL", server.url())
+        .env("E2B_VOLUME_API_URL", server.url())
         .env("E2B_API_KEY", ANY_KEY)
         .env("BURROW_TEST_SECONDS_MAX", SECONDS_MAX)
         .env("PYTHONDONTWRITEBYTECODE", "1");
@@ -166,6 +175,10 @@ fn in_server(mut command: Command, server: &Server) -> Command {
 
 fn home() -> Option<PathBuf> {
     installed_or_skip("e2b", &sources().join("install"), "clients of E2B")
+}
+
+fn page() -> PathBuf {
+    workspace().join("docs/reference/e2b.md")
 }
 
 fn sources() -> PathBuf {

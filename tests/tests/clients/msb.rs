@@ -18,6 +18,11 @@ const NEWEST: &str = "0.7.11";
 const OLDER: &str = "0.6.14";
 
 #[test]
+fn attached() {
+    each_release("attached");
+}
+
+#[test]
 fn files() {
     each_release("files");
 }
@@ -45,6 +50,21 @@ fn keys() {
 #[test]
 fn hostile() {
     python("hostile", NEWEST, Server::dev);
+}
+
+/// The page says of each method of the packages what becomes of it, and which suite shows that.
+#[test]
+fn every_public_method_is_on_the_page_with_its_test() {
+    let Some(home) = home() else { return };
+    for release in [NEWEST, OLDER] {
+        let ran = Command::new(home.join(release).join("bin/python"))
+            .arg(sources().join("methods.py"))
+            .arg(workspace().join("docs/reference/microsandbox.md"))
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .output()
+            .expect("Python runs");
+        assert!(ran.status.success(), "{release}: {}", String::from_utf8_lossy(&ran.stderr));
+    }
 }
 
 fn each_release(module: &str) {
