@@ -47,11 +47,15 @@ fn unions_without_a_field(within: &Value, place: &str, found: &mut Vec<String>) 
         found.push(place.to_owned());
     }
     match within {
-        Value::Object(fields) => fields.iter().for_each(|(name, field)| {
-            unions_without_a_field(field, &format!("{place}/{name}"), found);
-        }),
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                unions_without_a_field(field, &format!("{place}/{name}"), found);
+            }
+        }
         Value::Array(members) => {
-            members.iter().for_each(|member| unions_without_a_field(member, place, found));
+            for member in members {
+                unions_without_a_field(member, place, found);
+            }
         }
         _ => {}
     }
