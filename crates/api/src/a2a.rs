@@ -33,6 +33,7 @@ use super::problem::respond_with;
 use super::route::{Operation, Output, Refusals, operation};
 use super::shape::{Created, Done, Json, Nothing, Reply};
 use crate::creation::{namespace_of, permitted};
+use crate::forms::exit::add_met_limit;
 use crate::forms::problem::Problem;
 use crate::forms::sandboxes::Sandbox;
 use agent_client::program::{self, Head, Outputs, draw_session};
@@ -122,6 +123,7 @@ workspace.";
 #[serde(deny_unknown_fields)]
 struct Executed {
     stdout: String,
+    /// If a timeout or a lack of memory has ended the program, the last line says so in brackets.
     stderr: String,
     /// The exit code as a shell reports it: 128 plus the signal that ended the program, or 124 for
     /// a timeout.
@@ -266,7 +268,8 @@ async fn carry_out(
     let mut outputs = Outputs::new(OUTPUT_BYTES_DEFAULT as usize, call.memory.clone());
     let ended = program.begin(&inside.guest)?.collect(b"", &mut outputs).await?;
     let truncated = outputs.is_cut();
-    let [stdout, stderr] = [outputs.stdout, outputs.stderr].map(Head::into_text);
+    let [stdout, mut stderr] = [outputs.stdout, outputs.stderr].map(Head::into_text);
+    add_met_limit(&mut stderr, &ended.record.cause);
     Ok(Executed { stdout, stderr, exit_code: ended.shell_code(), truncated })
 }
 

@@ -117,7 +117,7 @@ impl Attach {
         }
         let guest = self.connect(context).await?;
         let exit = match (&self.session, &self.repl) {
-            (Some(wanted), _) => self.to_session(&guest, wanted).await,
+            (Some(wanted), _) => self.to_session(&guest, context, wanted).await,
             (None, Some(language)) => self.to_interpreter(&guest, context, language).await,
             (None, None) => self.to_shell(&guest).await,
         };
@@ -140,9 +140,14 @@ impl Attach {
         context::connect(address, "attach").await
     }
 
-    async fn to_session(&self, guest: &Guest, wanted: &str) -> Result<Exit> {
+    async fn to_session(&self, guest: &Guest, context: &Context, wanted: &str) -> Result<Exit> {
         let list = guest.sessions(0).await?;
-        let info = session::find(&list.sessions, wanted)?;
+        let info = match (session::find(&list.sessions, wanted), &self.which) {
+            (Err(unknown), Some(which)) => {
+                return Err(session::why_not_there(&context.paths, which, unknown).await.into());
+            }
+            (found, _) => found?,
+        };
         let command = output::printable(&info.command);
         if !info.terminal {
             let left = follow::follow(guest, &info.session, SCROLL_BACK_BYTES).await?;

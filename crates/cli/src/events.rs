@@ -188,6 +188,7 @@ impl Events {
     async fn print(&self, mut feed: Feed<'_>) -> Result<Exit> {
         let stdout = Sink::stdout()?;
         let mut is_first = !self.json;
+        let mut is_silent = true;
         let mut exit = Exit::SUCCESS;
         loop {
             if let Some(reported) = feed.fill(&self.filter()).await? {
@@ -195,6 +196,13 @@ impl Events {
             }
             let Some((node, namespace, entry)) = feed.take() else {
                 if !self.follow {
+                    if is_silent && !self.which.is_empty() {
+                        let names: Vec<_> = self.which.iter().map(ToString::to_string).collect();
+                        output::note(&format!(
+                            "there are no matching events of {}",
+                            names.join(", ")
+                        ));
+                    }
                     return Ok(exit);
                 }
                 tokio::time::sleep(feed.pause()).await;
@@ -203,6 +211,7 @@ impl Events {
             if !self.is_meant(&namespace, &entry) {
                 continue;
             }
+            is_silent = false;
             let mut text = String::new();
             if std::mem::take(&mut is_first) {
                 text = line(node.as_ref().map(|_| "NODE"), &HEAD.map(str::to_owned));

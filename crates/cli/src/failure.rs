@@ -34,6 +34,8 @@ pub enum CliError {
     NotRunning { name: SandboxRef, state: State },
     #[error("{wanted:?} matches no session of the sandbox{}", alternatives(sessions))]
     UnknownSession { wanted: String, sessions: Vec<String> },
+    #[error("session {session} has ended: {how}")]
+    SessionEnded { name: SandboxRef, session: String, how: String },
     #[error("there is no notebook {name}{}", alternatives(similar))]
     UnknownNotebook { name: SandboxRef, similar: Vec<String> },
     #[error("{wanted:?} matches several sessions: {}", matches.join(", "))]
@@ -277,6 +279,11 @@ impl CliError {
                 return Some(format!("`host-bridge logs {name}` shows its output"));
             }
             Self::UnknownSession { .. } => "`host-bridge inspect SANDBOX` lists its sessions",
+            Self::SessionEnded { name, session, .. } => {
+                return Some(format!(
+                    "`host-bridge logs {name} --session {session}` shows its output"
+                ));
+            }
             Self::UnknownNotebook { .. } => "`host-bridge history` shows the runs of all notebooks",
             Self::SessionNeeded { .. } => {
                 "`host-bridge verify SANDBOX` lists the sessions of a log"

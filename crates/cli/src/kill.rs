@@ -47,16 +47,20 @@ impl Kill {
             };
         }
         let guest = context.guest(&self.which, "kill").await?;
-        let sent = self.send(&guest).await;
+        let sent = self.send(&guest, context).await;
         guest.close().await;
         sent.map(|()| Exit::SUCCESS)
     }
 
-    async fn send(&self, guest: &Guest) -> Result<()> {
+    async fn send(&self, guest: &Guest, context: &Context) -> Result<()> {
         let sessions = guest.sessions(0).await?.sessions;
         if let Some(wanted) = &self.session {
-            let found = session::find(&sessions, wanted)?;
-            return Ok(self.send_to(guest, &found.session).await?);
+            return match session::find(&sessions, wanted) {
+                Ok(found) => Ok(self.send_to(guest, &found.session).await?),
+                Err(unknown) => {
+                    Err(session::why_not_there(&context.paths, &self.which, unknown).await.into())
+                }
+            };
         }
         for living in sessions.iter().filter(|session| session.exit.is_none()) {
             self.send_to(guest, &living.session).await?;

@@ -330,6 +330,12 @@ mod tests {
     }
 
     #[test]
+    fn a_public_key_may_begin_with_a_dash() {
+        let line = ["host-bridge", "receipt", "verify", "build.receipt", "--key", "-Kq"];
+        assert!(Arguments::try_parse_from(line).is_ok());
+    }
+
+    #[test]
     fn every_verb_teaches_with_examples() {
         for verb in Arguments::command().get_subcommands().filter(|verb| !verb.is_hide_set()) {
             let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();

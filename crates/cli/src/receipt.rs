@@ -52,7 +52,8 @@ enum Verb {
         json: bool,
 
         /// Set the public key of the bridge, as `receipt key` prints it there
-        #[arg(long, value_name = "PUBKEY")]
+        // One key of 64 begins with a dash.
+        #[arg(long, value_name = "PUBKEY", allow_hyphen_values = true)]
         key: String,
 
         /// The receipts; of several, each but the first must be the next after the one before it

@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use protocol::SessionId;
+use protocol::exit::Cause;
 use protocol::requests::{self, SpoolPolicy, SpoolSpec};
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -17,7 +18,9 @@ use crate::limits::{READY_PAUSE, READY_TIMEOUT_DEFAULT, READY_TRY_MAX, STARTUP_O
 use crate::stored::HeldImage;
 use crate::{RECORDED_HOLDER, TemplateOptions};
 use agent_client::guest::{Guest, GuestError};
-use agent_client::program::{Ended, Event, OnDrop, Program, Running, Tail, draw_session};
+use agent_client::program::{
+    Ended, Event, OnDrop, Program, Running, Tail, draw_session, ran_out_of_memory,
+};
 use host::units::human_duration;
 
 /// The session of the start command.
@@ -196,7 +199,13 @@ fn settle(program: &mut Program, place: &StartupPlace) {
 }
 
 fn how(ended: &Ended) -> String {
-    format!("exit code {}", ended.shell_code())
+    let code = ended.shell_code();
+    match ended.record.cause {
+        Cause::OutOfMemory { limit_bytes } => {
+            format!("exit code {code} (it {})", ran_out_of_memory(limit_bytes))
+        }
+        _ => format!("exit code {code}"),
+    }
 }
 
 fn shown(output: &Tail) -> String {

@@ -329,6 +329,24 @@ fn running_out_of_memory_is_reported_with_the_limit_at_every_door() {
     );
     let answer = rpc("sandbox.repl.run", json!({ "language": "python", "code": hungry }));
     assert!(answer.to_string().contains(words), "{answer}");
+
+    // Answers that have no place for a cause say it behind the output, and so they do of a deadline.
+    let line = format!("[the program {words}]\n");
+    let a2a = |body: Value| client.post("/a2a/v1/sandboxes/box/exec", &body).expect(200).json();
+    let answer = a2a(json!({ "cmd": "python3", "args": ["-c", hungry] }));
+    assert_eq!((&answer["stderr"], &answer["exit_code"]), (&json!(line), &json!(137)));
+    let answer = a2a(json!({ "script": "echo so far >&2; sleep 43.1", "timeout_seconds": 0.5 }));
+    let line_of_deadline = "so far\n[the program was killed at its deadline of 0.5 s]\n";
+    assert_eq!((&answer["stderr"], &answer["exit_code"]), (&json!(line_of_deadline), &json!(124)));
+    let command = json!({ "command": format!("exec python3 -c \"{hungry}\"") });
+    let answer = client.post("/daytona/toolbox/box/process/execute", &command).expect(200).json();
+    assert_eq!((&answer["result"], &answer["exitCode"]), (&json!(line), &json!(137)));
+
+    let notebook = json!({ "name": "hungry", "sandbox": "box" });
+    client.post("/v1/notebooks", &notebook).expect(200);
+    client.post("/v1/notebooks/default/hungry/run", &json!({ "code": hungry })).expect(200);
+    let history = client.get("/v1/notebooks/default/hungry/history").json();
+    assert_eq!(history["runs"][0]["error"], json!(format!("its interpreter {words}")));
 }
 
 #[test]

@@ -244,13 +244,15 @@ fn a_start_refuses_unsupported_options_and_applies_the_others() {
         json!({ "workspace": "/" }),
         json!({ "labels": ["no pair"] }),
         json!({ "ports": { "80": "80" } }),
+        json!({ "ttl": 60 }),
+        json!({ "scripts": { "start": "true" } }),
     ] {
         let answer = start(config.clone());
         // Everybody is an administrator on a server without keys, and may name a directory.
         let may = config["workspace"] == "/" && answer["error"]["message"].is_string();
         assert!(answer.get("result").is_none() || may, "{config}: {answer}");
     }
-    let given = start(json!({ "workspace": "p", "labels": { "team": "a" }, "unheard": 1 }));
+    let given = start(json!({ "workspace": "p", "labels": { "team": "a" }, "volumes": [] }));
     assert!(given.get("error").is_none(), "{given}");
     let read = json!({ "command": "cat", "args": ["/workspace/readme"] });
     assert_eq!(call(&client, "sandbox.command.run", read)["result"]["stdout"], "hello");

@@ -233,6 +233,10 @@ fn the_life_of_a_sandbox_is_in_the_stream_in_order_at_every_door() {
         "{table}"
     );
 
+    let silent = server.run(&["events", "nobody"]);
+    let note = String::from_utf8_lossy(&silent.stderr).into_owned();
+    assert!(silent.stdout.is_empty() && note.contains("no matching events of nobody"), "{note}");
+
     // By sandbox, by kind, by time, from an offset on.
     let only = |query: &str| page(&client, &format!("{EVENTS}?{query}")).len();
     assert_eq!(only("sandbox=work"), 5);

@@ -215,6 +215,15 @@ fn logs_names_sessions_as_attach_does() {
         );
         assert!(stderr.contains("demo"), "{verb:?} does not say which there are: {stderr}");
     }
+    for verb in [&["attach", "--session", "build-1", "work"][..], &["kill", "work", "build-1"]] {
+        // The agent has it for a moment after its end.
+        eventually("its end is told", || {
+            let stderr = stage.burrow.run(verb).stderr;
+            let stderr = String::from_utf8_lossy(&stderr).into_owned();
+            stderr.contains("session build-1 has ended: exit code 0; ")
+                && stderr.contains("host-bridge logs work --session build-1")
+        });
+    }
     stage.burrow.ok(&["exec", "-d", "--session", "build-2", "work", "--", "true"]);
     eventually("several", || {
         let output = stage.burrow.run(&["logs", "--session", "build", "work"]);

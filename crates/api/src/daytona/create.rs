@@ -20,9 +20,9 @@ const GIB: u64 = 1024 * 1024 * 1024;
 /// One processor in thousandths.
 const CPU_MILLIS: u32 = 1000;
 
-/// The body of a creation. Fields that it does not know are passed over, as Daytona does.
+/// The body of a creation. A field that it does not know is refused: it may ask for something.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(default, rename_all = "camelCase")]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct Create {
     name: Option<String>,
     snapshot: Option<String>,
@@ -36,10 +36,12 @@ pub struct Create {
     target: Option<String>,
     cpu: Option<u32>,
     gpu: Option<u32>,
+    gpu_type: Option<Vec<Value>>,
     memory: Option<u64>,
     disk: Option<u64>,
     auto_stop_interval: Option<u64>,
     auto_pause_interval: Option<u64>,
+    auto_archive_interval: Option<u64>,
     auto_delete_interval: Option<i64>,
     ttl_minutes: Option<u64>,
     build_info: Option<Build>,
@@ -50,6 +52,9 @@ pub struct Create {
     outbound_proxy_url: Option<String>,
     otel_endpoint_override: Option<String>,
     linked_sandbox: Option<String>,
+    /// Nothing waits for a place here.
+    #[serde(rename = "queueTimeout")]
+    _queue_timeout: Option<Value>,
 }
 
 /// What a sandbox may reach.
@@ -161,7 +166,11 @@ impl Create {
                 self.public == Some(true),
                 "public sandboxes: the operator says which ports are public",
             ),
-            (self.gpu.is_some_and(|count| count > 0), "GPUs"),
+            (self.gpu.is_some_and(|count| count > 0) || many(&self.gpu_type), "GPUs"),
+            (
+                self.auto_archive_interval.is_some_and(|minutes| minutes > 0),
+                "archives; a sandbox that has stopped stays on the disk of its host",
+            ),
             (many(&self.volumes), "volumes"),
             (many(&self.secrets), "secrets by their names in Daytona"),
             (self.kvm == Some(true), "kvm"),
@@ -217,6 +226,9 @@ mod tests {
             "public",
             "target",
             "gpu",
+            "gpuType",
+            "autoArchiveInterval",
+            "queueTimeout",
             "secrets",
             "kvm",
             "spot",
@@ -225,6 +237,16 @@ mod tests {
             "linkedSandbox",
         ];
         assert_form::<Create>(Door::Daytona, &own);
+    }
+
+    #[test]
+    fn a_field_that_nobody_knows_is_refused() {
+        for body in [r#"{"class":"large"}"#, r#"{"idleTimeout":5}"#] {
+            assert!(serde_json::from_str::<Create>(body).is_err(), "{body}");
+        }
+        let check = |body| serde_json::from_str::<Create>(body).unwrap().check();
+        assert_eq!(check(r#"{"autoArchiveInterval":60}"#).unwrap_err().code, Code::Unsupported);
+        assert!(check(r#"{"autoArchiveInterval":0,"queueTimeout":60}"#).is_ok());
     }
 
     #[test]

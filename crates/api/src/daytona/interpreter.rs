@@ -23,6 +23,7 @@ use super::seat::{self, path, seconds};
 use crate::body::{Gone, json_response};
 use crate::call::{Call, Inside};
 use crate::environment::of_one_run;
+use crate::forms::exit::ended;
 use crate::route::{Operation, operation};
 use crate::shape::{Json, Nothing, Raw};
 use crate::websocket::{
@@ -309,9 +310,9 @@ impl Listener {
             RunEnd::Interrupted { by } => {
                 self.error("KeyboardInterrupt", &format!("interrupted by {by}"), "").await?;
             }
-            RunEnd::Died { .. } => {
-                let words = "the interpreter has ended; its state is lost";
-                self.error("UnexpectedEndOfExecution", words, "").await?;
+            RunEnd::Died { cause } => {
+                let words = format!("the interpreter {}; its state is lost", ended(cause));
+                self.error("UnexpectedEndOfExecution", &words, "").await?;
             }
             RunEnd::Cancelled { reason } => self.error("ContextRestarting", reason, "").await?,
         }

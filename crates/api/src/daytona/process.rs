@@ -16,6 +16,7 @@ use super::seat::{self, path, seconds, variables};
 use crate::body::json_response;
 use crate::budget::Share;
 use crate::call::{Call, Inside};
+use crate::forms::exit::add_met_limit;
 use crate::route::{Operation, operation};
 use crate::shape::{Json, Nothing, Raw};
 use agent_client::guest::contexts::language;
@@ -126,5 +127,7 @@ async fn code_run(call: Call, _: Nothing, Json(ask): Json<CodeRun>) -> Result<Ra
 async fn together(call: &Call, inside: &Inside, asked: Asked) -> Result<(i32, Value), Refusal> {
     let mut sink = Together { head: Head::new(OUTPUT_BYTES_MAX), memory: call.memory.clone() };
     let ended = run_into(call, inside, asked, &mut sink).await?;
-    Ok((ended.shell_code(), sink.head.into_text().into()))
+    let mut text = sink.head.into_text();
+    add_met_limit(&mut text, &ended.record.cause);
+    Ok((ended.shell_code(), text.into()))
 }

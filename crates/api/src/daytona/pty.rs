@@ -26,6 +26,7 @@ use super::sessions::{check_id, is_id};
 use crate::Api;
 use crate::body::{Gone, Response, json_response};
 use crate::call::{Call, Inside};
+use crate::forms::exit::met_limit;
 use crate::route::{Operation, operation};
 use crate::sessions::typing::write;
 use crate::sessions::{Feed, FeedEvent, SessionEnd, Start as Begin, find};
@@ -333,10 +334,17 @@ async fn speak(mut feed: Feed, live_from: u64, mut writer: Writer) -> Result<(),
                 }
             }
             Some(FeedEvent::Ended(SessionEnd::Known(record))) => {
-                let code = record.cause.shell_code();
-                let message = json!({ "type": "control", "status": "exited", "exitCode": code });
+                let mut end = json!({ "exitCode": record.cause.shell_code() });
+                if let Some(words) = met_limit(&record.cause) {
+                    end["exitReason"] = words.into();
+                }
+                let mut message = json!({ "type": "control", "status": "exited" });
+                if let (Some(message), Value::Object(end)) = (message.as_object_mut(), end.clone())
+                {
+                    message.extend(end);
+                }
                 writer.tell(&message).await?;
-                writer.close(CLOSE_NORMAL, &json!({ "exitCode": code }).to_string()).await;
+                writer.close(CLOSE_NORMAL, &end.to_string()).await;
                 return Ok(());
             }
             Some(FeedEvent::Ended(SessionEnd::Unknown { .. }) | FeedEvent::Running) | None => {

@@ -246,7 +246,7 @@ async fn exec(call: Call, _: Nothing, Json(ask): Json<Exec>) -> Result<Raw, Refu
     let logs = logs::gather(&call, found, true).await?;
     let mut answer = logs.shown();
     answer["cmdId"] = id.as_str().into();
-    answer["exitCode"] = logs.exit_code.into();
+    answer["exitCode"] = logs.exit_code().into();
     Ok(Raw(json_response(StatusCode::OK, &answer)))
 }
 

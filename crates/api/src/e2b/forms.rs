@@ -1,5 +1,5 @@
-//! The bodies and queries of E2B's REST calls, as its clients write them. Unknown fields are passed over,
-//! as E2B does.
+//! The bodies and queries of E2B's REST calls, as its clients write them. A creation refuses fields that it does
+//! not know; elsewhere they are passed over, as E2B does.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +9,9 @@ use serde_json::{Map, Value};
 use crate::call::Call;
 use sandbox::refusal::{Code, Refusal};
 
-/// A sandbox to make.
+/// A sandbox to make. A field that it does not know may ask for something.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct Create {
     #[serde(rename = "templateID")]
     pub template: String,
@@ -31,6 +31,12 @@ pub struct Create {
     pub iam: Option<Value>,
     #[serde(rename = "volumeMounts")]
     pub volume_mounts: Option<Vec<Value>>,
+    /// Older clients ask for tokens, which there always are.
+    #[serde(rename = "secure")]
+    _secure: Option<Value>,
+    /// The client starts that program by itself.
+    #[serde(rename = "mcp")]
+    _mcp: Option<Value>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -217,8 +223,15 @@ mod tests {
 
     #[test]
     fn a_creation_has_the_options_that_the_table_says() {
-        let own = ["autoPauseMemory", "autoResume", "iam"];
+        let own = ["autoPauseMemory", "autoResume", "iam", "secure", "mcp"];
         assert_form::<Create>(Door::E2b, &own);
+    }
+
+    #[test]
+    fn a_field_of_a_creation_that_nobody_knows_is_refused() {
+        let read = |text| serde_json::from_str::<Create>(text);
+        assert!(read(r#"{"templateID":"base","secure":true,"mcp":{}}"#).is_ok());
+        assert!(read(r#"{"templateID":"base","memoryMB":512}"#).is_err());
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::call::Call;
 use crate::route::{Operation, operation};
 use crate::sessions::turns::{turn, turns};
 use crate::shape::{Nothing, Raw};
+use agent_client::program::ran_out_of_memory;
 use sandbox::log::{Entry, Event, From, LogError, ReadBudget, Reader, Step};
 use sandbox::refusal::Refusal;
 
@@ -89,7 +90,9 @@ fn ended(cause: &Cause) -> String {
         Cause::Signaled { signal, .. } => format!("ended by signal {signal}"),
         Cause::Killed { signal, by } => format!("ended by signal {signal} of {by}"),
         Cause::TimedOut { limit_ms } => format!("ended, for it took longer than {limit_ms} ms"),
-        Cause::OutOfMemory { .. } => "ended for want of memory".to_owned(),
+        Cause::OutOfMemory { limit_bytes } => {
+            format!("ended: it {}", ran_out_of_memory(*limit_bytes))
+        }
         Cause::AgentStopping => "ended with the sandbox".to_owned(),
         Cause::SpawnFailed { failure } => format!("did not start: {}", failure.subject),
     }

@@ -17,6 +17,7 @@ use super::limits::RUN_KEEPALIVE;
 use crate::body::{Gone, Hold, NDJSON, Outgoing, Response, Sink, respond};
 use crate::call::{Call, Inside};
 use crate::environment::ascii;
+use crate::forms::exit::ended;
 use crate::limits::STREAM_BYTES;
 use agent_client::guest::Run;
 use agent_client::program::Characters;
@@ -149,9 +150,9 @@ fn end(finished: &Finished) -> Option<Value> {
         RunEnd::TimedOut { limit_ms } => {
             Some(failure("TimeoutError", &format!("the run took longer than {limit_ms} ms")))
         }
-        RunEnd::Died { .. } => Some(failure(
+        RunEnd::Died { cause } => Some(failure(
             "UnexpectedEndOfExecution",
-            "the interpreter has ended; its state is lost",
+            &format!("the interpreter {}; its state is lost", ended(cause)),
         )),
         RunEnd::Cancelled { reason } => Some(failure("ContextRestarting", reason)),
     }

@@ -175,6 +175,22 @@ pub fn ended(cause: &Known) -> String {
     }
 }
 
+/// A sentence about the limit that has ended a program, for clients whose answers have no place for a cause: it
+/// stands in brackets behind what the program has written. `None` if no limit has.
+pub fn met_limit(cause: &Known) -> Option<String> {
+    let is_limit = matches!(cause, Known::OutOfMemory { .. } | Known::TimedOut { .. });
+    is_limit.then(|| format!("the program {}", ended(cause)))
+}
+
+/// The same as the last line of a text.
+pub fn add_met_limit(text: &mut String, cause: &Known) {
+    let Some(words) = met_limit(cause) else { return };
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text.extend(["[", words.as_str(), "]\n"]);
+}
+
 /// A time limit as people say it.
 pub fn seconds(limit: Duration) -> String {
     format!("{} s", limit.as_secs_f64())

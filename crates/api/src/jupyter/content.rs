@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use protocol::repl::{Datum, Display, ErrorReport, Finished, RunEnd};
 use serde_json::{Map, Value, json};
 
+use crate::forms::exit::ended;
 use agent_client::guest::contexts::language::Language;
 
 /// An error as clients show it.
@@ -53,10 +54,13 @@ pub fn failure(finished: &Finished, language: &Language) -> Option<Failure> {
         RunEnd::TimedOut { limit_ms } => {
             Failure::new("TimeoutError", format!("the run took longer than {limit_ms} ms"))
         }
-        RunEnd::Died { .. } => Failure::new(
-            "DeadKernelError",
-            "the interpreter has ended, and its variables are lost; the next cell starts another",
-        ),
+        RunEnd::Died { cause } => {
+            let how = ended(cause);
+            let words = format!(
+                "the interpreter {how}, and its variables are lost; the next cell starts another"
+            );
+            Failure::new("DeadKernelError", words)
+        }
         RunEnd::Cancelled { reason } => Failure::new("Cancelled", reason.as_str()),
     })
 }

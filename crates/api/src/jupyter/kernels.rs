@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::kernel::Kernel;
 use super::life::{end, interrupt, restart};
-use super::limits::{IDLE, KERNELS_MAX};
+use super::limits::{IDLE, KERNELS_MAX, VARIABLE_CHARS_SHOWN};
 use super::specs::KernelSpec;
 use crate::Api;
 use crate::body::json_response;
@@ -39,6 +39,8 @@ const PREFIX: &str = "jupyter-";
 /// Variables that say what the kernel is made of, and are not its own.
 const SANDBOX: &str = "KERNEL_BURROW_SANDBOX";
 const IMAGE: &str = "KERNEL_BURROW_IMAGE";
+/// What the names of both begin with.
+const OWN_VARIABLES: &str = "KERNEL_BURROW_";
 
 /// The kernels that this bridge knows. Two namespaces may have one of the same id.
 #[derive(Default)]
@@ -218,6 +220,11 @@ async fn create(
     })?;
     let id = which.name.as_str().strip_prefix(PREFIX).unwrap_or_default().to_owned();
     let given = (ask.env.remove(SANDBOX), ask.env.remove(IMAGE));
+    if let Some(unknown) = ask.env.keys().find(|name| name.starts_with(OWN_VARIABLES)) {
+        let shown: String = unknown.chars().take(VARIABLE_CHARS_SHOWN).collect();
+        let message = format!("{shown:?} is no variable of this server");
+        return Err(Refusal::invalid(message).hint(format!("there are {SANDBOX} and {IMAGE}")));
+    }
     let context = which.name.as_str().parse();
     let context = context.expect("hexadecimal digits behind letters are a name");
     let env = ask.env.into_iter().map(|(name, value)| (name.into(), value.into())).collect();

@@ -25,3 +25,5 @@ pub const HISTORY_BYTES_MAX: usize = 64 * 1024;
 pub const IDLE: Duration = Duration::from_secs(24 * 3600);
 /// The reason in a closing frame, by the standard of WebSockets.
 pub const REASON_BYTES_MAX: usize = 123;
+/// Characters of a variable's name in a refusal.
+pub const VARIABLE_CHARS_SHOWN: usize = 64;

@@ -13,6 +13,7 @@ use super::network::Network;
 use crate::call::Call;
 use crate::creation::{drawn_name, make_of, namespace_of};
 use crate::placing;
+use image::Pull;
 use sandbox::refusal::Refusal;
 use sandbox::{OnIdle, SandboxRef, Spec};
 
@@ -26,14 +27,18 @@ pub const EPHEMERAL: &str = "msb.ephemeral";
 /// The kind of source that is an image by its name.
 const OCI: &str = "oci";
 
-/// The body of a creation. Fields that it does not know are passed over.
+/// The body of a creation. A field that it does not know is refused: it may ask for something.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct Create {
     name: String,
     source: Option<String>,
     reference: Option<String>,
+    /// Of a source that is refused.
+    #[serde(rename = "path")]
+    _path: Option<Value>,
     image: Option<Image>,
+    pull_policy: Option<PullWord>,
     resources: Resources,
     runtime: Runtime,
     env: Vec<Variable>,
@@ -56,8 +61,17 @@ struct Image {
     reference: Option<String>,
 }
 
+/// When the image is pulled. The clients send `if_missing` by default, so that it stands for the operator's own policy.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum PullWord {
+    Never,
+    IfMissing,
+    Always,
+}
+
 #[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 struct Resources {
     vcpus: Option<u32>,
     memory_mib: Option<u64>,
@@ -65,13 +79,21 @@ struct Resources {
 }
 
 /// What programs have. A shell, an entrypoint and a command are words that the client itself sends when it
-/// starts a program.
+/// starts a program, and the level is that of the client's own log.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 struct Runtime {
     workdir: Option<String>,
     user: Option<String>,
     scripts: BTreeMap<String, String>,
+    #[serde(rename = "shell")]
+    _shell: Option<Value>,
+    #[serde(rename = "entrypoint")]
+    _entrypoint: Option<Value>,
+    #[serde(rename = "cmd")]
+    _cmd: Option<Value>,
+    #[serde(rename = "log_level")]
+    _log_level: Option<Value>,
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -82,7 +104,7 @@ struct Variable {
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 struct Lifecycle {
     ephemeral: bool,
     max_duration_secs: Option<u64>,
@@ -102,6 +124,11 @@ impl Create {
         let mut spec = Spec::new(which);
         let reference = self.reference()?.map(str::to_owned);
         spec.egress = self.network.egress()?;
+        spec.pull = match self.pull_policy {
+            None | Some(PullWord::IfMissing) => None,
+            Some(PullWord::Never) => Some(Pull::Never),
+            Some(PullWord::Always) => Some(Pull::Always),
+        };
         spec.cpu_millis = self.resources.vcpus.map(|cpus| cpus.saturating_mul(CPU_MILLIS));
         spec.memory_mib = self.resources.memory_mib;
         spec.scratch_bytes = self.resources.disk_size_mib.map(|mib| mib.saturating_mul(MIB));
@@ -184,6 +211,37 @@ mod tests {
         assert_eq!(bind.reference().unwrap_err().code, Code::Unsupported);
         let disk = read(r#"{"source":"disk_image","path":"/dev/sda"}"#);
         assert_eq!(disk.reference().unwrap_err().code, Code::Unsupported);
+    }
+
+    /// What the published clients send when nobody has set anything.
+    const USUAL: [&str; 2] = [
+        r#"{"name":"n","image":{"type":"oci","reference":"python"},"resources":{"vcpus":1,"memory_mib":512},
+        "runtime":{"workdir":null,"shell":null,"scripts":{},"entrypoint":null,"cmd":null,"user":null,"log_level":null},
+        "env":[],"labels":{},"rlimits":[],"mounts":[],"patches":[],"network":{"enabled":true},"init":null,
+        "pull_policy":"if_missing","security_profile":"default",
+        "lifecycle":{"ephemeral":false,"max_duration_secs":null,"idle_timeout_secs":null}}"#,
+        r#"{"source":"oci","name":"n","runtime":{"workdir":null,"shell":null,"scripts":{},"entrypoint":null,"cmd":null,
+        "user":null,"log_level":null},"env":[],"labels":{},"rlimits":[],"mounts":[],
+        "network":{"enabled":true,"strict":true},"init":null,"security_profile":"default",
+        "lifecycle":{"ephemeral":false,"max_duration_secs":null,"idle_timeout_secs":null},"reference":"python",
+        "resources":{"vcpus":1,"memory_mib":512},"patches":[],"pull_policy":"if_missing"}"#,
+    ];
+
+    #[test]
+    fn a_field_that_nobody_knows_is_refused_wherever_it_is() {
+        for usual in USUAL {
+            assert!(read(usual).check().is_ok());
+        }
+        for body in [
+            r#"{"hostname":"h"}"#,
+            r#"{"resources":{"max_memory_mib":1}}"#,
+            r#"{"runtime":{"hostname":"h"}}"#,
+            r#"{"lifecycle":{"idle":1}}"#,
+            r#"{"network":{"ports":[]}}"#,
+            r#"{"pull_policy":"sometimes"}"#,
+        ] {
+            assert!(serde_json::from_str::<Create>(body).is_err(), "{body}");
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ use super::limits::{LOG_TURN_BYTES, LOG_TURN_ENTRIES};
 use super::seat::find;
 use crate::body::{Gone, Outgoing, Sink, respond};
 use crate::call::Call;
+use crate::forms::exit::met_limit;
 use crate::limits::STREAM_BYTES;
 use crate::route::{Operation, operation};
 use crate::sessions::turns::turn;
@@ -99,7 +100,9 @@ fn event(entry: &Entry, place: Option<&Mark>, sources: Sources) -> Option<String
         }
         Event::Started { command, .. } => ("system", format!("started: {command}\n")),
         Event::Exited { record, .. } => {
-            ("system", format!("ended with exit code {}\n", record.cause.shell_code()))
+            let why = met_limit(&record.cause).map(|words| format!(": {words}"));
+            let code = record.cause.shell_code();
+            ("system", format!("ended with exit code {code}{}\n", why.unwrap_or_default()))
         }
         Event::Gap { from, to, .. } => ("system", format!("{} bytes are missing\n", to - from)),
         Event::Missing { bytes } => ("system", format!("{bytes} bytes are no longer kept\n")),

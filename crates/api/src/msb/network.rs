@@ -12,16 +12,19 @@ use sandbox::refusal::Refusal;
 
 /// Networking of a creation. Without a policy it is what the operator has set.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct Network {
     enabled: bool,
+    /// Names that do not fit the rules are always refused here.
+    #[serde(rename = "strict")]
+    _strict: Option<Value>,
     policy: Option<Policy>,
     secrets: Option<Secrets>,
 }
 
 impl Default for Network {
     fn default() -> Self {
-        Self { enabled: true, policy: None, secrets: None }
+        Self { enabled: true, _strict: None, policy: None, secrets: None }
     }
 }
 

@@ -1,5 +1,5 @@
 //! Parameters by name, each checked for its type, with errors that name it. A parameter that no method reads
-//! is passed over: clients of other releases send more. Pure.
+//! is passed over, because clients of other releases send more; but options of a sandbox are refused then. Pure.
 
 use std::time::Duration;
 
@@ -125,9 +125,15 @@ impl Params {
         Ok(Some(limit.clamp(Duration::from_millis(1), DEADLINE_MAX)))
     }
 
-    /// Whether there is a parameter of this name.
-    pub fn has(&self, name: &str) -> bool {
-        self.fields.get(name).is_some_and(|value| !value.is_null())
+    /// One that nobody has taken and that asks for something: it is not empty.
+    pub fn rest(&self) -> Option<&str> {
+        let asks = |value: &Value| match value {
+            Value::Null => false,
+            Value::Array(list) => !list.is_empty(),
+            Value::Object(map) => !map.is_empty(),
+            _ => true,
+        };
+        self.fields.iter().find(|(_, value)| asks(value)).map(|(name, _)| name.as_str())
     }
 
     fn take(&mut self, name: &str) -> Option<Value> {
@@ -192,6 +198,14 @@ mod tests {
         assert_eq!(params.maybe_text("a").unwrap(), None);
         assert!(params.texts("b").unwrap().is_empty() && params.texts("c").unwrap().is_empty());
         assert_eq!(params.timeout().unwrap(), None);
+    }
+
+    #[test]
+    fn what_nobody_has_taken_is_found_unless_it_is_empty() {
+        let mut some = params(json!({ "a": 1, "b": null, "c": [], "d": {}, "e": false }));
+        assert_eq!(some.rest(), Some("a"));
+        assert!(some.amount("a").is_ok());
+        assert_eq!(some.rest(), Some("e"));
     }
 
     #[test]

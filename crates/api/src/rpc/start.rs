@@ -3,13 +3,14 @@
 
 use super::failure::Failure;
 use super::limits::START_TRIES_MAX;
-use super::params::Params;
+use super::params::{Params, shown};
 use super::written::Written;
 use super::{Work, which};
 use crate::call::Call;
 use crate::creation::permitted;
 use crate::placing;
 use node::Placed;
+use sandbox::host_files::HOST_ROOT;
 use sandbox::options::{self, Door};
 use sandbox::refusal::{Code, Refusal};
 use sandbox::{Registry, SandboxError, SandboxRef, Spec, State, Until};
@@ -19,8 +20,7 @@ const CPUS_MAX: f64 = 1024.0;
 /// The same of MiB of memory; the sandbox's own bounds are tighter.
 const MEMORY_MIB_MAX: f64 = (1_u64 << 40) as f64;
 
-/// What the native API takes and this call does not, or calls otherwise. To pass over it would be to give
-/// less than was asked for.
+/// What the native API takes and this call does not, or calls otherwise.
 fn elsewhere() -> impl Iterator<Item = &'static str> {
     let others = [Door::Http, Door::Library].into_iter().flat_map(options::names_at);
     let own = |name: &&str| options::names_at(Door::Rpc).all(|taken| taken != *name);
@@ -39,7 +39,12 @@ pub async fn start(
     call.reaches(&which.namespace)?;
     let asked = spec(which.clone(), config)?;
     make((call, trail), &which, asked, is_alone && call.sent_for.is_none()).await?;
-    Ok(Written::of(&format!("the sandbox {which} is running")))
+    // A name of an image may stand for that by the operator's word, and the client learns it.
+    let is_over_host = call.api.registry().get(&which).is_ok_and(|record| {
+        record.machine.sees_host() && record.image.as_deref() == Some(HOST_ROOT)
+    });
+    let over = if is_over_host { ", over the host's own root" } else { "" };
+    Ok(Written::of(&format!("the sandbox {which} is running{over}")))
 }
 
 pub async fn stop(call: &Call, mut params: Params) -> Result<Written, Failure> {
@@ -75,16 +80,17 @@ fn spec(which: SandboxRef, mut config: Params) -> Result<Spec, Failure> {
     spec.egress = config.maybe_texts("egress")?;
     spec.workspace = config.maybe_text("workspace")?.filter(|name| !name.is_empty());
     spec.labels = config.environment("labels")?.into_iter().collect();
-    for name in elsewhere() {
-        if config.has(name) {
-            return Err(Failure::params(format!(
-                "this call does not take config.{name}; `create_sandbox` of the HTTP API does"
-            )));
-        }
-    }
     spec.volumes = config.pairs("volumes")?;
     spec.ports = config.pairs("ports")?;
-    Ok(spec)
+    match config.rest() {
+        Some(name) if elsewhere().any(|other| other == name) => Err(Failure::params(format!(
+            "this call does not take config.{name}; `create_sandbox` of the HTTP API does"
+        ))),
+        Some(name) => {
+            Err(Failure::params(format!("this call does not take config.{}", shown(name))))
+        }
+        None => Ok(spec),
+    }
 }
 
 /// Makes the sandbox, or finds that it runs. What was left of one of that name gives way.

@@ -24,7 +24,7 @@ use screen::{Keyboard, ViewerOptions};
 pub use arguments::{
     ProcessArguments, program_name, read_environment, terminal_size, terminal_variable,
 };
-pub use recorded::{find_recorded, recorded_sessions};
+pub use recorded::{find_recorded, recorded_sessions, why_not_there};
 
 /// The holder name of the daemon's recorder: the agent keeps output until the recorder has written it.
 pub const LOG_HOLDER: &str = "log";

@@ -1,5 +1,6 @@
 //! One run's turn in a notebook, and what was recorded of it.
 
+use protocol::exit::Cause;
 use protocol::repl::{Event, Happening, OpenContext, RunEnd};
 use ring::digest::{SHA256, digest};
 use tokio::sync::oneshot;
@@ -7,6 +8,7 @@ use tokio::sync::oneshot;
 use super::limits::HEARD_BYTES_MAX;
 use super::manifest::{Dependent, LostName, Unavailable};
 use crate::store::history::RunRow;
+use agent_client::program::ran_out_of_memory;
 use host::hex;
 use sandbox::{Activity, SandboxRef};
 
@@ -176,6 +178,9 @@ fn status(end: Option<&RunEnd>) -> (&'static str, Option<String>) {
         Some(RunEnd::Interrupted { by }) => ("interrupted", Some(format!("interrupted by {by}"))),
         Some(RunEnd::TimedOut { limit_ms }) => {
             ("timeout", Some(format!("it ran longer than its deadline of {limit_ms} ms")))
+        }
+        Some(RunEnd::Died { cause: Cause::OutOfMemory { limit_bytes } }) => {
+            ("died", Some(format!("its interpreter {}", ran_out_of_memory(*limit_bytes))))
         }
         Some(RunEnd::Died { .. }) => ("died", Some("its interpreter died".to_owned())),
         Some(RunEnd::Cancelled { reason }) => ("cancelled", Some(reason.clone())),

@@ -9,6 +9,7 @@ use protocol::exit::Cause;
 use crate::events;
 use crate::store::moments::{FileMoment, RunMoment};
 use access::audit::{self, Outcome};
+use agent_client::program::ran_out_of_memory;
 use sandbox::event::Kind as EventKind;
 use sandbox::log::Event;
 use sandbox::telemetry::Bucket;
@@ -209,8 +210,10 @@ fn of_log(event: &Event) -> String {
                 Cause::Exited { .. } => String::new(),
                 Cause::Signaled { signal, .. } => format!(": signal {signal}"),
                 Cause::Killed { signal, .. } => format!(": killed with signal {signal}"),
-                Cause::TimedOut { .. } => ": its time was over".to_owned(),
-                Cause::OutOfMemory { .. } => ": out of memory".to_owned(),
+                Cause::TimedOut { limit_ms } => format!(": its time of {limit_ms} ms was over"),
+                Cause::OutOfMemory { limit_bytes } => {
+                    format!(": it {}", ran_out_of_memory(*limit_bytes))
+                }
                 Cause::AgentStopping => ": the sandbox stopped".to_owned(),
                 Cause::SpawnFailed { failure } => format!(": {} did not start", failure.subject),
             };

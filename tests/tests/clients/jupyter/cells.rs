@@ -216,6 +216,7 @@ fn other_kernels_sandboxes_that_are_there_and_bridges_that_are_new() {
         (json!({ "name": "ruby" }), 404),
         (json!({ "env": { "KERNEL_BURROW_SANDBOX": "not there" } }), 400),
         (json!({ "env": { "KERNEL_BURROW_SANDBOX": "nothing" } }), 404),
+        (json!({ "env": { "KERNEL_BURROW_MEMORY": "64" } }), 400),
         (json!({ "env": { "KERNEL_BURROW_SANDBOX": "mine", "KERNEL_BURROW_IMAGE": "x" } }), 400),
     ] {
         let refused = client.post("/api/kernels", &body).expect(status).json();

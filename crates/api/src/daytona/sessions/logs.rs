@@ -3,12 +3,14 @@
 //! A message of the WebSocket begins with three bytes that say which output it is of.
 
 use bytes::Bytes;
+use protocol::Cause;
 use protocol::message::Channel;
 use serde_json::{Value, json};
 
 use crate::body::{Gone, Response};
 use crate::call::Call;
 use crate::daytona::limits::OUTPUT_BYTES_MAX;
+use crate::forms::exit::{add_met_limit, met_limit};
 use crate::sessions::{Feed, FeedEvent, FoundSession, SessionEnd, Start};
 use crate::websocket::{self, CLOSE_NORMAL, Reader, Socket, Writer, ping_clock};
 use agent_client::program::Head;
@@ -23,17 +25,29 @@ pub struct Logs {
     stderr: Head,
     output: Head,
     /// Missing while it runs, and where nobody knows.
-    pub exit_code: Option<i32>,
+    ended: Option<Cause>,
 }
 
 impl Logs {
     pub fn shown(&self) -> Value {
         let text = |head: &Head| head.clone().into_text();
+        let with_end = |head: &Head| {
+            let mut text = text(head);
+            if let Some(cause) = &self.ended {
+                add_met_limit(&mut text, cause);
+            }
+            text
+        };
         json!({
-            "output": text(&self.output),
+            "output": with_end(&self.output),
             "stdout": text(&self.stdout),
-            "stderr": text(&self.stderr),
+            "stderr": with_end(&self.stderr),
         })
+    }
+
+    /// Missing while it runs, and where nobody knows.
+    pub fn exit_code(&self) -> Option<i32> {
+        self.ended.as_ref().map(Cause::shell_code)
     }
 }
 
@@ -47,7 +61,7 @@ async fn feed(call: &Call, found: FoundSession, follows: bool) -> Result<Feed, R
 pub async fn gather(call: &Call, found: FoundSession, to_the_end: bool) -> Result<Logs, Refusal> {
     let mut feed = feed(call, found, to_the_end).await?;
     let head = || Head::new(OUTPUT_BYTES_MAX);
-    let mut logs = Logs { stdout: head(), stderr: head(), output: head(), exit_code: None };
+    let mut logs = Logs { stdout: head(), stderr: head(), output: head(), ended: None };
     while let Some(event) = feed.next().await {
         match event {
             FeedEvent::Output { channel, bytes, .. } => {
@@ -63,7 +77,7 @@ pub async fn gather(call: &Call, found: FoundSession, to_the_end: bool) -> Resul
                 logs.output.lose(to - from);
             }
             FeedEvent::Ended(SessionEnd::Known(record)) => {
-                logs.exit_code = Some(record.cause.shell_code());
+                logs.ended = Some(record.cause);
             }
             FeedEvent::Ended(SessionEnd::Unknown { .. })
             | FeedEvent::Running
@@ -109,7 +123,13 @@ async fn speak(mut feed: Feed, mut writer: Writer) -> Result<(), Gone> {
                 writer.binary(marked(channel, words.as_bytes())).await?;
             }
             Some(FeedEvent::Waiting) => {}
-            Some(FeedEvent::Ended(_) | FeedEvent::Running) | None => {
+            end @ (Some(FeedEvent::Ended(_) | FeedEvent::Running) | None) => {
+                if let Some(FeedEvent::Ended(SessionEnd::Known(record))) = end
+                    && let Some(words) = met_limit(&record.cause)
+                {
+                    let line = format!("\n[{words}]\n");
+                    writer.binary(marked(Channel::Stderr, line.as_bytes())).await?;
+                }
                 writer.close(CLOSE_NORMAL, "").await;
                 return Ok(());
             }

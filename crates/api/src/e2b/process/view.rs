@@ -5,7 +5,6 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use nix::sys::signal::Signal;
-use protocol::ExitRecord;
 use protocol::exit::Cause;
 use protocol::message::Channel;
 use serde_json::{Value, json};
@@ -15,6 +14,7 @@ use crate::body::{Gone, Response};
 use crate::call::{Call, passed};
 use crate::e2b::answer::gone;
 use crate::e2b::connect::{Messages, keepalive, stream};
+use crate::forms::exit::met_limit;
 use crate::sessions::{Feed, FeedEvent, FoundSession, SessionEnd, Start};
 use sandbox::refusal::{Code, Refusal};
 
@@ -68,7 +68,7 @@ async fn follow(
             // `keepalive` says enough.
             Some(FeedEvent::Waiting) => {}
             Some(FeedEvent::Ended(SessionEnd::Known(record))) => {
-                return match end(&record) {
+                return match end(&record.cause) {
                     Ok(end) => messages.send(&event("end", &end)).await.map(Ok),
                     Err(refusal) => Ok(Err(refusal)),
                 };
@@ -94,8 +94,8 @@ fn data(channel: Channel, bytes: &[u8]) -> Value {
 }
 
 /// How a program ended, as envd says it.
-fn end(record: &ExitRecord) -> Result<Value, Refusal> {
-    let signal = match &record.cause {
+fn end(cause: &Cause) -> Result<Value, Refusal> {
+    let signal = match cause {
         Cause::Exited { code: 0 } => {
             return Ok(json!({ "exitCode": 0, "exited": true, "status": "exit status 0" }));
         }
@@ -116,7 +116,8 @@ fn end(record: &ExitRecord) -> Result<Value, Refusal> {
         Cause::OutOfMemory { .. } | Cause::AgentStopping => nix::libc::SIGKILL,
     };
     let status = format!("signal: {}", word(signal));
-    Ok(json!({ "exitCode": -1, "exited": false, "status": status, "error": status }))
+    let error = met_limit(cause).unwrap_or_else(|| status.clone());
+    Ok(json!({ "exitCode": -1, "exited": false, "status": status, "error": error }))
 }
 
 /// The words that Go has for a signal.
@@ -130,5 +131,19 @@ fn word(signal: i32) -> String {
         Ok(Signal::SIGABRT) => "aborted".to_owned(),
         Ok(other) => other.as_str().trim_start_matches("SIG").to_lowercase(),
         Err(_) => format!("signal {signal}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_for_want_of_memory_has_its_limit() {
+        let ended = end(&Cause::OutOfMemory { limit_bytes: Some(64 << 20) }).unwrap();
+        let error = "the program ran out of memory, with a limit of 64 MiB";
+        assert_eq!((&ended["status"], &ended["error"]), (&json!("signal: killed"), &json!(error)));
+        let killed = end(&Cause::Signaled { signal: 9, core_dumped: false }).unwrap();
+        assert_eq!(killed["error"], "signal: killed");
     }
 }

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::link::{Control, Heard, Input, Link};
 use super::octets::Octets;
 use crate::body::Gone;
+use crate::forms::exit::met_limit;
 use crate::msb::answer::{lacking, words};
 use crate::sessions::find::look_at;
 use crate::sessions::typing::write;
@@ -188,6 +189,10 @@ async fn follow(link: &Link, number: u32, started: Started, heard: Heard) -> Res
                 if let Cause::SpawnFailed { failure: spawn } = &record.cause {
                     let refusal = Refusal::new(Code::SpawnFailed, "the program did not start");
                     return link.send(number, FAILED, &failure(&refusal, Some(spawn.errno))).await;
+                }
+                if let Some(words) = met_limit(&record.cause) {
+                    let data = Data { data: Octets(format!("\n[{words}]\n").into_bytes()) };
+                    link.send(number, word(Channel::Stderr), &data).await?;
                 }
                 let code = record.cause.shell_code();
                 return link.send(number, "core.exec.exited", &json!({ "code": code })).await;
