@@ -14,8 +14,10 @@ const SIZE = { columns: 80, rows: 24 };
 const TAIL_MS = 1000;
 /** The longest time between two samples of a sandbox in which nothing runs, and some more. */
 const SAMPLE_MS = 15000;
+/** Keys that are shown together if no line ends before. */
+const LINE_CHARS_MAX = 160;
 const OF_SESSION = ["started", "output", "gap", "resized", "exited"];
-const BESIDE = ["gap", "exited", "damaged", "lifecycle", "run", "egress", "file", "unknown"];
+const BESIDE = ["input", "gap", "exited", "damaged", "lifecycle", "run", "egress", "file", "unknown"];
 
 const encoder = new TextEncoder();
 
@@ -103,7 +105,7 @@ function boundsOf(all, beside) {
 function recordingOf(names, all, beside, samples, isWhole) {
   const { from, to } = boundsOf(all, isWhole ? beside : []);
   const isOther = (entry) => entry.session !== undefined && !names.includes(entry.session) && !isWhole;
-  const marks = beside
+  const marks = linesOf(beside)
     .filter((entry) => entry.at_ms >= from && entry.at_ms <= to && !isOther(entry))
     .map(({ at_ms, kind, summary, failed = false }) => ({ at: at_ms - from, kind, text: summary ?? kind, failed }));
   const figures = samples.map(({ at_ms, cpu_percent, memory_bytes }) => ({
@@ -113,6 +115,29 @@ function recordingOf(names, all, beside, samples, isWhole) {
   }));
   const tracks = all.map((entries, index) => trackOf(names[index], entries, from));
   return { title: names.join(" and "), tracks, marks, samples: figures, lasts: marks.length > 0 ? to - from : 0 };
+}
+
+/** Entries in which the keys of a line are one: they come one by one, and are read together. */
+function linesOf(entries) {
+  const open = new Map();
+  const joined = [];
+  const close = (session, entry) => {
+    open.delete(session);
+    joined.push({ ...entry, summary: `typed into session ${session}: ${JSON.stringify(entry.typed)}` });
+  };
+  for (const entry of entries) {
+    if (entry.kind !== "input") {
+      joined.push(entry);
+      continue;
+    }
+    const keys = entry.text ?? new TextDecoder().decode(bytesOf(entry.base64));
+    const typed = (open.get(entry.session)?.typed ?? "") + keys;
+    const line = { ...entry, typed };
+    if (typed.length >= LINE_CHARS_MAX || /[\r\n\x03\x04\x1a]$/.test(typed)) close(entry.session, line);
+    else open.set(entry.session, line);
+  }
+  for (const [session, entry] of open) close(session, entry);
+  return joined.sort((one, other) => one.at_ms - other.at_ms);
 }
 
 /** One session, on a clock that begins at `from`. */

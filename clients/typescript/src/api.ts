@@ -467,6 +467,12 @@ export interface components {
              */
             pull?: components["schemas"]["PullPolicy"] | null;
             /**
+             * @description What is recorded of its sessions: `off` that they began and how they ended, `on` also what they wrote, `input`
+             *     also what was typed into them and written to their stdin, passwords included. The default is the server's
+             *     setting, which is `on` unless its operator changed it.
+             */
+            record?: components["schemas"]["RecordPolicy"] | null;
+            /**
              * Format: uint64
              * @description The size of its private writable layer; at most 64 GiB for a virtual machine.
              */
@@ -2404,7 +2410,10 @@ export interface components {
             tail?: number;
         };
         ReadTimelineQuery: {
-            /** @description The `place` of an entry, or `next` of the previous page, read with the same parameters. */
+            /**
+             * @description The `place` of an entry, or `next` of the previous page, read with the same parameters. Within a minute the page
+             *     after `next` goes on where that one ended; any other is looked for from the beginning.
+             */
             after?: string;
             /**
              * Format: uint64
@@ -2458,6 +2467,8 @@ export interface components {
             /** @description The first of them, in the order of their ends. */
             listed: components["schemas"]["ReceivedFile"][];
         };
+        /** @description What is recorded of a sandbox's sessions. */
+        RecordPolicy: "off" | "on" | "input";
         /** @description A change that was not made on the host. */
         Refused: {
             path: string;
@@ -2869,6 +2880,8 @@ export interface components {
             on_lost?: components["schemas"]["OnLost"];
             /** @description Why it stopped, or does not answer. */
             reason?: string;
+            /** @description What is recorded of its sessions. */
+            record?: components["schemas"]["RecordPolicy"];
             /** Format: uint64 */
             scratch_bytes: number;
             /** @description Where the writable layer of a process sandbox is: `memory` or `disk`. */
@@ -3343,6 +3356,17 @@ export interface components {
             stream: string;
             text?: string;
         } | {
+            base64?: string;
+            /** @constant */
+            kind: "input";
+            /**
+             * Format: uint64
+             * @description Where the output of its terminal, or its stdout, was by then.
+             */
+            output_offset: number;
+            session: string;
+            text?: string;
+        } | {
             /** Format: uint64 */
             from: number;
             /** @constant */
@@ -3445,6 +3469,7 @@ export interface components {
         /**
          * @description - `started`: A session began.
          *     - `output`: Output of a session.
+         *     - `input`: Something was typed into a session, or written to its stdin, in a sandbox that records it.
          *     - `gap`: Output of a session that is not in the log.
          *     - `resized`: The terminal of a session has another size.
          *     - `exited`: A session ended.
@@ -3457,7 +3482,7 @@ export interface components {
          *     - `unknown`: Entries of a kind are not known, and why.
          * @enum {string}
          */
-        TimelineKind: "started" | "output" | "gap" | "resized" | "exited" | "damaged" | "lifecycle" | "run" | "egress" | "file" | "metrics" | "unknown";
+        TimelineKind: "started" | "output" | "input" | "gap" | "resized" | "exited" | "damaged" | "lifecycle" | "run" | "egress" | "file" | "metrics" | "unknown";
         /** @description A page of a timeline. */
         TimelinePage: {
             entries: components["schemas"]["TimelineEntry"][];

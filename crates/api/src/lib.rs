@@ -128,6 +128,7 @@ use services::artifact::Artifacts;
 use services::events::Events;
 use services::forwards::Forwards;
 use services::notebook::Notebooks;
+use services::timeline::PausedTimelines;
 
 /// The door of one bridge. Clones are the same.
 #[derive(Clone)]
@@ -176,6 +177,7 @@ struct Inner {
     mcp: mcp::Sessions,
     e2b: e2b::Memory,
     typists: sessions::typing::Typists,
+    timelines: PausedTimelines,
     jupyter: jupyter::Memory,
     /// What sets this process's request ids apart from others'.
     epoch: u64,
@@ -231,6 +233,7 @@ impl Api {
             mcp: mcp::Sessions::default(),
             e2b: e2b::Memory::default(),
             typists: sessions::typing::Typists::default(),
+            timelines: PausedTimelines::default(),
             jupyter: jupyter::Memory::default(),
             counters: Counters::default(),
             epoch: since.as_millis() as u64,
@@ -451,6 +454,11 @@ impl Api {
     /// The sessions of clients of MCP over HTTP.
     fn mcp(&self) -> &mcp::Sessions {
         &self.0.mcp
+    }
+
+    /// Timelines that are read page by page.
+    fn timelines(&self) -> &PausedTimelines {
+        &self.0.timelines
     }
 
     /// Whose turn it is to type into sessions.

@@ -1,6 +1,7 @@
 //! What every verb shares: the paths, the connection to the daemon, and the connection to an agent.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,11 +12,12 @@ use super::exit::Exit;
 use super::failure::{self, CliError};
 use super::{background, output};
 use access::audit::Audit;
-use agent_client::guest::{Guest, Options, OutputRule};
+use agent_client::guest::{Guest, InputRule, Options, OutputRule};
 use agent_client::link::Address;
 use agent_client::link::limits::GONE_AFTER;
-use control::{Client, ClientError, ErrorCode, List, Purpose, Request};
+use control::{Client, ClientError, ErrorCode, InputRecord, List, Purpose, Request};
 use host::paths::Paths;
+use sandbox::log::InputLog;
 use sandbox::{Durability, OneShot, Record, SandboxError, SandboxRef, State, find_log};
 
 /// The paths of this process, and its permissions.
@@ -76,6 +78,11 @@ impl Context {
             Durability::Off => {}
             Durability::Async => guest.output_rules().set(OutputRule::Recorded),
             Durability::Sync => guest.output_rules().set(OutputRule::ElsewhereDurable),
+        }
+        match dialled.input {
+            InputRecord::Nowhere => {}
+            InputRecord::Log(log) => guest.input_rules().set(recorded_in(&log)),
+            InputRecord::Elsewhere => guest.input_rules().set(InputRule::ElsewhereRecorded),
         }
         let guest = guest.running_as(dialled.user.as_deref());
         Ok(guest.beginning_in(dialled.workdir.as_deref()))
@@ -175,6 +182,19 @@ impl Context {
     async fn state(&self, which: &SandboxRef) -> Option<State> {
         Some(self.running().await.ok()?.inspect(which).await.ok()?.state)
     }
+}
+
+/// Records what this process types into a sandbox, beside what the bridge records.
+fn recorded_in(log: &Path) -> InputRule {
+    let log = InputLog::new(log);
+    let is_reported = AtomicBool::new(false);
+    InputRule::Recorded(Box::new(move |session, at_ms, bytes| {
+        if let Err(error) = log.append(session, at_ms, bytes)
+            && !is_reported.swap(true, Ordering::Relaxed)
+        {
+            output::note(&format!("what is typed is not recorded: {error}"));
+        }
+    }))
 }
 
 /// How long an agent in a virtual machine keeps our streams after a cut, which a migration or a snapshot

@@ -224,6 +224,9 @@ fn describe_asked(record: &Record) -> Vec<(&'static str, String)> {
     if !record.durability.is_off() {
         facts.push(("durability", record.durability.to_string()));
     }
+    if !record.record.is_on() {
+        facts.push(("record", record.record.to_string()));
+    }
     if !record.on_lost.is_lose() {
         facts.push(("if lost", record.on_lost.to_string()));
     }

@@ -6,6 +6,7 @@ mod asciicast;
 mod page;
 mod recording;
 mod start;
+mod typing;
 
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, IsTerminal, stdout};
@@ -31,6 +32,7 @@ use sandbox::log::{Event, Only, ReadBudget, RecordedSession};
 use sandbox::{SandboxRef, find_record};
 use services::timeline::{Kind, Moment, Places, Selection, Step, Timeline, What};
 use start::StartPoint;
+use typing::TypedLines;
 
 /// Nobody watches faster, and a pause that is divided by more is none.
 const SPEED_MAX: f64 = 1000.0;
@@ -44,6 +46,7 @@ const FAILURE_LEAD_MS: u64 = 2000;
   host-bridge replay work build --speed 4 --max-idle 2s
   host-bridge replay work build --from 1m30s
   host-bridge replay work --errors
+  host-bridge replay work build --input
   host-bridge replay work build --export asciicast build.cast
   host-bridge replay work build --export html build.html
 
@@ -81,6 +84,10 @@ pub struct Replay {
     /// Show nothing but the output
     #[arg(long, conflicts_with = "export")]
     no_events: bool,
+
+    /// Show what was typed too, as notes or in the export, where that is recorded. It may have passwords
+    #[arg(long)]
+    input: bool,
 
     /// Shorten longer pauses to this time (default: none)
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
@@ -126,7 +133,7 @@ impl Replay {
         let has_events = self.events || !(self.no_events || self.session.is_some());
         let selection = Selection {
             sessions: only.map_or(Only::All, Only::of),
-            kinds: kinds(has_events),
+            kinds: kinds(has_events, self.input),
             ..Selection::default()
         };
         let open = || Timeline::open(places, selection.clone(), Vec::new());
@@ -169,7 +176,7 @@ impl Replay {
             "html" => page::write,
             other => return Err(CliError::UnknownExport { format: other.to_owned() }.into()),
         };
-        let (sessions, kinds) = (Only::of(session), kinds(true));
+        let (sessions, kinds) = (Only::of(session), kinds(true, self.input));
         let selection = Selection { sessions, kinds, ..Selection::default() };
         let timeline = Timeline::open(places, selection, Vec::new())?;
         let recording = Recording::read(&self.which, session, timeline, self.max_idle)?;
@@ -185,8 +192,12 @@ impl Replay {
 }
 
 /// What is played: figures are for charts.
-fn kinds(has_events: bool) -> Vec<Kind> {
-    let is_played = |kind: &Kind| kind.is_of_log() || (has_events && *kind != Kind::Metrics);
+fn kinds(has_events: bool, has_input: bool) -> Vec<Kind> {
+    let is_played = |kind: &Kind| match kind {
+        Kind::Input => has_input,
+        Kind::Metrics => false,
+        kind => kind.is_of_log() || has_events,
+    };
     Kind::ALL.iter().copied().filter(is_played).collect()
 }
 
@@ -239,7 +250,13 @@ impl Player {
         let mut before: Option<(Instant, u64)> = None;
         let mut first_ms = None;
         let mut room = ReadBudget::ENDLESS;
-        while let Step::Moment(moment) = timeline.step(&mut room)? {
+        let mut typing = TypedLines::default();
+        while let Step::Moment(mut moment) = timeline.step(&mut room)? {
+            if let What::Input { typed, .. } = &mut moment.what
+                && !typing.join(typed)
+            {
+                continue;
+            }
             let is_of_log = moment.kind().is_of_log();
             if is_of_log {
                 first_ms.get_or_insert(moment.at_ms);
@@ -258,6 +275,9 @@ impl Player {
             if let Err(error) = self.show_early(*moment, early, first_ms).await {
                 return ended(error);
             }
+        }
+        for moment in typing.rest(before.map_or(0, |(_, ms)| ms)) {
+            note(&moment, first_ms);
         }
         Ok(Exit::SUCCESS)
     }
@@ -308,7 +328,7 @@ impl Player {
                 output::note(&moment.summary());
                 Ok(())
             }
-            _ if self.has_events && kind != Kind::Resized => {
+            _ if kind == Kind::Input || (self.has_events && kind != Kind::Resized) => {
                 note(&moment, first_ms);
                 Ok(())
             }

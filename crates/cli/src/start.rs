@@ -16,7 +16,7 @@ use super::session::read_environment;
 use super::values::parse_duration;
 use agent_client::link::Address;
 use machine::MachineKind;
-use sandbox::{Durability, Name, OnIdle, OnLost, Spec, TemplateName, label};
+use sandbox::{Durability, Name, OnIdle, OnLost, RecordPolicy, Spec, TemplateName, label};
 
 /// Start a sandbox that keeps running
 #[derive(Debug, Args)]
@@ -92,6 +92,10 @@ pub struct Start {
     #[arg(long, value_name = "WHEN")]
     durability: Option<Durability>,
 
+    /// Set what is recorded: off, on, or input to record what is typed too (default: the configuration's, on)
+    #[arg(long, value_name = "WHAT")]
+    record: Option<RecordPolicy>,
+
     /// Set what becomes of it when its node of a fleet is lost: lose, restart or restore (default: lose)
     #[arg(long, value_name = "ACTION")]
     on_lost: Option<OnLost>,
@@ -139,6 +143,7 @@ impl Start {
         spec.on_idle = self.on_idle;
         spec.node_labels.extend(self.node_label.iter().cloned());
         spec.durability = self.durability;
+        spec.record = self.record;
         spec.on_lost = self.on_lost;
         spec.keep_stopped_ms = if self.rm { Some(0) } else { self.keep.map(ms) };
         Ok(spec)

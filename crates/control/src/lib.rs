@@ -38,8 +38,8 @@ pub use egress::{EgressSink, RefusedHosts};
 pub use egress_recorder::egress_recorder;
 pub use images::{AliasError, aliases, missing};
 pub use message::{
-    CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, List, NamespaceCost, PreviewLink,
-    Purpose, Request, Version,
+    CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, InputRecord, List, NamespaceCost,
+    PreviewLink, Purpose, Request, Version,
 };
 pub use message::{EventBatch, EventsQuery, UnansweredNode};
 pub use node::{NodeRow, Readiness};

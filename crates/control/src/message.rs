@@ -26,7 +26,7 @@ pub use carry_out::Parts;
 pub use elsewhere::Elsewhere;
 pub use events::{EventBatch, EventsQuery};
 pub use reply::{
-    Answer, CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, LogPage, LostPage,
+    Answer, CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, InputRecord, LogPage, LostPage,
     NamespaceCost, NodeReplies, NodeReply, PreviewLink, Reply, UnansweredNode, Version,
 };
 

@@ -66,6 +66,7 @@ pub fn client_defaults(settings: &Settings) -> Defaults {
         on_idle: Some(set.on_idle.parse().expect("the options name what can happen")),
         keep_stopped_ms: set.keep_stopped.map(millis),
         durability: Some(set.durability.parse().expect("the options name durabilities")),
+        record: Some(set.record.parse().expect("the options name what can be recorded")),
     }
 }
 

@@ -70,6 +70,7 @@ pub(super) fn again(record: &Record, env: Vec<(String, String)>) -> Spec {
         idle_ttl_ms: record.idle_ttl_ms,
         on_idle: (!record.on_idle.is_stop()).then_some(record.on_idle),
         durability: (!record.durability.is_off()).then_some(record.durability),
+        record: (!record.record.is_on()).then_some(record.record),
         on_lost: (!record.on_lost.is_lose()).then_some(record.on_lost),
         follows: record.follows.clone(),
         keep_stopped_ms: record.keep_stopped_ms,
@@ -87,7 +88,7 @@ pub(super) fn again(record: &Record, env: Vec<(String, String)>) -> Spec {
 mod tests {
     use machine::MachineKind;
 
-    use crate::{Durability, OnIdle, OnLost};
+    use crate::{Durability, OnIdle, OnLost, RecordPolicy};
 
     use super::*;
 
@@ -107,6 +108,7 @@ mod tests {
         (spec.ttl_ms, spec.idle_ttl_ms, spec.keep_stopped_ms) = (Some(1), Some(2), Some(3));
         spec.on_idle = Some(OnIdle::Pause);
         spec.durability = Some(Durability::Sync);
+        spec.record = Some(RecordPolicy::Input);
         spec.on_lost = Some(OnLost::Restart);
         (spec.workdir, spec.user) = (Some("/srv".to_owned()), Some("web".to_owned()));
         spec.labels.insert("team".to_owned(), "a".to_owned());

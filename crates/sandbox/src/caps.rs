@@ -10,7 +10,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{ExpiryKind, Record, SandboxError, Snapshot, Spec};
-use crate::limits::LOG_BYTES_MAX;
+use crate::limits::{INPUT_BYTES_MAX, LOG_BYTES_MAX};
 use machine::limits::VIRTUAL_MEMORY_BYTES_DEFAULT;
 
 const BYTES_PER_MIB: u64 = 1024 * 1024;
@@ -138,7 +138,8 @@ impl ScopeUse {
         // A process machine's layer is in memory, and ends with it.
         let has_layer = !is_over || record.machine.is_virtual();
         let layer = if has_layer { record.scratch_bytes } else { 0 };
-        let log = record.log_bytes.filter(|_| is_over).unwrap_or(LOG_BYTES_MAX);
+        let input = if record.record.has_input() { INPUT_BYTES_MAX } else { 0 };
+        let log = record.log_bytes.filter(|_| is_over).unwrap_or(LOG_BYTES_MAX + input);
         self.disk_bytes = self.disk_bytes.saturating_add(layer).saturating_add(log);
     }
 

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Durability, OnIdle, OnLost, Record, Spec};
+use super::{Durability, OnIdle, OnLost, Record, RecordPolicy, Spec};
 use crate::limits::GRANTED_RULES_MAX;
 
 /// A name, and what was granted.
@@ -20,6 +20,7 @@ impl Spec {
         words.extend(of_bounds(self.memory_mib, self.cpu_millis()));
         words.extend(of_lives(self.ttl_ms, self.idle_ttl_ms, self.on_idle.unwrap_or_default()));
         words.extend(of_output(self.durability.unwrap_or_default()));
+        words.extend(of_recording(self.record.unwrap_or_default()));
         words.extend(of_loss(self.on_lost.unwrap_or_default()));
         words.extend(
             (!self.node_labels.is_empty()).then(|| ("node_labels", json!(self.node_labels))),
@@ -38,6 +39,7 @@ impl Record {
         words.extend(of_bounds(self.memory_mib, self.cpu_millis));
         words.extend(of_lives(self.ttl_ms, self.idle_ttl_ms, self.on_idle));
         words.extend(of_output(self.durability));
+        words.extend(of_recording(self.record));
         words.extend(of_loss(self.on_lost));
         words.extend(of_texts(self.user.as_deref(), self.workspace.as_deref(), self.mounted));
         words
@@ -60,6 +62,10 @@ fn of_bounds(memory_mib: Option<u64>, cpu_millis: Option<u32>) -> impl Iterator<
 
 fn of_output(durability: Durability) -> Option<Granted> {
     (!durability.is_off()).then(|| ("durability", json!(durability.name())))
+}
+
+fn of_recording(record: RecordPolicy) -> Option<Granted> {
+    (!record.is_on()).then(|| ("record", json!(record.name())))
 }
 
 fn of_loss(on_lost: OnLost) -> Option<Granted> {

@@ -52,6 +52,7 @@ mod preset;
 mod program_events;
 pub mod record;
 mod recorder;
+mod recording;
 pub mod refusal;
 pub mod registry;
 mod saver;
@@ -89,6 +90,7 @@ pub use presence::Activity;
 pub use preset::Preset;
 pub use record::Record;
 pub use recorder::HOLDER as RECORDED_HOLDER;
+pub use recording::RecordPolicy;
 pub use registry::{
     Import, ListedSnapshot, Registry, RegistryOptions, TemplateInfo, Until, Update, Visit,
 };

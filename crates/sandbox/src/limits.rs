@@ -190,6 +190,12 @@ pub const LOG_CARRIED_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// The largest log, and what is reserved for one: 64 MiB per sandbox are a day of a chatty program, and a
 /// thousand full ones still fit a small disk.
 pub const LOG_BYTES_MAX: u64 = LOG_SEGMENT_BYTES * LOG_SEGMENTS_MAX as u64 + LOG_CARRIED_BYTES_MAX;
+/// One file of what is typed into a sandbox's sessions: months of a person's keys, and a small file on stdin.
+pub const INPUT_SEGMENT_BYTES: u64 = 4 * 1024 * 1024;
+/// Such files that are kept.
+pub const INPUT_SEGMENTS_MAX: usize = 2;
+/// The most of it on disk, which is reserved where input is recorded.
+pub const INPUT_BYTES_MAX: u64 = INPUT_SEGMENT_BYTES * INPUT_SEGMENTS_MAX as u64;
 /// How often daily limits are checked: sandboxes may exceed their run time by that much, times
 /// their number.
 pub const METER_PAUSE: Duration = Duration::from_millis(100);
@@ -273,6 +279,10 @@ const _: () = assert!(
 const _: () = assert!(
     READY_TIMEOUT_DEFAULT.as_millis() > READY_TRY_MAX.as_millis(),
     "a hung try is repeated"
+);
+const _: () = assert!(
+    LOG_RECORD_BYTES_MAX as u64 * 4 < INPUT_SEGMENT_BYTES && INPUT_SEGMENTS_MAX >= 2,
+    "records of input fit a file, and a new one leaves something to read"
 );
 const _: () = assert!(LOG_SEGMENTS_MAX >= 2, "rotation always leaves something to read");
 const _: () = assert!(

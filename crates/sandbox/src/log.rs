@@ -15,8 +15,11 @@
 //! was cut off by a crash is removed when the log is opened again; its bytes were not acknowledged,
 //! so the agent still has them. Nothing is lost silently: what could not be written, because the
 //! disk was full, is recorded as a gap as soon as possible.
+//!
+//! What is typed is beside it, in files of its own ([`input`]), if the sandbox's policy says so.
 
 mod carry;
+mod input;
 mod known;
 mod playback;
 mod reader;
@@ -35,6 +38,8 @@ use protocol::message::Channel;
 use protocol::{ExitRecord, SessionId};
 use serde::{Deserialize, Serialize};
 
+pub(super) use input::input_directory;
+pub use input::{InputLog, InputReader, InputStep, Typed};
 pub use known::{AllSessions, Extent, OneSession, RecordedSession};
 pub use playback::{Only, Playback};
 pub use reader::{From, InvalidMark, Mark, Reader, Step};

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use super::label::Labels;
 use super::{
-    Ancestor, Durability, Followed, Incarnation, Name, OnIdle, OnLost, SandboxRef, Spec, State,
-    TemplateName,
+    Ancestor, Durability, Followed, Incarnation, Name, OnIdle, OnLost, RecordPolicy, SandboxRef,
+    Spec, State, TemplateName,
 };
 use crate::limits::RECORD_SYNC_PAUSE;
 use agent_client::link::Address;
@@ -110,6 +110,9 @@ pub struct Record {
     /// Whether what its programs write outlives the host.
     #[serde(default, skip_serializing_if = "Durability::is_off")]
     pub durability: Durability,
+    /// What is recorded of its sessions.
+    #[serde(default, skip_serializing_if = "RecordPolicy::is_on")]
+    pub record: RecordPolicy,
     /// What becomes of it when it is lost with its node.
     #[serde(default, skip_serializing_if = "OnLost::is_lose")]
     pub on_lost: OnLost,
@@ -179,6 +182,7 @@ impl Record {
             idle_ttl_ms: spec.idle_ttl_ms,
             on_idle: spec.on_idle.unwrap_or_default(),
             durability: spec.durability.unwrap_or_default(),
+            record: spec.record.unwrap_or_default(),
             on_lost: spec.on_lost.unwrap_or_default(),
             follows: spec.follows.clone(),
             idle_since_ms: None,

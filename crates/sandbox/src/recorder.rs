@@ -75,6 +75,8 @@ pub struct Recorder {
     pub durable: Option<Durable>,
     /// Learns of the ends that are recorded.
     pub programs: ProgramEvents,
+    /// Whether output is kept. Otherwise it is taken from the agent, and the log has a gap in its place.
+    pub keeps_output: bool,
 }
 
 impl Recorder {
@@ -407,6 +409,8 @@ impl Recorder {
     fn write(&self, session: &SessionId, outputs: &mut Outputs, index: usize, part: &OutputPart) {
         let channel = outputs.all[index].channel;
         let written = self.log.with(|log| match &part.bytes[..] {
+            // The end records one gap.
+            _ if !self.keeps_output => Ok(()),
             [] => log.skip_to(session, channel, part.to),
             bytes => log.output(session, channel, part.offset, bytes),
         });

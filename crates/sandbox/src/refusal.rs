@@ -242,7 +242,9 @@ impl From<&GuestError> for Refusal {
                 with(Code::Invalid).details(json!({ "limit": limit }))
             }
             GuestError::TooManyEntries => with(Code::TooLarge),
-            GuestError::NotDurable(_) | GuestError::NoEntropy => with(Code::Unsupported),
+            GuestError::NotDurable(_) | GuestError::NotRecorded(_) | GuestError::NoEntropy => {
+                with(Code::Unsupported)
+            }
         }
     }
 }

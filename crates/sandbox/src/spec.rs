@@ -10,7 +10,10 @@ use serde::{Deserialize, Serialize};
 use super::host_files::{HOST_ROOT, HostFiles};
 use super::host_packages;
 use super::label::{self, Labels};
-use super::{Durability, Followed, Name, OnIdle, OnLost, SandboxError, SandboxRef, TemplateName};
+use super::{
+    Durability, Followed, Name, OnIdle, OnLost, RecordPolicy, SandboxError, SandboxRef,
+    TemplateName,
+};
 use crate::limits::{
     CPU_MILLIS_MAX, CPU_MILLIS_MIN, LIFETIME_MAX, MEMORY_MIB_MAX, MEMORY_MIB_MIN,
     SCRATCH_BYTES_DEFAULT, SCRATCH_QUARTERS_OF_MEMORY, USER_BYTES_MAX, VIRTUAL_SCRATCH_BYTES_MAX,
@@ -117,6 +120,9 @@ pub struct Spec {
     /// Whether what its programs write outlives the host; it does not if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability: Option<Durability>,
+    /// What is recorded of its sessions; their output if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<RecordPolicy>,
     /// What becomes of it when it is lost with its node; it is gone if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_lost: Option<OnLost>,
@@ -182,6 +188,7 @@ impl Spec {
             on_idle: None,
             node_labels: Labels::new(),
             durability: None,
+            record: None,
             on_lost: None,
             follows: None,
             keep_stopped_ms: None,

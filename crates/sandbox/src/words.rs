@@ -82,7 +82,7 @@ pub(crate) use words;
 
 #[cfg(test)]
 mod tests {
-    use crate::{Durability, OnIdle, OnLost};
+    use crate::{Durability, OnIdle, OnLost, RecordPolicy};
 
     #[test]
     fn the_words_are_the_same_in_text_and_in_json() {
@@ -108,6 +108,10 @@ mod tests {
         check::<Durability>(
             &Durability::NAMES,
             "\"alwaysalwaysalwaysalwaysalwaysal\" is not a durability: it is \"off\", \"async\" or \"sync\"",
+        );
+        check::<RecordPolicy>(
+            &RecordPolicy::NAMES,
+            "\"alwaysalwaysalwaysalwaysalwaysal\" is not what can be recorded: it is \"off\", \"on\" or \"input\"",
         );
         check::<OnLost>(
             &OnLost::NAMES,

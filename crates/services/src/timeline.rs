@@ -2,7 +2,8 @@
 //! happened to the sandbox, runs of code and their results, egress decisions, artifacts, and what it used.
 //!
 //! ```text
-//!  log of sessions ─┐
+//!  typed ───────────┐
+//!  log of sessions ─┤
 //!  events ──────────┤
 //!  audit log ───────┼─▶ one head of each ─▶ the earliest ─▶ entries in the order of time
 //!  store: runs,     │
@@ -12,25 +13,30 @@
 //!
 //! The API, `replay`, its exports and the console read this. It reads files alone, so it needs neither daemon nor
 //! machine; it holds one entry and one page of each source, whatever their size. A source that cannot be read is an
-//! entry that says so. Input is recorded nowhere, and no change of a file is, apart from artifacts.
+//! entry that says so. What was typed is there if the sandbox records it. No change of a file is, apart from artifacts.
 
 mod moment;
+mod paused;
 mod sources;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
+
+use protocol::SessionId;
+use protocol::message::Channel;
 
 use crate::events::{From, Reader};
 use crate::store::moments::RowsOf;
 use host::paths::Paths;
 use sandbox::Record;
-use sandbox::log::{LogError, Only, Playback, ReadBudget};
+use sandbox::log::{Event, InputReader, LogError, Only, Playback, ReadBudget};
 use sandbox::telemetry::Bucket;
-use sources::{EventSource, Found, Rows, Source, SourceError, decisions};
+use sources::{EventSource, Found, InputSource, Rows, Source, SourceError, decisions};
 
 pub use moment::{Kind, Moment, UnknownKind, What};
+pub use paused::PausedTimelines;
 
 /// Where the parts of a sandbox's timeline are.
 #[derive(Clone, Copy, Debug)]
@@ -135,6 +141,10 @@ pub struct Timeline {
     sources: Vec<(Source, Head)>,
     place: Place,
     is_over: bool,
+    /// Where the output of each session that can be typed into is: that of its terminal, or its stdout.
+    reached: HashMap<SessionId, u64>,
+    /// The one run that is wanted has ended. What is typed under its name is another's.
+    is_run_over: bool,
 }
 
 impl Timeline {
@@ -148,6 +158,15 @@ impl Timeline {
         let (id, since_ms) = (record.id.as_str(), record.created_at_ms);
         let mut known = VecDeque::new();
         let mut sources = Vec::new();
+        // Before the log: an echo is later, if only within a millisecond.
+        if selection.wants(Kind::Input) {
+            match InputReader::open(log) {
+                Ok(reader) => {
+                    sources.push(Source::Input(InputSource::new(reader, &selection.sessions)))
+                }
+                Err(error) => known.push_back(unknown(Kind::Input, since_ms, error)),
+            }
+        }
         if selection.wants_any(Kind::is_of_log) {
             sources.push(Source::Log(Playback::open(log, selection.sessions.clone())?));
         }
@@ -186,7 +205,8 @@ impl Timeline {
 
     fn merge(selection: Selection, sources: Vec<Source>) -> Self {
         let sources = sources.into_iter().map(|source| (source, Head::Unread)).collect();
-        Self { selection, sources, place: Place::default(), is_over: false }
+        let (place, reached) = (Place::default(), HashMap::new());
+        Self { selection, sources, place, is_over: false, reached, is_run_over: false }
     }
 
     /// The next entry, if it is found within the budget.
@@ -208,6 +228,7 @@ impl Timeline {
                 self.is_over = true;
                 continue;
             }
+            self.follow(&mut moment);
             if self.admits(&moment) {
                 return Ok(Step::Moment(moment));
             }
@@ -217,6 +238,15 @@ impl Timeline {
     /// The place after the last entry.
     pub fn place(&self) -> Place {
         self.place
+    }
+
+    /// Whether what follows is what such a selection wants after this place.
+    fn is_at(&self, place: Place, wanted: &Selection) -> bool {
+        let own = &self.selection;
+        let is_same = own.sessions == wanted.sessions
+            && own.kinds == wanted.kinds
+            && (own.from_ms, own.to_ms) == (wanted.from_ms, wanted.to_ms);
+        is_same && self.place == place && !self.is_over
     }
 
     /// Whether no more of the log of sessions comes.
@@ -261,12 +291,36 @@ impl Timeline {
         }
     }
 
+    /// Follows the outputs, and says of what was typed where they were.
+    fn follow(&mut self, moment: &mut Moment) {
+        match &mut moment.what {
+            What::Log(Event::Started { session, .. }) => {
+                self.reached.insert(session.clone(), 0);
+            }
+            What::Log(Event::Output { session, channel, offset, bytes })
+                if *channel != Channel::Stderr =>
+            {
+                let end = offset.saturating_add(bytes.len() as u64);
+                self.reached.insert(session.clone(), end);
+            }
+            What::Log(Event::Exited { session, .. }) => {
+                self.reached.remove(session);
+                self.is_run_over |= matches!(self.selection.sessions, Only::Run(..));
+            }
+            What::Input { typed, output_offset } => {
+                *output_offset = self.reached.get(&typed.session).copied().unwrap_or(0);
+            }
+            _ => {}
+        }
+    }
+
     /// Whether an entry is wanted. Those that are have a place.
     fn admits(&mut self, moment: &Moment) -> bool {
         let selection = &self.selection;
         let kind = moment.kind();
         let is_wanted = (selection.wants(kind) || kind == Kind::Unknown)
             && selection.is_of_session(moment)
+            && !(kind == Kind::Input && self.is_run_over)
             && moment.at_ms >= selection.from_ms;
         if !is_wanted {
             return false;

@@ -84,6 +84,7 @@ impl Default for Settings {
                 idle_ttl: None,
                 on_idle: "stop",
                 durability: "off",
+                record: "on",
                 keep_stopped: None,
                 egress: Vec::new(),
             },

@@ -252,6 +252,8 @@ pub struct Defaults {
     /// What happens then, by its name.
     pub on_idle: &'static str,
     pub durability: &'static str,
+    /// What is recorded of sessions, by its name.
+    pub record: &'static str,
     /// Kept until removed if absent.
     pub keep_stopped: Option<Duration>,
     /// The default egress rules.

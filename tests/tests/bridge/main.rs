@@ -14,6 +14,7 @@ mod layers;
 mod metrics;
 mod otel;
 mod playback;
+mod recording;
 mod telemetry;
 mod templates;
 mod timeline;

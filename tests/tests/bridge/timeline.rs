@@ -37,6 +37,7 @@ fn a_timeline_has_all_that_happened_in_the_order_of_time() {
     client.post("/v1/sandboxes", &json!({ "name": "box" })).expect(201);
     let ran = server.run(&["exec", "box", "--", "sh", "-c", "echo first; exit 3"]);
     assert_eq!(ran.status.code(), Some(3));
+    settle(&client, 1);
     client.post(&format!("{BOX}/run"), &json!({ "code": "1 / 0" })).expect(200);
     server.ok(&["exec", "box", "--", "echo", "second"]);
     settle(&client, 2);
@@ -101,6 +102,36 @@ fn a_timeline_has_all_that_happened_in_the_order_of_time() {
     assert_eq!(entries(&client, "after=999999999999999-1"), Vec::<Value>::new());
     server.ok(&["rm", "box"]);
     client.get(TIMELINE).expect(404);
+}
+
+#[test]
+fn the_next_page_goes_on_where_the_last_one_ended_and_reads_nothing_before_it_again() {
+    let (server, client) = open();
+    for n in 1..=6 {
+        server.ok(&["exec", "box", "--", "echo", &format!("line {n}")]);
+        settle(&client, n);
+    }
+    let page = |after: &str| {
+        let query = format!("{TIMELINE}?kind=output&limit=2{after}");
+        let page = client.get(&query).expect(200).json();
+        let lines = text(page["entries"].as_array().expect("a list"));
+        (lines, page["next"].as_str().map(|next| format!("&after={next}")))
+    };
+    let (first, next) = page("");
+    assert_eq!(first, "line 1\nline 2\n");
+    // Whoever reads from the beginning finds nothing any more. A timeline that is open does.
+    let boxes = std::fs::read_dir(server.state().join("boxes")).expect("sandboxes");
+    let logs = boxes.map(|entry| entry.expect("an entry").path().join("log/0000000001.seg"));
+    let segment = logs.filter(|log| log.is_file()).last().expect("a log");
+    std::fs::remove_file(&segment).expect("it is removed");
+    let next = next.expect("there is more");
+    let (second, after_second) = page(&next);
+    assert_eq!(second, "line 3\nline 4\n");
+    // A place to which nobody has read just now is looked for.
+    assert_eq!(page(&next).0, "");
+    let (third, after_third) = page(&after_second.expect("there is more"));
+    assert_eq!(third, "line 5\nline 6\n");
+    assert_eq!(page(&after_third.expect("the end is not known yet")), (String::new(), None));
 }
 
 #[test]

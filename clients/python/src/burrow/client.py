@@ -433,6 +433,7 @@ class BurrowClient(SandboxClient):
         on_idle: str | None = None,
         node_labels: Mapping[str, str] | None = None,
         durability: str | None = None,
+        record: str | None = None,
         on_lost: str | None = None,
         keep_stopped: float | None = None,
         idempotency_key: str | None = None,
@@ -445,7 +446,9 @@ class BurrowClient(SandboxClient):
         memory is written to disk and freed meanwhile. With `template` it is
         made of that instead of an image, and ready when this returns. In a fleet `node_labels`
         selects the nodes that may have it, such as `{"zone": "a"}` or `{"node": "host1"}`, and
-        `durability` says whether output outlives the host: `"off"`, `"async"` or `"sync"`. With
+        `durability` says whether output outlives the host: `"off"`, `"async"` or `"sync"`. `record`
+        says what is kept of its sessions: `"off"`, `"on"` for output, or `"input"` also for what is
+        typed, passwords included. With
         `on_lost="restart"` it is made again at another node when its own is gone, with
         `"restore"` from its snapshot that was exported last; this handle is then `Gone`, and `get`
         finds the new one."""
@@ -477,6 +480,7 @@ class BurrowClient(SandboxClient):
             "template": template,
             "node_labels": dict(node_labels) if node_labels else None,
             "durability": durability,
+            "record": record,
             "on_lost": on_lost,
         }
         body.update({name: value for name, value in more.items() if value is not None})

@@ -34,6 +34,9 @@ pub enum GuestError {
     /// Its output must be durable, and this could not make it so.
     #[error("{0}")]
     NotDurable(&'static str),
+    /// What is typed must be recorded, and this could not do so.
+    #[error("{0}")]
+    NotRecorded(&'static str),
     /// The guest sent what the protocol allows and this request does not.
     #[error("the guest sent {what}")]
     Malformed { what: &'static str },

@@ -22,6 +22,7 @@ mod requests;
 mod rules;
 mod streams;
 pub(crate) mod trace;
+mod typed;
 mod watcher;
 mod writer;
 
@@ -43,6 +44,7 @@ pub use pending::Pending;
 pub use rules::{OutputRule, OutputRules};
 pub use streams::{Awaited, FileTarget};
 pub use trace::{cause_name, run_end_name};
+pub use typed::{InputRule, InputRules};
 pub use watcher::Watcher;
 pub use writer::{Upload, Writer, Written};
 
@@ -58,6 +60,7 @@ pub struct Guest {
     output_counter: OutputCounter,
     observer: Observer,
     output_rules: OutputRules,
+    input_rules: InputRules,
     /// The default user of programs; the agent's own user if absent.
     usual_user: Option<Arc<str>>,
     /// The default working directory; the agent's own if absent.
@@ -88,6 +91,7 @@ impl Guest {
             output_counter: OutputCounter::default(),
             observer: Observer::default(),
             output_rules: OutputRules::default(),
+            input_rules: InputRules::default(),
             usual_user: None,
             usual_directory: None,
             scope: None,
@@ -102,6 +106,11 @@ impl Guest {
     /// Who learns of its programs and runs.
     pub fn observer(&self) -> &Observer {
         &self.observer
+    }
+
+    /// Who records what is typed into its sessions.
+    pub fn input_rules(&self) -> &InputRules {
+        &self.input_rules
     }
 
     /// The same agent, with this user as the default.

@@ -104,11 +104,12 @@ impl Guest {
         from: Option<u64>,
         take: bool,
     ) -> Result<(Writer, Pending<InputOpened>), GuestError> {
+        let typed = self.input_rules().open(session)?;
         let session = session.clone();
         let make = |stream| Request::Input(Input { session, stream, from, take });
         let pick = pick!(Reply::Input(opened) => opened);
         let (stream, pending) = self.open(Direction::Out, Begins::Answered, make, "input", pick)?;
-        Ok((self.writer(stream), pending))
+        Ok((self.writer(stream).recorded(typed), pending))
     }
 
     /// Opens a file for reading: its bytes (whose offsets are the file's), its metadata, and how

@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 
 use protocol::StreamId;
 
+use super::typed::TypedInput;
 use super::{GuestError, Pending};
 use crate::link::Link;
 
@@ -15,11 +16,19 @@ use crate::link::Link;
 pub struct Writer {
     link: Link,
     stream: StreamId,
+    /// Who records what is written.
+    typed: Option<TypedInput>,
 }
 
 impl Writer {
     pub(super) fn new(link: Link, stream: StreamId) -> Self {
-        Self { link, stream }
+        Self { link, stream, typed: None }
+    }
+
+    /// The same writer, and what it writes is recorded.
+    pub(super) fn recorded(mut self, typed: Option<TypedInput>) -> Self {
+        self.typed = typed;
+        self
     }
 
     /// Writes all of `bytes`, waiting for room as often as needed. If it is cancelled, a part may
@@ -38,7 +47,11 @@ impl Writer {
         bytes: &[u8],
         cx: &mut Context<'_>,
     ) -> Poll<Result<usize, GuestError>> {
-        self.link.poll_write(self.stream, bytes, cx).map_err(GuestError::from)
+        let mut write = || self.link.poll_write(self.stream, bytes, cx).map_err(GuestError::from);
+        match &self.typed {
+            Some(typed) => typed.record(bytes, write),
+            None => write(),
+        }
     }
 
     /// Ends the stream, waits until the agent has all of it, and returns the end's offset. If it is

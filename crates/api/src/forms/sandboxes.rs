@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::forms::machine::Machine;
 use sandbox::limits::{LIFETIME_MAX, PAGE_RECORDS_MAX};
-use sandbox::{Durability, Followed, Name, OnIdle, OnLost, Phase, Record, SandboxRef, State};
+use sandbox::{
+    Durability, Followed, Name, OnIdle, OnLost, Phase, Record, RecordPolicy, SandboxRef, State,
+};
 use services::build::packages::{PACKAGE, PACKAGE_BYTES_MAX, PACKAGES_MAX};
 
 /// Packages by the names that their package managers know.
@@ -120,6 +122,10 @@ pub struct Sandbox {
     #[serde(default, skip_serializing_if = "Durability::is_off")]
     #[schemars(with = "Durability")]
     pub durability: Durability,
+    /// What is recorded of its sessions.
+    #[serde(default, skip_serializing_if = "RecordPolicy::is_on")]
+    #[schemars(with = "RecordPolicy")]
+    pub record: RecordPolicy,
     /// What becomes of it when it is lost with its node.
     #[serde(default, skip_serializing_if = "OnLost::is_lose")]
     #[schemars(with = "OnLost")]
@@ -351,6 +357,7 @@ impl From<Record> for Sandbox {
             keep_stopped_ms: record.keep_stopped_ms,
             on_idle: record.on_idle,
             durability: record.durability,
+            record: record.record,
             on_lost: record.on_lost,
             follows: record.follows,
             asleep: record.state.is_asleep(),

@@ -56,8 +56,8 @@ pub fn operations() -> Vec<Operation> {
              WebSocket it is all entries, each as a separate value. A stopped sandbox has its timeline until it is \
              removed.\n\n\
              Runs are those of notebooks, and with `programs` in `[events]` those of all contexts. Egress decisions \
-             come from the audit log. What is typed is not recorded, and of changes of files only artifacts are \
-             known. What cannot be read is an entry of the kind `unknown`.",
+             come from the audit log. What was typed is there of sandboxes whose `record` is `input`, and of changes \
+             of files only artifacts are known. What cannot be read is an entry of the kind `unknown`.",
         )
         .problems(&[Code::Io]),
     ]
@@ -87,7 +87,8 @@ pub struct TimelineQuery {
     #[serde(default)]
     #[schemars(with = "u16", range(min = 1, max = 10_000))]
     pub limit: Option<u16>,
-    /// The `place` of an entry, or `next` of the previous page, read with the same parameters.
+    /// The `place` of an entry, or `next` of the previous page, read with the same parameters. Within a minute the page
+    /// after `next` goes on where that one ended; any other is looked for from the beginning.
     #[serde(default)]
     #[schemars(with = "String", extend("pattern" = "^[0-9]{1,15}-[0-9]{1,15}$"))]
     pub after: Option<String>,
@@ -123,8 +124,14 @@ async fn read(
         record: registry.get(&which)?,
         log: registry.log_directory(&which)?,
     };
-    let samples = samples(&call, &source.record, &selection).await?;
-    let mut reading = Reading::open(source, selection, samples).await?;
+    let id = source.record.id.clone();
+    let mut reading = match call.api.timelines().take(&id, &selection) {
+        Some(timeline) => Reading { timeline: Some(timeline) },
+        None => {
+            let samples = samples(&call, &source.record, &selection).await?;
+            Reading::open(source, selection, samples).await?
+        }
+    };
     let wants_lines = call.prefers(NDJSON.to_str().unwrap_or_default());
     if wants_lines || websocket::is_wanted(&call.headers) {
         let deadline = call.ends_at();
@@ -146,6 +153,9 @@ async fn read(
         is_over = turn.is_over;
     }
     let next = entries.last().and_then(|entry| entry.place.clone()).filter(|_| !is_over);
+    if let (Some(_), Some(timeline)) = (&next, reading.timeline) {
+        call.api.timelines().keep(&id, timeline);
+    }
     Ok(Either::Whole(TimelinePage { entries, next }))
 }
 

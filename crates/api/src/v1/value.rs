@@ -41,6 +41,14 @@ impl Content {
         }
     }
 
+    /// As the fields `text` and `base64`.
+    pub fn parts(self) -> (Option<String>, Option<String>) {
+        match self {
+            Self::Text(text) => (Some(text), None),
+            Self::Base64(base64) => (None, Some(base64)),
+        }
+    }
+
     /// The bytes, of a client's value.
     pub fn into_bytes(self) -> Result<Vec<u8>, Refusal> {
         match self {

@@ -35,6 +35,7 @@ pub fn write(recording: &Recording) -> String {
     };
     let mut text = line(&head);
     let mut characters: BTreeMap<Channel, Characters> = BTreeMap::new();
+    let mut keys = Characters::default();
     let mut last = 0.0;
     for (at, step) in &recording.steps {
         last = at.as_secs_f64();
@@ -42,6 +43,7 @@ pub fn write(recording: &Recording) -> String {
             Step::Output { channel, bytes } => {
                 ("o", text_of(characters.entry(*channel).or_default(), bytes))
             }
+            Step::Input(typed) => ("i", text_of(&mut keys, &typed.bytes)),
             Step::Resized(columns, rows) => ("r", format!("{columns}x{rows}")),
             Step::Note { text, .. } => ("m", text.clone()),
             Step::Mark { .. } => continue,

@@ -9,6 +9,8 @@ use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
 use super::recording::{Recording, Step};
+use super::typing::TypedLines;
+use services::timeline::{Moment, What};
 
 macro_rules! modules {
     ($($path:literal)*) => {
@@ -57,19 +59,32 @@ pub fn write(recording: &Recording) -> String {
 
 fn data(recording: &Recording) -> Value {
     let (columns, rows) = recording.size;
-    let steps = recording.steps.iter().map(|(at, step)| {
+    let mut typing = TypedLines::default();
+    let mark =
+        |at: u64, moment: Moment| json!({ "at": at, "mark": moment.summary(), "failed": false });
+    let mut last = 0;
+    let steps = recording.steps.iter().filter_map(|(at, step)| {
         let at = at.as_millis() as u64;
-        match step {
+        last = at;
+        Some(match step {
+            Step::Input(typed) => {
+                let mut typed = typed.clone();
+                let is_line = typing.join(&mut typed);
+                let what = What::Input { typed, output_offset: 0 };
+                return is_line.then(|| mark(at, Moment { at_ms: 0, what }));
+            }
             Step::Output { bytes, .. } => json!({ "at": at, "output": STANDARD.encode(bytes) }),
             Step::Resized(columns, rows) => json!({ "at": at, "columns": columns, "rows": rows }),
             Step::Note { text, failed } => json!({ "at": at, "note": text, "failed": failed }),
             Step::Mark { text, failed } => json!({ "at": at, "mark": text, "failed": failed }),
-        }
+        })
     });
+    let mut steps: Vec<_> = steps.collect();
+    steps.extend(typing.rest(0).map(|moment| mark(last, moment)));
     json!({
         "title": recording.title, "command": recording.command,
         "started_at_ms": recording.started_at_ms, "columns": columns, "rows": rows,
-        "steps": steps.collect::<Vec<_>>(),
+        "steps": steps,
     })
 }
 

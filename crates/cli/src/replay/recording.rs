@@ -5,7 +5,7 @@ use std::time::Duration;
 use protocol::message::Channel;
 
 use sandbox::SandboxRef;
-use sandbox::log::{Event, LogError, ReadBudget, RecordedSession};
+use sandbox::log::{Event, LogError, ReadBudget, RecordedSession, Typed};
 use services::timeline::{self, Kind, Timeline, What};
 
 /// The size of a terminal that nobody has sized.
@@ -28,6 +28,8 @@ pub struct Recording {
 pub enum Step {
     /// As a terminal shows it: output of a pipe has returns before its line ends.
     Output { channel: Channel, bytes: Vec<u8> },
+    /// What was typed.
+    Input(Typed),
     /// Columns and rows.
     Resized(u16, u16),
     /// About the session itself.
@@ -71,6 +73,7 @@ impl Recording {
                         if channel == Channel::Terminal { bytes } else { with_returns(&bytes) };
                     Step::Output { channel, bytes }
                 }
+                What::Input { typed, .. } => Step::Input(typed),
                 What::Log(Event::Resized { rows, columns, .. }) if has_output => {
                     Step::Resized(columns, rows)
                 }

@@ -11,7 +11,8 @@ use tokio::time::timeout;
 
 use super::elsewhere::{self, Elsewhere};
 use super::{
-    CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, List, NamespaceCost, Reply, Request,
+    CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, InputRecord, List, NamespaceCost, Reply,
+    Request,
 };
 use crate::limits::CONTROL_WAIT_MAX;
 use ::image::ImageError;
@@ -103,7 +104,12 @@ impl Request {
                 let looks = purpose.is_some_and(|purpose| purpose.looks);
                 let woke_in = if looks { None } else { registry.wake(&sandbox).await? };
                 let (address, record) = registry.dial(&sandbox)?;
-                let Record { user, workdir, state, durability, .. } = record;
+                let Record { user, workdir, state, durability, record: policy, .. } = record;
+                let input = if policy.has_input() {
+                    InputRecord::Log(registry.log_directory(&sandbox)?)
+                } else {
+                    InputRecord::Nowhere
+                };
                 let woke_ms = woke_in.map(|woke_in| woke_in.as_millis() as u64);
                 return Ok(Reply::Dialled(Dialled {
                     address,
@@ -112,6 +118,7 @@ impl Request {
                     state,
                     woke_ms,
                     durability,
+                    input,
                 }));
             }
             Self::Snapshot { sandbox, name } => {

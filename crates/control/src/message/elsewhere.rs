@@ -70,7 +70,8 @@ impl Request {
             Reply::Dialled(dialled) => {
                 let opened = others.relay(to, which);
                 let path = opened.map_err(|error| unopened(&error))?;
-                Ok(Reply::Dialled(Dialled { address: Address::Unix { path }, ..dialled }))
+                let (address, input) = (Address::Unix { path }, dialled.input.elsewhere());
+                Ok(Reply::Dialled(Dialled { address, input, ..dialled }))
             }
             reply => Ok(reply),
         }

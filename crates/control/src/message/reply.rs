@@ -1,6 +1,7 @@
 //! The answers of the control socket.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -255,6 +256,35 @@ pub struct Dialled {
     /// Whether what its programs write outlives the host.
     #[serde(default, skip_serializing_if = "Durability::is_off")]
     pub durability: Durability,
+    /// Where what is typed is recorded.
+    #[serde(default, skip_serializing_if = "InputRecord::is_nowhere")]
+    pub input: InputRecord,
+}
+
+/// Where what is typed into a sandbox by a client of its agent is recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InputRecord {
+    #[default]
+    Nowhere,
+    /// In the log of this directory, by the client.
+    Log(PathBuf),
+    /// At the node that has the sandbox, which this client cannot write to.
+    Elsewhere,
+}
+
+impl InputRecord {
+    /// The same for a client of another node.
+    pub(super) fn elsewhere(self) -> Self {
+        match self {
+            Self::Nowhere => Self::Nowhere,
+            Self::Log(_) | Self::Elsewhere => Self::Elsewhere,
+        }
+    }
+
+    fn is_nowhere(&self) -> bool {
+        *self == Self::Nowhere
+    }
 }
 
 /// Why a request was not carried out.

@@ -267,6 +267,9 @@ fn note(known: &mut BTreeMap<SessionId, RecordedSession>, record: Record<'static
                 recorded.is_released = true;
             }
         }
-        RecordBody::Head(_) | RecordBody::Resized { .. } | RecordBody::Closed { .. } => {}
+        RecordBody::Head(_)
+        | RecordBody::Resized { .. }
+        | RecordBody::Input { .. }
+        | RecordBody::Closed { .. } => {}
     }
 }

@@ -81,6 +81,14 @@ pub(super) enum RecordBody<'a> {
         rows: u16,
         columns: u16,
     },
+    /// What was typed into it; only in the files of that.
+    Input {
+        session: SessionId,
+        bytes: Blob<'a>,
+        /// So many bytes before these could not be recorded, of whatever session.
+        #[serde(default)]
+        lost: u64,
+    },
     Exited {
         session: SessionId,
         record: ExitRecord,
@@ -102,6 +110,7 @@ impl RecordBody<'_> {
             Self::Output { session, .. }
             | Self::Gap { session, .. }
             | Self::Resized { session, .. }
+            | Self::Input { session, .. }
             | Self::Exited { session, .. }
             | Self::Released { session } => Some(session),
             Self::Head(_) | Self::Closed { .. } => None,

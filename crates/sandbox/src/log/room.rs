@@ -9,7 +9,7 @@ use super::record::{Record, RecordBody};
 #[derive(Clone, Copy, Debug)]
 pub struct ReadBudget {
     pub records: usize,
-    /// Bytes of output.
+    /// Bytes of output, or of input.
     pub bytes: usize,
 }
 
@@ -23,7 +23,7 @@ impl ReadBudget {
 
     pub(super) fn take(&mut self, record: &Record<'_>) {
         self.records = self.records.saturating_sub(1);
-        if let RecordBody::Output { bytes, .. } = &record.what {
+        if let RecordBody::Output { bytes, .. } | RecordBody::Input { bytes, .. } = &record.what {
             self.bytes = self.bytes.saturating_sub(bytes.0.len());
         }
     }

@@ -354,7 +354,7 @@ impl Writer {
     /// read again.
     fn apply(&mut self, what: &RecordBody<'_>) {
         match what {
-            RecordBody::Head(_) | RecordBody::Closed { .. } => {}
+            RecordBody::Head(_) | RecordBody::Input { .. } | RecordBody::Closed { .. } => {}
             RecordBody::Started(started) => {
                 let (exited, next, size) = (false, BTreeMap::new(), None);
                 let session = Session { run: started.run, exited, next, size };
@@ -390,7 +390,7 @@ impl Writer {
 }
 
 /// Begins a segment: its file, and how long it is.
-fn create_segment(directory: &Path, number: u64, head: Head) -> io::Result<(File, u64)> {
+pub(super) fn create_segment(directory: &Path, number: u64, head: Head) -> io::Result<(File, u64)> {
     let mut bytes = Vec::new();
     encode_record(&Record::new(now_ms(), RecordBody::Head(head)), &mut bytes)
         .expect("the limits assert that a head fits a record");

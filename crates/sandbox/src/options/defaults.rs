@@ -1,6 +1,6 @@
 //! Defaults for options that a sandbox's creator has not set.
 
-use crate::{Durability, OnIdle, Spec};
+use crate::{Durability, OnIdle, RecordPolicy, Spec};
 use machine::{Capability, MachineKind};
 
 /// The defaults of one bridge, for all doors.
@@ -15,6 +15,7 @@ pub struct Defaults {
     pub keep_stopped_ms: Option<u64>,
     /// For doors that have the option: the others need contexts, whose output is not durable.
     pub durability: Option<Durability>,
+    pub record: Option<RecordPolicy>,
 }
 
 impl Defaults {
@@ -37,6 +38,7 @@ impl Defaults {
             spec.on_idle = spec.on_idle.or(self.on_idle);
         }
         spec.keep_stopped_ms = spec.keep_stopped_ms.or(self.keep_stopped_ms);
+        spec.record = spec.record.or(self.record);
     }
 
     /// Sets the defaults of a sandbox that ends with its only command: it has no record to keep, and is never

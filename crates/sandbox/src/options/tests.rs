@@ -134,6 +134,7 @@ fn a_default_reaches_what_nobody_has_set_and_nothing_else() {
         on_idle: Some(OnIdle::Pause),
         keep_stopped_ms: Some(3),
         durability: None,
+        record: None,
     };
     let filled = |change: fn(&mut Spec)| {
         let mut spec = Spec::new("a".parse().unwrap());

@@ -375,6 +375,7 @@ impl Owner {
     ) {
         // From here on others use it, and its output is recorded.
         self.rule_output(&running);
+        self.rule_input(&running);
         let guest = running.guest();
         if self.place.presence.is_asleep() {
             self.place.presence.meet(guest.clone());
@@ -387,7 +388,9 @@ impl Owner {
             let (which, events) = (self.stored.record.which(), Arc::clone(&self.place.events));
             let presence = Arc::clone(&self.place.presence);
             let (durable, programs) = (self.durable.clone(), programs.clone());
-            let recorder = Recorder { guest, log, which, events, presence, durable, programs };
+            let keeps_output = self.stored.record.record.has_output();
+            let recorder =
+                Recorder { guest, log, which, events, presence, durable, programs, keeps_output };
             tokio::spawn(recorder.run())
         });
         let follower =

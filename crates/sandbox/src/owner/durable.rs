@@ -1,15 +1,17 @@
-//! Output that outlives the host, as the owner of a sandbox has part in it: what its machine's users must keep to, and the
-//! end of its history.
+//! What is recorded of a sandbox, as its owner has part in it: what its machine's users must keep to, so that what is
+//! typed is recorded and output outlives the host, and the end of its history.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::Owner;
 use crate::durable::{DurableLog, Line};
 use crate::limits::{DURABLE_END_MAX, RECORDER_END_MAX};
+use crate::log::{InputLog, log_directory};
 use crate::recorder::Durable;
-use crate::{Durability, StopReason};
-use agent_client::guest::{Horizons, OutputRule};
+use crate::{Durability, Event, StopReason};
+use agent_client::guest::{Horizons, InputRule, OutputRule};
 use machine::Running;
 
 impl Owner {
@@ -33,6 +35,24 @@ impl Owner {
             Some(horizons) => OutputRule::Durable(horizons.clone()),
             None => OutputRule::Recorded,
         });
+    }
+
+    /// Has what is typed into its sessions recorded, if that is its policy.
+    pub(super) fn rule_input(&self, running: &Arc<dyn Running>) {
+        let (true, Some(guest)) = (self.stored.record.record.has_input(), running.guest()) else {
+            return;
+        };
+        let log = InputLog::new(&log_directory(&self.place.directories.state));
+        let (which, events) = (self.stored.record.which(), Arc::clone(&self.place.events));
+        let is_reported = AtomicBool::new(false);
+        guest.input_rules().set(InputRule::Recorded(Box::new(move |session, at_ms, bytes| {
+            if let Err(error) = log.append(session, at_ms, bytes)
+                && !is_reported.swap(true, Ordering::Relaxed)
+            {
+                let what = format!("what is typed is not recorded: {error}");
+                events(&Event::Trouble { which: Some(which.clone()), what });
+            }
+        })));
     }
 
     /// How long the recorder may take for what came last.

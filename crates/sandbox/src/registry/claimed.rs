@@ -52,6 +52,10 @@ impl Registry {
         if durability.is_off() {
             return Ok(());
         }
+        if spec.record.is_some_and(|record| !record.has_output()) {
+            let why = "with record \"off\" nothing of its output is kept".to_owned();
+            return Err(SandboxError::NotDurable { durability, why });
+        }
         let logs = self.0.durable_logs.as_ref();
         let none = SandboxError::NoFleet { option: "durability", value: durability.name() };
         let logs = logs.ok_or(none)?;

@@ -11,7 +11,7 @@ use crate::store::moments::{FileMoment, RunMoment};
 use access::audit::{self, Outcome};
 use agent_client::program::ran_out_of_memory;
 use sandbox::event::Kind as EventKind;
-use sandbox::log::Event;
+use sandbox::log::{Event, Typed};
 use sandbox::telemetry::Bucket;
 
 /// Characters of a summary: a line or two of a terminal.
@@ -45,6 +45,7 @@ macro_rules! kinds {
 kinds! {
     Started, "started", "A session began.";
     Output, "output", "Output of a session.";
+    Input, "input", "Something was typed into a session, or written to its stdin, in a sandbox that records it.";
     Gap, "gap", "Output of a session that is not in the log.";
     Resized, "resized", "The terminal of a session has another size.";
     Exited, "exited", "A session ended.";
@@ -60,8 +61,8 @@ kinds! {
 impl Kind {
     /// Whether the log of sessions has such entries.
     pub fn is_of_log(self) -> bool {
-        use Kind::{Damaged, Exited, Gap, Output, Resized, Started};
-        matches!(self, Started | Output | Gap | Resized | Exited | Damaged)
+        use Kind::{Damaged, Exited, Gap, Input, Output, Resized, Started};
+        matches!(self, Started | Output | Input | Gap | Resized | Exited | Damaged)
     }
 }
 
@@ -101,12 +102,20 @@ pub struct Moment {
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
     Log(Event),
+    /// The output of the session, that of its terminal or stdout, was at this offset.
+    Input {
+        typed: Typed,
+        output_offset: u64,
+    },
     Event(Box<events::Entry>),
     Run(Box<RunMoment>),
     Egress(Box<audit::Entry>),
     File(Box<FileMoment>),
     Metrics(Box<Bucket>),
-    Unknown { of: Kind, why: String },
+    Unknown {
+        of: Kind,
+        why: String,
+    },
 }
 
 impl Moment {
@@ -121,6 +130,7 @@ impl Moment {
                 Event::Damaged { .. } => Kind::Damaged,
                 Event::Closed { .. } => Kind::Lifecycle,
             },
+            What::Input { .. } => Kind::Input,
             What::Event(entry) => match entry.kind {
                 EventKind::RunBegun | EventKind::RunEnded => Kind::Run,
                 _ => Kind::Lifecycle,
@@ -137,6 +147,7 @@ impl Moment {
     pub fn session(&self) -> Option<&str> {
         match &self.what {
             What::Log(event) => event.session().map(SessionId::as_str),
+            What::Input { typed, .. } => Some(typed.session.as_str()),
             What::Event(entry) => entry.facts.session.as_deref(),
             _ => None,
         }
@@ -149,7 +160,11 @@ impl Moment {
         match &self.what {
             What::Log(Event::Exited { record, .. }) => record.cause.shell_code() != 0,
             What::Log(Event::Damaged { .. }) => true,
-            What::Log(_) | What::File(_) | What::Metrics(_) | What::Unknown { .. } => false,
+            What::Log(_)
+            | What::Input { .. }
+            | What::File(_)
+            | What::Metrics(_)
+            | What::Unknown { .. } => false,
             What::Event(entry) => match entry.kind {
                 EventKind::OutOfMemory
                 | EventKind::Failed
@@ -167,6 +182,7 @@ impl Moment {
     pub fn summary(&self) -> String {
         let text = match &self.what {
             What::Log(event) => of_log(event),
+            What::Input { typed, .. } => of_input(typed),
             What::Event(entry) => of_event(entry),
             What::Run(run) => of_run(run),
             What::Egress(entry) => of_egress(entry),
@@ -189,6 +205,12 @@ fn line(text: &str) -> String {
         line.push('…');
     }
     line
+}
+
+fn of_input(typed: &Typed) -> String {
+    // No character takes less than a byte.
+    let shown = &typed.bytes[..typed.bytes.len().min(SUMMARY_CHARS_MAX)];
+    format!("typed into session {}: {:?}", typed.session, String::from_utf8_lossy(shown))
 }
 
 fn of_log(event: &Event) -> String {

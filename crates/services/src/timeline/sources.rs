@@ -12,7 +12,7 @@ use access::audit::{Record, Scan};
 use host::instant;
 use host::paths::Paths;
 use sandbox::event::Kind as EventKind;
-use sandbox::log::{LogError, Playback, ReadBudget, Step};
+use sandbox::log::{InputReader, InputStep, LogError, Only, Playback, ReadBudget, Step};
 use sandbox::telemetry::Bucket;
 
 /// Events that one look at their log finds.
@@ -40,12 +40,15 @@ pub(super) enum SourceError {
     #[error(transparent)]
     Log(#[from] LogError),
     #[error(transparent)]
+    Input(LogError),
+    #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
     Files(#[from] std::io::Error),
 }
 
 pub(super) enum Source {
+    Input(InputSource),
     Log(Playback),
     Events(EventSource),
     Egress(Box<Scan>),
@@ -60,6 +63,7 @@ impl Source {
     /// What is not known if it cannot be read.
     pub fn kind(&self) -> Kind {
         match self {
+            Self::Input(_) => Kind::Input,
             Self::Log(_) => Kind::Output,
             Self::Events(_) => Kind::Lifecycle,
             Self::Egress(_) => Kind::Egress,
@@ -86,6 +90,7 @@ impl Source {
                     None => Found::Paused,
                 });
             }
+            Self::Input(input) => return input.step(room),
             Self::Events(events) => return events.step(room),
             Self::Runs(rows) => {
                 rows.next(room)?.map(|run| (run.ended_ms, What::Run(Box::new(run))))
@@ -99,6 +104,53 @@ impl Source {
             Self::Known(known) => known.pop_front().map(|known| (known.at_ms, known.what)),
         };
         Ok(found.map_or(Found::Over, |(at_ms, what)| Found::new(at_ms, what)))
+    }
+}
+
+/// How much earlier than the start of a session, by its agent's clock, something can have been typed into it, which goes
+/// out together with the start.
+const TYPED_EARLY_MS: u64 = 1000;
+
+/// What was typed into the sessions that are wanted.
+pub(super) struct InputSource {
+    reader: InputReader,
+    only: Only,
+}
+
+impl InputSource {
+    pub fn new(reader: InputReader, only: &Only) -> Self {
+        Self { reader, only: only.clone() }
+    }
+
+    fn step(&mut self, room: &mut ReadBudget) -> Result<Found, SourceError> {
+        loop {
+            let unknown = |why| What::Unknown { of: Kind::Input, why };
+            return Ok(match self.reader.step(room).map_err(SourceError::Input)? {
+                InputStep::Typed { time_ms, typed } => {
+                    let is_wanted = match &self.only {
+                        Only::All => true,
+                        Only::Named(session) => typed.session == *session,
+                        Only::Run(session, run) => {
+                            let is_early = time_ms + TYPED_EARLY_MS < run.started_at_ms;
+                            typed.session == *session && !is_early
+                        }
+                    };
+                    if !is_wanted {
+                        continue;
+                    }
+                    Found::new(time_ms, What::Input { typed, output_offset: 0 })
+                }
+                InputStep::Missing { time_ms, bytes } => Found::new(
+                    time_ms,
+                    unknown(format!("{bytes} bytes that were typed are not there any more")),
+                ),
+                InputStep::Damaged { time_ms, bytes } => {
+                    Found::new(time_ms, unknown(format!("{bytes} bytes of its files are damaged")))
+                }
+                InputStep::Paused => Found::Paused,
+                InputStep::AtEnd => Found::Over,
+            });
+        }
     }
 }
 

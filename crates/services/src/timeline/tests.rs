@@ -9,7 +9,7 @@ use super::*;
 use access::audit;
 use host::instant::{format, now_ms};
 use sandbox::Name;
-use sandbox::log::{Event, Run, Writer};
+use sandbox::log::{Event, InputLog, Run, Writer};
 
 const ID: &str = "0123456789ab";
 
@@ -71,7 +71,9 @@ impl Place {
         let namespace = Name::default_namespace();
         let reader = Reader::new(&self.0.join("events"), &namespace, From::Oldest);
         let playback = Playback::open(&self.log(), selection.sessions.clone()).unwrap();
+        let typed = InputReader::open(&self.log()).unwrap();
         let sources = vec![
+            Source::Input(InputSource::new(typed, &selection.sessions)),
             Source::Log(playback),
             Source::Events(EventSource::new(reader, ID)),
             decisions(&self.0.join("audit"), ID, 0).unwrap(),
@@ -283,4 +285,54 @@ fn a_hundred_thousand_entries_cost_no_memory() {
 fn resident_bytes() -> u64 {
     let statm = fs::read_to_string("/proc/self/statm").unwrap();
     statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+#[test]
+fn what_was_typed_is_before_its_echo_and_says_where_the_output_was() {
+    let place = Place::new("typed");
+    place.write_events(&[]);
+    place.write_decisions(&[]);
+    let mut writer = place.writer();
+    let input = InputLog::new(&place.log());
+    let other: SessionId = "other".parse().unwrap();
+    let channel = Channel::Terminal;
+    input.append(&session(), now_ms(), b"l").unwrap();
+    writer.output(&session(), channel, 0, b"l").unwrap();
+    input.append(&other, now_ms(), b"x").unwrap();
+    input.append(&session(), now_ms(), b"s").unwrap();
+    writer.output(&session(), channel, 1, b"s").unwrap();
+    writer.exited(&session(), &end(0)).unwrap();
+    writer.released(&session()).unwrap();
+    // A second one of the same name.
+    let run = Run { pid: 8, started_at_ms: now_ms() + 1 };
+    std::thread::sleep(std::time::Duration::from_millis(2));
+    writer.started(&session(), run, "cat").unwrap();
+    input.append(&session(), now_ms(), b"z").unwrap();
+    let typed = |sessions: Only| {
+        let selection = Selection { sessions, kinds: vec![Kind::Input], ..Selection::default() };
+        let all = place.all(selection, 1);
+        let typed = all.into_iter().filter_map(|(moment, _)| match moment.what {
+            What::Input { typed, output_offset } => {
+                Some((String::from_utf8(typed.bytes).unwrap(), output_offset))
+            }
+            _ => None,
+        });
+        typed.collect::<Vec<_>>()
+    };
+    let text = |all: &[(&str, u64)]| -> Vec<_> {
+        all.iter().map(|(text, at)| ((*text).to_owned(), *at)).collect()
+    };
+    assert_eq!(typed(Only::All), text(&[("l", 0), ("x", 0), ("s", 1), ("z", 0)]));
+    assert_eq!(typed(Only::Named(session())), text(&[("l", 0), ("s", 1), ("z", 0)]));
+    let first = place.all(Selection::default(), 100);
+    let Some((Moment { what: What::Log(Event::Started { started_at_ms, .. }), .. }, _)) =
+        first.iter().find(|(moment, _)| moment.kind() == Kind::Started)
+    else {
+        panic!("it has begun")
+    };
+    let run = Run { pid: 7, started_at_ms: *started_at_ms };
+    assert_eq!(typed(Only::Run(session(), run)), text(&[("l", 0), ("s", 1)]));
+    let mut said = first.iter().map(|(moment, _)| moment.summary());
+    let said = said.find(|line| line.contains("typed"));
+    assert_eq!(said.as_deref(), Some("typed into session one: \"l\""));
 }

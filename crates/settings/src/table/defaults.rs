@@ -4,7 +4,7 @@ use super::{ConfigOption, DURATION_OR_OFF, SECOND, Section, put};
 use crate::limits::MEMORY_MIB_MAX;
 use crate::namespaces::read_egress;
 use crate::shown::{quote, quote_all, quote_duration, show_cpus};
-use sandbox::{Durability, MachineKind, OnIdle};
+use sandbox::{Durability, MachineKind, OnIdle, RecordPolicy};
 
 pub const SECTION: Section = Section {
     name: "defaults",
@@ -76,6 +76,18 @@ pub const SECTION: Section = Section {
                 put(&mut settings.defaults.durability, given.choice(&Durability::NAMES))
             },
             show: |settings| quote(settings.defaults.durability),
+        },
+        ConfigOption {
+            // A test compares the values with those that there are.
+            key: "record",
+            values: "`\"off\"`, `\"on\"` or `\"input\"`",
+            about: "What is recorded of sessions: `off` that they began and how they ended, `on` \
+                    also what they wrote, `input` also what was typed into them, passwords \
+                    included.",
+            set: |settings, given| {
+                put(&mut settings.defaults.record, given.choice(&RecordPolicy::NAMES))
+            },
+            show: |settings| quote(settings.defaults.record),
         },
         ConfigOption {
             key: "keep_stopped",

@@ -17,7 +17,7 @@ use image::Pull;
 use machine::limits::SCRATCH_BYTES_MIN;
 use sandbox::limits::{LABELS_MAX, MEMORY_MIB_MAX, MEMORY_MIB_MIN, WORKDIR_BYTES_MAX};
 use sandbox::refusal::Refusal;
-use sandbox::{Durability, Name, OnIdle, OnLost, SandboxRef, Spec, TemplateName};
+use sandbox::{Durability, Name, OnIdle, OnLost, RecordPolicy, SandboxRef, Spec, TemplateName};
 use services::build::packages::Packages;
 
 /// A sandbox to make. Only its name is required.
@@ -103,6 +103,11 @@ pub struct CreateSandbox {
     /// moment after it was written; with `sync` nobody sees it before. Contexts are refused in such a sandbox.
     #[serde(default)]
     pub durability: Option<Durability>,
+    /// What is recorded of its sessions: `off` that they began and how they ended, `on` also what they wrote, `input`
+    /// also what was typed into them and written to their stdin, passwords included. The default is the server's
+    /// setting, which is `on` unless its operator changed it.
+    #[serde(default)]
+    pub record: Option<RecordPolicy>,
     /// What becomes of it when it is lost with its node of a fleet. `restart` makes it again at another node, as it was
     /// asked for; `restore` does so from its snapshot that was exported to a bucket last. The new one has the same name and
     /// another id. What it was asked for, with its environment, is kept in the fleet's store meanwhile.
@@ -158,6 +163,7 @@ impl CreateSandbox {
             on_idle: self.on_idle,
             node_labels: self.node_labels,
             durability: self.durability,
+            record: self.record,
             on_lost: self.on_lost,
             keep_stopped_ms: self.keep_stopped_ms,
             egress: self.egress,
@@ -196,6 +202,7 @@ mod tests {
         (spec.ttl_ms, spec.idle_ttl_ms, spec.keep_stopped_ms) = (Some(1), Some(2), Some(0));
         (spec.on_idle, spec.durability) = (Some(OnIdle::Pause), Some(Durability::Sync));
         spec.on_lost = Some(OnLost::Restart);
+        spec.record = Some(RecordPolicy::Input);
         spec.egress = Some(texts(&["a.org", "@pypi"]));
         spec.secrets = texts(&["token"]);
         assert_eq!(there(&spec), spec);

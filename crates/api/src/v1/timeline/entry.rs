@@ -82,6 +82,19 @@ pub enum TimelineFact {
         #[schemars(with = "String")]
         base64: Option<String>,
     },
+    /// What was typed into a session, or written to its stdin, in a sandbox whose `record` is `input`: `text` or
+    /// `base64`, as for output. Whether the program has read it is not known.
+    Input {
+        session: String,
+        /// Where the output of its terminal, or its stdout, was by then.
+        output_offset: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(with = "String")]
+        text: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(with = "String")]
+        base64: Option<String>,
+    },
     /// Output from one offset to another that is not in the log.
     Gap {
         session: String,
@@ -194,7 +207,8 @@ impl TimelineEntry {
     /// What it takes here and in JSON.
     pub fn cost(&self) -> usize {
         let written = match &self.what {
-            TimelineFact::Output { text, base64, .. } => text.as_ref().or(base64.as_ref()),
+            TimelineFact::Output { text, base64, .. }
+            | TimelineFact::Input { text, base64, .. } => text.as_ref().or(base64.as_ref()),
             TimelineFact::Started { command, .. } => Some(command),
             TimelineFact::Run { error, .. } => error.as_ref(),
             _ => None,
@@ -209,6 +223,10 @@ impl From<What> for TimelineFact {
     fn from(what: What) -> Self {
         match what {
             What::Log(event) => of_log(event),
+            What::Input { typed, output_offset } => {
+                let (text, base64) = Content::of(typed.bytes).parts();
+                Self::Input { session: typed.session.to_string(), output_offset, text, base64 }
+            }
             What::Event(entry) => of_event(*entry),
             What::Run(run) => {
                 let error = match (run.error_type, run.error_message) {
@@ -248,10 +266,7 @@ fn of_log(event: Event) -> TimelineFact {
             TimelineFact::Started { session: session.to_string(), command }
         }
         Event::Output { session, channel, offset, bytes } => {
-            let (text, base64) = match Content::of(bytes) {
-                Content::Text(text) => (Some(text), None),
-                Content::Base64(base64) => (None, Some(base64)),
-            };
+            let (text, base64) = Content::of(bytes).parts();
             let (session, stream) = (session.to_string(), channel.name().to_owned());
             TimelineFact::Output { session, stream, offset, text, base64 }
         }

@@ -172,6 +172,24 @@ pub const ROWS: &[SandboxOption] = &[
         ],
     },
     SandboxOption {
+        name: "record",
+        about: "What is recorded of its sessions: `off` that they began and ended, `on` also what they wrote, `input` also what was typed into them, passwords included.",
+        has: &[
+            (Start, "--record"),
+            (Http, "record"),
+            (Python, "record"),
+            (Library, "record"),
+            (Defaults, "record"),
+        ],
+        lacks: &[
+            (&[Run, Repl], ENDS_WITH_COMMAND),
+            (&[Mcp, Tool, Notebook, Jupyter], SERVER_ONLY),
+            (&[Rpc, A2a, E2b, Daytona], PUBLISHED_CALL),
+            (&[TemplateVerb, TemplateHttp, TemplateTable], OF_MADE),
+            (&[Fork], ORIGINAL),
+        ],
+    },
+    SandboxOption {
         name: "on_lost",
         about: "What becomes of it when it is lost with its node of a fleet: `restart` makes it again at another node as it was asked for, `restore` from its snapshot that was exported to a bucket last.",
         has: &[(Start, "--on-lost"), (Http, "on_lost"), (Python, "on_lost"), (Library, "on_lost")],

@@ -1,0 +1,388 @@
+//! What was typed into the sessions of a sandbox, bounded, beside the log of their output.
+//!
+//! ```text
+//!  log/input/0000000003.seg   head: bytes that were rotated away · input · input · …
+//!  log/input/0000000004.seg   head · input · …                          ◀── appended here
+//! ```
+//!
+//! Whoever passes input on appends to it: the bridge for all its doors, and `attach` and `exec -i` in processes of
+//! their own. One at a time does, under a lock of the directory. What is missing is said: that which was rotated
+//! away by the heads, and that which a full disk did not take by the next record.
+
+use std::borrow::Cow;
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::thread::sleep;
+use std::time::Duration;
+
+use protocol::SessionId;
+use protocol::limits::CHUNK_BYTES_MAX;
+
+use super::LogError;
+use super::reader::{failed, numbers};
+use super::record::{Blob, Head, Record, RecordBody, encode_record};
+use super::room::ReadBudget;
+use super::segment::{Segment, SegmentItem, segment_numbers, segment_path};
+use super::writer::create_segment;
+use crate::limits::{INPUT_SEGMENT_BYTES, INPUT_SEGMENTS_MAX};
+use host::paths::PRIVATE_DIRECTORY;
+
+const INPUT_DIRECTORY: &str = "input";
+/// Another process has the lock for microseconds; one that was stopped meanwhile is not waited for.
+const LOCK_TRIES: usize = 20;
+const LOCK_PAUSE: Duration = Duration::from_millis(1);
+
+/// Where the input of a log is.
+pub(crate) fn input_directory(log: &Path) -> PathBuf {
+    log.join(INPUT_DIRECTORY)
+}
+
+/// What this process appends to the input of a log.
+#[derive(Debug)]
+pub struct InputLog(Mutex<Appender>);
+
+impl InputLog {
+    /// For the log in this directory. Nothing is made before something is typed.
+    pub fn new(log: &Path) -> Self {
+        Self::bounded(log, INPUT_SEGMENT_BYTES)
+    }
+
+    pub(super) fn bounded(log: &Path, segment_bytes: u64) -> Self {
+        let (directory, file, lost) = (input_directory(log), None, 0);
+        Self(Mutex::new(Appender { directory, segment_bytes, file, lost }))
+    }
+
+    /// Records what was typed into a session at this time.
+    pub fn append(&self, session: &SessionId, time_ms: u64, bytes: &[u8]) -> Result<(), LogError> {
+        // A panic between two records leaves a file that ends with a whole one.
+        let mut appender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (at, chunk) in (0..).step_by(CHUNK_BYTES_MAX).zip(bytes.chunks(CHUNK_BYTES_MAX)) {
+            if let Err(source) = appender.append(session, time_ms, chunk) {
+                appender.lost += (bytes.len() - at) as u64;
+                let path = appender.directory.clone();
+                return Err(LogError::Files { action: "write", path, source });
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct Appender {
+    directory: PathBuf,
+    segment_bytes: u64,
+    /// The newest file, when it was last looked at.
+    file: Option<(u64, File)>,
+    /// Bytes that could not be written since the last record.
+    lost: u64,
+}
+
+impl Appender {
+    fn append(&mut self, session: &SessionId, time_ms: u64, chunk: &[u8]) -> io::Result<()> {
+        let (session, bytes) = (session.clone(), Blob(Cow::Borrowed(chunk)));
+        let body = RecordBody::Input { session, bytes, lost: self.lost };
+        let mut record = Vec::new();
+        encode_record(&Record::new(time_ms, body), &mut record).map_err(io::Error::other)?;
+        let _lock = self.lock()?;
+        let (mut number, mut file) = self.newest()?;
+        let mut length = file.metadata()?.len();
+        if length + record.len() as u64 > self.segment_bytes {
+            (number, file, length) = self.rotate(number)?;
+        }
+        if let Err(error) = file.write_all_at(&record, length) {
+            let _ = file.set_len(length);
+            return Err(error);
+        }
+        self.file = Some((number, file));
+        self.lost = 0;
+        Ok(())
+    }
+
+    /// Makes the directory, but not that of a log that is removed, and has it for this process until the result is
+    /// dropped.
+    fn lock(&self) -> io::Result<File> {
+        match DirBuilder::new().mode(PRIVATE_DIRECTORY).create(&self.directory) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        let directory = File::open(&self.directory)?;
+        for _ in 0..LOCK_TRIES {
+            match directory.try_lock() {
+                Ok(()) => return Ok(directory),
+                Err(TryLockError::WouldBlock) => sleep(LOCK_PAUSE),
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+        }
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    /// The newest file, which another process may have begun meanwhile.
+    fn newest(&mut self) -> io::Result<(u64, File)> {
+        if let Some((number, file)) = self.file.take()
+            && segment_path(&self.directory, number).exists()
+            && !segment_path(&self.directory, number + 1).exists()
+        {
+            return Ok((number, file));
+        }
+        let mut all = segment_numbers(&self.directory)?;
+        while let Some(number) = all.pop() {
+            if let Some(found) = Found::look(&self.directory, number)? {
+                let path = segment_path(&self.directory, number);
+                let file = OpenOptions::new().write(true).open(path)?;
+                // What a crash has left of a record would hide those that follow it.
+                file.set_len(found.end)?;
+                return Ok((number, file));
+            }
+            fs::remove_file(segment_path(&self.directory, number))?;
+        }
+        let (file, _) = create_segment(&self.directory, 1, Head::default())?;
+        Ok((1, file))
+    }
+
+    /// Begins the file after this one, and removes the oldest.
+    fn rotate(&self, number: u64) -> io::Result<(u64, File, u64)> {
+        let found = Found::look(&self.directory, number)?;
+        let head = Head { bytes_before: found.map_or(0, |found| found.bytes), ..Head::default() };
+        let (file, length) = create_segment(&self.directory, number + 1, head)?;
+        let all = segment_numbers(&self.directory)?;
+        for old in &all[..all.len().saturating_sub(INPUT_SEGMENTS_MAX)] {
+            fs::remove_file(segment_path(&self.directory, *old))?;
+        }
+        Ok((number + 1, file, length))
+    }
+}
+
+/// What a file has.
+struct Found {
+    /// Bytes of input up to its end, those of earlier files included.
+    bytes: u64,
+    /// Where its last whole record ends.
+    end: u64,
+}
+
+impl Found {
+    /// Reads a file; `None` if it has no head.
+    fn look(directory: &Path, number: u64) -> io::Result<Option<Self>> {
+        let Some(mut segment) = Segment::open(directory, number)? else { return Ok(None) };
+        let mut bytes = segment.head.bytes_before;
+        while let Some(record) = segment.next()? {
+            if let RecordBody::Input { bytes: typed, .. } = record.what {
+                bytes += typed.0.len() as u64;
+            }
+        }
+        Ok(Some(Self { bytes, end: segment.position() }))
+    }
+}
+
+/// Something that was typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Typed {
+    pub session: SessionId,
+    pub bytes: Vec<u8>,
+}
+
+/// The result of one step of a reader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InputStep {
+    Typed {
+        time_ms: u64,
+        typed: Typed,
+    },
+    /// So many bytes are not there any more, or never were.
+    Missing {
+        time_ms: u64,
+        bytes: u64,
+    },
+    /// So many bytes of the files are damaged.
+    Damaged {
+        time_ms: u64,
+        bytes: u64,
+    },
+    /// The budget is used up.
+    Paused,
+    /// There is no more of what was there when the reader began.
+    AtEnd,
+}
+
+/// Reads what was typed, the oldest first.
+#[derive(Debug)]
+pub struct InputReader {
+    directory: PathBuf,
+    /// Files to read, the newest first.
+    ahead: Vec<u64>,
+    segment: Option<Segment>,
+    /// Bytes of input before this place, those that are gone included.
+    passed: u64,
+    was_damaged: bool,
+    /// What comes after the bytes that are missing before it.
+    next: Option<InputStep>,
+}
+
+impl InputReader {
+    /// Of the log in this directory, which may have none.
+    pub fn open(log: &Path) -> Result<Self, LogError> {
+        let directory = input_directory(log);
+        let mut ahead = numbers(&directory)?;
+        ahead.reverse();
+        let (segment, passed, was_damaged, next) = (None, 0, false, None);
+        Ok(Self { directory, ahead, segment, passed, was_damaged, next })
+    }
+
+    pub fn step(&mut self, room: &mut ReadBudget) -> Result<InputStep, LogError> {
+        loop {
+            if let Some(step) = self.next.take() {
+                return Ok(step);
+            }
+            if room.is_over() {
+                return Ok(InputStep::Paused);
+            }
+            let read_failed = |source| failed(&self.directory, source);
+            let Some(segment) = &mut self.segment else {
+                let Some(number) = self.ahead.pop() else { return Ok(InputStep::AtEnd) };
+                self.segment = Segment::open(&self.directory, number).map_err(read_failed)?;
+                let Some(segment) = self.segment.as_ref().filter(|found| !found.is_headless) else {
+                    continue;
+                };
+                let (before, time_ms) = (segment.head.bytes_before, segment.head_time_ms);
+                let missing = before.saturating_sub(self.passed);
+                self.passed = before;
+                if missing > 0 && !std::mem::take(&mut self.was_damaged) {
+                    return Ok(InputStep::Missing { time_ms, bytes: missing });
+                }
+                continue;
+            };
+            let time_ms = segment.head_time_ms;
+            match segment.find().map_err(read_failed)? {
+                Some(SegmentItem::Damage(bytes)) => {
+                    self.was_damaged = true;
+                    return Ok(InputStep::Damaged { time_ms, bytes });
+                }
+                Some(SegmentItem::Record(record)) => {
+                    room.take(&record);
+                    let Record { time_ms, what, .. } = *record;
+                    let RecordBody::Input { session, bytes, lost } = what else { continue };
+                    self.passed += bytes.0.len() as u64;
+                    let typed = Typed { session, bytes: bytes.0.into_owned() };
+                    let step = InputStep::Typed { time_ms, typed };
+                    if lost == 0 {
+                        return Ok(step);
+                    }
+                    self.next = Some(step);
+                    return Ok(InputStep::Missing { time_ms, bytes: lost });
+                }
+                None => {
+                    // A record at the end of the newest file may be on its way.
+                    let rest = segment.rest_bytes().map_err(read_failed)?;
+                    self.segment = None;
+                    if rest > 0 && !self.ahead.is_empty() {
+                        self.was_damaged = true;
+                        return Ok(InputStep::Damaged { time_ms, bytes: rest });
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(name: &str) -> PathBuf {
+        let name = format!("burrow-input-{name}-{}", std::process::id());
+        let place = std::env::temp_dir().join(name);
+        let _ = fs::remove_dir_all(&place);
+        fs::create_dir(&place).unwrap();
+        place
+    }
+
+    fn session(name: &str) -> SessionId {
+        name.parse().unwrap()
+    }
+
+    fn all(log: &Path) -> Vec<InputStep> {
+        let mut reader = InputReader::open(log).unwrap();
+        let mut steps = Vec::new();
+        loop {
+            match reader.step(&mut ReadBudget { records: 1, bytes: 1 << 20 }).unwrap() {
+                InputStep::AtEnd => return steps,
+                InputStep::Paused => {}
+                step => steps.push(step),
+            }
+        }
+    }
+
+    fn typed(time_ms: u64, name: &str, bytes: &[u8]) -> InputStep {
+        let typed = Typed { session: session(name), bytes: bytes.to_vec() };
+        InputStep::Typed { time_ms, typed }
+    }
+
+    #[test]
+    fn two_processes_append_in_turn_and_a_torn_record_hides_nothing() {
+        let log = place("turns");
+        assert_eq!(all(&log), []);
+        let (one, other) = (InputLog::new(&log), InputLog::new(&log));
+        one.append(&session("a"), 1, b"ls").unwrap();
+        other.append(&session("b"), 2, b"\xff\x00").unwrap();
+        one.append(&session("a"), 3, b"\r").unwrap();
+        let path = segment_path(&input_directory(&log), 1);
+        let whole = fs::metadata(&path).unwrap().len();
+        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        file.write_all_at(&[0, 0, 0, 9, 1], whole).unwrap();
+        InputLog::new(&log).append(&session("a"), 4, b"x").unwrap();
+        let steps = all(&log);
+        let _ = fs::remove_dir_all(&log);
+        let expected = [
+            typed(1, "a", b"ls"),
+            typed(2, "b", b"\xff\x00"),
+            typed(3, "a", b"\r"),
+            typed(4, "a", b"x"),
+        ];
+        assert_eq!(steps, expected);
+    }
+
+    #[test]
+    fn the_oldest_goes_and_how_much_it_was_is_said() {
+        let log = place("oldest");
+        let (one, other) = (InputLog::bounded(&log, 8192), InputLog::bounded(&log, 8192));
+        for at in 0..100 {
+            let input = if at % 2 == 0 { &one } else { &other };
+            input.append(&session("a"), at, &[b'x'; 1000]).unwrap();
+        }
+        let bytes: u64 = segment_numbers(&input_directory(&log))
+            .unwrap()
+            .iter()
+            .map(|number| {
+                fs::metadata(segment_path(&input_directory(&log), *number)).unwrap().len()
+            })
+            .sum();
+        let steps = all(&log);
+        let _ = fs::remove_dir_all(&log);
+        assert!(bytes <= 2 * 8192, "{bytes}");
+        let InputStep::Missing { bytes: missing, .. } = steps[0] else { panic!("{:?}", steps[0]) };
+        let rest = &steps[1..];
+        assert_eq!(missing + 1000 * rest.len() as u64, 100_000);
+        assert!(rest.len() >= 7, "{}", rest.len());
+        let times = (100 - rest.len() as u64)..100;
+        let expected: Vec<_> = times.map(|at| typed(at, "a", &[b'x'; 1000])).collect();
+        assert_eq!(rest, expected);
+    }
+
+    #[test]
+    fn what_could_not_be_written_is_counted_by_the_next_record() {
+        let log = place("lost");
+        // A file where the directory would be.
+        fs::write(input_directory(&log), b"").unwrap();
+        let input = InputLog::new(&log);
+        assert!(input.append(&session("a"), 1, b"secret").is_err());
+        fs::remove_file(input_directory(&log)).unwrap();
+        input.append(&session("a"), 2, b"ls").unwrap();
+        let steps = all(&log);
+        let _ = fs::remove_dir_all(&log);
+        let missing = InputStep::Missing { time_ms: 2, bytes: 6 };
+        assert_eq!(steps, [missing, typed(2, "a", b"ls")]);
+    }
+}
