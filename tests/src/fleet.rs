@@ -9,6 +9,7 @@ use tempfile::TempDir;
 
 use crate::http::Client;
 use crate::server::Server;
+use crate::small_disk::{Filler, SmallDisk};
 use crate::{Burrow, eventually, skip, workspace};
 
 /// How long nodes of tests go without NATS, so that a test of the end does not take a minute. The lease lives for six
@@ -30,6 +31,8 @@ pub fn nats_program() -> Option<PathBuf> {
 /// A NATS server on loopback, in a directory that goes with it.
 pub struct Nats {
     program: PathBuf,
+    /// Of its streams, if it is one that can be filled. It goes before the directory.
+    disk: Option<SmallDisk>,
     dir: TempDir,
     child: Option<Child>,
     port: u16,
@@ -44,7 +47,23 @@ impl Nats {
     /// # Panics
     /// When it does not start.
     pub fn start() -> Option<Self> {
-        Self::start_as("nats", None)
+        Self::start_as("nats", None, None)
+    }
+
+    /// With its streams on a disk of this size. `None`: that cannot be tried here.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start_on_a_small_disk(kib: u32) -> Option<Self> {
+        Self::start_as("nats", None, Some(kib))
+    }
+
+    /// Leaves no room on its disk.
+    ///
+    /// # Panics
+    /// When it has none that can be filled.
+    pub fn fill_disk(&self) -> Filler {
+        self.disk.as_ref().expect("a small disk").fill()
     }
 
     /// With more configuration, which may want TLS; the same otherwise.
@@ -52,10 +71,14 @@ impl Nats {
     /// # Panics
     /// When it does not start.
     pub fn start_with(scheme: &'static str, configuration: &str) -> Option<Self> {
-        Self::start_as(scheme, Some(configuration))
+        Self::start_as(scheme, Some(configuration), None)
     }
 
-    fn start_as(scheme: &'static str, configuration: Option<&str>) -> Option<Self> {
+    fn start_as(
+        scheme: &'static str,
+        configuration: Option<&str>,
+        disk_kib: Option<u32>,
+    ) -> Option<Self> {
         let program = nats_program()?;
         let dir = TempDir::with_prefix("burrow-nats-").expect("a directory");
         let configuration = configuration.map(|text| {
@@ -63,7 +86,11 @@ impl Nats {
             fs::write(&path, text).expect("a configuration");
             path
         });
-        let mut nats = Self { program, dir, child: None, port: 0, scheme, configuration };
+        let disk = match disk_kib {
+            Some(kib) => Some(SmallDisk::mount_or_skip(&dir.path().join("store"), kib)?),
+            None => None,
+        };
+        let mut nats = Self { program, disk, dir, child: None, port: 0, scheme, configuration };
         nats.start_again();
         Some(nats)
     }

@@ -1,5 +1,6 @@
 //! One call as a handler sees it: the caller, the operation, the deadline, and the form of the answer.
 
+use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +28,9 @@ pub use super::peer::Peer;
 use super::trail::Trail;
 use access::keys::Access;
 use agent_client::guest::Guest;
-use sandbox::refusal::{Code, Refusal};
+use node::Node;
+use sandbox::limits::BUSY_PAUSE;
+use sandbox::refusal::{Code, Reason, Refusal};
 use sandbox::{Activity, Name, Record, SandboxId, SandboxRef};
 
 /// The id of the sandbox that a client means: another one that has the name now is refused.
@@ -126,6 +129,18 @@ pub struct SentFor {
     pub gateway: String,
     /// The life of the sandbox that it means.
     pub incarnation: Option<String>,
+}
+
+impl SentFor {
+    /// Refuses a call for a life that this node no longer has. The gateway that has sent it looks again then.
+    pub fn is_for(&self, node: &Node, what: &dyn fmt::Display) -> Result<(), Refusal> {
+        if self.incarnation.as_deref().is_none_or(|life| node.has(life)) {
+            return Ok(());
+        }
+        let message = format!("{what} is no longer at this node");
+        let refusal = Refusal::new(Code::Unavailable, message).because(Reason::Moved);
+        Err(refusal.retry_after(BUSY_PAUSE))
+    }
 }
 
 /// A sandbox that is gone with its node.
@@ -269,7 +284,7 @@ impl Call {
     }
 
     /// A part of the path.
-    pub fn parameter<T: FromStr<Err: std::fmt::Display>>(&self, name: &str) -> Result<T, Refusal> {
+    pub fn parameter<T: FromStr<Err: fmt::Display>>(&self, name: &str) -> Result<T, Refusal> {
         let text = self.parameters.get(name).unwrap_or_default();
         text.parse().map_err(|error| Refusal::invalid(format!("{name} in the path: {error}")))
     }

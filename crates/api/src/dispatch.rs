@@ -422,8 +422,8 @@ async fn elsewhere(
             Ok(None)
         }
         // Boxed: few calls wait for these.
-        Err(refusal) if operation.id == "remove_sandbox" => {
-            Err(Box::pin(whereabouts::given_up(call, &subject, refusal)).await)
+        Err(refusal) if operation.gives_up_lost => {
+            Err(Box::pin(whereabouts::given_up(&call.api, &subject, refusal)).await)
         }
         Err(refusal) => {
             Err(Box::pin(whereabouts::with_remains(&call.api, &subject, refusal)).await)
@@ -494,7 +494,7 @@ async fn carry_out(
         }
     }
     if let Some(to) = away {
-        return within(deadline, Box::pin(forward(call, &to, None))).await.map(passed);
+        return within(deadline, Box::pin(forward(&mut call, &to, None))).await.map(passed);
     }
     let (api, which) = (call.api.clone(), call.which().ok());
     match (carry(operation, call, key).await, which) {

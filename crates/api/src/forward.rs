@@ -158,15 +158,6 @@ impl<T: Output> Output for Carried<T> {
     }
 }
 
-/// Sends a call to the node that has its sandbox. `body` is what was read of it here.
-pub async fn forward(
-    mut call: Call,
-    to: &Placement,
-    body: Option<Bytes>,
-) -> Result<Response, Refusal> {
-    once(&mut call, to, body).await
-}
-
 /// Sends a call to where its sandbox was a moment ago. `None`: the sandbox is there no more, or the body is too large to be sent
 /// again if that were so; the call is as it was.
 pub async fn lately(call: &mut Call, to: &Placement) -> Result<Option<Response>, Refusal> {
@@ -178,11 +169,8 @@ pub async fn lately(call: &mut Call, to: &Placement) -> Result<Option<Response>,
         return Ok(None);
     }
     let body = call.body.read(RECALLED_BODY_BYTES_MAX, &call.memory).await?;
-    let sent = once(call, to, Some(body.clone())).await;
-    let has_moved = match &sent {
-        Ok(answer) => answer.headers().get(&MARK).is_some_and(|it| it == MOVED),
-        Err(_) => false,
-    };
+    let sent = forward(call, to, Some(body.clone())).await;
+    let has_moved = sent.as_ref().is_ok_and(has_moved);
     if let (Some(node), Some(which)) = (call.api.node(), &to.recalled)
         && (has_moved || sent.is_err())
     {
@@ -195,7 +183,17 @@ pub async fn lately(call: &mut Call, to: &Placement) -> Result<Option<Response>,
     sent.map(Some)
 }
 
-async fn once(call: &mut Call, to: &Placement, body: Option<Bytes>) -> Result<Response, Refusal> {
+/// Whether an answer is that of a node that has the sandbox no more.
+fn has_moved<T>(answer: &hyper::Response<T>) -> bool {
+    answer.headers().get(&MARK).is_some_and(|it| it == MOVED)
+}
+
+/// Sends a call to the node that has its sandbox. `body` is what was read of it here.
+pub async fn forward(
+    call: &mut Call,
+    to: &Placement,
+    body: Option<Bytes>,
+) -> Result<Response, Refusal> {
     let Some(node) = call.api.node().cloned() else {
         return Err(Refusal::new(Code::Internal, "this bridge is in no fleet"));
     };

@@ -31,7 +31,7 @@ use agent_client::guest::Guest;
 use agent_client::link;
 use machine::BoxFuture;
 use node::{Placement, Through};
-use sandbox::refusal::{Code, Refusal};
+use sandbox::refusal::{Code, Reason, Refusal};
 use sandbox::{SandboxRef, Visit};
 
 const CONTROL: &str = "/.fleet/control";
@@ -129,10 +129,40 @@ impl Api {
     }
 
     /// Has another node carry a request of the control socket out.
-    pub async fn order(&self, to: &Placement, request: Vec<u8>) -> Result<Bytes, Refusal> {
+    pub async fn order(&self, to: &Placement, request: Bytes) -> Result<Bytes, Refusal> {
         let target = Target { method: Method::POST, place: PathAndQuery::from_static(CONTROL) };
         let sender = Sender { api: self, caller: Caller::Local, is_operator: true };
-        forward::post(sender, to, target, HeaderMap::new(), request.into()).await
+        forward::post(sender, to, target, HeaderMap::new(), request).await
+    }
+
+    /// Has the node that has a sandbox carry a request out, and gives its answer. `None`: no other node has it. As with calls of
+    /// clients, it is sent to where the sandbox was a moment ago, and from there nothing was done if it is there no more.
+    pub async fn order_at(
+        &self,
+        which: &SandboxRef,
+        request: Bytes,
+    ) -> Result<Option<(Placement, Bytes)>, Refusal> {
+        let Some(node) = self.node() else { return Ok(None) };
+        if let Some(to) = node.recall(which) {
+            match self.order(&to, request.clone()).await {
+                Ok(answer) => return Ok(Some((to, answer))),
+                Err(refusal) => {
+                    node.forget_route(which);
+                    if refusal.reason != Some(Reason::Moved) {
+                        return Err(refusal);
+                    }
+                }
+            }
+        }
+        let found = whereabouts::find(self, &Subject::Sandbox(which.clone())).await?;
+        let Some(to) = found else { return Ok(None) };
+        let answer = self.order(&to, request).await?;
+        Ok(Some((to, answer)))
+    }
+
+    /// Has a sandbox that was lost not be made again, and says so in the refusal of its removal.
+    pub async fn give_up(&self, which: &SandboxRef, refusal: Refusal) -> Refusal {
+        whereabouts::given_up(self, &Subject::Sandbox(which.clone()), refusal).await
     }
 
     /// A connection to the agent of a sandbox of another node, for the holder of a grant or the operator.

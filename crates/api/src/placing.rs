@@ -59,9 +59,9 @@ pub fn name(
 }
 
 /// Sends the request of a call on to the node of its new sandbox.
-pub async fn sent_on(call: Call, to: &Placement) -> Result<Response, Refusal> {
-    let body = call.was_read.clone();
-    Box::pin(forward::forward(call, to, body)).await
+pub async fn sent_on(mut call: Call, to: &Placement) -> Result<Response, Refusal> {
+    let body = call.was_read.take();
+    Box::pin(forward::forward(&mut call, to, body)).await
 }
 
 /// Has that node make a sandbox, for who asks here. `asked` is what was asked for, which it judges itself.

@@ -89,6 +89,8 @@ pub struct Operation {
     pub is_passage: bool,
     /// Whether it is carried out here for a sandbox that is gone with its node.
     pub outlives_node: bool,
+    /// Whether a sandbox that is gone with its node is not made again after it.
+    pub gives_up_lost: bool,
     /// Refusals beyond those that every operation has.
     pub problems: &'static [Code],
     /// The form of its refusals.
@@ -171,6 +173,7 @@ where
         is_carrier: false,
         is_passage: false,
         outlives_node: false,
+        gives_up_lost: false,
         problems: &[],
         refusals: Refusals::default(),
         describe: |document| {
@@ -193,6 +196,13 @@ impl Operation {
     #[must_use]
     pub fn of_the_lost(mut self) -> Self {
         self.outlives_node = true;
+        self
+    }
+
+    /// It removes: what is lost is not made again after it.
+    #[must_use]
+    pub fn giving_up_the_lost(mut self) -> Self {
+        self.gives_up_lost = true;
         self
     }
 

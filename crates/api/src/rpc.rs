@@ -30,7 +30,7 @@ use hyper::{Method, StatusCode};
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use super::body::{JSON, Outgoing, Response, respond};
+use super::body::{JSON, Outgoing, Received, Response, respond};
 use super::call::{Call, Inside, RunLimit};
 use super::creation::namespace_of;
 use super::forward::{self, Carried};
@@ -89,19 +89,27 @@ pub struct Answer {
     written: Option<Written>,
 }
 
-async fn answer(call: Call, _: Nothing, Body(body): Body) -> Result<Carried<Answer>, Refusal> {
+async fn answer(mut call: Call, _: Nothing, Body(body): Body) -> Result<Carried<Answer>, Refusal> {
     let parsed = envelope::parse(&body);
     // Code can be large, and has been taken out of it.
     drop(body);
     let parsed = match parsed {
-        Ok(Envelope::One(Ok(request))) => match elsewhere(&call, &request).await {
-            Ok(Some(placement)) => return sent_on(call, request, &placement).await,
-            Ok(None) => Ok(Envelope::One(Ok(request))),
-            Err(failure) => {
-                let id = request.id.unwrap_or(Value::Null);
-                return Ok(Carried::Here(Answer::failed(&id, failure)));
+        Ok(Envelope::One(Ok(request))) => {
+            if let (Some(sent_for), Some(node)) = (&call.sent_for, call.api.node())
+                && let Some(subject) = subject(&call, &request)
+            {
+                // The gateway looks again then, and its client gets another answer.
+                sent_for.is_for(node, &subject)?;
             }
-        },
+            match sent_on(&mut call, &request).await {
+                Ok(Some(response)) => return Ok(Carried::There(Box::new(response))),
+                Ok(None) => Ok(Envelope::One(Ok(request))),
+                Err(failure) => {
+                    let id = request.id.unwrap_or(Value::Null);
+                    return Ok(Carried::Here(Answer::failed(&id, failure)));
+                }
+            }
+        }
         parsed => parsed,
     };
     Ok(Carried::Here(match parsed {
@@ -127,37 +135,39 @@ async fn answer(call: Call, _: Nothing, Body(body): Body) -> Result<Carried<Answ
     }))
 }
 
-/// The node that has the sandbox of a request, if it is not this one. What is about many is done here.
-async fn elsewhere(call: &Call, request: &Request) -> Result<Option<Placement>, Failure> {
+/// The sandbox of a request that another node may have. What is about many is done here.
+fn subject(call: &Call, request: &Request) -> Option<Subject> {
     if call.api.node().is_none() || !OF_ONE_SANDBOX.contains(&request.method.as_str()) {
-        return Ok(None);
+        return None;
     }
-    let Some(which) = named(call, &request.params) else { return Ok(None) };
     // Others learn what they would of a bridge of its own.
-    if call.reaches(&which.namespace).is_err() {
-        return Ok(None);
-    }
-    match whereabouts::elsewhere(call, &Subject::Sandbox(which)).await {
+    let which = named(call, &request.params)?;
+    call.reaches(&which.namespace).is_ok().then_some(Subject::Sandbox(which))
+}
+
+/// The node that has the sandbox of a request, if it is not this one.
+async fn elsewhere(call: &Call, request: &Request) -> Result<Option<Placement>, Failure> {
+    let Some(subject) = subject(call, request) else { return Ok(None) };
+    match whereabouts::elsewhere(call, &subject).await {
         // The name of one that was lost is free.
         Err(refusal) if request.method == START && refusal.reason == Some(Reason::Lost) => Ok(None),
         found => Ok(found?),
     }
 }
 
-/// Sends a request that came alone to the node that has its sandbox, whose answer is the answer.
-async fn sent_on(
-    mut call: Call,
-    request: Request,
-    to: &Placement,
-) -> Result<Carried<Answer>, Refusal> {
-    let body = call.was_read.take();
-    match Box::pin(forward::forward(call, to, body)).await {
-        Ok(response) => Ok(Carried::There(Box::new(response))),
-        Err(refusal) => {
-            let id = request.id.unwrap_or(Value::Null);
-            Ok(Carried::Here(Answer::failed(&id, refusal.into())))
+/// Sends a request that came alone to the node that has its sandbox, whose answer is the answer; first to where that was a
+/// moment ago, as any call.
+async fn sent_on(call: &mut Call, request: &Request) -> Result<Option<Response>, Failure> {
+    let recalled = subject(call, request).and_then(|subject| whereabouts::lately(call, &subject));
+    if let Some(to) = recalled {
+        call.body = Received::of(call.was_read.clone().unwrap_or_default());
+        if let Some(response) = Box::pin(forward::lately(call, &to)).await? {
+            return Ok(Some(response));
         }
     }
+    let Some(to) = elsewhere(call, request).await? else { return Ok(None) };
+    let body = call.was_read.take();
+    Ok(Some(Box::pin(forward::forward(call, &to, body)).await?))
 }
 
 /// Refuses a request of a batch whose sandbox is elsewhere: a batch has one answer, of one node.

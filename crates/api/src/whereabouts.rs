@@ -34,8 +34,7 @@ pub async fn elsewhere(call: &Call, subject: &Subject) -> Result<Option<Placemen
     let Some(node) = call.api.node() else { return Ok(None) };
     if let Some(sent_for) = &call.sent_for {
         call.trail.fact("gateway", sent_for.gateway.as_str());
-        let is_here = sent_for.incarnation.as_deref().is_none_or(|life| node.has(life));
-        return if is_here { Ok(None) } else { Err(moved(subject)) };
+        return sent_for.is_for(node, subject).map(|()| None);
     }
     if let Subject::Sandbox(which) = subject
         && !call.caller.covers(&which.namespace)
@@ -90,11 +89,6 @@ impl fmt::Display for Subject {
     }
 }
 
-fn moved(subject: &Subject) -> Refusal {
-    let message = format!("{subject} is no longer at this node");
-    Refusal::new(Code::Unavailable, message).because(Reason::Moved).retry_after(BUSY_PAUSE)
-}
-
 /// The life that a refusal says was lost.
 pub fn lost_life(refusal: &Refusal) -> Option<LostLife> {
     let details = refusal.details.as_ref().filter(|_| refusal.reason == Some(Reason::Lost))?;
@@ -117,14 +111,14 @@ pub async fn with_remains(api: &Api, subject: &Subject, refusal: Refusal) -> Ref
 }
 
 /// A lost sandbox that is removed is not made again. The removal is refused like any other call: it is gone.
-pub async fn given_up(call: &Call, subject: &Subject, refusal: Refusal) -> Refusal {
+pub async fn given_up(api: &Api, subject: &Subject, refusal: Refusal) -> Refusal {
     let Some((life, node, Subject::Sandbox(which))) =
-        lost_life(&refusal).zip(call.api.node()).map(|(life, node)| (life, node, subject))
+        lost_life(&refusal).zip(api.node()).map(|(life, node)| (life, node, subject))
     else {
         return refusal;
     };
     match node.give_up(which, &life.incarnation).await {
-        Ok(()) => with_remains(&call.api, subject, refusal).await.hint("it is not made again"),
+        Ok(()) => with_remains(api, subject, refusal).await.hint("it is not made again"),
         Err(refused) => Refusal::new(refused.code, refused.why).retry_after(BUSY_PAUSE),
     }
 }

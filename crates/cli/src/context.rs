@@ -10,15 +10,25 @@ use tokio::time::timeout;
 
 use super::exit::Exit;
 use super::failure::{self, CliError};
-use super::{background, output};
+use super::{background, output, session};
 use access::audit::Audit;
 use agent_client::guest::{Guest, InputRule, Options, OutputRule};
 use agent_client::link::Address;
 use agent_client::link::limits::GONE_AFTER;
+use control::message::Reply;
 use control::{Client, ClientError, ErrorCode, InputRecord, List, Purpose, Request};
 use host::paths::Paths;
+use protocol::SessionId;
 use sandbox::log::InputLog;
 use sandbox::{Durability, OneShot, Record, SandboxError, SandboxRef, State, find_log};
+
+/// Where the log of a sandbox is read.
+pub enum Kept {
+    /// From this directory of this host.
+    Here(PathBuf),
+    /// By the daemon, which asks the node that has the sandbox.
+    Elsewhere(Box<Client>),
+}
 
 /// The paths of this process, and its permissions.
 pub struct Context {
@@ -144,32 +154,46 @@ impl Context {
         }
     }
 
-    /// The log of a sandbox, which may have stopped; no daemon is needed.
-    pub async fn log(&self, which: &SandboxRef) -> Result<PathBuf> {
+    /// Where the log of a sandbox is read, which may have stopped; for one of this host no daemon is needed.
+    pub async fn kept(&self, which: &SandboxRef) -> Result<Kept> {
         match find_log(&self.paths, which) {
-            Err(SandboxError::NotFound { which }) => match self.log_elsewhere(&which).await {
-                Some(elsewhere) => Err(elsewhere.into()),
-                None => Err(self.unknown(&which).await.into()),
+            Err(SandboxError::NotFound { which }) => match self.running().await {
+                Ok(daemon) => Ok(Kept::Elsewhere(Box::new(daemon))),
+                Err(_) => Err(self.unknown(&which).await.into()),
             },
-            found => Ok(found?),
+            found => Ok(Kept::Here(found?)),
         }
+    }
+
+    /// Asks the daemon about a sandbox. A refusal says what is wrong with that.
+    pub async fn ask<T: TryFrom<Reply, Error = Reply>>(
+        &self,
+        daemon: &mut Client,
+        which: &SandboxRef,
+        request: &Request,
+    ) -> Result<T> {
+        match daemon.ask(request).await {
+            Ok(answer) => Ok(answer),
+            Err(error) => Err(self.explain(which, error).await),
+        }
+    }
+
+    /// The session with this id or prefix in the log of a sandbox of another node.
+    pub async fn session_elsewhere(
+        &self,
+        daemon: &mut Client,
+        which: &SandboxRef,
+        wanted: &str,
+    ) -> Result<SessionId> {
+        let request = Request::LogSessions { sandbox: which.clone() };
+        let sessions: Vec<SessionId> = self.ask(daemon, which, &request).await?;
+        Ok(session::find_by(&sessions, wanted, |session| session)?.clone())
     }
 
     /// The error for an unknown sandbox, with suggestions.
     pub async fn unknown(&self, which: &SandboxRef) -> CliError {
         let similar = failure::similar(&which.to_string(), self.names().await);
         CliError::UnknownSandbox { name: which.clone(), similar }
-    }
-
-    /// Where the log of a sandbox is that another node of the fleet has.
-    async fn log_elsewhere(&self, which: &SandboxRef) -> Option<CliError> {
-        let list = List { all: true, namespace: Some(which.namespace.clone()), ..List::default() };
-        let request = Request::List(list);
-        let all = self.running().await.ok()?.ask_all::<Vec<Record>>(request).await.ok()?;
-        let has_it = |one: &Record| one.which() == *which;
-        let found = all.nodes.into_iter().find(|node| node.answer.iter().any(has_it))?;
-        let (node, address) = (found.node, found.address);
-        Some(CliError::LogElsewhere { name: which.clone(), node, address })
     }
 
     /// The names of all sandboxes, for a hint. Errors mean no hint.

@@ -26,8 +26,6 @@ use workspace::WorkspaceError;
 pub enum CliError {
     #[error("there is no sandbox {name}{}", alternatives(similar))]
     UnknownSandbox { name: SandboxRef, similar: Vec<String> },
-    #[error("sandbox {name} is at the node {node}, and so is its log")]
-    LogElsewhere { name: SandboxRef, node: String, address: String },
     #[error("sandbox {name} was lost with its node {node} at {at}{}", durable_to(ends))]
     LostWithNode { name: SandboxRef, node: String, at: String, ends: Vec<String> },
     #[error("sandbox {name} is not running: it is {state}")]
@@ -258,12 +256,6 @@ impl CliError {
                 "`host-bridge ps -a` lists all sandboxes; `host-bridge start --name NAME` starts one"
             }
             Self::UnknownSandbox { .. } => "`host-bridge ps -a` lists all sandboxes",
-            Self::LogElsewhere { name, address, .. } => {
-                let SandboxRef { namespace, name } = name;
-                return Some(format!(
-                    "run this on its host, or read {address}/v1/sandboxes/{namespace}/{name}/logs at any node"
-                ));
-            }
             Self::LostWithNode { .. } => {
                 "this was all of its output that outlived the node; the name is free"
             }

@@ -24,7 +24,7 @@ use super::values::Since;
 use crate::following::until_ended;
 use control::message::LogQuery;
 use elsewhere::OtherLog;
-use lost::LostLog;
+pub(crate) use lost::LostLog;
 use sandbox::log::{Entry, Event, From, Reader};
 use sandbox::{SandboxError, SandboxRef, find_log};
 

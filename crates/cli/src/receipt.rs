@@ -1,15 +1,17 @@
-//! `receipt`: a signed record of what ran, and the check of one. Needs no daemon; a check needs nothing of this host.
+//! `receipt`: a signed record of what ran, and the check of one. Needs no daemon for a sandbox of this host; that of another
+//! node is signed there. A check needs nothing of this host.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
-use super::context::Context;
+use super::context::{Context, Kept};
 use super::exit::Exit;
 use super::failure::CliError;
 use super::{output, session};
 use access::receipt::{Ledger, Receipt};
+use control::Request;
 use sandbox::{SandboxRef, find_record};
 
 /// A receipt that is not to be believed.
@@ -28,7 +30,8 @@ const REFUSED: Exit = Exit(1);
 A receipt says what ran: the sandbox and its image's digest, the command, the limits, the egress rules and
 decisions, how it ended, and length and SHA-256 of each output. It is signed with the Ed25519 key of this
 state directory, has the digest of the receipt before it, and stays valid after the sandbox is removed.
-The session must have ended. A second request gets the same receipt."
+The session must have ended. A second request gets the same receipt. In a fleet the node of the sandbox
+signs it: `receipt key` on that host prints the key."
 )]
 pub struct ReceiptVerb {
     #[command(subcommand)]
@@ -85,12 +88,21 @@ async fn issue(
     which: &SandboxRef,
     wanted: &str,
 ) -> Result<Exit> {
-    let log = context.log(which).await?;
-    let (record, _) = find_record(&context.paths, which)?;
-    let recorded = session::find_recorded(log, wanted).await?;
-    let audit = context.audit()?;
-    let receipt = ledger.issue(&record, &recorded, &audit)?;
-    audit.close().await;
+    let receipt: Receipt = match context.kept(which).await? {
+        Kept::Here(log) => {
+            let (record, _) = find_record(&context.paths, which)?;
+            let recorded = session::find_recorded(log, wanted).await?;
+            let audit = context.audit()?;
+            let receipt = ledger.issue(&record, &recorded, &audit)?;
+            audit.close().await;
+            receipt
+        }
+        Kept::Elsewhere(mut daemon) => {
+            let session = context.session_elsewhere(&mut daemon, which, wanted).await?;
+            let request = Request::Receipt { sandbox: which.clone(), session };
+            context.ask(&mut daemon, which, &request).await?
+        }
+    };
     output::print_json(&receipt)?;
     Ok(Exit::SUCCESS)
 }

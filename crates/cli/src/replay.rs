@@ -1,16 +1,17 @@
-//! `replay`: play what a sandbox did from the files on disk, with the times at which it happened, or export it. Output
-//! goes where it went, and everything else is a note on stderr. It only reads: nothing of it can reach a program in a
-//! sandbox.
+//! `replay`: play what a sandbox did, with the times at which it happened, or export it. Output goes where it went, and
+//! everything else is a note on stderr. It only reads: nothing of it can reach a program in a sandbox.
 
 mod asciicast;
 mod page;
 mod recording;
+mod source;
 mod start;
 mod typing;
 
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, IsTerminal, stdout};
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -19,18 +20,22 @@ use protocol::SessionId;
 use protocol::message::Channel;
 use tokio::time::{Instant, sleep_until};
 
-use super::context::Context;
+use super::context::{Context, Kept};
 use super::exit::Exit;
 use super::failure::CliError;
 use super::output::{self, Sink};
 use super::session;
 use super::values::parse_duration;
 use crate::following::until_ended;
+use crate::logs::LostLog;
 use crate::terminal::form::SCREEN_IN_ORDER;
+use control::message::PlayQuery;
+use control::{Client, Request};
 use recording::Recording;
-use sandbox::log::{Event, Only, ReadBudget, RecordedSession};
+use sandbox::log::{Event, Only};
 use sandbox::{SandboxRef, find_record};
-use services::timeline::{Kind, Moment, Places, Selection, Step, Timeline, What};
+use services::timeline::{Kind, Moment, Places, Selection, Timeline, What};
+use source::{Moments, Played};
 use start::StartPoint;
 use typing::TypedLines;
 
@@ -54,7 +59,8 @@ Without a SESSION it plays everything on one clock: all sessions, and as notes o
 sandbox, runs of code, egress decisions and artifacts. It only shows; nothing is sent to a program, and keys
 go nowhere. ctrl-c ends it. With --speed 0 the output is written at once, byte for byte. An exported page
 needs no network and runs nothing but its own player. Works without the daemon, and after the sandbox has
-stopped.")]
+stopped. In a fleet it also plays what a sandbox of another node did, and of one that is gone with its node
+the output that was durable.")]
 pub struct Replay {
     /// Play so many times as fast; 0 writes everything at once
     #[arg(long, value_name = "N", default_value = "1", value_parser = parse_speed, conflicts_with = "export")]
@@ -115,28 +121,103 @@ fn parse_speed(text: &str) -> Result<f64, String> {
 
 impl Replay {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
-        let log = context.log(&self.which).await?;
+        match context.kept(&self.which).await? {
+            Kept::Here(log) => self.play_here(context, log).await,
+            Kept::Elsewhere(daemon) => self.play_elsewhere(context, daemon).await,
+        }
+    }
+
+    async fn play_here(&self, context: &Context, log: PathBuf) -> Result<Exit> {
         let (record, _) = find_record(&context.paths, &self.which)?;
         let recorded = session::recorded_sessions(log.clone()).await?;
-        let only = match (&self.session, recorded.as_slice()) {
-            (Some(wanted), all) => Some(session::find_by(all, wanted, |one| &one.session)?),
-            (None, [one]) if self.export.is_some() => Some(one),
-            (None, _) => None,
-        };
+        let only = self.one_of(&recorded, |one| &one.session)?;
+        let kinds = Kind::played(self.has_events(), self.input);
+        let sessions = only.map_or(Only::All, Only::of);
+        let selection = Selection { sessions, kinds, ..Selection::default() };
         let places = Places { paths: &context.paths, record: &record, log: &log };
-        if let Some([format, file]) = self.export.as_deref() {
-            let only = only.ok_or_else(|| CliError::SessionNeeded {
-                sessions: recorded.iter().map(|one| one.session.to_string()).collect(),
-            })?;
-            return self.export(places, only, format, file);
-        }
-        let has_events = self.events || !(self.no_events || self.session.is_some());
-        let selection = Selection {
-            sessions: only.map_or(Only::All, Only::of),
-            kinds: kinds(has_events, self.input),
-            ..Selection::default()
+        let open = || -> Result<Moments> {
+            let timeline = Timeline::open(places, selection.clone(), Vec::new())?;
+            Ok(Moments::Here(Box::new(timeline)))
         };
-        let open = || Timeline::open(places, selection.clone(), Vec::new());
+        let sessions: Vec<_> = recorded.iter().map(Played::from).collect();
+        self.play(open, &sessions, only.map(|only| &only.session)).await
+    }
+
+    async fn play_elsewhere(&self, context: &Context, mut daemon: Box<Client>) -> Result<Exit> {
+        let request = Request::LogSessions { sandbox: self.which.clone() };
+        let sessions: Vec<SessionId> = match daemon.ask(&request).await {
+            Ok(sessions) => sessions,
+            Err(error) => match LostLog::open(context, &self.which).await? {
+                Some(lost) => return self.play_lost(lost).await,
+                None => return Err(context.explain(&self.which, error).await),
+            },
+        };
+        let only = self.one_of(&sessions, |session| session)?;
+        let query = PlayQuery {
+            sandbox: self.which.clone(),
+            session: only.cloned(),
+            has_events: self.has_events(),
+            has_input: self.input,
+            after: None,
+        };
+        let moments = source::fetch(context, &mut daemon, query).await?;
+        let known = source::sessions(&moments);
+        self.play(|| Ok(Moments::fetched(&moments)), &known, only).await
+    }
+
+    /// What is left of a sandbox that is gone with its node, and then where that ends.
+    async fn play_lost(&self, mut lost: LostLog) -> Result<Exit> {
+        let mut moments = source::read_lost(&mut lost).await?;
+        let known = source::sessions(&moments);
+        let only = self.one_of(&known, |one| &one.session)?;
+        let kinds = Kind::played(self.has_events(), self.input);
+        moments.retain(|moment| {
+            let is_wanted = |session| only.is_none_or(|only| only.session.as_str() == session);
+            kinds.contains(&moment.kind()) && moment.session().is_none_or(is_wanted)
+        });
+        let only = only.map(|only| &only.session);
+        let moments = moments.into();
+        match self.play(|| Ok(Moments::fetched(&moments)), &known, only).await? {
+            Exit::SUCCESS => lost.end(),
+            exit => Ok(exit),
+        }
+    }
+
+    /// The session that is wanted alone, if one is: by its id or a prefix, or because there is no other to export.
+    fn one_of<'a, T>(
+        &self,
+        all: &'a [T],
+        id: impl Fn(&T) -> &SessionId,
+    ) -> Result<Option<&'a T>, CliError> {
+        match (&self.session, all) {
+            (Some(wanted), all) => session::find_by(all, wanted, id).map(Some),
+            (None, [one]) if self.export.is_some() => Ok(Some(one)),
+            (None, _) if self.export.is_some() => Err(CliError::SessionNeeded {
+                sessions: all.iter().map(|one| id(one).to_string()).collect(),
+            }),
+            (None, _) => Ok(None),
+        }
+    }
+
+    /// Whether what happened beside the output is wanted.
+    fn has_events(&self) -> bool {
+        let is_whole = self.export.is_some() || self.session.is_none();
+        self.events || (is_whole && !self.no_events)
+    }
+
+    /// Plays or exports what `open` reads from its beginning, of these sessions.
+    async fn play(
+        &self,
+        open: impl Fn() -> Result<Moments>,
+        sessions: &[Played],
+        only: Option<&SessionId>,
+    ) -> Result<Exit> {
+        if let Some([format, file]) = self.export.as_deref() {
+            let session = sessions.iter().find(|one| Some(&one.session) == only);
+            let session =
+                session.ok_or_else(|| CliError::SessionNeeded { sessions: Vec::new() })?;
+            return self.export(open()?, session, format, file);
+        }
         let from = match self.errors {
             None => self.from,
             Some(wanted) => match begin_of_failure(&mut open()?, wanted)? {
@@ -144,7 +225,7 @@ impl Replay {
                 Err(exit) => return Ok(exit),
             },
         };
-        let terminals = recorded.iter().filter(|one| one.outputs.contains_key(&Channel::Terminal));
+        let terminals = sessions.iter().filter(|one| one.is_terminal);
         let terminals = terminals.map(|one| one.session.clone()).collect();
         let player = Player {
             stdout: Sink::stdout()?,
@@ -152,11 +233,11 @@ impl Replay {
             speed: self.speed,
             max_idle: self.max_idle,
             from,
-            has_events,
+            has_events: self.has_events(),
             terminals,
         };
-        let mut timeline = open()?;
-        let played = until_ended(player.play(&mut timeline)).await;
+        let mut moments = open()?;
+        let played = until_ended(player.play(&mut moments)).await;
         if !player.terminals.is_empty() && stdout().is_terminal() {
             // The program may have left the screen as it needed it.
             output::print(&String::from_utf8_lossy(SCREEN_IN_ORDER))?;
@@ -164,22 +245,13 @@ impl Replay {
         played
     }
 
-    fn export(
-        &self,
-        places: Places<'_>,
-        session: &RecordedSession,
-        format: &str,
-        file: &str,
-    ) -> Result<Exit> {
+    fn export(&self, moments: Moments, session: &Played, format: &str, file: &str) -> Result<Exit> {
         let write = match format {
             "asciicast" => asciicast::write,
             "html" => page::write,
             other => return Err(CliError::UnknownExport { format: other.to_owned() }.into()),
         };
-        let (sessions, kinds) = (Only::of(session), kinds(true, self.input));
-        let selection = Selection { sessions, kinds, ..Selection::default() };
-        let timeline = Timeline::open(places, selection, Vec::new())?;
-        let recording = Recording::read(&self.which, session, timeline, self.max_idle)?;
+        let recording = Recording::read(&self.which, session, moments, self.max_idle)?;
         let text = write(&recording);
         if file == "-" {
             output::print(&text)?;
@@ -191,24 +263,13 @@ impl Replay {
     }
 }
 
-/// What is played: figures are for charts.
-fn kinds(has_events: bool, has_input: bool) -> Vec<Kind> {
-    let is_played = |kind: &Kind| match kind {
-        Kind::Input => has_input,
-        Kind::Metrics => false,
-        kind => kind.is_of_log() || has_events,
-    };
-    Kind::ALL.iter().copied().filter(is_played).collect()
-}
-
 /// Where to begin for the Nth failure, which is named; or how to exit if there is none.
 fn begin_of_failure(
-    timeline: &mut Timeline,
+    moments: &mut Moments,
     wanted: NonZeroUsize,
 ) -> Result<Result<StartPoint, Exit>> {
     let (mut count, mut found) = (0, None);
-    let mut room = ReadBudget::ENDLESS;
-    while let Step::Moment(moment) = timeline.step(&mut room)? {
+    while let Some(moment) = moments.next()? {
         if moment.is_failure() {
             count += 1;
             if count == wanted.get() {
@@ -245,13 +306,12 @@ struct Player {
 }
 
 impl Player {
-    async fn play(&self, timeline: &mut Timeline) -> Result<Exit> {
+    async fn play(&self, moments: &mut Moments) -> Result<Exit> {
         // When the entry before this one is due, and when it was recorded.
         let mut before: Option<(Instant, u64)> = None;
         let mut first_ms = None;
-        let mut room = ReadBudget::ENDLESS;
         let mut typing = TypedLines::default();
-        while let Step::Moment(mut moment) = timeline.step(&mut room)? {
+        while let Some(mut moment) = moments.next()? {
             if let What::Input { typed, .. } = &mut moment.what
                 && !typing.join(typed)
             {
@@ -263,7 +323,7 @@ impl Player {
             }
             let early = self.early(&moment, first_ms, before.is_some());
             // The sessions are the clock: what was before the first and comes after the last waits for nobody.
-            let is_paced = is_of_log || (before.is_some() && !timeline.is_log_over());
+            let is_paced = is_of_log || (before.is_some() && !moments.is_log_over());
             if early != usize::MAX && is_paced {
                 let now = Instant::now();
                 let due = before.map_or(now, |(due, ms)| due + self.pause(moment.at_ms, ms));

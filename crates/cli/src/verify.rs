@@ -1,11 +1,13 @@
-//! `verify`: compare the log of a sandbox with the digests that its agent has given. Needs no daemon.
+//! `verify`: compare the log of a sandbox with the digests that its agent has given. Needs no daemon for a sandbox of this
+//! host; that of another node compares its own.
 
 use anyhow::Result;
 use clap::Args;
 
-use super::context::Context;
+use super::context::{Context, Kept};
 use super::exit::Exit;
 use super::{output, session, table};
+use control::Request;
 use sandbox::SandboxRef;
 use sandbox::log::{Comparison, Finding, MissingBecause, OutputComparison, verify};
 
@@ -28,7 +30,7 @@ with what the log on disk has. The result is one of: equal, partial (the rest wa
 recorded), damaged (files of the log were changed or cut), differs, unknown (there is no digest: it runs,
 or its sandbox ended with it). The exit code is 0 if all that has ended is equal, 1 if something is
 damaged or differs, and 2 if nothing is wrong but something is partial or unknown. Works without the
-daemon, and after the sandbox has stopped.")]
+daemon, and after the sandbox has stopped. In a fleet the node of the sandbox compares its own log.")]
 pub struct Verify {
     /// Print JSON
     #[arg(long)]
@@ -45,13 +47,26 @@ pub struct Verify {
 
 impl Verify {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
-        let log = context.log(&self.which).await?;
-        let only = match &self.session {
-            Some(wanted) => Some(session::find_recorded(log.clone(), wanted).await?.session),
-            None => None,
+        let compared = match context.kept(&self.which).await? {
+            Kept::Here(log) => {
+                let only = match &self.session {
+                    Some(wanted) => {
+                        Some(session::find_recorded(log.clone(), wanted).await?.session)
+                    }
+                    None => None,
+                };
+                tokio::task::spawn_blocking(move || verify(&log, only.as_ref())).await??
+            }
+            Kept::Elsewhere(mut daemon) => {
+                let (daemon, which) = (&mut daemon, &self.which);
+                let session = match &self.session {
+                    Some(wanted) => Some(context.session_elsewhere(daemon, which, wanted).await?),
+                    None => None,
+                };
+                let request = Request::Verify { sandbox: which.clone(), session };
+                context.ask(daemon, which, &request).await?
+            }
         };
-        let comparing = tokio::task::spawn_blocking(move || verify(&log, only.as_ref()));
-        let compared = comparing.await??;
         if self.json {
             output::print_json(&compared)?;
         } else {

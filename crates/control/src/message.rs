@@ -27,7 +27,7 @@ pub use elsewhere::Elsewhere;
 pub use events::{EventBatch, EventsQuery};
 pub use reply::{
     Answer, CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, InputRecord, LogPage, LostPage,
-    NamespaceCost, NodeReplies, NodeReply, PreviewLink, Reply, UnansweredNode, Version,
+    NamespaceCost, NodeReplies, NodeReply, PlayPage, PreviewLink, Reply, UnansweredNode, Version,
 };
 
 /// A request of a client.
@@ -146,6 +146,20 @@ pub enum Request {
     LogSessions {
         sandbox: SandboxRef,
     },
+    /// Compares the log of a sandbox with the digests that its agent has given.
+    Verify {
+        sandbox: SandboxRef,
+        /// Only this one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<SessionId>,
+    },
+    /// Asks for the receipt of a session.
+    Receipt {
+        sandbox: SandboxRef,
+        session: SessionId,
+    },
+    /// Reads a part of what a replay plays.
+    Play(PlayQuery),
     Snapshots {},
     /// Keeps a template, in the place of one with its name.
     PutTemplate {
@@ -281,6 +295,25 @@ pub struct LogQuery {
     /// The answer comes when there is an entry, or after some time.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub waits: bool,
+}
+
+/// Which part of what a sandbox did is played.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlayQuery {
+    pub sandbox: SandboxRef,
+    /// Only this session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
+    /// With what happened beside the sessions.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_events: bool,
+    /// With what was typed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_input: bool,
+    /// Where an earlier part has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
 }
 
 /// Which sandboxes are listed.

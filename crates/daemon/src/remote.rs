@@ -50,7 +50,22 @@ impl Elsewhere for OtherNodes<'_> {
         to: &'a Placement,
         request: Vec<u8>,
     ) -> BoxFuture<'a, Result<Vec<u8>, Refusal>> {
-        Box::pin(async move { Ok(self.api.order(to, request).await?.to_vec()) })
+        Box::pin(async move { Ok(self.api.order(to, request.into()).await?.to_vec()) })
+    }
+
+    fn order_at<'a>(
+        &'a self,
+        which: &'a SandboxRef,
+        request: Vec<u8>,
+    ) -> BoxFuture<'a, Result<Option<(Placement, Vec<u8>)>, Refusal>> {
+        Box::pin(async move {
+            let answered = self.api.order_at(which, request.into()).await?;
+            Ok(answered.map(|(to, answer)| (to, answer.to_vec())))
+        })
+    }
+
+    fn give_up<'a>(&'a self, which: &'a SandboxRef, lost: Refusal) -> BoxFuture<'a, Refusal> {
+        Box::pin(self.api.give_up(which, lost))
     }
 
     fn relay(&self, to: Placement, which: SandboxRef) -> io::Result<PathBuf> {
@@ -132,6 +147,11 @@ pub(super) fn operate(
             return Err(Refusal::invalid("this request is for the bridge's own operator"));
         }
         request.resolve(api.registry());
+        if let (Some(sent_for), Some(node), Some(which)) =
+            (&sent_for, api.node(), request.subject())
+        {
+            sent_for.is_for(node, &which)?;
+        }
         let (began_ms, audit) = (instant::now_ms(), api.audit());
         let entry = audit
             .directory()
@@ -161,6 +181,7 @@ pub(super) fn parts(api: &Api) -> Parts<'_> {
         node: api.node(),
         placed: None,
         previews: api.previews(),
+        audit: api.audit(),
         events: api.event_stream(),
     }
 }

@@ -338,7 +338,9 @@ impl Store {
         {
             // The coarser files are written once a minute; the finest has the rest.
             let records = finest.read()?;
-            coarser.iter_mut().for_each(|ring| ring.catch_up(&records));
+            for ring in coarser {
+                ring.catch_up(&records);
+            }
         }
         self.rings = rings;
         Ok(())

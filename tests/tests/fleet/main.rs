@@ -15,6 +15,7 @@ mod names;
 mod nodes;
 mod placing;
 mod quotas;
+mod replays;
 mod returning;
 mod routes;
 mod safety;

@@ -7,6 +7,9 @@ use serde_json::{Value, json};
 use tests::eventually;
 use tests::fleet::{Member, Nats, at, open};
 
+/// What NATS needs for the few records of a test, and little more.
+const NATS_DISK_KIB: u32 = 32 * 1024;
+
 fn create(member: &Member, name: &str, on_lost: &str) -> Value {
     let body = json!({
         "name": name,
@@ -126,12 +129,15 @@ fn what_has_stopped_or_was_removed_is_not_made_again() {
 fn one_that_waits_for_room_is_given_up_by_its_removal() {
     let Some(nats) = Nats::start() else { return };
     let members = open(&nats, 2);
-    let (kept, _) = at(&members, 1, |node| {
-        (create(node, "kept", "restart"), create(node, "unwanted", "restart"))
+    let kept = at(&members, 1, |node| {
+        for name in ["unwanted", "dropped"] {
+            create(node, name, "restart");
+        }
+        create(node, "kept", "restart")
     });
     members[0].server.ok(&["node", "cordon", "n1"]);
     kill(&members[1]);
-    for name in ["kept", "unwanted"] {
+    for name in ["kept", "unwanted", "dropped"] {
         let refusal = is_lost(&members[0], name);
         assert_eq!(refusal["details"]["returns"], true, "{refusal}");
         assert!(refusal["hint"].as_str().unwrap().contains("another of this name"), "{refusal}");
@@ -139,9 +145,63 @@ fn one_that_waits_for_room_is_given_up_by_its_removal() {
     let removed = members[0].client.delete("/v1/sandboxes/default/unwanted");
     assert_eq!(removed.status, 410);
     assert_eq!(removed.json()["hint"], "it is not made again");
+    // The command line says the same of it, and gives it up as well.
+    let refused = |verb: &[&str]| {
+        let output = members[0].server.run(verb);
+        assert!(!output.status.success(), "{verb:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    for verb in [&["inspect", "dropped"][..], &["stop", "dropped"], &["exec", "dropped", "true"]] {
+        let words = refused(verb);
+        assert!(words.contains("dropped was lost with its node n2"), "{verb:?} {words}");
+        assert!(words.contains("another of this name is being made"), "{verb:?} {words}");
+    }
+    let words = refused(&["rm", "dropped"]);
+    assert!(words.contains("dropped was lost with its node n2"), "{words}");
+    assert!(words.contains("it is not made again"), "{words}");
+    assert!(refused(&["rm", "none"]).contains("there is no sandbox none"));
     members[0].server.ok(&["node", "ready", "n1"]);
     another(&members[0], "kept", &kept);
-    is_lost(&members[0], "unwanted");
+    for name in ["unwanted", "dropped"] {
+        is_lost(&members[0], name);
+    }
+}
+
+#[test]
+fn a_create_while_the_disk_of_nats_is_full_is_refused_and_leaves_nothing() {
+    let Some(mut nats) = Nats::start_on_a_small_disk(NATS_DISK_KIB) else { return };
+    let members = open(&nats, 2);
+    let filler = nats.fill_disk();
+    // Room for what is small, as leases and names are, and none for what the sandbox is made of again.
+    filler.leave(8);
+    let large = "x".repeat(100 * 1024);
+    for (name, value) in [("large", large.as_str()), ("small", "x")] {
+        let body = json!({ "name": name, "on_lost": "restart", "env": { "VALUE": value } });
+        let refused = members[0].client.post("/v1/sandboxes", &body).expect(503).json();
+        let message = refused["message"].as_str().unwrap_or_default();
+        assert!(message.contains("nothing was"), "{refused}");
+    }
+    let nothing_is_there = || {
+        for member in &members {
+            let page = member.client.get("/v1/sandboxes").expect(200).json();
+            assert_eq!(page["sandboxes"], json!([]), "{page}");
+        }
+    };
+    nothing_is_there();
+    filler.remove();
+    // It keeps no streams any more until it starts again.
+    nats.kill();
+    nats.start_again();
+    for name in ["large", "small"] {
+        nothing_is_there();
+        let body = json!({ "name": name, "on_lost": "restart" });
+        eventually("it can be made", || {
+            members[0].client.post("/v1/sandboxes", &body).status == 201
+        });
+        let made = members[1].client.get(&format!("/v1/sandboxes/default/{name}")).expect(200);
+        assert_eq!(made.json()["state"], "running");
+        members[1].client.delete(&format!("/v1/sandboxes/default/{name}?force=true")).expect(200);
+    }
 }
 
 #[test]

@@ -28,6 +28,19 @@ fn open(nats: &Nats) -> (Member, Member) {
 
 const THERE: &str = "/v1/sandboxes/default/there";
 
+/// What a program in the sandbox `there` says, started over JSON-RPC through a node.
+fn said_by_rpc(member: &Member) -> String {
+    let params = json!({ "namespace": "default", "sandbox": "there", "command": "sh", "args": ["-c", "echo $LIFE"] });
+    let body =
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "sandbox.command.run", "params": params });
+    member.client.post("/api/v1/rpc", &body).expect(200).json().to_string()
+}
+
+/// The same by the command line.
+fn said_by_verb(member: &Member) -> String {
+    member.server.ok(&["exec", "there", "--", "sh", "-c", "echo $LIFE"])
+}
+
 #[test]
 fn calls_streams_files_and_sockets_reach_a_sandbox_of_another_node() {
     let Some(nats) = Nats::start() else { return };
@@ -169,6 +182,8 @@ fn a_gateway_knows_for_a_moment_where_a_sandbox_is_also_without_nats() {
     nats.kill();
     first.client.post(&exec, &ran).expect(200);
     first.client.get(THERE).expect(200);
+    assert!(said_by_rpc(&first).contains("result"));
+    said_by_verb(&first);
     // What nobody has looked for cannot be found now.
     first.client.get("/v1/sandboxes/default/unknown").expect(503);
 }
@@ -199,7 +214,21 @@ fn a_call_finds_a_sandbox_that_is_at_another_node_than_a_moment_ago() {
         assert!(first.client.send("PUT", &file, &octets, &large).status < 300);
         assert_eq!(to.client.get(&file).expect(200).body, large);
     }
+    // The command line and JSON-RPC are sent to where it was as well.
+    let mut at = &third;
+    for (life, to) in [("life-1", &second), ("life-2", &third), ("life-3", &second)] {
+        for door in [said_by_rpc, said_by_verb] {
+            door(&first);
+            at.client.delete(&format!("{THERE}?force=true")).expect(200);
+            let labels = json!({ "node": to.name });
+            let body = json!({ "name": "there", "node_labels": labels, "env": { "LIFE": life } });
+            to.client.post("/v1/sandboxes", &body).expect(201);
+            at = to;
+            let said = door(&first);
+            assert!(said.contains(life), "{said}");
+        }
+    }
     // One that is nowhere is not looked for where it was.
-    third.client.delete(&format!("{THERE}?force=true")).expect(200);
+    at.client.delete(&format!("{THERE}?force=true")).expect(200);
     first.client.get(THERE).expect(404);
 }

@@ -9,7 +9,7 @@ use hyper::http::uri::PathAndQuery;
 use hyper::upgrade::Upgraded;
 use hyper::{Method, Request, Response as Answer, StatusCode};
 
-use super::{Passing, Peers, mark, send, sign, through_of, unreachable};
+use super::{Passing, Peers, has_moved, mark, send, sign, through_of, unreachable};
 use crate::Api;
 use crate::body::{NDJSON, Received};
 use crate::call::{Call, Target};
@@ -17,7 +17,7 @@ use crate::caller::Caller;
 use crate::forms::problem::Problem;
 use crate::limits::{FORWARD_ANSWER_BYTES_MAX, FORWARD_ANSWER_MAX, FORWARD_LINE_BYTES_MAX};
 use node::{Node, Placement, Through};
-use sandbox::refusal::{Code, Refusal};
+use sandbox::refusal::{Code, Reason, Refusal};
 
 /// Asks another node something for the caller, and reads the whole answer.
 pub async fn ask(
@@ -31,9 +31,7 @@ pub async fn ask(
         let mut request = Request::new(Passing::new(Received::of(Bytes::new())));
         sign(request.headers_mut(), call, &target, node, to)?;
         *request.uri_mut() = target.place.into();
-        let peers = call.api.peers();
-        let (status, body) = whole(peers, to, request).await?;
-        if status == StatusCode::OK { Ok(body) } else { Err(refusal_of(to, status, &body)) }
+        whole(call.api.peers(), to, request).await
     };
     let asked = tokio::time::timeout(FORWARD_ANSWER_MAX, asking).await;
     asked.unwrap_or_else(|_| Err(unreachable(to, "it does not answer")))
@@ -57,12 +55,8 @@ pub async fn post(
 ) -> Result<Bytes, Refusal> {
     let api = sender.api;
     let (node, request) = marked(sender, to, target, headers, body)?;
-    let asking = async {
-        let (status, body) = whole(api.peers(), to, request).await?;
-        if status.is_success() { Ok(body) } else { Err(refusal_of(to, status, &body)) }
-    };
     tokio::select! {
-        asked = asking => asked,
+        asked = whole(api.peers(), to, request) => asked,
         () = node.left(&to.node) => Err(unreachable(to, "it has left the fleet")),
     }
 }
@@ -151,19 +145,19 @@ fn refusal_of(to: &Placement, status: StatusCode, body: &[u8]) -> Refusal {
     }
 }
 
-/// Sends a request, and reads the whole answer.
-async fn whole(
-    peers: &Peers,
-    to: &Placement,
-    request: Request<Passing>,
-) -> Result<(StatusCode, Bytes), Refusal> {
+/// Sends a request, and reads the whole answer. What the other node has refused is refused here.
+async fn whole(peers: &Peers, to: &Placement, request: Request<Passing>) -> Result<Bytes, Refusal> {
     let (answer, mut connection) = send(peers, to, request).await?;
-    let status = answer.status();
+    let (status, has_moved) = (answer.status(), has_moved(&answer));
     let body = body_of(answer, to).await?;
     if connection.ready().await.is_ok() {
         peers.put(&to.address, connection);
     }
-    Ok((status, body))
+    if status.is_success() {
+        return Ok(body);
+    }
+    let refusal = refusal_of(to, status, &body);
+    Err(if has_moved { refusal.because(Reason::Moved) } else { refusal })
 }
 
 async fn body_of(answer: Answer<Incoming>, to: &Placement) -> Result<Bytes, Refusal> {

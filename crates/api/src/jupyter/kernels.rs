@@ -207,7 +207,7 @@ async fn restart_one(call: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal>
 }
 
 async fn create(
-    call: Call,
+    mut call: Call,
     _: Nothing,
     MaybeJson(mut ask): MaybeJson<Create>,
 ) -> Result<Raw, Refusal> {
@@ -241,8 +241,8 @@ async fn create(
             // A kernel is where its sandbox is.
             let subject = Subject::Sandbox(which.clone());
             if let Some(to) = whereabouts::elsewhere(&call, &subject).await? {
-                let body = call.was_read.clone();
-                return Ok(Raw(Box::pin(forward(call, &to, body)).await?));
+                let body = call.was_read.take();
+                return Ok(Raw(Box::pin(forward(&mut call, &to, body)).await?));
             }
             (which, false)
         }

@@ -146,7 +146,7 @@ impl Call {
 }
 
 async fn open(
-    call: Call,
+    mut call: Call,
     _: Nothing,
     Json(request): Json<OpenNotebook>,
 ) -> Result<Carried<Reply<Notebook>>, Refusal> {
@@ -154,8 +154,8 @@ async fn open(
     let namespace = request.namespace.clone().or(own).unwrap_or_else(Name::default_namespace);
     call.reaches(&namespace)?;
     if let Some(to) = home_of(&call, &namespace, &request).await? {
-        let body = call.was_read.clone();
-        return Ok(Carried::There(Box::new(Box::pin(forward(call, &to, body)).await?)));
+        let body = call.was_read.take();
+        return Ok(Carried::There(Box::new(Box::pin(forward(&mut call, &to, body)).await?)));
     }
     let place = match (request.sandbox, request.spec) {
         (Some(_), Some(_)) => {

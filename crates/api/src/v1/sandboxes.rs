@@ -78,6 +78,7 @@ pub fn operations() -> Vec<Operation> {
             "Remove a stopped sandbox's record and logs and free its name.",
             remove,
         )
+        .giving_up_the_lost()
         .run(),
         operation(
             Method::POST,

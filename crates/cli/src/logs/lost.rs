@@ -17,7 +17,7 @@ use sandbox::SandboxRef;
 use sandbox::log::{Entry, Event};
 
 /// See the module's description.
-pub(super) struct LostLog {
+pub(crate) struct LostLog {
     daemon: Client,
     which: SandboxRef,
     page: LostPage,
@@ -25,7 +25,7 @@ pub(super) struct LostLog {
 
 impl LostLog {
     /// `None`: no sandbox of that name was lost, as far as this host knows.
-    pub(super) async fn open(context: &Context, which: &SandboxRef) -> Result<Option<Self>> {
+    pub(crate) async fn open(context: &Context, which: &SandboxRef) -> Result<Option<Self>> {
         let Ok(mut daemon) = context.running().await else { return Ok(None) };
         match read(&mut daemon, which, 0).await {
             Ok(page) => Ok(Some(Self { daemon, which: which.clone(), page })),
@@ -38,13 +38,28 @@ impl LostLog {
         }
     }
 
-    async fn next(&mut self) -> Result<Option<Vec<Entry>>> {
+    /// The next part; `None` after the last.
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<Entry>>> {
         if !self.page.entries.is_empty() {
             return Ok(Some(std::mem::take(&mut self.page.entries)));
         }
         let Some(after) = self.page.next else { return Ok(None) };
         self.page = read(&mut self.daemon, &self.which, after).await?;
         Ok(Some(std::mem::take(&mut self.page.entries)))
+    }
+
+    /// After the last part: success if the sandbox had ended before its node was gone, or where its output ends.
+    pub(crate) fn end(self) -> Result<Exit> {
+        if self.page.is_closed {
+            return Ok(Exit::SUCCESS);
+        }
+        let ends = self.page.last_durable_offset.iter().flat_map(|(session, ends)| {
+            ends.iter().map(move |(channel, end)| format!("{session} {channel} {end}"))
+        });
+        let ends = ends.collect();
+        let LostPage { node, at_ms, .. } = self.page;
+        Err(CliError::LostWithNode { name: self.which, node, at: instant::format(at_ms), ends }
+            .into())
     }
 }
 
@@ -134,19 +149,7 @@ impl Logs {
         if let Some(wanted) = &self.session {
             session::find_by(&sessions, wanted, |session| session)?;
         }
-        if lost.page.is_closed {
-            return Ok(Exit::SUCCESS);
-        }
-        let ends = lost.page.last_durable_offset.iter().flat_map(|(session, ends)| {
-            ends.iter().map(move |(channel, end)| format!("{session} {channel} {end}"))
-        });
-        Err(CliError::LostWithNode {
-            name: lost.which.clone(),
-            node: lost.page.node.clone(),
-            at: instant::format(lost.page.at_ms),
-            ends: ends.collect(),
-        }
-        .into())
+        lost.end()
     }
 
     fn wants(&self, entry: &Entry) -> bool {

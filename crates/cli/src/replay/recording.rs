@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use protocol::message::Channel;
 
+use super::source::{Moments, Played};
 use sandbox::SandboxRef;
-use sandbox::log::{Event, LogError, ReadBudget, RecordedSession, Typed};
-use services::timeline::{self, Kind, Timeline, What};
+use sandbox::log::{Event, LogError, Typed};
+use services::timeline::{Kind, What};
 
 /// The size of a terminal that nobody has sized.
 const SIZE_DEFAULT: (u16, u16) = (80, 24);
@@ -42,24 +43,23 @@ impl Recording {
     /// Reads all of a session, with pauses of at most `max_idle`.
     pub fn read(
         which: &SandboxRef,
-        session: &RecordedSession,
-        mut timeline: Timeline,
+        session: &Played,
+        mut moments: Moments,
         max_idle: Option<Duration>,
     ) -> Result<Self, LogError> {
         let mut recording = Self {
             title: format!("{which} {}", session.session),
             command: session.command.clone(),
-            started_at_ms: session.run.started_at_ms,
+            started_at_ms: session.started_at_ms,
             size: SIZE_DEFAULT,
             steps: Vec::new(),
         };
         let (mut at, mut before_ms) = (Duration::ZERO, None);
         let mut has_output = false;
-        let mut room = ReadBudget::ENDLESS;
-        while let timeline::Step::Moment(moment) = timeline.step(&mut room)? {
+        while let Some(moment) = moments.next()? {
             let kind = moment.kind();
             // What was before it and comes after it is not its own.
-            if !kind.is_of_log() && (before_ms.is_none() || timeline.is_log_over()) {
+            if !kind.is_of_log() && (before_ms.is_none() || moments.is_log_over()) {
                 continue;
             }
             let pause = moment.at_ms.saturating_sub(*before_ms.get_or_insert(moment.at_ms));

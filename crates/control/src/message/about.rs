@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{LogQuery, Request};
+use super::{LogQuery, PlayQuery, Request};
 use crate::apps::AppOrder;
 use crate::limits::{CONTROL_REPLY_DEADLINE, SNAPSHOT_TRAVEL_MAX};
 use access::audit::Entry;
@@ -78,6 +78,9 @@ impl Request {
             Self::Inspect { sandbox } | Self::Work { sandbox } => {
                 About::look("get_sandbox", Some(sandbox))
             }
+            Self::Verify { sandbox, .. } => About::look("verify_output", Some(sandbox)),
+            Self::Receipt { sandbox, .. } => About::look("get_receipt", Some(sandbox)),
+            Self::Play(PlayQuery { sandbox, .. }) => About::look("read_timeline", Some(sandbox)),
             Self::ReadLost { sandbox, .. }
             | Self::LogSessions { sandbox }
             | Self::ReadLog(LogQuery { sandbox, .. }) => About::look("read_log", Some(sandbox)),
@@ -169,6 +172,9 @@ impl Request {
         | Self::Commit { sandbox, .. }
         | Self::ReadLog(LogQuery { sandbox, .. })
         | Self::LogSessions { sandbox }
+        | Self::Verify { sandbox, .. }
+        | Self::Receipt { sandbox, .. }
+        | Self::Play(PlayQuery { sandbox, .. })
         | Self::Sync { sandbox }
         | Self::CreatePreview { sandbox, .. }
         | Self::Previews { sandbox }

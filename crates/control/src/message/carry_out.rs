@@ -4,6 +4,7 @@ mod apps;
 mod log;
 mod lost;
 mod previews;
+mod proofs;
 
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use super::{
 };
 use crate::limits::CONTROL_WAIT_MAX;
 use ::image::ImageError;
+use access::audit::Audit;
 use access::preview::Previews;
 use machine::limits::STOP_GRACE_MAX;
 use node::Node;
@@ -40,6 +42,7 @@ pub struct Parts<'a> {
     /// The life that another node has taken the name of a new sandbox for.
     pub placed: Option<&'a str>,
     pub previews: &'a Previews,
+    pub audit: &'a Audit,
     /// Absent in a bridge that records none.
     pub events: Option<&'a Events>,
 }
@@ -58,8 +61,8 @@ impl Request {
         if let (Self::Start(spec), Some(node)) = (&self, parts.node) {
             return Box::pin(elsewhere::place(spec, node, parts, others)).await;
         }
-        match self.node(parts).await {
-            Some(there) => self.carry_elsewhere(there, others).await,
+        match Box::pin(self.carry_elsewhere(parts, others)).await? {
+            Some(reply) => Ok(reply),
             None => self.carry(parts).await,
         }
     }
@@ -132,6 +135,16 @@ impl Request {
             }
             Self::LogSessions { sandbox } => {
                 return Box::pin(log::sessions(parts, &sandbox)).await.map(Reply::LogSessions);
+            }
+            Self::Verify { sandbox, session } => {
+                return proofs::verified(parts, &sandbox, session).await.map(Reply::Verified);
+            }
+            Self::Receipt { sandbox, session } => {
+                let receipt = proofs::receipt(parts, &sandbox, session).await?;
+                return Ok(Reply::Receipt(Box::new(receipt)));
+            }
+            Self::Play(query) => {
+                return Box::pin(proofs::played(parts, query)).await.map(Reply::Played);
             }
             Self::Snapshots {} => return Ok(Reply::Snapshots(registry.listed_snapshots(None))),
             Self::PruneSnapshots { dry_run } => {

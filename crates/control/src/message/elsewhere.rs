@@ -15,7 +15,7 @@ use agent_client::link::Address;
 use host::id::RandomId;
 use machine::BoxFuture;
 use node::{Node, Placed, Placement, Placing};
-use sandbox::refusal::Refusal;
+use sandbox::refusal::{Reason, Refusal};
 use sandbox::{SandboxError, SandboxRef, Spec};
 
 /// How long one node is waited for in a list of all.
@@ -29,6 +29,16 @@ pub trait Elsewhere: Send + Sync {
         to: &'a Placement,
         request: Vec<u8>,
     ) -> BoxFuture<'a, Result<Vec<u8>, Refusal>>;
+
+    /// Has the node that has a sandbox carry a request out, and gives its answer. `None`: no other node has it.
+    fn order_at<'a>(
+        &'a self,
+        which: &'a SandboxRef,
+        request: Vec<u8>,
+    ) -> BoxFuture<'a, Result<Option<(Placement, Vec<u8>)>, Refusal>>;
+
+    /// Has a sandbox that was lost not be made again, and says so in the refusal of its removal.
+    fn give_up<'a>(&'a self, which: &'a SandboxRef, lost: Refusal) -> BoxFuture<'a, Refusal>;
 
     /// Opens a socket of this host that leads to the agent of a sandbox there.
     fn relay(&self, to: Placement, which: SandboxRef) -> io::Result<PathBuf>;
@@ -48,32 +58,42 @@ impl Request {
         matches!(self, Self::List(_) | Self::Usage { .. } | Self::Events(_))
     }
 
-    /// The node that has the sandbox of the request, if it is not here.
-    pub(super) async fn node(&self, parts: Parts<'_>) -> Option<(Placement, SandboxRef)> {
-        let (node, which) = (parts.node?, self.subject()?);
-        if parts.registry.get(&which).is_ok() {
-            return None;
-        }
-        Some((node.elsewhere(&which).await?, which))
+    /// Whether it reads what is left of a sandbox that is gone with its node.
+    fn reads_the_lost(&self) -> bool {
+        matches!(self, Self::ReadLost { .. } | Self::ReadLog(_) | Self::LogSessions { .. })
     }
 
-    /// Has that node carry it out. A sandbox there is dialled through a relay here.
+    /// Has another node carry it out, if that has the sandbox of the request. A sandbox there is dialled through a relay here.
     pub(super) async fn carry_elsewhere(
         &self,
-        (to, which): (Placement, SandboxRef),
+        parts: Parts<'_>,
         others: &dyn Elsewhere,
-    ) -> Result<Reply, ErrorReply> {
+    ) -> Result<Option<Reply>, ErrorReply> {
+        let Some(which) = self.subject().filter(|_| parts.node.is_some()) else { return Ok(None) };
+        if parts.registry.get(&which).is_ok() {
+            return Ok(None);
+        }
         let inspect = Self::Inspect { sandbox: which.clone() };
         // Who is at work there comes through a relay, which keeps the sandbox awake.
         let request = if matches!(self, Self::Work { .. }) { &inspect } else { self };
-        match ask(request, &to, others).await? {
+        let (to, answer) = match others.order_at(&which, written(request)?).await {
+            Ok(Some(answered)) => answered,
+            Ok(None) => return Ok(None),
+            Err(lost) if lost.reason == Some(Reason::Lost) => match self {
+                _ if self.reads_the_lost() => return Ok(None),
+                Self::Remove { .. } => return Err(others.give_up(&which, lost).await.into()),
+                _ => return Err(lost.into()),
+            },
+            Err(refusal) => return Err(refusal.into()),
+        };
+        match read(&answer)? {
             Reply::Dialled(dialled) => {
                 let opened = others.relay(to, which);
                 let path = opened.map_err(|error| unopened(&error))?;
                 let (address, input) = (Address::Unix { path }, dialled.input.elsewhere());
-                Ok(Reply::Dialled(Dialled { address, input, ..dialled }))
+                Ok(Some(Reply::Dialled(Dialled { address, input, ..dialled })))
             }
-            reply => Ok(reply),
+            reply => Ok(Some(reply)),
         }
     }
 }
@@ -104,9 +124,15 @@ async fn ask(
     to: &Placement,
     others: &dyn Elsewhere,
 ) -> Result<Reply, ErrorReply> {
-    let text = serde_json::to_vec(request).map_err(|error| malformed(&error))?;
-    let answer = others.order(to, text).await?;
-    match serde_json::from_slice(&answer).map_err(|error| malformed(&error))? {
+    read(&others.order(to, written(request)?).await?)
+}
+
+fn written(request: &Request) -> Result<Vec<u8>, ErrorReply> {
+    serde_json::to_vec(request).map_err(|error| malformed(&error))
+}
+
+fn read(answer: &[u8]) -> Result<Reply, ErrorReply> {
+    match serde_json::from_slice(answer).map_err(|error| malformed(&error))? {
         Answer::Ok(reply) => Ok(reply),
         Answer::Error(refusal) => Err(refusal),
     }

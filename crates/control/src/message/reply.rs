@@ -10,20 +10,22 @@ use crate::apps::AppRow;
 use crate::audit::described;
 use access::audit;
 use access::preview::Link;
+use access::receipt::Receipt;
 use agent_client::link::Address;
 use image::digest::Digest;
 use node::NodeRow;
 use protocol::SessionId;
 use sandbox::caps::Scope;
 use sandbox::costs::Cost;
-use sandbox::log::Entry;
+use sandbox::log::{Comparison, Entry};
 use sandbox::pool::ShelfStatus;
 use sandbox::{Changes, Durability, Forked, ListedSnapshot, Record, Snapshot, State, TemplateInfo};
 use services::store::artifacts::ArtifactRow;
+use services::timeline::Moment;
 use workspace::Report;
 
 /// One line from the bridge.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     Ok(Reply),
@@ -40,7 +42,7 @@ impl From<Result<Reply, ErrorReply>> for Answer {
 }
 
 /// What all nodes answer.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeReplies {
     /// By name.
     pub nodes: Vec<NodeReply>,
@@ -48,7 +50,7 @@ pub struct NodeReplies {
     pub unanswered: Vec<UnansweredNode>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodeReply {
     pub node: String,
     /// Where its bridge is reached.
@@ -70,7 +72,7 @@ macro_rules! replies {
      boxed { $($boxed:ident($large:ty);)* }
      named { $($named:ident { $field:ident: $value:ty };)* }) => {
         /// An answer of the bridge.
-        #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         pub enum Reply {
             $($empty {},)*
@@ -113,6 +115,8 @@ replies! {
         LostLog(LostPage);
         Log(LogPage);
         LogSessions(Vec<SessionId>);
+        Verified(Vec<Comparison>);
+        Played(PlayPage);
         Pool(Vec<ShelfStatus>);
         Nodes(Vec<NodeRow>);
         Caps(Vec<CapUsage>);
@@ -132,6 +136,7 @@ replies! {
         App(AppRow);
         Preview(Link);
         PreviewLink(PreviewLink);
+        Receipt(Receipt);
         Synced(Report);
     }
     named {
@@ -218,6 +223,15 @@ pub struct LogPage {
     pub is_at_end: bool,
     /// Nothing will follow.
     pub is_over: bool,
+}
+
+/// A part of what a replay plays.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlayPage {
+    pub moments: Vec<Moment>,
+    /// Where the next part begins; absent after the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
 }
 
 /// A part of the log of a sandbox that is gone with its node.

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use protocol::SessionId;
 use protocol::limits::CHUNK_BYTES_MAX;
+use serde::{Deserialize, Serialize};
 
 use super::LogError;
 use super::reader::{failed, numbers};
@@ -178,7 +179,7 @@ impl Found {
 }
 
 /// Something that was typed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Typed {
     pub session: SessionId,
     pub bytes: Vec<u8>,

@@ -8,7 +8,6 @@ use crate::{
     Followed, HostFiles, Incarnation, NameRefused, Names, Record, Returning, SandboxError,
     SandboxRef, Spec,
 };
-use machine::SandboxId;
 
 impl Registry {
     /// Creates one whose name was taken for this bridge before, under this incarnation, if it was.
@@ -62,12 +61,12 @@ impl Registry {
         logs.ready().await.map_err(|why| SandboxError::NotDurable { durability, why })
     }
 
-    /// What the sandbox is made of again when it is lost, if that is asked for.
-    pub(super) fn returning(
+    /// What the sandbox is made of again when it is lost, as it was asked for, if that is asked for.
+    pub(super) fn as_asked(
         &self,
         files: &HostFiles,
         spec: &Spec,
-    ) -> Result<Option<Box<Returning>>, SandboxError> {
+    ) -> Result<Option<Box<AsAsked>>, SandboxError> {
         let on_lost = spec.on_lost.unwrap_or_default();
         if on_lost.is_lose() {
             return Ok(None);
@@ -78,25 +77,26 @@ impl Registry {
         if let Some(what) = spec.of_this_host() {
             return Err(SandboxError::OfThisHost { on_lost, what });
         }
-        Ok(Some(Box::new(Returning {
-            incarnation: Incarnation::new(),
-            id: SandboxId::draw().map_err(SandboxError::Draw)?,
-            spec: spec.clone(),
-            is_operators: *files == self.0.files.for_operator() && *files != self.0.files,
-            exported: spec.follows.as_ref().and_then(|lost| lost.exported.clone()),
-        })))
+        let is_operators = *files == self.0.files.for_operator() && *files != self.0.files;
+        Ok(Some(Box::new(AsAsked { spec: spec.clone(), is_operators })))
     }
 
     /// Keeps what the sandbox is made of again. Whatever happens to it from then on, the fleet knows that.
     pub(super) async fn keep_returning(
         claimed: Option<&Claimed>,
-        returning: Option<Box<Returning>>,
+        asked: Option<Box<AsAsked>>,
         record: &Record,
     ) -> Result<(), SandboxError> {
         let names = claimed.and_then(|claimed| Some((claimed, claimed.names.as_ref()?)));
-        let Some(((claimed, names), mut returning)) = names.zip(returning) else { return Ok(()) };
-        returning.incarnation.clone_from(&claimed.incarnation);
-        returning.id.clone_from(&record.id);
+        let Some(((claimed, names), asked)) = names.zip(asked) else { return Ok(()) };
+        let AsAsked { spec, is_operators } = *asked;
+        let returning = Returning {
+            incarnation: claimed.incarnation.clone(),
+            id: record.id.clone(),
+            exported: spec.follows.as_ref().and_then(|lost| lost.exported.clone()),
+            spec,
+            is_operators,
+        };
         let kept = names.keep(&returning).await;
         kept.map_err(|refused| SandboxError::NameRefused { which: record.which(), refused })
     }
@@ -124,6 +124,13 @@ impl Registry {
         let incarnation = names.claim(record).await.map_err(refused)?;
         Ok(Some(Claimed { names: Some(names), incarnation }))
     }
+}
+
+/// What a sandbox was asked for, before the bridge has filled it in.
+pub(super) struct AsAsked {
+    spec: Spec,
+    /// It is the operator's, who may ask for more.
+    is_operators: bool,
 }
 
 /// A name that was taken for a sandbox that has no owner yet. Dropping it gives the name back.

@@ -67,7 +67,7 @@ impl Registry {
     ) -> Result<Prepared, SandboxError> {
         let placed = self.placed(&spec, placed)?;
         self.suits(&spec)?;
-        let returning = self.returning(files, &spec)?;
+        let asked = self.as_asked(files, &spec)?;
         if let Some(snapshot) = spec.follows.as_ref().and_then(|lost| lost.snapshot.clone()) {
             spec.begin_with(snapshot);
         }
@@ -103,7 +103,7 @@ impl Registry {
             None => self.claim(&record).await?,
         };
         record.incarnation = claimed.as_ref().map(|claimed| claimed.incarnation.clone());
-        Self::keep_returning(claimed.as_ref(), returning, &record).await?;
+        Self::keep_returning(claimed.as_ref(), asked, &record).await?;
         let mut owner =
             self.seat(StoredRecord { record, trace: machine::Trace::default() }, true)?;
         // After the name is taken: a provider costs the host something.

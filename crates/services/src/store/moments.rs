@@ -2,6 +2,7 @@
 //! on where the last one ended.
 
 use rusqlite::{Connection, params};
+use serde::{Deserialize, Serialize};
 
 use super::{StoreError, count, number};
 
@@ -17,7 +18,7 @@ pub struct RowsOf {
 }
 
 /// A run of a notebook, when it has ended.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunMoment {
     pub ended_ms: u64,
     pub notebook: String,
@@ -29,7 +30,7 @@ pub struct RunMoment {
 }
 
 /// An artifact, when it was kept.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileMoment {
     pub number: u64,
     pub created_ms: u64,

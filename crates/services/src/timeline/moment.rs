@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use protocol::SessionId;
 use protocol::exit::Cause;
+use serde::{Deserialize, Serialize};
 
 use crate::events;
 use crate::store::moments::{FileMoment, RunMoment};
@@ -21,7 +22,8 @@ const SUMMARY_CHARS_MAX: usize = 240;
 macro_rules! kinds {
     ($($variant:ident, $name:literal, $about:literal;)*) => {
         /// A kind of entry.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
         pub enum Kind {
             $(#[doc = $about] $variant,)*
         }
@@ -66,6 +68,18 @@ impl Kind {
     }
 }
 
+impl Kind {
+    /// What a replay plays: figures are for charts.
+    pub fn played(has_events: bool, has_input: bool) -> Vec<Self> {
+        let is_played = |kind: &Self| match kind {
+            Self::Input => has_input,
+            Self::Metrics => false,
+            kind => kind.is_of_log() || has_events,
+        };
+        Self::ALL.iter().copied().filter(is_played).collect()
+    }
+}
+
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
@@ -91,7 +105,7 @@ impl FromStr for Kind {
 }
 
 /// One entry.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Moment {
     /// By the host's wall clock, in milliseconds since 1970. It never goes back from one entry to the next.
     pub at_ms: u64,
@@ -99,7 +113,8 @@ pub struct Moment {
 }
 
 /// What an entry is about. All texts may come from the sandbox.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum What {
     Log(Event),
     /// The output of the session, that of its terminal or stdout, was at this offset.
@@ -111,6 +126,8 @@ pub enum What {
     Run(Box<RunMoment>),
     Egress(Box<audit::Entry>),
     File(Box<FileMoment>),
+    /// Figures are for charts, which no other node's bridge draws.
+    #[serde(skip)]
     Metrics(Box<Bucket>),
     Unknown {
         of: Kind,

@@ -11,8 +11,8 @@ use fleet::random::Random;
 use serde_json::{Value, json};
 use tests::http::{Answer, Client};
 
-use super::hosts::{NAMESPACES, SHARED};
-use super::judge::{Command, Promise};
+use super::hosts::{FREE, NAMESPACES, SHARED};
+use super::judge::{Command, Incarnation, Promise};
 use super::watch::now_ms;
 
 /// After this long a client tries elsewhere.
@@ -20,6 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(4);
 const ATTEMPTS: usize = 4;
 /// Few names, so that they are made again and again.
 const NAMES: usize = 5;
+/// Names of what is made again when it is lost, which is seldom removed.
+const LASTING_NAMES: usize = 4;
 const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
 
 /// What clients have done so far.
@@ -27,6 +29,8 @@ const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
 pub(super) struct Log {
     pub promises: Vec<Promise>,
     pub removals: Vec<(u64, String)>,
+    /// Lost lives of which a client was answered that they are not made again, with the time of that answer.
+    pub given_up: Vec<(u64, Incarnation)>,
     pub commands: BTreeMap<String, Command>,
     /// How often each kind of call got each status; 0 is no answer.
     pub answers: BTreeMap<(&'static str, u16), usize>,
@@ -94,6 +98,15 @@ impl Caller {
         (namespace.to_owned(), format!("s{}", self.random.below(NAMES)))
     }
 
+    fn lasting_name(&mut self) -> (String, String) {
+        (FREE.to_owned(), format!("again{}", self.random.below(LASTING_NAMES)))
+    }
+
+    /// Of all that there may be.
+    fn any_name(&mut self) -> (String, String) {
+        if self.random.below(5) == 0 { self.lasting_name() } else { self.name() }
+    }
+
     fn key(&mut self) -> String {
         self.next += 1;
         format!("c{}-{}", self.number, self.next)
@@ -104,12 +117,15 @@ impl Caller {
         answer.is_none_or(|answer| answer.status >= 500)
     }
 
-    /// A create that the fleet places, repeated under its idempotency key until it is answered.
+    /// A create that the fleet places, repeated under its idempotency key until it is answered. Half of them ask to be made
+    /// again when they are lost.
     fn create_anywhere(&mut self) {
-        let (namespace, name) = self.name();
+        let on_lost = if self.random.below(2) == 0 { "restart" } else { "lose" };
+        let (namespace, name) =
+            if on_lost == "restart" { self.lasting_name() } else { self.name() };
         let key = self.key();
         let headers = [JSON[0], ("idempotency-key", key.as_str())];
-        let body = json!({ "namespace": namespace, "name": name });
+        let body = json!({ "namespace": namespace, "name": name, "on_lost": on_lost });
         for _ in 0..ATTEMPTS {
             let answer = self.call("create", "POST", "/v1/sandboxes", &headers, &body);
             if let Some(answer) = answer.as_ref().filter(|answer| answer.status == 201) {
@@ -178,16 +194,23 @@ impl Caller {
     }
 
     fn remove(&mut self) {
-        let (namespace, name) = self.name();
+        let (namespace, name) = self.any_name();
         let begun = now_ms();
         self.with(|log| log.removals.push((begun, format!("{namespace}.{name}"))));
         let path = format!("/v1/sandboxes/{namespace}/{name}?force=true");
-        self.call("remove", "DELETE", &path, &[], &Value::Null);
+        let answer = self.call("remove", "DELETE", &path, &[], &Value::Null);
+        let Some(answer) = answer.filter(|answer| answer.status == 410) else { return };
+        let body = answer.json();
+        if body["hint"] == "it is not made again"
+            && let Some(life) = body["details"]["incarnation"].as_str()
+        {
+            self.with(|log| log.given_up.push((now_ms(), life.to_owned())));
+        }
     }
 
     /// A look says that it is there, that it never was, that it is lost with its node, or that nobody knows.
     fn look(&mut self) {
-        let (namespace, name) = self.name();
+        let (namespace, name) = self.any_name();
         let path = format!("/v1/sandboxes/{namespace}/{name}");
         let Some(answer) = self.call("look", "GET", &path, &[], &Value::Null) else { return };
         let is_plain = match answer.status {

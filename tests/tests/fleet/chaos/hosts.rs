@@ -14,8 +14,10 @@ use tests::small_disk::{Filler, SmallDisk};
 
 /// Sandboxes of a namespace of this name are limited to so many.
 pub(super) const QUOTA: (&str, usize) = ("quota", 4);
+/// There may be any number in this one.
+pub(super) const FREE: &str = "free";
 /// Where clients make sandboxes.
-pub(super) const NAMESPACES: [&str; 2] = [QUOTA.0, "free"];
+pub(super) const NAMESPACES: [&str; 2] = [QUOTA.0, FREE];
 /// The workspace in which commands count themselves.
 pub(super) const SHARED: &str = "shared";
 /// Longer than a change of NATS's leader takes as a rule, so that most leases outlive one.

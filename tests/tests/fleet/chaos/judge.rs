@@ -7,9 +7,14 @@
 //! - One idempotency key never has two sandboxes that were both acknowledged and are still there.
 //! - A namespace never has more machines than its quota.
 //! - A command runs once, and one that was acknowledged has run.
+//! - What is made again when it is lost is made again once, as another life and another sandbox, after it was written that it
+//!   is lost and before somebody has removed it; until then it is reported lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+
+/// How long before its effect a removal may have begun.
+const CALL_MS_MAX: u64 = 10_000;
 
 /// A name of the fleet, as `namespace.name`.
 pub(super) type Name = String;
@@ -19,8 +24,17 @@ pub(super) type Incarnation = String;
 /// What one write has made of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Record {
-    Owned { incarnation: Incarnation, node: String, request: String },
-    Lost { incarnation: Incarnation },
+    Owned {
+        incarnation: Incarnation,
+        node: String,
+        request: String,
+        /// It is made again when it is lost.
+        returns: bool,
+    },
+    Lost {
+        incarnation: Incarnation,
+        returns: bool,
+    },
     Removed,
 }
 
@@ -75,6 +89,8 @@ pub(super) struct History {
     pub promises: Vec<Promise>,
     /// When a client has begun to remove what has a name.
     pub removals: Vec<(u64, Name)>,
+    /// Lost lives that are not made again, as a client was answered then.
+    pub given_up: Vec<(u64, Incarnation)>,
     pub commands: BTreeMap<String, Command>,
     pub quotas: BTreeMap<String, usize>,
 }
@@ -85,8 +101,17 @@ struct Tenure {
     name: Name,
     node: String,
     request: String,
+    returns: bool,
     from_ms: u64,
+    /// When, and whether it was lost.
     end: Option<(u64, bool)>,
+}
+
+impl Tenure {
+    /// The lost life that it was made again after.
+    fn follows(&self) -> Option<&str> {
+        self.request.strip_prefix("return:")?.split(':').next()
+    }
 }
 
 impl History {
@@ -97,6 +122,7 @@ impl History {
         self.judge_lives(&tenures, &mut wrong);
         self.judge_promises(&tenures, &mut wrong);
         self.judge_quotas(&mut wrong);
+        self.judge_returns(&tenures, &mut wrong);
         for (command, Command { id, is_acknowledged, times }) in &self.commands {
             if *times > 1 {
                 wrong.push(format!("the command {command} in {id} ran {times} times"));
@@ -120,7 +146,10 @@ impl History {
         for Written { at_ms, name, record } in &self.writes {
             let before = owners.get(name).cloned();
             match record {
-                Record::Owned { incarnation, node, request } => {
+                Record::Owned { incarnation, node, request, returns } => {
+                    if tenures.get(incarnation).is_some_and(|known| known.end.is_some()) {
+                        wrong.push(format!("{incarnation} has {name} again at {at_ms}"));
+                    }
                     if let Some(before) = before.filter(|before| before != incarnation) {
                         wrong.push(format!(
                             "{name} is given to {incarnation} while it is {before}'s, at {at_ms}"
@@ -131,6 +160,7 @@ impl History {
                         name: name.clone(),
                         node: node.clone(),
                         request: request.clone(),
+                        returns: *returns,
                         from_ms: *at_ms,
                         end: None,
                     });
@@ -227,6 +257,80 @@ impl History {
         }
     }
 
+    fn judge_returns(&self, tenures: &BTreeMap<Incarnation, Tenure>, wrong: &mut Vec<String>) {
+        let mut ids: BTreeMap<&str, &Incarnation> = BTreeMap::new();
+        for (incarnation, life) in &self.lives {
+            if let Some(other) = ids.insert(&life.id, incarnation) {
+                wrong.push(format!("{other} and {incarnation} are both the sandbox {}", life.id));
+            }
+        }
+        let mut successors: BTreeMap<&str, Vec<&Incarnation>> = BTreeMap::new();
+        for (incarnation, tenure) in tenures {
+            let Some(before) = tenure.follows() else { continue };
+            successors.entry(before).or_default().push(incarnation);
+            let is_of_one_that_was_lost = tenures.get(before).is_some_and(|lost| {
+                let was_lost =
+                    lost.end.is_some_and(|(at, is_lost)| is_lost && at <= tenure.from_ms);
+                was_lost && lost.returns && lost.name == tenure.name
+            });
+            if !is_of_one_that_was_lost {
+                wrong.push(format!(
+                    "{incarnation} follows {before}, which was not lost: {tenure:?}"
+                ));
+            }
+            if self.given_up.iter().any(|(at, of)| of == before && *at < tenure.from_ms) {
+                wrong.push(format!("{incarnation} follows {before}, which was given up before"));
+            }
+        }
+        for (before, all) in &successors {
+            let ran = all.iter().filter(|incarnation| self.lives.contains_key(**incarnation));
+            let first =
+                all.iter().filter(|incarnation| !tenures[**incarnation].request[7..].contains(':'));
+            if ran.count() > 1 || first.count() > 1 {
+                wrong.push(format!("{before} was made again as each of {all:?}"));
+            }
+        }
+        // The last of a name: where nothing is left of one that was to be made again, somebody has removed it.
+        let mut last: BTreeMap<&Name, (&Incarnation, &Tenure)> = BTreeMap::new();
+        for (incarnation, tenure) in tenures {
+            let known = last.entry(&tenure.name).or_insert((incarnation, tenure));
+            if tenure.from_ms > known.1.from_ms {
+                *known = (incarnation, tenure);
+            }
+        }
+        for (name, (incarnation, tenure)) in last {
+            let (Some(before), Some((at_ms, false))) = (tenure.follows(), tenure.end) else {
+                continue;
+            };
+            let lost_ms = tenures.get(before).and_then(|lost| lost.end).map_or(0, |(at, _)| at);
+            let mut removals = self.removals.iter();
+            if !removals.any(|(begun, of)| {
+                of == name && (lost_ms.saturating_sub(CALL_MS_MAX)..=at_ms).contains(begun)
+            }) {
+                wrong.push(format!(
+                    "{before} of {name} is forgotten: {incarnation} is gone, and nobody removed it"
+                ));
+            }
+        }
+    }
+
+    /// How many were made again and have run, and whether one waits for that now.
+    pub(super) fn returns(&self) -> (usize, bool) {
+        let tenures = self.tenures(&mut Vec::new());
+        let again = tenures.iter().filter(|(incarnation, tenure)| {
+            tenure.follows().is_some() && self.lives.contains_key(*incarnation)
+        });
+        let mut last = BTreeMap::new();
+        for written in &self.writes {
+            last.insert(&written.name, &written.record);
+        }
+        let is_given_up = |life: &Incarnation| self.given_up.iter().any(|(_, of)| of == life);
+        let waits = last.values().any(|record| {
+            matches!(record, Record::Lost { incarnation, returns: true } if !is_given_up(incarnation))
+        });
+        (again.count(), waits)
+    }
+
     fn judge_quotas(&self, wrong: &mut Vec<String>) {
         for (namespace, limit) in &self.quotas {
             let prefix = format!("{namespace}.");
@@ -283,7 +387,8 @@ mod tests {
 
     fn owned(incarnation: &str) -> Record {
         let request = format!("key:{incarnation}");
-        Record::Owned { incarnation: incarnation.into(), node: "n1".into(), request }
+        let incarnation = incarnation.into();
+        Record::Owned { incarnation, node: "n1".into(), request, returns: true }
     }
 
     fn life(id: &str, first_ms: u64, last_ms: u64) -> Life {
@@ -292,7 +397,7 @@ mod tests {
 
     /// One sandbox that was promised, ran and was reported lost, and the next one of its name, which runs.
     fn sound() -> History {
-        let lost = Record::Lost { incarnation: "i1".into() };
+        let lost = Record::Lost { incarnation: "i1".into(), returns: true };
         let promise = |at_ms, id: &str| Promise {
             at_ms,
             name: "a.x".into(),
@@ -325,6 +430,49 @@ mod tests {
         change(&mut history);
         let wrong = history.judge();
         assert!(wrong.iter().any(|line| line.contains(words)), "not found: {words}: {wrong:?}");
+    }
+
+    /// The second life is made again after the first.
+    fn again(history: &mut History, request: &str) {
+        history.promises.pop();
+        if let Record::Owned { request: known, .. } = &mut history.writes[2].record {
+            *known = request.to_owned();
+        }
+    }
+
+    #[test]
+    fn each_kind_of_wrong_about_what_is_made_again_is_found() {
+        let mut history = sound();
+        again(&mut history, "return:i1");
+        assert_eq!((history.judge(), history.returns()), (Vec::<String>::new(), (1, false)));
+        finds("follows i0, which was not lost", |history| again(history, "return:i0"));
+        finds("follows i1, which was not lost", |history| {
+            again(history, "return:i1");
+            if let Record::Owned { returns, .. } = &mut history.writes[0].record {
+                *returns = false;
+            }
+        });
+        finds("which was given up before", |history| {
+            again(history, "return:i1");
+            history.given_up.push((55, "i1".into()));
+        });
+        finds("are both the sandbox b1", |history| {
+            history.lives.get_mut("i2").expect("it is").id = "b1".into();
+        });
+        finds("i1 has a.x again", |history| history.writes.push(written(70, owned("i1"))));
+        finds("i1 was made again as each of", |history| {
+            again(history, "return:i1");
+            history.writes.push(written(92, Record::Removed));
+            history.writes.push(written(93, owned("i3")));
+            if let Record::Owned { request, .. } = &mut history.writes[4].record {
+                *request = "return:i1:draw".into();
+            }
+            history.lives.insert("i3".into(), life("b3", 94, 99));
+        });
+        finds("i1 of a.x is forgotten", |history| {
+            again(history, "return:i1");
+            history.writes.push(written(92, Record::Removed));
+        });
     }
 
     #[test]

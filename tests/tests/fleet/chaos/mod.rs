@@ -35,6 +35,8 @@ const CALLERS: usize = 3;
 const SERVER_DISK_KIB: u32 = 96 * 1024;
 /// A lease, a refusal, a look at every node and a scan of every name, on a busy machine.
 const SETTLED_WITHIN: Duration = Duration::from_secs(90);
+/// How long what was lost is waited for to be made again. It may have no room in its namespace.
+const RETURNED_WITHIN: Duration = Duration::from_secs(15);
 
 fn number(variable: &str, default: u64) -> u64 {
     let text = std::env::var(variable).ok();
@@ -125,7 +127,7 @@ fn settle(
     shared: &Path,
     mut read: impl FnMut() -> Vec<judge::Written>,
 ) -> (History, bool) {
-    let deadline = Instant::now() + SETTLED_WITHIN;
+    let (begun, deadline) = (Instant::now(), Instant::now() + SETTLED_WITHIN);
     loop {
         hosts.iter_mut().for_each(Host::start);
         let are_in = hosts.iter().all(|host| nodes(host).is_some());
@@ -137,7 +139,8 @@ fn settle(
         history.stopped = stopped(hosts);
         let wrong = history.judge();
         let is_consistent = are_in && wrong.is_empty() && is_consistent(hosts, &history);
-        if is_consistent || Instant::now() > deadline {
+        let is_done = is_consistent && (!history.returns().1 || begun.elapsed() > RETURNED_WITHIN);
+        if is_done || Instant::now() > deadline {
             return (history, is_consistent);
         }
         // Polled until the deadline.
@@ -180,6 +183,7 @@ fn recorded(
         running,
         promises: log.promises.clone(),
         removals: log.removals.clone(),
+        given_up: log.given_up.clone(),
         commands,
         quotas: [(QUOTA.0.to_owned(), QUOTA.1)].into(),
         ..History::default()
@@ -212,8 +216,11 @@ fn is_consistent(hosts: &[Host], history: &History) -> bool {
 fn report(seed: u64, history: &History, log: &SharedLog, faults: &Faults) {
     let log = log.lock().expect("no client has failed");
     let lost = history.writes.iter().filter(|it| matches!(it.record, Record::Lost { .. })).count();
+    let (again, _) = history.returns();
+    let asks = |it: &&judge::Written| matches!(it.record, Record::Lost { returns: true, .. });
+    let asking = history.writes.iter().filter(asks).count();
     println!(
-        "seed {seed}: {} faults, {} machines, {} creates acknowledged, {lost} lost, {} commands asked for",
+        "seed {seed}: {} faults, {} machines, {} creates acknowledged, {lost} lost, {asking} of those to be made again, {again} made again, {} commands asked for",
         faults.events.len(),
         history.lives.len(),
         history.promises.len(),

@@ -189,12 +189,14 @@ async fn try_read_history(urls: &str) -> Result<Vec<Written>, String> {
 fn parse(payload: &[u8]) -> Option<Record> {
     let value: Value = serde_json::from_slice(payload).ok()?;
     let text = |name: &str| value[name].as_str().map(str::to_owned);
+    let returns = value["returns"] == true;
     let incarnation = text("incarnation")?;
     match value["state"].as_str()? {
         "owned" => {
-            Some(Record::Owned { incarnation, node: text("node")?, request: text("request")? })
+            let (node, request) = (text("node")?, text("request")?);
+            Some(Record::Owned { incarnation, node, request, returns })
         }
-        "lost" => Some(Record::Lost { incarnation }),
+        "lost" => Some(Record::Lost { incarnation, returns }),
         _ => None,
     }
 }

@@ -112,6 +112,6 @@ fn page(reader: &mut Reader) -> Result<LogPage, LogError> {
     Ok(LogPage { entries, after, is_at_end, is_over: is_at_end && reader.is_closed() })
 }
 
-fn failed(error: &dyn std::error::Error) -> ErrorReply {
+pub(super) fn failed(error: &dyn std::error::Error) -> ErrorReply {
     ErrorReply::new(ErrorCode::Io, error.to_string(), None)
 }
