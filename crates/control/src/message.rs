@@ -23,7 +23,7 @@ use sandbox::{Name, SandboxRef, Selector, Spec, TemplateOptions, TemplateRef};
 
 pub use about::About;
 pub use carry_out::Parts;
-pub use elsewhere::Elsewhere;
+pub use elsewhere::{Answered, Elsewhere};
 pub use events::{EventBatch, EventsQuery};
 pub use reply::{
     Answer, CapUsage, CapUsageRow, Dialled, ErrorCode, ErrorReply, InputRecord, LogPage, LostPage,

@@ -22,7 +22,7 @@ use super::audit as audit_log;
 use access::audit::{AuditUnwritable, Who};
 use access::keys::Grant;
 use api::{Api, SentFor};
-use control::message::{Answer, Elsewhere, Parts, Request};
+use control::message::{Answer, Answered, Elsewhere, Parts, Request};
 use host::id::RandomId;
 use host::instant;
 use host::paths::PRIVATE_FILE;
@@ -57,7 +57,7 @@ impl Elsewhere for OtherNodes<'_> {
         &'a self,
         which: &'a SandboxRef,
         request: Vec<u8>,
-    ) -> BoxFuture<'a, Result<Option<(Placement, Vec<u8>)>, Refusal>> {
+    ) -> BoxFuture<'a, Result<Option<Answered>, Refusal>> {
         Box::pin(async move {
             let answered = self.api.order_at(which, request.into()).await?;
             Ok(answered.map(|(to, answer)| (to, answer.to_vec())))

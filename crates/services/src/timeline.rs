@@ -162,7 +162,7 @@ impl Timeline {
         if selection.wants(Kind::Input) {
             match InputReader::open(log) {
                 Ok(reader) => {
-                    sources.push(Source::Input(InputSource::new(reader, &selection.sessions)))
+                    sources.push(Source::Input(InputSource::new(reader, &selection.sessions)));
                 }
                 Err(error) => known.push_back(unknown(Kind::Input, since_ms, error)),
             }

@@ -125,12 +125,11 @@ async fn read(
         log: registry.log_directory(&which)?,
     };
     let id = source.record.id.clone();
-    let mut reading = match call.api.timelines().take(&id, &selection) {
-        Some(timeline) => Reading { timeline: Some(timeline) },
-        None => {
-            let samples = samples(&call, &source.record, &selection).await?;
-            Reading::open(source, selection, samples).await?
-        }
+    let mut reading = if let Some(timeline) = call.api.timelines().take(&id, &selection) {
+        Reading { timeline: Some(timeline) }
+    } else {
+        let samples = samples(&call, &source.record, &selection).await?;
+        Reading::open(source, selection, samples).await?
     };
     let wants_lines = call.prefers(NDJSON.to_str().unwrap_or_default());
     if wants_lines || websocket::is_wanted(&call.headers) {

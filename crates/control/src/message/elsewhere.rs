@@ -21,6 +21,9 @@ use sandbox::{SandboxError, SandboxRef, Spec};
 /// How long one node is waited for in a list of all.
 const LIST_MAX: Duration = Duration::from_secs(5);
 
+/// The node that has a sandbox, and what its bridge answers.
+pub type Answered = (Placement, Vec<u8>);
+
 /// The other nodes, as the daemon reaches them.
 pub trait Elsewhere: Send + Sync {
     /// Has the bridge of a node carry a request out, and gives its answer.
@@ -35,7 +38,7 @@ pub trait Elsewhere: Send + Sync {
         &'a self,
         which: &'a SandboxRef,
         request: Vec<u8>,
-    ) -> BoxFuture<'a, Result<Option<(Placement, Vec<u8>)>, Refusal>>;
+    ) -> BoxFuture<'a, Result<Option<Answered>, Refusal>>;
 
     /// Has a sandbox that was lost not be made again, and says so in the refusal of its removal.
     fn give_up<'a>(&'a self, which: &'a SandboxRef, lost: Refusal) -> BoxFuture<'a, Refusal>;

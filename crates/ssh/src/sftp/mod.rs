@@ -49,7 +49,7 @@ pub async fn serve(place: Place, writer: ChannelWriteHalf<Msg>, input: Input) {
 }
 
 enum Open {
-    File(File),
+    File(Box<File>),
     Directory(Directory),
 }
 
@@ -106,7 +106,7 @@ impl Sftp {
             Request::Open { path, flags, attributes } => {
                 let path = self.path(path).await?;
                 let file = File::open(&self.guest, path, flags, attributes).await?;
-                self.keep(Open::File(file))
+                self.keep(Open::File(Box::new(file)))
             }
             Request::OpenDirectory { path } => {
                 let path = self.path(path).await?;
