@@ -296,8 +296,10 @@ fn what_was_typed_is_before_its_echo_and_says_where_the_output_was() {
     let input = InputLog::new(&place.log());
     let other: SessionId = "other".parse().unwrap();
     let channel = Channel::Terminal;
+    let next_millisecond = || std::thread::sleep(std::time::Duration::from_millis(2));
     input.append(&session(), now_ms(), b"l").unwrap();
     writer.output(&session(), channel, 0, b"l").unwrap();
+    next_millisecond();
     input.append(&other, now_ms(), b"x").unwrap();
     input.append(&session(), now_ms(), b"s").unwrap();
     writer.output(&session(), channel, 1, b"s").unwrap();
@@ -305,7 +307,7 @@ fn what_was_typed_is_before_its_echo_and_says_where_the_output_was() {
     writer.released(&session()).unwrap();
     // A second one of the same name.
     let run = Run { pid: 8, started_at_ms: now_ms() + 1 };
-    std::thread::sleep(std::time::Duration::from_millis(2));
+    next_millisecond();
     writer.started(&session(), run, "cat").unwrap();
     input.append(&session(), now_ms(), b"z").unwrap();
     let typed = |sessions: Only| {

@@ -14,7 +14,7 @@ use sandbox::log::{
 };
 use services::timeline::{InvalidPlace, Kind, Place, Places, Selection, Step, Timeline, What};
 
-/// Output in one part of a replay. JSON has up to four characters for each byte, and an answer of another node has a limit.
+/// Output and input in one part of a replay. JSON has up to four characters for each byte, and an answer of another node has a limit.
 const PLAY_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Entries in one part of a replay.
 const PLAY_MOMENTS_MAX: usize = 8_192;
@@ -80,9 +80,11 @@ fn page(timeline: &mut Timeline) -> Result<PlayPage, LogError> {
         let Step::Moment(moment) = timeline.step(&mut room)? else {
             return Ok(PlayPage { moments, next: None });
         };
-        if let What::Log(Event::Output { bytes: output, .. }) = &moment.what {
-            bytes += output.len();
-        }
+        bytes += match &moment.what {
+            What::Log(Event::Output { bytes, .. }) => bytes.len(),
+            What::Input { typed, .. } => typed.bytes.len(),
+            _ => 0,
+        };
         moments.push(*moment);
     }
     Ok(PlayPage { moments, next: Some(timeline.place().to_string()) })
