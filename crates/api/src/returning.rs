@@ -104,7 +104,8 @@ async fn once(
     };
     let snapshot = import(api, &returning, &followed).await?;
     followed.snapshot = snapshot.as_ref().map(|which| which.name.clone());
-    let made = match node.place_again(&returning, snapshot.is_some(), is_first).await {
+    let life = is_first.then_some(lost.incarnation.as_str());
+    let made = match node.place_again(&returning, snapshot.is_some(), life).await {
         Ok(placed) => {
             *taken = Some((returning.clone(), followed.clone()));
             match placed {

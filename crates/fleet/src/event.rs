@@ -312,6 +312,8 @@ pub enum Answer {
         node: NodeId,
         /// It will be made again.
         returns: bool,
+        /// The idempotency key of its create.
+        request: Arc<str>,
     },
     Absent,
     Removed,

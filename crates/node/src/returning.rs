@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Who declares a name lost makes the sandbox again. If that node dies on the way, each scan of names finds it once more. The
-//! life that was lost is the key of the create: however many nodes try, there is one new life.
+//! life that was lost is the key of the create: however many nodes try, there is one new life. If the node of that dies before
+//! it has begun, its key says in whose place it was, and another takes its place.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +27,9 @@ use crate::names::Claiming;
 use crate::placing::wish_of;
 use crate::{Inner, Node, Placed, incarnation, lock, name_of};
 
+/// What the key of a create begins with that makes a lost sandbox again.
+const RETURN: &str = "return:";
+
 /// A sandbox that was lost, and that this node is to make again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Waiting {
@@ -43,6 +47,18 @@ pub enum LostOne {
     NotYet,
     /// It was made again, or somebody has removed it or used its name.
     Over,
+}
+
+/// The key of the create that takes the place of a lost life: what was kept, and the life if it is one that was to be made of
+/// that and never began.
+fn request_of(kept: &str, lost: &str) -> String {
+    if kept == lost { format!("{RETURN}{kept}") } else { format!("{RETURN}{kept}:{lost}") }
+}
+
+/// Whether a life that was created with this key was to be made of what was kept.
+fn is_made_of(kept: &str, request: &str) -> bool {
+    let rest = request.strip_prefix(RETURN).and_then(|request| request.strip_prefix(kept));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
 }
 
 fn key_of(name: &Name) -> String {
@@ -158,8 +174,10 @@ impl Node {
 
     /// Somebody has removed a sandbox that is lost: it is not made again.
     pub async fn give_up(&self, which: &SandboxRef, life: &str) -> Result<(), NameRefused> {
-        match (name_of(which), incarnation(life)) {
-            (Ok(name), Some(life)) => self.forget_lost(&name, life).await,
+        let waiting = Waiting { which: which.clone(), incarnation: life.to_owned() };
+        let LostOne::Waits(returning, _) = self.lost_one(&waiting).await? else { return Ok(()) };
+        match (name_of(which), incarnation(&returning.incarnation)) {
+            (Ok(name), Some(kept)) => self.forget_lost(&name, kept).await,
             _ => Ok(()),
         }
     }
@@ -192,8 +210,10 @@ impl Node {
             return Ok(LostOne::Over);
         };
         let is_it = |life: Incarnation| life.to_string() == waiting.incarnation;
-        let node = match handle.call(Call::Find { name: name.clone() }).await {
-            Answer::Lost { incarnation, node, .. } if is_it(incarnation) => node,
+        let (node, request) = match handle.call(Call::Find { name: name.clone() }).await {
+            Answer::Lost { incarnation, node, request, .. } if is_it(incarnation) => {
+                (node, request)
+            }
             Answer::Found { incarnation, .. } if is_it(incarnation) => return Ok(LostOne::NotYet),
             Answer::Refused(refusal) => {
                 return Err(refused(Code::Unavailable, refusal.to_string()));
@@ -201,12 +221,13 @@ impl Node {
             _ => return Ok(LostOne::Over),
         };
         let Some(returning) = self.read_returning(&name).await? else { return Ok(LostOne::Over) };
-        if returning.incarnation != waiting.incarnation {
+        let kept = &returning.incarnation;
+        if *kept != waiting.incarnation && !is_made_of(kept, &request) {
             return Ok(LostOne::Over);
         }
         let followed = Followed {
             id: returning.id.clone(),
-            incarnation: waiting.incarnation.clone(),
+            incarnation: kept.clone(),
             node: node.to_string(),
             exported: returning.restores().map(str::to_owned),
             snapshot: None,
@@ -214,13 +235,13 @@ impl Node {
         Ok(LostOne::Waits(Box::new(returning), followed))
     }
 
-    /// Takes the name of a lost sandbox again, for the node that has most room, or for this one. Once it was taken and given
-    /// back, it is that of a lost sandbox no more.
+    /// Takes the name of a lost life again, for the node that has most room, or for this one. Once it was taken and given
+    /// back, it is that of a lost life no more.
     pub async fn place_again(
         &self,
         returning: &Returning,
         is_here: bool,
-        is_lost: bool,
+        lost: Option<&str>,
     ) -> Result<Placed, NameRefused> {
         let gone = || refused(Code::Unavailable, "this node is joining its fleet".to_owned());
         let registry = self.0.registry.get().ok_or_else(gone)?;
@@ -231,13 +252,13 @@ impl Node {
         defaults.fill(&mut settled);
         let mut wish = wish_of(registry, &settled);
         wish.node = is_here.then(|| self.0.id.clone());
-        let lost = &returning.incarnation;
-        let (request, in_place_of) = if is_lost {
-            (format!("return:{lost}"), incarnation(lost))
+        let kept = &returning.incarnation;
+        let (request, in_place_of) = if let Some(lost) = lost {
+            (request_of(kept, lost), incarnation(lost))
         } else {
             let drawn = RandomId::draw();
             let drawn = drawn.map_err(|error| refused(Code::Internal, error.to_string()))?;
-            (format!("return:{lost}:{drawn}"), None)
+            (request_of(kept, &drawn.to_string()), None)
         };
         let claiming = Claiming { request: &request, wish, returns: true, in_place_of };
         let taken = self.create(&settled.which(), claiming).await?;

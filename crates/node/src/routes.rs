@@ -71,7 +71,7 @@ impl Node {
                 self.remember_route(which, &node, incarnation);
                 self.placement(node, Some(incarnation.to_string())).await
             }
-            Answer::Lost { node, incarnation, returns } => {
+            Answer::Lost { node, incarnation, returns, .. } => {
                 let (node, incarnation) = (node.to_string(), incarnation.to_string());
                 Route::Lost { node, incarnation, returns }
             }

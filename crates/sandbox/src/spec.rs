@@ -8,11 +8,10 @@ use protocol::ids::is_name;
 use serde::{Deserialize, Serialize};
 
 use super::host_files::{HOST_ROOT, HostFiles};
-use super::host_packages;
 use super::label::{self, Labels};
 use super::{
     Durability, Followed, Name, OnIdle, OnLost, RecordPolicy, SandboxError, SandboxRef,
-    TemplateName,
+    TemplateName, host_packages,
 };
 use crate::limits::{
     CPU_MILLIS_MAX, CPU_MILLIS_MIN, LIFETIME_MAX, MEMORY_MIB_MAX, MEMORY_MIB_MIN,

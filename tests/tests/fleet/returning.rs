@@ -167,6 +167,49 @@ fn one_that_waits_for_room_is_given_up_by_its_removal() {
     }
 }
 
+/// Has the record of a lost life be that of one which was to be made of it, as if its node had died before that began.
+fn claim_in_its_place(nats: &Nats, name: &str) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("an event loop").block_on(async {
+        let client = async_nats::connect(nats.url()).await.expect("a client");
+        let store = async_nats::jetstream::new(client);
+        let names = store.get_key_value("burrow-sandboxes").await.expect("the names");
+        let key = format!("default.{name}");
+        let entry = names.entry(&key).await.expect("an answer").expect("a record");
+        let mut record: Value = serde_json::from_slice(&entry.value).expect("it is JSON");
+        let lost = record["incarnation"].as_str().expect("its life").to_owned();
+        record["request"] = json!(format!("return:{lost}"));
+        record["incarnation"] = json!(lost.chars().rev().collect::<String>());
+        let record = serde_json::to_vec(&record).expect("JSON");
+        names.update(&key, record.into(), entry.revision).await.expect("nobody else wrote it");
+    });
+}
+
+#[test]
+fn one_whose_successor_never_began_is_made_again_and_can_be_given_up() {
+    let Some(nats) = Nats::start() else { return };
+    let members = open(&nats, 2);
+    let kept = at(&members, 1, |node| {
+        create(node, "dropped", "restart");
+        create(node, "kept", "restart")
+    });
+    members[0].server.ok(&["node", "cordon", "n1"]);
+    kill(&members[1]);
+    for name in ["kept", "dropped"] {
+        claim_in_its_place(&nats, name);
+        assert_eq!(is_lost(&members[0], name)["details"]["returns"], true);
+    }
+    let removed = members[0].client.delete("/v1/sandboxes/default/dropped");
+    assert_eq!(
+        (removed.status, removed.json()["hint"].as_str()),
+        (410, Some("it is not made again"))
+    );
+    members[0].server.ok(&["node", "ready", "n1"]);
+    let made = another(&members[0], "kept", &kept);
+    assert_eq!(made["follows"]["id"], kept["id"], "{made}");
+    is_lost(&members[0], "dropped");
+}
+
 #[test]
 fn a_create_while_the_disk_of_nats_is_full_is_refused_and_leaves_nothing() {
     let Some(mut nats) = Nats::start_on_a_small_disk(NATS_DISK_KIB) else { return };

@@ -39,10 +39,18 @@ fn owned(entry: Option<Entry>) -> Result<(Revision, NameRecord), Answer> {
         Some(Value::Name(record)) if record.state == NameState::Owned => {
             Ok((entry.revision, record))
         }
-        Some(Value::Name(NameRecord { incarnation, node, returns, .. })) => {
-            Err(Answer::Lost { incarnation, node, returns })
-        }
+        Some(Value::Name(record)) => Err(lost(&record)),
         _ => Err(Answer::Absent),
+    }
+}
+
+/// The answer about a lost sandbox.
+fn lost(record: &NameRecord) -> Answer {
+    Answer::Lost {
+        incarnation: record.incarnation,
+        node: record.node.clone(),
+        returns: record.returns,
+        request: record.request.clone(),
     }
 }
 
@@ -82,9 +90,7 @@ impl Member {
                 Some(Reply::Removed) => self.answer(call, Answer::Removed),
                 // The owner does not have it, and never will.
                 Some(Reply::Refused) => {
-                    let NameRecord { incarnation, ref node, returns, .. } = record;
-                    let answer = Answer::Lost { incarnation, node: node.clone(), returns };
-                    let then = Pending::Calling(Step::Then { call, answer });
+                    let then = Pending::Calling(Step::Then { call, answer: lost(&record) });
                     self.declare_lost(name, revision, record, then);
                 }
                 Some(Reply::Pending) => self.answer(call, Answer::Refused(Refusal::UnderWay)),

@@ -5,9 +5,9 @@
 //!  log/input/0000000004.seg   head · input · …                          ◀── appended here
 //! ```
 //!
-//! Whoever passes input on appends to it: the bridge for all its doors, and `attach` and `exec -i` in processes of
-//! their own. One at a time does, under a lock of the directory. What is missing is said: that which was rotated
-//! away by the heads, and that which a full disk did not take by the next record.
+//! Who passes input on appends to it: the bridge for all its doors, and `attach` and `exec -i` in processes of
+//! their own. One at a time does, under a lock of the directory. The heads tell how much was rotated away, and the
+//! next record how much a full disk did not take.
 
 use std::borrow::Cow;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_goes_and_how_much_it_was_is_said() {
+    fn the_oldest_goes_and_the_reader_learns_how_much_it_was() {
         let log = place("oldest");
         let (one, other) = (InputLog::bounded(&log, 8192), InputLog::bounded(&log, 8192));
         for at in 0..100 {
