@@ -42,7 +42,7 @@ use self::bounds::Members;
 use self::confinement::Users;
 use self::console::{CONSOLE_FILE, Console};
 use self::freezer::Freezer;
-use self::running::{Process, find_freezer};
+use self::running::{Process, find_freezer, init_of};
 use self::scratch::spares::{Kind, Layers};
 use self::sealed::Sealed;
 use super::supervisor::Supervisor;
@@ -229,7 +229,7 @@ async fn bound_processes(
     if !warning.starts_with(PROCESSES_UNBOUNDED) {
         return Some(warning);
     }
-    let Some(first) = supervisor.children().into_iter().next() else { return Some(warning) };
+    let Some(first) = init_of(supervisor) else { return Some(warning) };
     let held = bounds::hold_processes(&spec.id, first.pid, spec.confinement.processes_max).await;
     held.err().map(|why| format!("{warning}; {why}"))
 }

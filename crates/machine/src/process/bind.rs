@@ -25,6 +25,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 
+use super::running::init_of;
 use super::sealed::Sealed;
 use crate::identity::parent_of;
 use crate::limits::{BIND_DEADLINE, BIND_WORDS_MAX};
@@ -55,9 +56,7 @@ pub struct Bind {
 impl Bind {
     /// Makes the mount in a sandbox that runs nothing yet.
     pub(super) async fn make(&self, supervisor: &Supervisor) -> io::Result<()> {
-        // The supervisor may have another child that is about to end, which has made the users.
-        let init = supervisor.children().into_iter().find(|child| is_init(child.pid));
-        let init = init.ok_or_else(|| io::Error::other("its agent is gone"))?;
+        let init = init_of(supervisor).ok_or_else(|| io::Error::other("its agent is gone"))?;
         let helper = find_helper().map_err(io::Error::other)?;
         let mut command = Command::new(helper.program());
         command.env_clear().current_dir("/").arg(VERB);
@@ -162,13 +161,6 @@ impl Bind {
         }
         Ok(())
     }
-}
-
-/// Whether a process is the first of a namespace of processes.
-fn is_init(pid: u32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
-    pids.split_ascii_whitespace().skip(1).last() == Some("1")
 }
 
 /// Mounts of our own, which no change of the host's reaches and which reaches none.

@@ -19,8 +19,8 @@ use super::freezer::{FreezeError, Freezer};
 use crate::limits::{RESUME_PATIENCE, SET_RIGHT_MAX, WAKE_DEADLINE};
 use crate::supervisor::Supervisor;
 use crate::{
-    Bind, BoxFuture, Capability, MachineError, MachineExit, MachineKind, Resumed, Running,
-    SandboxId, Suspend, Trace,
+    Bind, BoxFuture, Capability, MachineError, MachineExit, MachineKind, ProcessIdentity, Resumed,
+    Running, SandboxId, Suspend, Trace,
 };
 use agent_client::guest::{Guest, GuestError};
 use agent_client::link::{Address, Timing};
@@ -136,7 +136,19 @@ pub(super) fn find_freezer(
     id: &SandboxId,
     supervisor: &Supervisor,
 ) -> Result<Freezer, FreezeError> {
-    Freezer::find(id, supervisor.children().first().map(|first| first.pid))
+    Freezer::find(id, init_of(supervisor).map(|first| first.pid))
+}
+
+/// The first process of a machine. Its supervisor may have another child that is about to end, which has made the users.
+pub(super) fn init_of(supervisor: &Supervisor) -> Option<ProcessIdentity> {
+    supervisor.children().into_iter().find(|child| is_init(child.pid))
+}
+
+/// Whether a process is the first of a namespace of processes.
+fn is_init(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
+    pids.split_ascii_whitespace().skip(1).last() == Some("1")
 }
 
 fn silent() -> MachineError {
