@@ -36,7 +36,7 @@ pub struct Cap {
     pub memory_mib: Option<u64>,
     /// Thousandths of a CPU.
     pub cpu_millis: Option<u64>,
-    /// Writable layers, logs and snapshots.
+    /// Writable layers, logs, snapshots and the memory of sandboxes that sleep on disk.
     pub disk_bytes: Option<u64>,
     /// How long each sandbox may live.
     pub ttl_ms: Option<u64>,
@@ -140,7 +140,9 @@ impl ScopeUse {
         let layer = if has_layer { record.scratch_bytes } else { 0 };
         let input = if record.record.has_input() { INPUT_BYTES_MAX } else { 0 };
         let log = record.log_bytes.filter(|_| is_over).unwrap_or(LOG_BYTES_MAX + input);
-        self.disk_bytes = self.disk_bytes.saturating_add(layer).saturating_add(log);
+        let asleep = if is_over { 0 } else { record.asleep_bytes };
+        let own = layer.saturating_add(log).saturating_add(asleep);
+        self.disk_bytes = self.disk_bytes.saturating_add(own);
     }
 
     /// The disk space of a snapshot, or its expected size.

@@ -76,6 +76,11 @@ pub(super) struct Filling {
     pub startup: Option<Startup>,
 }
 
+/// Asks the caps whether the sandbox of this record may have so many bytes of memory on disk while it sleeps. If so,
+/// the reservation is made before anybody else asks.
+pub(super) type RoomAsleep =
+    Box<dyn Fn(&Record, u64, &mut dyn FnMut()) -> Result<(), SandboxError> + Send + Sync>;
+
 /// An owner's environment.
 pub(super) struct OwnerSettings {
     pub directories: Directories,
@@ -92,6 +97,7 @@ pub(super) struct OwnerSettings {
     pub names: Option<Arc<dyn Names>>,
     /// Restores its machine from disk; absent where sandboxes end with their bridge.
     pub remaking: Option<Remaking>,
+    pub room_asleep: RoomAsleep,
     pub durable_logs: Option<Arc<dyn DurableLogs>>,
     /// Whether the stream of events has its programs and runs.
     pub program_events: bool,
@@ -421,6 +427,7 @@ impl Owner {
             }
         }
         self.away = None;
+        self.stored.record.asleep_bytes = 0;
         self.end_durable(&why).await;
         self.place.telemetry.settle();
         self.place.presence.leave();

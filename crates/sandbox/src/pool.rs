@@ -25,9 +25,10 @@ mod shape;
 mod shelf;
 mod start;
 mod status;
+mod warmed;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -39,9 +40,11 @@ pub use event::PoolEvent;
 pub use personal::Personal;
 pub use shape::Shape;
 pub use status::ShelfStatus;
+pub(super) use warmed::Reserve;
 
 use self::keep::RetireReason;
 use self::shelf::{Made, Ready, Shelf};
+use super::snapshot::Snapshot;
 use super::stored::{HeldImage, ImageSource};
 use super::{Event, EventSink, HostFiles, SandboxError};
 use crate::limits::{
@@ -51,7 +54,9 @@ use crate::limits::{
 use host::instant::now_ms;
 use host::paths::Paths;
 use machine::limits::KILL_DEADLINE;
-use machine::{Adoption, Directories, MachineKind, Machines, Running, SandboxId};
+use machine::{
+    Adoption, Directories, MachineError, MachineKind, MachineSpec, Machines, Running, SandboxId,
+};
 
 /// All machines that are kept ready. Dropping it ends them without waiting.
 pub(super) struct Pool(Arc<Inner>);
@@ -65,6 +70,8 @@ struct Inner {
     /// Those of the configuration, and of templates that are kept warm.
     shelves: Mutex<Vec<Arc<Shelf>>>,
     source: Arc<ImageSource>,
+    /// Begins snapshots, once somebody can.
+    reserve: OnceLock<Reserve>,
     /// When a machine was last claimed.
     claimed_at: Mutex<Option<Instant>>,
     /// Held by each start, so that refilling leaves the host to those who work on it.
@@ -104,12 +111,18 @@ impl Pool {
             events: Arc::clone(events),
             shelves: Mutex::new(shelves),
             source,
+            reserve: OnceLock::new(),
             claimed_at: Mutex::default(),
             starts: Arc::new(Semaphore::new(options.starts_at_once)),
             options,
             closing: watch::Sender::new(false),
             tasks: Mutex::default(),
         })))
+    }
+
+    /// Sets what begins the snapshots of templates' machines. Only the first counts.
+    pub fn reserve_with(&self, reserve: Reserve) {
+        let _ = self.0.reserve.set(reserve);
     }
 
     /// Fills the shelves from now on, and whenever something was taken.
@@ -144,6 +157,7 @@ impl Pool {
         drop(shelves);
         for shelf in gone {
             shelf.close();
+            shelf.warmed.clear();
             for ready in shelf.empty() {
                 self.0.spawn_end(&shelf, ready);
             }
@@ -157,6 +171,32 @@ impl Pool {
             .iter()
             .find(|shelf| shelf.entry.revision() == Some(revision))
             .map(|shelf| shelf.status())
+    }
+
+    /// The snapshots that machines of templates are restored from.
+    pub fn snapshots(&self) -> Vec<Snapshot> {
+        self.0.shelves().iter().filter_map(|shelf| shelf.warmed.snapshot()).collect()
+    }
+
+    /// Restores a machine of this shape from its template's snapshot, for the sandbox of this specification. `None`
+    /// if there is none; why not, if it fails.
+    pub async fn restore(
+        &self,
+        requested: &Shape,
+        spec: &MachineSpec,
+    ) -> Option<Result<Arc<dyn Running>, MachineError>> {
+        let shelves = self.0.shelves().into_iter().filter(|_| !self.0.is_closing());
+        let has = |shelf: Arc<Shelf>| shelf.warmed.of(requested).map(|kept| (shelf, kept));
+        let (shelf, kept) = shelves
+            .filter(|shelf| shelf.entry.revision() == requested.template.as_deref())
+            .find_map(has)?;
+        let machine = self.0.machines.get(requested.machine);
+        let restored = kept.restore(machine.as_ref(), spec).await;
+        match &restored {
+            Ok(_) => shelf.warmed.has_restored(),
+            Err(error) => self.0.not_restored(&shelf, &kept, error),
+        }
+        Some(restored)
     }
 
     /// Takes a machine of this shape for the caller; `None` if one must be started. A defective
@@ -219,6 +259,7 @@ impl Pool {
     /// Ends everything, and waits until it is gone. Nothing is claimed or started from then on.
     pub async fn drain(&self) {
         self.0.close();
+        self.0.drop_snapshots();
         loop {
             for shelf in self.0.shelves() {
                 for ready in shelf.empty() {
@@ -231,6 +272,8 @@ impl Pool {
                 return;
             }
             while tasks.join_next().await.is_some() {}
+            // One that was all but written may have been kept.
+            self.0.drop_snapshots();
         }
     }
 
@@ -242,6 +285,7 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.0.close();
+        self.0.drop_snapshots();
         for ready in self.0.shelves().iter().flat_map(|shelf| shelf.empty()) {
             // The next bridge removes what it leaves on disk.
             ready.running.kill();
@@ -277,6 +321,10 @@ impl Inner {
                 _ => return,
             }
         }
+    }
+
+    fn drop_snapshots(&self) {
+        self.shelves().iter().for_each(|shelf| shelf.warmed.clear());
     }
 
     fn tell(&self, event: PoolEvent) {
@@ -343,7 +391,7 @@ impl Inner {
         let entry = &shelf.entry;
         let adopted = async {
             keep::check_start(&guest, entry).await?;
-            let adopted = personal::personalise(&guest, personal, &entry.contexts).await;
+            let adopted = personal::personalise(&guest, personal, &entry.contexts, false).await;
             adopted.map_err(RetireReason::Refused)
         };
         timeout(POOL_CLAIM_DEADLINE, adopted).await.unwrap_or(Err(RetireReason::Silent))

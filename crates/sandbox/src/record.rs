@@ -86,6 +86,9 @@ pub struct Record {
     /// The size of its log on disk; known when it has stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_bytes: Option<u64>,
+    /// What its memory takes on disk while it sleeps there, or may take while it is written.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub asleep_bytes: u64,
     /// The default working directory of programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workdir: Option<String>,
@@ -142,6 +145,11 @@ pub struct Record {
     pub ancestors: Vec<Ancestor>,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_none(bytes: &u64) -> bool {
+    *bytes == 0
+}
+
 impl Record {
     pub(super) fn new(id: SandboxId, spec: &Spec, created_at_ms: u64) -> Self {
         Self {
@@ -174,6 +182,7 @@ impl Record {
             memory_mib: spec.memory_mib,
             cpu_millis: spec.cpu_millis(),
             log_bytes: None,
+            asleep_bytes: 0,
             workdir: spec.workdir.clone(),
             user: spec.user.clone(),
             labels: spec.labels.clone(),

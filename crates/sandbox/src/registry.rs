@@ -55,8 +55,8 @@ use super::tallies::Tallies;
 use super::telemetry::Telemetry;
 use super::template::Templates;
 use super::{
-    DurableLogs, Event, EventSink, HostFiles, Incarnation, Names, Record, SandboxError, SandboxRef,
-    SharedTemplates, Spec, State,
+    DurableLogs, Event, EventSink, HostFiles, Incarnation, Name, Names, Record, SandboxError,
+    SandboxRef, SharedTemplates, Spec, State,
 };
 use crate::limits::{ORDERS_WAITING_MAX, SANDBOXES_MAX};
 use host::paths::Paths;
@@ -263,6 +263,11 @@ impl Registry {
         for what in unread_templates {
             registry.0.trouble(None, what);
         }
+        let inner = Arc::downgrade(&registry.0);
+        registry.0.pool.reserve_with(Box::new(move |record, state| {
+            let registry = Self(inner.upgrade().ok_or(SandboxError::Stopping)?);
+            registry.begin_snapshot(record, state, Name::generate().map_err(SandboxError::Draw)?)
+        }));
         registry.take_up().await?;
         registry.0.pool.begin();
         registry.warm_templates();
@@ -550,6 +555,7 @@ impl Registry {
             workspaces: self.0.workspaces.clone(),
             names: self.0.names.clone(),
             remaking: self.remaking(),
+            room_asleep: self.room_asleep(),
             durable_logs: self.0.durable_logs.clone(),
             program_events: self.0.program_events,
             saver: Arc::clone(&self.0.saver),

@@ -553,7 +553,7 @@ fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
 }
 
 /// The disk space of a file.
-fn taken(found: &fs::Metadata) -> u64 {
+pub(super) fn taken(found: &fs::Metadata) -> u64 {
     found.blocks().saturating_mul(BLOCK_BYTES)
 }
 

@@ -11,6 +11,7 @@ mod msb;
 mod python_client;
 mod sdk;
 mod ssh;
+mod ssh_editors;
 mod ssh_files;
 mod ssh_load;
 mod ssh_refused;

@@ -1,11 +1,12 @@
 //! Virtual machines that sleep when they are idle, in memory and on disk: what is right when they go on, and what a
 //! bridge leaves that dies meanwhile.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
+use std::process::Stdio;
 use std::thread;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -21,6 +22,13 @@ const WOKE: &str = "burrow-woke-ms";
 
 /// How far off a clock may be that was just set, including the time to ask.
 const CLOCK_SECONDS_OFF_MAX: u64 = 3;
+
+/// How long a machine may take to answer that was paused: its link may have to be made again, on a busy host.
+const AWAKE_MAX: Duration = Duration::from_secs(10);
+/// Pauses in the middle of something.
+const PAUSES: usize = 5;
+/// Writes as long as somebody reads.
+const CHATTER: &str = "while :; do echo chatter; sleep 0.01; done";
 
 /// Counts and notes the time, in a program whose session has ended.
 const COUNT: &str = "setsid sh -c 'i=0; while :; do i=$((i+1)); echo $i > /tmp/count.new; mv /tmp/count.new /tmp/count; \
@@ -154,6 +162,28 @@ fn a_machine_that_sleeps_in_memory_goes_on_where_it_was() {
     let monitor = scene.monitor();
     sleeps_and_goes_on(&scene, || assert!(lives(monitor), "its memory is gone"));
     assert_eq!(scene.monitor(), monitor);
+}
+
+#[test]
+fn a_paused_machine_answers_within_seconds_whatever_it_was_sending() {
+    let Some(scene) = Scene::or_skip("pause") else { return };
+    let chatter = ["exec", "box", "--", "sh", "-c", CHATTER];
+    let mut reader =
+        scene.server.command(&chatter).stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut lines = BufReader::new(reader.stdout.take().expect("piped")).lines();
+    let mut longest = Duration::ZERO;
+    for _ in 0..PAUSES {
+        assert_eq!(lines.next().expect("it goes on").expect("text"), "chatter");
+        scene.server.ok(&["pause", "box"]);
+        let resumed = Instant::now();
+        scene.server.ok(&["resume", "box"]);
+        assert_eq!(scene.shell("echo here").0, "here");
+        longest = longest.max(resumed.elapsed());
+    }
+    reader.kill().expect("it is ours");
+    reader.wait().expect("it is ours");
+    println!("the slowest of {PAUSES} answered after {longest:?}");
+    assert!(longest < AWAKE_MAX, "a paused machine answered after {longest:?}");
 }
 
 #[test]

@@ -8,3 +8,4 @@ mod restored_elsewhere;
 mod snapshot;
 mod snapshot_travel;
 mod vm;
+mod warmed;

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics, with the line")]
 
+mod asleep;
 mod bounds;
 mod changes;
 mod defaults;

@@ -16,7 +16,9 @@ use tokio::time::timeout;
 use super::awaited::Awaited;
 use super::made::{MANIFEST, MachineInputs, Manifest};
 use super::{Halt, Saving, Standing, Virtual, plan};
-use crate::limits::{RESUME_PATIENCE, SNAPSHOT_CALL_DEADLINE, SNAPSHOT_WATCHDOG, WAKE_DEADLINE};
+use crate::limits::{
+    RESUME_PATIENCE, SNAPSHOT_CALL_DEADLINE, SNAPSHOT_WATCHDOG, UNCUT_PATIENCE, WAKE_DEADLINE,
+};
 use crate::{BoxFuture, Capability, MachineError, MachineSpec, Resumed, Suspend};
 use agent_client::guest::{Adoption, Guest, GuestError, now_us};
 use agent_client::link::Timing;
@@ -70,11 +72,26 @@ impl Virtual {
         wake(&guest).await
     }
 
+    /// Makes the connection to the agent again. The link is held meanwhile: an agent that this end dials as soon
+    /// as the connection is there has a link, and does not call, and a relay may not survive a dial before the
+    /// guest has its vsock.
     async fn reconnect(&self) -> Result<(), MachineError> {
+        let halt = self.halt()?;
         let awaited = self.await_call()?;
-        self.halt()?.reconnect(&self.directory).await?;
-        let _ = timeout(SNAPSHOT_CALL_DEADLINE, awaited.called()).await;
-        Ok(())
+        let guest = self.known_guest();
+        if let Some(guest) = &guest {
+            guest.machine_paused();
+        }
+        let made = halt.reconnect(&self.directory).await;
+        if made.is_ok() && halt.calls_first() {
+            let _ = timeout(SNAPSHOT_CALL_DEADLINE, awaited.called()).await;
+        }
+        if made.is_err()
+            && let Some(guest) = &guest
+        {
+            guest.machine_resumed(true);
+        }
+        made
     }
 
     fn await_call(&self) -> Result<Awaited, MachineError> {
@@ -154,7 +171,7 @@ impl Virtual {
         if halt.calls_first() {
             // The agent calls when it notices that its links are gone, and can be dialled then. If it does
             // not call, the bridge dials anyway, because a failed snapshot may have cut no link.
-            let patience = if saved.is_ok() { SNAPSHOT_CALL_DEADLINE } else { RESUME_PATIENCE };
+            let patience = if saved.is_ok() { SNAPSHOT_CALL_DEADLINE } else { UNCUT_PATIENCE };
             let _ = timeout(patience, awaited.called()).await;
         }
         drop(awaited);

@@ -13,7 +13,7 @@
 //! runs, so nothing that somebody was answered is ever lost or done twice.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -24,7 +24,7 @@ use ::workspace::limits::LAST_SYNC_DEADLINE;
 
 use super::suspend::{Restored, SuspendOutcome};
 use super::{Owner, Reply, remove_directory};
-use crate::snapshot::Snapshots;
+use crate::snapshot::{Snapshots, bytes_of, taken};
 use crate::{SandboxError, State, StopReason};
 use host::instant::now_ms;
 use host::paths::make_private_directory;
@@ -58,10 +58,15 @@ impl Owner {
         let (record, state) = (&self.stored.record, &self.place.directories.state);
         let (kind, into) = (record.machine, self.asleep());
         let bytes = Snapshots::expected(record, state, record.name.clone());
-        let Some(life) = self.life.as_mut().filter(|life| life.errand.is_none()) else {
+        if self.life.as_ref().is_none_or(|life| life.errand.is_some()) {
             // Something else is being done with its time, for somebody.
             return self.stay_awake();
-        };
+        }
+        if let Err(error) = self.reserve_asleep(bytes) {
+            self.trouble(format!("it is idle, and is paused instead of written to disk: {error}"));
+            return self.doze_off_in_memory();
+        }
+        let Some(life) = &mut self.life else { return };
         let running = life.running.clone();
         // On disk it copies nothing back any more.
         let last = life.mirror.as_ref().map(Mirror::ask);
@@ -83,9 +88,21 @@ impl Owner {
         }));
     }
 
+    /// Reserves what its memory may take on disk, if the caps allow it.
+    fn reserve_asleep(&mut self, bytes: u64) -> Result<(), SandboxError> {
+        let (shown, record) = (&self.shown, &self.stored.record);
+        (self.place.room_asleep)(record, bytes, &mut || {
+            shown.send_modify(|record| record.asleep_bytes = bytes);
+        })?;
+        self.stored.record.asleep_bytes = bytes;
+        Ok(())
+    }
+
     pub(super) async fn has_been_put_down(&mut self, written: Result<(), String>) {
         if self.stored.record.state != State::Running {
             // It was lost meanwhile, or is ending.
+            self.stored.record.asleep_bytes = 0;
+            self.display();
             return self.waking.clear();
         }
         if let Err(why) = written {
@@ -100,6 +117,7 @@ impl Owner {
         let state = State::Paused { since_ms, by_idle, by_lease: false, on_disk: true };
         self.stored.record.state = state.clone();
         (self.stored.record.pid, self.stored.record.address) = (None, None);
+        self.stored.record.asleep_bytes = memory_bytes(&self.asleep());
         self.stored.trace = machine::Trace::default();
         if self.save().await.is_err() {
             // The next bridge would not know that the snapshot is the sandbox.
@@ -114,6 +132,8 @@ impl Owner {
     /// Has a machine continue that was written to disk, or not.
     fn stand_up(&mut self) {
         let asleep = self.asleep();
+        self.stored.record.asleep_bytes = 0;
+        self.display();
         let Some(life) = &mut self.life else { return };
         let running = life.running.clone();
         life.errand = Some(Box::pin(async move {
@@ -214,6 +234,7 @@ impl Owner {
         };
         let before = self.stored.clone();
         self.stored.record.state = State::Running;
+        self.stored.record.asleep_bytes = 0;
         self.trace(&running);
         if let Err(error) = self.save().await {
             // The next bridge would restore it again, without what happens in it from now on.
@@ -274,10 +295,17 @@ impl Owner {
 
     /// Removes what an earlier bridge has written of a machine that was not put away after all.
     pub(super) async fn forget_draft(&mut self) {
+        self.stored.record.asleep_bytes = 0;
         if let Err(error) = remove_directory(&self.asleep()).await {
             self.trouble(format!("its old memory on disk could not be removed: {error}"));
         }
     }
+}
+
+/// What is on disk of a machine that sleeps, besides its writable layer, which counts by itself.
+fn memory_bytes(asleep: &Path) -> u64 {
+    let layer = asleep.join(SCRATCH).metadata().map_or(0, |found| taken(&found));
+    bytes_of(asleep).saturating_sub(layer)
 }
 
 /// First the machine is killed, then what holds it.

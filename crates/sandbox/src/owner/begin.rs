@@ -35,13 +35,13 @@ impl Owner {
         hold: Option<Hold>,
         reply: Reply,
     ) {
-        let claimed = match ahead {
-            Some(PoolRequest { pool, shape, personal }) => pool.claim(&shape, &personal).await,
+        let claimed = match &ahead {
+            Some(PoolRequest { pool, shape, personal }) => pool.claim(shape, personal).await,
             None => None,
         };
         let made = match claimed {
             Some(claimed) => self.take_over(claimed).await,
-            None => self.try_create(spec, wanted, filling).await,
+            None => self.try_create(spec, wanted, ahead, filling).await,
         };
         // What it starts from has been read.
         drop(hold);
@@ -107,7 +107,8 @@ impl Owner {
         &mut self,
         mut spec: MachineSpec,
         wanted: Option<RequestedImage>,
-        filling: Filling,
+        ahead: Option<PoolRequest>,
+        mut filling: Filling,
     ) -> Result<(), SandboxError> {
         self.happened(Kind::Created, Facts::creation(&self.stored.record));
         let Directories { runtime, state } = self.place.directories.clone();
@@ -132,8 +133,23 @@ impl Owner {
                 .unwrap_or_else(|error| Err(std::io::Error::other(error)))
                 .map_err(|source| SandboxError::Files { action: "write", path, source })?;
         }
-        let running = self.place.machine.start(spec).await?;
+        let restored = match &ahead {
+            Some(PoolRequest { pool, shape, .. }) => pool.restore(shape, &spec).await,
+            None => None,
+        };
+        let (running, not_restored) = match restored {
+            Some(Ok(running)) => {
+                // They have made it ready before its snapshot was written.
+                filling.startup = None;
+                (running, None)
+            }
+            Some(Err(error)) => (self.place.machine.start(spec).await?, Some(error)),
+            None => (self.place.machine.start(spec).await?, None),
+        };
         self.know(&running);
+        let booted = "it was booted, because its template's snapshot could not be restored";
+        let warning = not_restored.map(|error| format!("{booted}: {error}"));
+        self.stored.record.warnings.extend(warning);
         // Its run time counts from here on, not only from when it can be used.
         self.start_run_timer(&running);
         let egress = match self.begin_egress(&running).await {

@@ -37,6 +37,10 @@ impl Owner {
         if self.stored.record.on_idle == OnIdle::Snapshot {
             return self.put_down();
         }
+        self.doze_off_in_memory();
+    }
+
+    pub(super) fn doze_off_in_memory(&mut self) {
         let kind = self.stored.record.machine;
         let Some(life) = self.life.as_mut().filter(|life| life.errand.is_none()) else {
             // Something else is being done with its time, for somebody.

@@ -8,12 +8,13 @@ use super::Shape;
 use crate::limits::{POOL_CONTEXTS_MAX, POOL_MACHINES_MAX, POOL_STARTS_MAX};
 use crate::startup::{Startup, StartupPlace};
 use crate::stored::{HeldImage, ImageSource, RequestedImage};
-use crate::{HostFiles, SandboxError, Spec};
+use crate::{HostFiles, Record, SandboxError, Spec};
+use host::instant::now_ms;
 use host::paths::Paths;
-use machine::{Directories, MachineKind, MachineSpec, SandboxId};
+use machine::{Capability, Directories, MachineKind, MachineSpec, SandboxId};
 
 /// The name of an unclaimed machine; the claimer gives it another.
-const HOSTNAME: &str = "pooled";
+pub(super) const HOSTNAME: &str = "pooled";
 
 /// The settings of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,6 +151,20 @@ impl Entry {
             spec.and_then(|spec| spec.workdir.clone()),
             image,
         )
+    }
+
+    /// Whether a machine that is ready is written as a snapshot, and others are restored from it.
+    pub(super) fn is_warmed(&self) -> bool {
+        self.template.is_some() && self.machine.can(Capability::Snapshot)
+    }
+
+    /// The record of a machine for this entry, for the description of a snapshot of it.
+    pub(super) fn record(&self, id: SandboxId) -> Record {
+        let mut spec = self.spec();
+        if let Some(template) = &self.template {
+            spec.name = template.spec.name.clone();
+        }
+        Record::new(id, &spec, now_ms())
     }
 
     fn spec(&self) -> Spec {

@@ -15,6 +15,10 @@ pub enum PoolEvent {
     Cleared { id: SandboxId },
     /// An unclaimed machine is ended; the next is not started before the pause is over.
     Replaced { id: SandboxId, why: String, pause: Option<Duration> },
+    /// No snapshot was written of a machine of a template, so that others are booted.
+    NotWritten { image: String, why: String },
+    /// A machine could not be restored from its template's snapshot, and is booted.
+    NotRestored { image: String, why: String },
     /// A machine did not start.
     Failed { image: String, why: String, pause: Duration },
 }
@@ -22,7 +26,13 @@ pub enum PoolEvent {
 impl PoolEvent {
     /// Whether somebody should look into it.
     pub fn is_trouble(&self) -> bool {
-        matches!(self, Self::Failed { .. } | Self::Replaced { pause: Some(_), .. })
+        matches!(
+            self,
+            Self::NotWritten { .. }
+                | Self::NotRestored { .. }
+                | Self::Failed { .. }
+                | Self::Replaced { pause: Some(_), .. }
+        )
     }
 }
 
@@ -38,6 +48,16 @@ impl fmt::Display for PoolEvent {
             Self::Replaced { id, why, pause: Some(pause) } => {
                 write!(f, "pool: {id} is replaced in {pause:?}: {why}")
             }
+            Self::NotWritten { image, why } => {
+                write!(
+                    f,
+                    "pool: no snapshot of {image} is written, and its machines are booted: {why}"
+                )
+            }
+            Self::NotRestored { image, why } => write!(
+                f,
+                "pool: a machine for {image} is booted, because its snapshot cannot be restored: {why}"
+            ),
             Self::Failed { image, why, pause } => {
                 write!(
                     f,

@@ -29,18 +29,20 @@ pub struct Personal {
 /// that advantage is lost. The contexts exist when this returns, so that nobody else can create one by their
 /// name first.
 ///
+/// `restored` says whether it is in a snapshot, so that others know the state of its interpreters.
+///
 /// Returns what this machine cannot have.
 pub(super) async fn personalise(
     guest: &Guest,
     personal: &Personal,
     contexts: &[ContextName],
+    restored: bool,
 ) -> Result<Vec<String>, GuestError> {
     let Personal { hostname, env, secrets, workdir } = personal;
     let plain = env.iter().map(|(name, value)| (name.as_str().into(), value.as_str().into()));
     let secrets = secrets.iter().map(|(name, value)| (name.as_str().into(), value.expose().into()));
     let (hostname, env) = (Some(hostname.clone()), plain.chain(secrets).collect());
-    // It was never in a snapshot: nobody else knows the state of its interpreters.
-    let adopted = guest.adopt(Adoption { hostname, env, restored: false }).await?;
+    let adopted = guest.adopt(Adoption { hostname, env, restored }).await?;
     let mut warnings = adopted.warnings;
     let Some(workdir) = workdir else { return Ok(warnings) };
     for context in contexts {

@@ -9,6 +9,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::status::{Counts, ShelfStatus};
+use super::warmed::Warmed;
 use super::{Entry, Shape};
 use crate::limits::{POOL_PAUSE_MAX, POOL_PAUSE_MIN};
 use crate::stored::HeldImage;
@@ -35,6 +36,8 @@ pub(super) struct Made {
 
 pub(super) struct Shelf {
     pub entry: Entry,
+    /// What its machines are restored from, where their kind can be.
+    pub warmed: Warmed,
     /// Nothing is started for it any more.
     closed: watch::Sender<bool>,
     stock: Mutex<Stock>,
@@ -83,7 +86,7 @@ impl Stock {
 impl Shelf {
     pub fn new(entry: Entry) -> Self {
         let (stock, changed) = (Mutex::default(), Notify::new());
-        Self { entry, closed: watch::Sender::new(false), stock, changed }
+        Self { entry, warmed: Warmed::default(), closed: watch::Sender::new(false), stock, changed }
     }
 
     pub fn close(&self) {
@@ -184,6 +187,8 @@ impl Shelf {
             wanted: entry.count,
             ready: stock.ready.len(),
             starting: stock.starting,
+            restored: self.warmed.restored(),
+            snapshot_bytes: self.warmed.snapshot().map(|snapshot| snapshot.bytes),
             counts: stock.counts,
             failure: stock.last_failure.clone(),
         }

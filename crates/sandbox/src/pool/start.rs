@@ -9,18 +9,24 @@ use protocol::{ContextName, requests};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{sleep, timeout};
 
+use super::entry::HOSTNAME;
 use super::record::Pooled;
 use super::shelf::{Made, Shelf};
-use super::{Entry, Inner, PoolEvent};
+use super::warmed::WarmSnapshot;
+use super::{Entry, Inner, Personal, PoolEvent, Shape, personal};
 use crate::SandboxError;
-use crate::limits::{POOL_REHEARSAL_MAX, POOL_WARM_DEADLINE, POOL_WARM_LOOK_PAUSE};
+use crate::limits::{
+    POOL_CLAIM_DEADLINE, POOL_REHEARSAL_MAX, POOL_WARM_DEADLINE, POOL_WARM_LOOK_PAUSE,
+};
+use crate::snapshot::{Nameless, Snapshot};
 use crate::startup::{self, StartupError};
+use crate::stored::HeldImage;
 use agent_client::guest::contexts::open;
 use agent_client::guest::{Guest, GuestError};
 use agent_client::program::{Program, draw_session};
 use host::instant::now_ms;
 use host::paths::make_private_directory;
-use machine::{Directories, MachineError, SandboxId};
+use machine::{Capability, Directories, MachineError, MachineSpec, Running, SandboxId};
 
 /// The program that each machine runs once before it is ready.
 const REHEARSED: &str = "true";
@@ -38,6 +44,8 @@ enum StartError {
     Draw(io::Error),
     #[error("its agent does not answer")]
     Silent,
+    #[error("its agent could not be given another identity: {0}")]
+    Adopt(GuestError),
     #[error(transparent)]
     Startup(#[from] StartupError),
     #[error("the {language} interpreter could not be opened: {source}")]
@@ -78,7 +86,7 @@ impl Inner {
                     biased;
                     _ = closing.wait_for(|closing| *closing) => None,
                     () = shelf.until_closed() => None,
-                    started = self.bring_up(entry, &id, &directories) => Some(started),
+                    started = self.bring_up(&shelf, &id, &directories) => Some(started),
                 };
                 match started {
                     Some(Ok(made)) if !self.is_closing() && !shelf.is_closed() => {
@@ -144,10 +152,11 @@ impl Inner {
     /// Starts a machine and its interpreters, and records it as ready.
     async fn bring_up(
         &self,
-        entry: &Entry,
+        shelf: &Shelf,
         id: &SandboxId,
         directories: &Directories,
     ) -> Result<Made, StartError> {
+        let entry = &shelf.entry;
         let own = Some(directories.clone());
         let spec = entry.machine_spec(id.clone(), &self.paths, &self.files, own).await;
         let mut spec = spec.map_err(Box::new)?;
@@ -159,20 +168,17 @@ impl Inner {
             }
             None => None,
         };
-        let running = self.machines.get(entry.machine).start(spec).await?;
-        let guest = running.guest().ok_or(StartError::Silent)?;
-        for language in &entry.contexts {
-            let opened = guest.open_context(&open(language.clone(), language.as_str())).await;
-            opened.map_err(|source| StartError::Context { language: language.clone(), source })?;
-        }
-        for language in &entry.contexts {
-            warm(&guest, language).await?;
-        }
-        rehearse(&guest).await;
-        if let Some(startup) = entry.startup() {
-            let place = entry.place(image.as_ref());
-            startup::run(&guest, startup, &place).await?;
-        }
+        let running = match self.restore(shelf, &shape, &spec).await {
+            Some(running) => running,
+            None => {
+                let running = self.machines.get(entry.machine).start(spec.clone()).await?;
+                make_ready(&running, entry, image.as_ref()).await?;
+                if entry.is_warmed() {
+                    self.write_down(shelf, &shape, &spec, &running).await?;
+                }
+                running
+            }
+        };
         let pooled = Pooled {
             id: id.clone(),
             shape: shape.clone(),
@@ -186,6 +192,117 @@ impl Inner {
         written.map_err(|source| StartError::Files { action: "write to", path, source })?;
         Ok(Made { shape, running, image })
     }
+
+    /// Restores a machine from the shelf's snapshot. `None` if there is none, or it fails, which is reported.
+    async fn restore(
+        &self,
+        shelf: &Shelf,
+        shape: &Shape,
+        spec: &MachineSpec,
+    ) -> Option<Arc<dyn Running>> {
+        let kept = shelf.warmed.of(shape)?;
+        match kept.restore(self.machines.get(shelf.entry.machine).as_ref(), spec).await {
+            Ok(running) => {
+                shelf.warmed.has_restored();
+                Some(running)
+            }
+            Err(error) => {
+                self.not_restored(shelf, &kept, &error);
+                None
+            }
+        }
+    }
+
+    /// Drops a snapshot from which no machine could be restored.
+    pub(super) fn not_restored(
+        &self,
+        shelf: &Shelf,
+        broken: &Arc<WarmSnapshot>,
+        error: &MachineError,
+    ) {
+        shelf.warmed.drop_broken(broken);
+        let (image, why) = (shelf.entry.name.clone(), error.to_string());
+        self.tell(PoolEvent::NotRestored { image, why });
+    }
+
+    /// Writes a machine that is ready as the snapshot of its shelf. Where that cannot be, the machine is as good
+    /// as before, and later ones are booted.
+    async fn write_down(
+        &self,
+        shelf: &Shelf,
+        shape: &Shape,
+        spec: &MachineSpec,
+        running: &Arc<dyn Running>,
+    ) -> Result<(), StartError> {
+        let Some(writing) = shelf.warmed.begin() else { return Ok(()) };
+        let entry = &shelf.entry;
+        let written = self.write_snapshot(entry, spec, running).await;
+        match written {
+            Ok((snapshot, files)) => writing.keep(shape.clone(), snapshot, files),
+            Err(error) => {
+                drop(writing);
+                let why = error.to_string();
+                if shelf.warmed.refused(&why) {
+                    self.tell(PoolEvent::NotWritten { image: entry.name.clone(), why });
+                }
+            }
+        }
+        // Those that are restored know the state of its random numbers and interpreters.
+        let personal = Personal {
+            hostname: HOSTNAME.to_owned(),
+            env: spec.env.clone(),
+            ..Personal::default()
+        };
+        let guest = running.guest().ok_or(StartError::Silent)?;
+        let adopting = personal::personalise(&guest, &personal, &[], true);
+        match timeout(POOL_CLAIM_DEADLINE, adopting).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(source)) => Err(StartError::Adopt(source)),
+            Err(_) => Err(StartError::Silent),
+        }
+    }
+
+    async fn write_snapshot(
+        &self,
+        entry: &Entry,
+        spec: &MachineSpec,
+        running: &Arc<dyn Running>,
+    ) -> Result<(Snapshot, Nameless), SandboxError> {
+        let lacks = || MachineError::lacks(entry.machine, Capability::Snapshot, "be snapshotted");
+        let suspend = running.suspend().ok_or_else(lacks)?;
+        suspend.may_snapshot()?;
+        let (Some(reserve), Some(directories)) = (self.reserve.get(), &spec.directories) else {
+            return Err(SandboxError::Stopping);
+        };
+        let mut draft = reserve(&entry.record(spec.id.clone()), &directories.state)?;
+        let files = draft.nameless();
+        suspend.snapshot(&draft.machine()).await?;
+        let finishing = tokio::task::spawn_blocking(move || draft.finish());
+        let snapshot = finishing.await.unwrap_or(Err(SandboxError::Stopping))?;
+        Ok((snapshot, files))
+    }
+}
+
+/// Starts what a machine has when it is ready.
+async fn make_ready(
+    running: &Arc<dyn Running>,
+    entry: &Entry,
+    image: Option<&HeldImage>,
+) -> Result<(), StartError> {
+    let guest = running.guest().ok_or(StartError::Silent)?;
+    for language in &entry.contexts {
+        let opened = guest.open_context(&open(language.clone(), language.as_str())).await;
+        opened.map_err(|source| StartError::Context { language: language.clone(), source })?;
+    }
+    for language in &entry.contexts {
+        warm(&guest, language).await?;
+    }
+    rehearse(&guest).await;
+    if let Some(startup) = entry.startup() {
+        let place = entry.place(image);
+        startup::run(&guest, startup, &place).await?;
+    }
+    Ok(())
 }
 
 /// Runs a program that does nothing: the first one that an agent starts takes longer than later ones. It

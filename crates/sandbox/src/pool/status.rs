@@ -20,11 +20,22 @@ pub struct ShelfStatus {
     pub wanted: usize,
     pub ready: usize,
     pub starting: usize,
+    /// How many were restored from the snapshot of a machine that was ready, since the bridge began.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub restored: u64,
+    /// The size of that snapshot on disk, while there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot_bytes: Option<u64>,
     #[serde(flatten)]
     pub counts: Counts,
     /// Why the last start failed, while none has succeeded since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Counts since the bridge began.

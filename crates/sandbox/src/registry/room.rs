@@ -14,7 +14,7 @@ use super::{Registry, Seats};
 use crate::caps::Spent;
 use crate::caps::{Cap, Caps, Scope, ScopeUse, SnapshotUse, Tally};
 use crate::limits::{COSTS_MARK_PAUSE, METER_MARK_PAUSE, METER_PAUSE};
-use crate::owner::Order;
+use crate::owner::{Order, RoomAsleep};
 use crate::snapshot::{Draft, Snapshots};
 use crate::{Name, Record, SandboxError, Snapshot, Spec};
 
@@ -36,7 +36,7 @@ impl RefusalCounts {
 impl Registry {
     /// The usage and caps of a scope.
     pub fn caps(&self, scope: &Scope) -> Result<(ScopeUse, Cap), SandboxError> {
-        Ok((self.used(&self.0.seats(), scope, &self.0.snapshots.all())?, self.0.caps.of(scope)))
+        Ok((self.used(&self.0.seats(), scope, &self.all_snapshots())?, self.0.caps.of(scope)))
     }
 
     /// The scopes that have both a cap and usage, in order, up to a maximum.
@@ -48,7 +48,7 @@ impl Registry {
             scopes.extend(Caps::scopes(record.namespace.as_str(), record.key.as_deref()));
         }
         scopes.retain(|scope| self.0.caps.of(scope) != Cap::default());
-        let snapshots = self.0.snapshots.all();
+        let snapshots = self.all_snapshots();
         let counted = scopes.into_iter().take(scopes_max).filter_map(|scope| {
             let used = self.used(&seats, &scope, &snapshots).ok()?;
             let cap = self.0.caps.of(&scope);
@@ -103,21 +103,38 @@ impl Registry {
     }
 
     /// Begins a snapshot of this expected size if the caps of whose sandbox it is, or could be, have room for it.
-    pub(super) fn with_room_for(
+    pub(super) fn with_room_for<T>(
         &self,
         record: &Record,
         bytes: u64,
-        begin: impl FnOnce() -> Result<Draft, SandboxError>,
-    ) -> Result<Draft, SandboxError> {
+        begin: impl FnOnce() -> Result<T, SandboxError>,
+    ) -> Result<T, SandboxError> {
         let seats = self.0.seats();
         let used = |scope: &Scope, cap: &Cap| self.used(&seats, scope, &self.snapshots_for(cap));
         self.0.refused.count(self.0.caps.admit_snapshot(record, bytes, used))?;
         begin()
     }
 
+    /// What asks the caps before a sandbox that is idle is written to disk.
+    pub(super) fn room_asleep(&self) -> RoomAsleep {
+        let inner = Arc::downgrade(&self.0);
+        Box::new(move |record, bytes, reserve| {
+            let registry = Self(inner.upgrade().ok_or(SandboxError::Stopping)?);
+            registry.with_room_for(record, bytes, || {
+                reserve();
+                Ok(())
+            })
+        })
+    }
+
     /// All snapshots if there is a cap on disk space: they are read from disk.
     fn snapshots_for(&self, cap: &Cap) -> Vec<Snapshot> {
-        cap.disk_bytes.map(|_| self.0.snapshots.all()).unwrap_or_default()
+        cap.disk_bytes.map(|_| self.all_snapshots()).unwrap_or_default()
+    }
+
+    /// Those that have a name, those that are being written, and those of templates.
+    fn all_snapshots(&self) -> Vec<Snapshot> {
+        [self.0.snapshots.all(), self.0.pool.snapshots()].concat()
     }
 
     /// Counts the usage of a scope.

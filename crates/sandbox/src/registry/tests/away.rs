@@ -2,6 +2,7 @@
 //! bridge leaves that dies at each step of that.
 
 use super::*;
+use crate::caps::{Cap, Caps, Scope};
 use crate::{Activity, MachineKind, OnIdle};
 
 /// A sandbox that goes to disk when it is left alone.
@@ -97,6 +98,74 @@ async fn one_that_cannot_be_written_stays_awake_and_is_tried_again() {
     assert!(!asleep(&place, &registry).exists());
     place.machine.naps.restless.store(false, Ordering::Relaxed);
     until_away(&registry, "web").await;
+}
+
+/// A registry with a cap on disk space, and what it reports.
+async fn capped(place: &TestRegistry, disk_bytes: u64) -> (Registry, Arc<Mutex<Vec<String>>>) {
+    let machine: Arc<dyn Machine> = Arc::clone(&place.machine) as _;
+    let reports = Arc::<Mutex<Vec<String>>>::default();
+    let kept = Arc::clone(&reports);
+    let events: crate::EventSink = Arc::new(move |event: &Event| {
+        if let Event::Trouble { what, .. } = event {
+            kept.lock().unwrap().push(what.clone());
+        }
+    });
+    let cap = Cap { disk_bytes: Some(disk_bytes), ..Cap::default() };
+    let caps = Caps { per_namespace: cap, ..Caps::default() };
+    let means = RegistryOptions { caps, ..RegistryOptions::default() };
+    let machines = Machines::all(&machine);
+    let opened = Registry::open_with(place.paths.clone(), machines, events, means).await;
+    (opened.unwrap(), reports)
+}
+
+fn disk_used(registry: &Registry) -> u64 {
+    let scope = Scope::Namespace("default".to_owned());
+    registry.caps(&scope).unwrap().0.disk_bytes
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_on_disk_counts_for_the_cap_until_it_is_gone() {
+    let place = TestRegistry::new("counted");
+    let (registry, _) = capped(&place, 1 << 40).await;
+    registry.create(sleepy("web")).await.unwrap();
+    let awake = disk_used(&registry);
+    until_away(&registry, "web").await;
+    let record = registry.get(&which("web")).unwrap();
+    assert!(record.asleep_bytes > 0, "its memory takes nothing");
+    assert_eq!(disk_used(&registry), awake + record.asleep_bytes);
+    // The next bridge knows it, too.
+    registry.leave().await;
+    drop(registry);
+    let (registry, _) = capped(&place, 1 << 40).await;
+    assert_eq!(disk_used(&registry), awake + record.asleep_bytes);
+    assert!(wake(&registry, "web").await.unwrap().is_some());
+    assert_eq!(disk_used(&registry), awake);
+    until_away(&registry, "web").await;
+    registry.stop(&which("web"), Duration::ZERO).await.unwrap();
+    assert!(disk_used(&registry) < awake, "a stopped one has no memory");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_without_room_under_the_cap_is_paused_instead_and_says_so() {
+    let place = TestRegistry::new("paused_instead");
+    let (registry, reports) = capped(&place, 1 << 40).await;
+    registry.create(sleepy("web")).await.unwrap();
+    let awake = disk_used(&registry);
+    registry.remove(&which("web"), true).await.unwrap();
+    registry.leave().await;
+    drop(registry);
+    assert_eq!(reports.lock().unwrap().len(), 0);
+    let (registry, reports) = capped(&place, awake + (1 << 20)).await;
+    registry.create(sleepy("web")).await.unwrap();
+    let mut shown = registry.watch(&which("web")).unwrap();
+    shown.wait_for(|record| record.state.is_asleep()).await.unwrap();
+    let record = registry.get(&which("web")).unwrap();
+    assert!(!record.state.is_on_disk(), "{}", record.state);
+    assert_eq!((record.asleep_bytes, counts(&place)), (0, (0, 0)));
+    let said = reports.lock().unwrap().join("; ");
+    assert!(said.contains("paused instead of written to disk") && said.contains("disk"), "{said}");
+    assert!(wake(&registry, "web").await.unwrap().is_some());
+    assert_eq!(disk_used(&registry), awake);
 }
 
 #[tokio::test(start_paused = true)]
