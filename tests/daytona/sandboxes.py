@@ -150,7 +150,8 @@ def what_is_lacking_is_refused_with_the_reason():
     client = daytona.Daytona()
     for options, says in [
         ({"public": True}, "public"),
-        ({"volumes": [daytona.VolumeMount(volume_id="v", mount_path="/v")]}, "volumes"),
+        ({"volumes": [daytona.VolumeMount(volume_id="v", mount_path="/v", subpath="x")]}, "part"),
+        ({"volumes": [daytona.VolumeMount(volume_id="none-of-ours", mount_path="/v")]}, "volume"),
         ({"auto_delete_interval": 5}, "ttl_minutes"),
         ({"labels": {"daytona.own": "x"}}, "daytona.own"),
         ({"name": "No Name"}, "name"),
@@ -180,15 +181,34 @@ def what_is_lacking_is_refused_with_the_reason():
             made.process.get_entrypoint_logs,
             client.snapshot.list,
             lambda: client.snapshot.get("a"),
-            client.volume.list,
-            lambda: client.volume.get("a"),
-            lambda: client.volume.create("a"),
             client.secret.list,
         ]:
             error = refused(call, Exception)
             # The clients make no exception of their own of some.
             status = getattr(error, "status_code", None) or error.status
             assert status == 501 and "not supported by this server" in str(error), error
+
+
+def sandboxes_share_a_volume_that_outlives_them():
+    client = daytona.Daytona()
+    missing = daytona.DaytonaNotFoundError
+    refused(lambda: client.volume.get("shared"), missing)
+    volume = client.volume.get("shared", create=True)
+    assert volume.name == "shared" and volume.state == "ready", volume
+    refused(lambda: client.volume.create("shared"), daytona.DaytonaConflictError)
+    assert client.volume.get("shared").id == volume.id
+    assert [one.id for one in client.volume.list()] == [volume.id]
+    by_id = daytona.VolumeMount(volume_id=volume.id, mount_path="/mnt/data")
+    by_name = daytona.VolumeMount(volume_id="shared", mount_path="/srv/data")
+    with sandbox(volumes=[by_id]) as one, sandbox(volumes=[by_name]) as two:
+        assert one.volumes[0].mount_path == "/mnt/data", one.volumes
+        one.process.exec("echo here > /mnt/data/f")
+        assert two.process.exec("cat /srv/data/f").result == "here\n"
+        refused(lambda: client.volume.delete(volume), daytona.DaytonaConflictError)
+    with sandbox(volumes=[by_id]) as three:
+        assert three.process.exec("cat /mnt/data/f").result == "here\n"
+    client.volume.delete(volume)
+    refused(lambda: client.volume.get("shared"), missing)
 
 
 def metrics_and_directories_are_those_of_the_sandbox():

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
 
-import { CommandExitError, Sandbox as Base, SandboxNotFoundError, Secret, Template, Volume } from "e2b";
+import { CommandExitError, Sandbox as Base, SandboxNotFoundError, Secret, Template } from "e2b";
 import { Sandbox } from "@e2b/code-interpreter";
 import { suite } from "./calls.mjs";
 
@@ -211,11 +211,6 @@ test("what this server does not do is refused with the reason", async () => {
     secretUpdate: () => Secret.update("a", "b"),
     secretExists: () => Secret.exists("a"),
     secretDestroy: () => Secret.destroy("a"),
-    volumeCreate: () => Volume.create("v"),
-    volumeConnect: () => Volume.connect("v"),
-    volumeGetInfo: () => Volume.getInfo("v"),
-    volumeList: () => Volume.list(),
-    volumeDestroy: () => Volume.destroy("v"),
   };
   for (const [name, call] of Object.entries(calls)) {
     await assert.rejects(call(), (error) => {
@@ -223,16 +218,6 @@ test("what this server does not do is refused with the reason", async () => {
       return true;
     });
   }
-  // Of a volume that this server has not made there is nothing.
-  const volume = new Volume("v", "v", "token");
-  await assert.rejects(volume.list("/"));
-  await assert.rejects(volume.makeDir("/d"));
-  await assert.rejects(volume.getInfo("/f"));
-  assert.equal(await volume.exists("/f"), false);
-  await assert.rejects(volume.updateMetadata("/f", { mode: 0o600 }));
-  await assert.rejects(volume.readFile("/f"));
-  await assert.rejects(volume.writeFile("/f", "text"));
-  await assert.rejects(volume.remove("/f"));
   assert.deepEqual(await Base.listSnapshots().nextItems(), []);
   assert.equal(await Base.deleteSnapshot("none-of-ours"), false);
   assert.equal(await Template.aliasExists("none-of-ours"), false);

@@ -178,3 +178,35 @@ def a_token_ends_with_its_key():
 def _ids():
     command = [os.environ["BURROW_TEST_BRIDGE"], "keys", "ls", "--quiet"]
     return set(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
+
+
+def volumes_are_a_namespaces_own():
+    own, other = _key("--namespace", "own"), _key("--namespace", "other")
+    volume = e2b.Volume.create("data", api_key=own)
+    volume.write_file("/secret", "1")
+    missing = e2b.VolumeNotFoundException
+    assert e2b.Volume.list(api_key=other) == []
+    refused(lambda: e2b.Volume.connect(volume.volume_id, api_key=other), kind=missing)
+    refused(lambda: e2b.Volume.get_info(volume.volume_id, api_key=other), kind=missing)
+    assert e2b.Volume.destroy(volume.volume_id, api_key=other) is False
+    mounts = {"/data": "data"}
+    refused(lambda: e2b.Sandbox.create(api_key=other, volume_mounts=mounts), 404)
+    # The same name is another volume there.
+    theirs = e2b.Volume.create("data", api_key=other)
+    sbx = e2b.Sandbox.create(api_key=other, volume_mounts=mounts)
+    assert sbx.commands.run("ls -A /data").stdout == ""
+    sbx.kill(api_key=other)
+    refused(lambda: theirs.read_file("/secret"), kind=e2b.VolumePathNotFoundException)
+    # Who may only look gets no token.
+    looks = _key("--namespace", "own", "--scope", "read")
+    assert [one.name for one in e2b.Volume.list(api_key=looks)] == ["data"]
+    for call in [
+        lambda: e2b.Volume.get_info(volume.volume_id, api_key=looks),
+        lambda: e2b.Volume.create("more", api_key=looks),
+        lambda: e2b.Volume.destroy(volume.volume_id, api_key=looks),
+    ]:
+        error = refused(call, kind=e2b.VolumeException)
+        assert str(error).startswith("403: "), error
+    assert volume.read_file("/secret") == "1"
+    assert e2b.Volume.destroy(volume.volume_id, api_key=own) is True
+    assert e2b.Volume.destroy(theirs.volume_id, api_key=other) is True

@@ -143,17 +143,12 @@ def what_this_server_does_not_do_is_refused_with_the_reason():
         for call in [
             lambda: sbx.create_snapshot(),
             lambda: sbx.fork(),
-            lambda: e2b.Volume.create("v"),
-            lambda: e2b.Volume.list(),
-            lambda: e2b.Volume.get_info("v"),
-            lambda: e2b.Volume.destroy("v"),
             lambda: e2b.Secret.create("a", "b"),
             lambda: e2b.Secret.get_info("a"),
             lambda: e2b.Secret.list().next_items(),
             lambda: e2b.Secret.update("a", "b"),
             lambda: e2b.Secret.exists("a"),
             lambda: e2b.Secret.destroy("a"),
-            lambda: e2b.Volume.connect("v"),
         ]:
             error = refused(call)
             assert "501" in str(error), error

@@ -34,6 +34,7 @@ mod search;
 mod seat;
 mod sessions;
 mod telemetry;
+mod volumes;
 
 use super::route::Operation;
 
@@ -44,6 +45,7 @@ pub fn operations() -> Vec<Operation> {
     let all = [
         // Before paths of which its own would be some.
         refused::operations(),
+        volumes::operations(),
         sandboxes::operations(),
         links::operations(),
         info::operations(),

@@ -42,6 +42,8 @@ mod seat;
 mod snapshots;
 mod templates;
 mod uploads;
+mod volume_content;
+mod volumes;
 mod watches;
 
 pub use place::{place_of, sandbox_of};
@@ -68,6 +70,8 @@ pub fn operations() -> Vec<Operation> {
         logs::operations(),
         templates::operations(),
         construction::operations(),
+        volumes::operations(),
+        volume_content::operations(),
         refused::operations(),
         envd::operations(),
         process::operations(),

@@ -117,8 +117,8 @@ pub fn native(spec: &Spec) -> Value {
         packages: _,
         address: _,
         mount: _,
+        volumes,
         // Nobody has them: they are refused before a node is chosen.
-        volumes: _,
         ports: _,
         // The node that makes it decides these, by its own host and by who calls.
         is_on_disk: _,
@@ -155,6 +155,7 @@ pub fn native(spec: &Spec) -> Value {
         "egress": egress,
         "workspace": workspace,
         "secrets": secrets,
+        "volumes": volumes,
     });
     if let Value::Object(fields) = &mut body {
         fields.retain(|_, value| !value.is_null());

@@ -29,6 +29,7 @@ mod templates;
 mod timeline;
 mod usage;
 mod value;
+mod volumes;
 mod workspace;
 
 pub use starts::Starts;
@@ -42,6 +43,7 @@ pub fn operations() -> Vec<Operation> {
         images::operations(),
         snapshots::operations(),
         templates::operations(),
+        volumes::operations(),
         workspace::operations(),
         exec::operations(),
         sessions::operations(),

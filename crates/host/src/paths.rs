@@ -247,6 +247,11 @@ impl Paths {
         self.state.join("templates")
     }
 
+    /// One directory per volume.
+    pub fn volumes(&self) -> PathBuf {
+        self.state.join("volumes")
+    }
+
     /// The private key by which SSH clients know this host.
     pub fn ssh_host_key(&self) -> PathBuf {
         self.state.join("ssh/host_key")

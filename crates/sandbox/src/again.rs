@@ -78,6 +78,7 @@ pub(super) fn again(record: &Record, env: Vec<(String, String)>) -> Spec {
         workspace: record.workspace.clone(),
         // A workspace of the configuration is specified there.
         mount: record.mounted && is_path,
+        volumes: record.volumes.clone(),
         secrets: record.secrets.clone(),
         key: record.key.clone(),
         ..Spec::new(record.which())
@@ -114,6 +115,7 @@ mod tests {
         spec.labels.insert("team".to_owned(), "a".to_owned());
         spec.egress = Some(vec!["pypi.org".to_owned()]);
         (spec.workspace, spec.mount) = (Some("/home/me".to_owned()), true);
+        spec.volumes = vec!["data:/srv/data".parse().unwrap()];
         spec.secrets = vec!["token".to_owned()];
         let record = Record::new("0123456789ab".parse().unwrap(), &spec, 7);
         assert_eq!(again(&record, spec.env.clone()), spec);

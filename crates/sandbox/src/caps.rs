@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{ExpiryKind, Record, SandboxError, Snapshot, Spec};
 use crate::limits::{INPUT_BYTES_MAX, LOG_BYTES_MAX};
 use machine::limits::VIRTUAL_MEMORY_BYTES_DEFAULT;
+use workspace::volume::Volume;
 
 const BYTES_PER_MIB: u64 = 1024 * 1024;
 /// The processors that an unlimited sandbox counts for: it was created before there was a cap.
@@ -36,7 +37,7 @@ pub struct Cap {
     pub memory_mib: Option<u64>,
     /// Thousandths of a CPU.
     pub cpu_millis: Option<u64>,
-    /// Writable layers, logs, snapshots and the memory of sandboxes that sleep on disk.
+    /// Writable layers, logs, snapshots, volumes and the memory of sandboxes that sleep on disk.
     pub disk_bytes: Option<u64>,
     /// How long each sandbox may live.
     pub ttl_ms: Option<u64>,
@@ -222,6 +223,12 @@ impl Tally {
         }
     }
 
+    pub(super) fn add_volume(&mut self, volume: &Volume, bytes: u64) {
+        if self.scope.has(&volume.namespace, volume.key.as_ref()) {
+            self.used.disk_bytes = self.used.disk_bytes.saturating_add(bytes);
+        }
+    }
+
     pub(super) fn used(self) -> ScopeUse {
         self.used
     }
@@ -321,6 +328,27 @@ impl Caps {
         let mut requested = ScopeUse::default();
         requested.add_snapshot(bytes);
         self.hold(of, requested, used)
+    }
+
+    /// How many bytes a scope's cap leaves, as far as there is one, or which cap leaves none.
+    pub(super) fn room_on_disk(
+        &self,
+        namespace: &str,
+        key: Option<&str>,
+        used: impl Fn(&Scope, &Cap) -> Result<ScopeUse, SandboxError>,
+    ) -> Result<Option<u64>, SandboxError> {
+        let mut room = None;
+        for scope in Self::scopes(namespace, key) {
+            let cap = self.of(&scope);
+            let Some(allowed) = cap.disk_bytes else { continue };
+            let used = used(&scope, &cap)?.disk_bytes;
+            let left = allowed.saturating_sub(used);
+            if left == 0 {
+                return Err(exceeded(scope, "disk_bytes", used, 1, allowed));
+            }
+            room = Some(room.map_or(left, |room: u64| room.min(left)));
+        }
+        Ok(room)
     }
 
     /// Refuses to resume a paused sandbox only if a daily cap is reached: the rest counts already.

@@ -119,6 +119,7 @@ pub use machine::{Confinement, MachineKind, SandboxId, ScratchPlace, ScratchPoli
 use machine::{MachineError, NoDisk};
 pub use protocol::boot::IDS_PER_SANDBOX;
 use workspace::WorkspaceError;
+use workspace::volume::{InvalidMount, VolumeError};
 
 /// Why something could not be done with a sandbox.
 #[derive(Debug, thiserror::Error)]
@@ -239,6 +240,12 @@ pub enum SandboxError {
     Secret(#[from] SecretError),
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
+    #[error(transparent)]
+    VolumeMount(#[from] InvalidMount),
+    #[error("the volume {name:?} could not be mounted at {path:?}: {source}")]
+    VolumeNotMounted { name: String, path: String, source: io::Error },
     #[error("{which} has secrets, and a snapshot would write its memory with the secrets to disk")]
     HoldsSecrets { which: SandboxRef },
     #[error("the agent of {which} no longer answers: {reason}")]

@@ -83,6 +83,7 @@ impl Spec {
         [
             (self.snapshot.is_some(), "its snapshot"),
             (self.workspace.is_some(), "its workspace"),
+            (!self.volumes.is_empty(), "its volumes"),
             (self.packages.is_some() || self.base.is_some(), "its packages"),
             (self.address.is_some(), "the machine at its address"),
         ]

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::commit::{self, Archive};
 use super::options::Defaults;
+use super::spec::unsupported::check_without_bridge;
 use super::stored::{HeldImage, RequestedImage};
 use super::{HostFiles, SandboxError, SandboxRef, Spec, event, mounted, secrets, trust};
 use agent_client::guest::Guest;
@@ -73,6 +74,7 @@ pub async fn one_shot_with(
     spec.settle_egress(options.egress_default.of(spec.namespace.as_str()))?;
     let spec = &spec;
     spec.check()?;
+    check_without_bridge(spec)?;
     let rules = spec.rules()?;
     secrets::variables(known, spec, &rules)?;
     let workspace = mounted::find(spec, workspaces, &[&paths.runtime, &paths.state])?;

@@ -16,6 +16,7 @@ mod record;
 mod sleep;
 mod suspend;
 mod update;
+mod volumes;
 mod workspace;
 
 use std::future::{Future, pending};
@@ -54,6 +55,7 @@ use host::secret::Secrets;
 use machine::limits::SET_RIGHT_MAX;
 use machine::{BoxFuture, Directories, Machine, MachineExit, MachineKind, Machines, Running};
 
+use ::workspace::volume::Volumes;
 use ::workspace::{ExchangeOutcome, Mirror, Workspaces};
 
 use away::{ASLEEP, Away};
@@ -94,6 +96,7 @@ pub(super) struct OwnerSettings {
     pub presence: Arc<Presence>,
     pub telemetry: Telemetry,
     pub workspaces: Workspaces,
+    pub volumes: Arc<Volumes>,
     pub names: Option<Arc<dyn Names>>,
     /// Restores its machine from disk; absent where sandboxes end with their bridge.
     pub remaking: Option<Remaking>,

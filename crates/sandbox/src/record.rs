@@ -23,6 +23,7 @@ use host::paths::{sync_written, write_durably, write_unsynced};
 use image::digest::Digest;
 use machine::limits::RECORD_BYTES_MAX;
 use machine::{BoxFuture, Capability, MachineKind, SandboxId, ScratchPlace, Trace};
+use workspace::volume::VolumeMount;
 
 /// The name of the file in a sandbox's state directory.
 pub const RECORD_FILE: &str = "box.json";
@@ -64,6 +65,9 @@ pub struct Record {
     /// Whether that is the directory itself, and no copy.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mounted: bool,
+    /// The volumes of its namespace that it has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<VolumeMount>,
     pub created_at_ms: u64,
     /// Its life in the fleet that this bridge is of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -173,6 +177,7 @@ impl Record {
             secrets: spec.secrets.clone(),
             workspace: spec.workspace.clone(),
             mounted: spec.mount,
+            volumes: spec.volumes.clone(),
             created_at_ms,
             incarnation: None,
             key: spec.key.clone(),

@@ -19,6 +19,7 @@ mod shared;
 mod snapshots;
 mod templates;
 mod views;
+mod volumes;
 
 use claimed::NameGuard;
 pub use means::RegistryOptions;
@@ -66,6 +67,7 @@ use image::reference::Reference;
 use image::store::User;
 use image::{Image, ImageError, Images, Puller};
 use machine::{Directories, Machines, SandboxId};
+use workspace::volume::Volumes;
 use workspace::{TransferCounter, Workspaces};
 
 /// All sandboxes of one bridge. Clones are the same registry.
@@ -90,6 +92,7 @@ struct Inner {
     retention: Retention,
     secrets: Secrets,
     workspaces: Workspaces,
+    volumes: Arc<Volumes>,
     source: Arc<ImageSource>,
     templates: Arc<Templates>,
     shared_templates: Option<Arc<dyn SharedTemplates>>,
@@ -216,6 +219,7 @@ impl Registry {
         let of_store = hidden_of_alone.as_ref().unwrap_or(&paths).clone();
         let source = Arc::new(ImageSource { paths: of_store, images, policy, puller });
         let (templates, unread_templates) = Templates::open(paths.templates(), means.templates)?;
+        let (volumes, unread_volumes) = Volumes::open(paths.volumes());
         let from = Arc::clone(&source);
         let pool = Pool::new(&paths, &means.files, &machines, &events, from, means.pool)?;
         let pool = Arc::new(pool);
@@ -237,6 +241,7 @@ impl Registry {
             egress_default: means.egress_default,
             secrets,
             workspaces,
+            volumes: Arc::new(volumes),
             source,
             templates: Arc::new(templates),
             shared_templates,
@@ -260,7 +265,7 @@ impl Registry {
             let what = format!("the costs of earlier days and sandboxes cannot be read: {error}");
             registry.0.trouble(None, what);
         }
-        for what in unread_templates {
+        for what in unread_templates.into_iter().chain(unread_volumes) {
             registry.0.trouble(None, what);
         }
         let inner = Arc::downgrade(&registry.0);
@@ -273,6 +278,7 @@ impl Registry {
         registry.warm_templates();
         registry.begin_metering();
         registry.begin_sweeping();
+        registry.begin_measuring();
         Ok(registry)
     }
 
@@ -355,6 +361,9 @@ impl Registry {
         };
         if record.workspace.is_some() {
             return Err(unsupported("it has a workspace, and those files belong to the host"));
+        }
+        if !record.volumes.is_empty() {
+            return Err(unsupported("it has volumes, and those files are not its own"));
         }
         let digest = record.image_digest;
         let digest =
@@ -553,6 +562,7 @@ impl Registry {
             presence,
             telemetry,
             workspaces: self.0.workspaces.clone(),
+            volumes: Arc::clone(&self.0.volumes),
             names: self.0.names.clone(),
             remaking: self.remaking(),
             room_asleep: self.room_asleep(),

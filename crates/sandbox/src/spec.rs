@@ -29,7 +29,7 @@ use machine::limits::{
 };
 use machine::process::hide;
 use machine::{Bounds, Capability, Directories, MachineKind, MachineSpec, SandboxId, ScratchPlace};
-use workspace::WORKSPACE;
+use workspace::{WORKSPACE, volume::VolumeMount};
 
 const BYTES_PER_MIB: u64 = 1024 * 1024;
 
@@ -144,10 +144,10 @@ pub struct Spec {
     /// workspace of the configuration, the configuration says so.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mount: bool,
-    /// What no machine supports yet is refused with a reason, instead of being ignored: mounts,
-    /// ports published on the host.
+    /// Volumes of its namespace, each at a path. A directory of the host is refused with a reason, and so are
+    /// ports published on the host, which no machine supports yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub volumes: Vec<String>,
+    pub volumes: Vec<VolumeMount>,
     /// Secrets by their names in the bridge's configuration. Their values are passed to the machine
     /// and stored nowhere.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

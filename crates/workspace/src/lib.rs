@@ -35,6 +35,7 @@ mod take;
 mod transfer;
 mod tree;
 mod usage;
+pub mod volume;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -55,6 +55,8 @@ pub struct TreeEntry {
     /// `None` for devices, pipes and sockets.
     pub kind: Option<Kind>,
     pub stamp: HostStamp,
+    /// When it was read last: seconds and nanoseconds.
+    pub accessed: (i64, u32),
     pub mode: u32,
     pub uid: u32,
     pub gid: u32,
@@ -98,6 +100,13 @@ impl Temporary {
     /// How much of the disk it uses.
     pub fn bytes(&self) -> Result<u64, Errno> {
         Ok(look_in(&self.parent, &self.name)?.map_or(0, |found| found.stamp.bytes))
+    }
+
+    /// Gives it a name in another directory of its file system, in the place of a file that has the name, durably.
+    pub fn place_in(&mut self, parent: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
+        rustix::fs::renameat(&self.parent, name_of(&self.name), parent, name_of(name))?;
+        self.is_placed = true;
+        sync(parent)
     }
 
     /// Gives it its name, durably. With `new`, only if the name is free.
@@ -185,10 +194,18 @@ impl Tree {
 
     /// The entries of a directory, by name.
     pub fn list(&self, path: &[u8]) -> Result<Vec<TreeEntry>, Errno> {
+        self.list_up_to(path, usize::MAX)
+    }
+
+    /// Some of them, if there are more than this.
+    pub fn list_up_to(&self, path: &[u8], max: usize) -> Result<Vec<TreeEntry>, Errno> {
         let directory = self.directory(path)?;
         let mut found = Vec::new();
         for entry in rustix::fs::Dir::read_from(&directory)? {
             let entry = entry?;
+            if found.len() >= max {
+                break;
+            }
             let name = entry.file_name().to_bytes();
             if !matches!(name, b"." | b"..") {
                 // It may be gone since.
@@ -197,6 +214,13 @@ impl Tree {
         }
         found.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         Ok(found)
+    }
+
+    /// What a path refers to, without opening it.
+    pub fn locate(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
+        let path = if path.is_empty() { b"." } else { path };
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat2(&self.root, name_of(path), flags, Mode::empty(), NOWHERE_ELSE)
     }
 
     pub fn open_file(&self, path: &[u8]) -> Result<File, Errno> {
@@ -340,7 +364,8 @@ fn look_in(directory: &OwnedFd, name: &[u8]) -> Result<Option<TreeEntry>, Errno>
         changed: time(status.st_ctime, status.st_ctime_nsec),
     };
     let (mode, uid, gid) = (status.st_mode & 0o7777, status.st_uid, status.st_gid);
-    Ok(Some(TreeEntry { name: name.to_vec(), kind, stamp, mode, uid, gid }))
+    let accessed = time(status.st_atime, status.st_atime_nsec);
+    Ok(Some(TreeEntry { name: name.to_vec(), kind, stamp, accessed, mode, uid, gid }))
 }
 
 /// Gives a file that has been written its mode and time, and waits for the disk.
@@ -367,11 +392,11 @@ pub fn digest_of_link(target: &[u8]) -> Digest {
     digest_of(context)
 }
 
-fn name_of(name: &[u8]) -> &OsStr {
+pub fn name_of(name: &[u8]) -> &OsStr {
     OsStr::from_bytes(name)
 }
 
-fn sync(directory: &OwnedFd) -> Result<(), Errno> {
+pub fn sync(directory: &OwnedFd) -> Result<(), Errno> {
     match rustix::fs::fsync(directory) {
         // Not every file system can.
         Err(Errno::INVAL) => Ok(()),

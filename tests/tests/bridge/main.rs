@@ -18,4 +18,5 @@ mod recording;
 mod telemetry;
 mod templates;
 mod timeline;
+mod volumes;
 mod webhooks;

@@ -77,6 +77,16 @@ fn templates() {
 }
 
 #[test]
+fn volumes() {
+    python("volumes", Server::dev);
+}
+
+#[test]
+fn javascript_volumes() {
+    node("volumes.mjs", Server::dev);
+}
+
+#[test]
 fn javascript() {
     node("javascript.mjs", Server::dev);
 }

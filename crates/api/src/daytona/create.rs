@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::answer::lacking;
 use super::labels::{EPHEMERAL, OWN_LABELS, SNAPSHOT, TARGET};
 use super::limits::{AUTO_STOP_MINUTES_DEFAULT, IDLE_FOREVER_MS, MINUTE_MS};
+use super::volumes::Mount;
 use crate::call::Call;
 use crate::creation::{drawn_name, make_of, namespace_of};
 use crate::placing;
@@ -45,7 +46,7 @@ pub struct Create {
     auto_delete_interval: Option<i64>,
     ttl_minutes: Option<u64>,
     build_info: Option<Build>,
-    volumes: Option<Vec<Value>>,
+    volumes: Option<Vec<Mount>>,
     secrets: Option<Vec<Value>>,
     kvm: Option<bool>,
     spot: Option<bool>,
@@ -104,6 +105,7 @@ impl Create {
         let mut spec = Spec::new(which);
         self.set_life(&mut spec)?;
         spec.egress = self.egress();
+        spec.volumes = Mount::resolve(self.volumes.unwrap_or_default(), call)?;
         spec.user = self.user.filter(|user| !user.is_empty());
         spec.cpu_millis = self.cpu.map(|cpus| cpus.saturating_mul(CPU_MILLIS));
         spec.memory_mib = self.memory.map(|gib| gib.saturating_mul(MIB_PER_GIB));
@@ -171,7 +173,6 @@ impl Create {
                 self.auto_archive_interval.is_some_and(|minutes| minutes > 0),
                 "archives; a sandbox that has stopped stays on the disk of its host",
             ),
-            (many(&self.volumes), "volumes"),
             (many(&self.secrets), "secrets by their names in Daytona"),
             (self.kvm == Some(true), "kvm"),
             (self.spot == Some(true), "spot sandboxes"),

@@ -10,7 +10,6 @@ use crate::shape::{Nothing, Raw};
 use sandbox::refusal::Refusal;
 
 const SNAPSHOTS: &str = "snapshots of images; name an image or a template when you make a sandbox";
-const VOLUMES: &str = "volumes";
 const SECRETS: &str = "secrets; the operator names them in the configuration";
 const WARM: &str = "warm pools; the operator keeps sandboxes ready";
 const DESKTOP: &str = "computer use";
@@ -28,17 +27,12 @@ pub fn operations() -> Vec<Operation> {
         (delete.clone(), "/daytona/snapshots/{snapshot}", SNAPSHOTS),
         (post.clone(), "/daytona/snapshots/{snapshot}/activate", SNAPSHOTS),
         (get.clone(), "/daytona/object-storage/push-access", SNAPSHOTS),
-        (get.clone(), "/daytona/volumes", VOLUMES),
-        (post.clone(), "/daytona/volumes", VOLUMES),
-        (get.clone(), "/daytona/volumes/by-name/{name}", VOLUMES),
-        (delete.clone(), "/daytona/volumes/{volume}", VOLUMES),
         (get.clone(), "/daytona/secret", SECRETS),
         (post.clone(), "/daytona/secret", SECRETS),
         (get.clone(), "/daytona/secret/{secret}", SECRETS),
         (Method::PATCH, "/daytona/secret/{secret}", SECRETS),
         (delete.clone(), "/daytona/secret/{secret}", SECRETS),
         (get.clone(), "/daytona/secret/paginated", SECRETS),
-        (get.clone(), "/daytona/volumes/{volume}", VOLUMES),
         (post.clone(), "/daytona/snapshots/{snapshot}/deactivate", SNAPSHOTS),
         (get.clone(), "/daytona/snapshots/{snapshot}/build-logs-url", SNAPSHOTS),
         (delete.clone(), "/daytona/warm-pools/{pool}", WARM),

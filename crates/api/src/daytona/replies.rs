@@ -8,6 +8,7 @@ use crate::call::Call;
 use crate::samples::cpus;
 use host::instant::{format, now_ms};
 use sandbox::{Record, State};
+use workspace::volume::VolumeMount;
 
 const TARGET_DEFAULT: &str = "burrow";
 /// The version of the toolbox that the clients believe to speak with: the first that knows all that is here.
@@ -81,6 +82,7 @@ pub fn shown_as(call: &Call, record: &Record, state: &str) -> Value {
         "autoStopInterval": idle_ms.unwrap_or(0).div_ceil(MINUTE_MS),
         "autoArchiveInterval": 0,
         "autoDeleteInterval": if is_ephemeral(record) { 0 } else { -1 },
+        "volumes": record.volumes.iter().map(mount).collect::<Vec<_>>(),
         "autoDestroyAt": record.expires_at_ms.map(format),
         "createdAt": created,
         "updatedAt": created,
@@ -89,6 +91,11 @@ pub fn shown_as(call: &Call, record: &Record, state: &str) -> Value {
         "daemonVersion": DAEMON_VERSION,
         "toolboxProxyUrl": proxy(call),
     })
+}
+
+/// A volume of a sandbox, which it has by its name.
+fn mount(mount: &VolumeMount) -> Value {
+    json!({ "volumeId": mount.name, "mountPath": mount.path })
 }
 
 /// Below which address the toolboxes are.

@@ -44,6 +44,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("take_snapshot", r#"{"name":"ready"}"#),
     ("export_snapshot_to_bucket", r#"{"to":"s3://data/snapshots/ready.tar"}"#),
     ("import_snapshot_from_bucket", r#"{"from":"s3://data/snapshots/ready.tar"}"#),
+    ("create_volume", r#"{"name":"data"}"#),
     ("put_template", r#"{"start":"python3 -m http.server 8000","ready":"true","warm":0}"#),
     ("mark_node", r#"{"readiness":"draining"}"#),
     ("a2a_create", r#"{"name":"agent","memory_mib":512}"#),

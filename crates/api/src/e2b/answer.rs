@@ -19,6 +19,8 @@ const SHOULD_RETRY: HeaderName = HeaderName::from_static("should-retry");
 
 /// Of the REST calls.
 pub const CONTROL: Refusals = Refusals { respond: control, schema: any };
+/// Of contents of volumes.
+pub const VOLUME: Refusals = Refusals { respond: worded, schema: any };
 /// Of contents of files and of the code interpreter.
 pub const PLAIN: Refusals = Refusals { respond: plain, schema: any };
 /// Of calls with one answer.
@@ -73,6 +75,12 @@ fn numbered(status: StatusCode, refusal: &Refusal) -> Response {
         None => {}
     }
     response
+}
+
+/// The same with a word for the code.
+fn worded(refusal: &Refusal) -> Response {
+    let body = json!({ "code": refusal.code.name(), "message": words(refusal) });
+    json_response(status(refusal.code), &body)
 }
 
 /// The answer of a gateway that has nothing behind it.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::answer::CONTROL;
 use super::connect::Message;
 use super::forms::{
-    Create, NetworkUpdate, Pause, Refresh, Timeout, field, fields, lacking, metadata, millis,
+    Create, Mount, NetworkUpdate, Pause, Refresh, Timeout, field, fields, lacking, metadata, millis,
 };
 use super::limits::{TIMEOUT_SECONDS_DEFAULT, TIMEOUT_SECONDS_OLD};
 use super::page::{self, PageQuery};
@@ -29,6 +29,7 @@ use sandbox::refusal::{Code, Refusal};
 use sandbox::{
     Name, OnIdle, Record, SandboxError, SandboxRef, Spec, State, TemplateName, TemplateRef, Update,
 };
+use workspace::volume::VolumeMount;
 
 pub fn operations() -> Vec<Operation> {
     let (v1, v2) = ("/sandboxes", "/v2/sandboxes");
@@ -117,6 +118,7 @@ async fn make(call: Call, ask: Create, seconds: i64) -> Result<Raw, Refusal> {
     if ask.resumes() {
         spec.labels.insert(AUTO_RESUME.to_owned(), String::new());
     }
+    spec.volumes = mounts(ask.volume_mounts.unwrap_or_default())?;
     spec.env = ask.env.unwrap_or_default().into_iter().collect();
     spec.env.retain(|(name, _)| !name.starts_with("E2B_SANDBOX"));
     for (key, value) in ask.metadata.unwrap_or_default() {
@@ -144,6 +146,19 @@ async fn make(call: Call, ask: Create, seconds: i64) -> Result<Raw, Refusal> {
     let making = call.api.registry().create_placed(spec, placed);
     let record = call.trail.making(making).await?;
     Ok(Raw(json_response(StatusCode::CREATED, &connected(&call, &record)?)))
+}
+
+/// The volumes that are asked for.
+fn mounts(asked: Vec<Mount>) -> Result<Vec<VolumeMount>, Refusal> {
+    let mounts = asked.into_iter().map(|Mount { name, path }| {
+        let mount = VolumeMount { name, path };
+        if mount.is_of_host() {
+            let message = format!("volumeMounts: there is no volume {:?}", mount.name);
+            return Err(Refusal::not_found(message));
+        }
+        Ok(mount)
+    });
+    mounts.collect()
 }
 
 /// Has this node know a template as the fleet has it now.

@@ -30,13 +30,20 @@ pub struct Create {
     pub network: Option<Network>,
     pub iam: Option<Value>,
     #[serde(rename = "volumeMounts")]
-    pub volume_mounts: Option<Vec<Value>>,
+    pub volume_mounts: Option<Vec<Mount>>,
     /// Older clients ask for tokens, which there always are.
     #[serde(rename = "secure")]
     _secure: Option<Value>,
     /// The client starts that program by itself.
     #[serde(rename = "mcp")]
     _mcp: Option<Value>,
+}
+
+/// A volume of the namespace, and where it is to be.
+#[derive(Debug, Deserialize)]
+pub struct Mount {
+    pub name: String,
+    pub path: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -157,9 +164,6 @@ impl Create {
         }
         if self.iam.as_ref().is_some_and(is_asked) {
             return Err(lacking("iam"));
-        }
-        if self.volume_mounts.as_ref().is_some_and(|mounts| !mounts.is_empty()) {
-            return Err(lacking("volumeMounts"));
         }
         Ok(())
     }

@@ -65,3 +65,5 @@ pub const UPLOAD_LINK_LIFE: Duration = Duration::from_secs(3600);
 pub const UPLOAD_BYTES_MAX: u64 = 2 * 1024 * 1024 * 1024;
 /// How long an upload is kept for later builds.
 pub const UPLOAD_KEPT: Duration = Duration::from_secs(24 * 3600);
+/// Pieces of an upload to a volume that wait for the disk.
+pub const VOLUME_PIECES_WAITING_MAX: usize = 4;

@@ -10,16 +10,11 @@ use crate::route::{Operation, operation};
 use crate::shape::{Nothing, Raw};
 use sandbox::refusal::Refusal;
 
-const VOLUMES: &str = "volumes; keep files in a workspace of the configuration";
 const SECRETS: &str = "secrets from a client; they are in the server's configuration";
 
 pub fn operations() -> Vec<Operation> {
     let (get, post, delete) = (Method::GET, Method::POST, Method::DELETE);
     let refused: Vec<(Method, &'static str, &'static str)> = vec![
-        (post.clone(), "/volumes", VOLUMES),
-        (get.clone(), "/volumes", VOLUMES),
-        (get.clone(), "/volumes/{volume}", VOLUMES),
-        (delete.clone(), "/volumes/{volume}", VOLUMES),
         (post.clone(), "/secrets", SECRETS),
         (get.clone(), "/secrets", SECRETS),
         (get.clone(), "/secrets/{secret}", SECRETS),

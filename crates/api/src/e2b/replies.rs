@@ -13,6 +13,7 @@ use access::preview::Base;
 use host::instant::{format, now_ms};
 use sandbox::refusal::Refusal;
 use sandbox::{OnIdle, Record, State};
+use workspace::volume::VolumeMount;
 
 /// The label that holds a sandbox's template. Metadata has no names that begin like it.
 pub const TEMPLATE: &str = "e2b.template";
@@ -74,7 +75,12 @@ pub fn listed(record: &Record) -> Value {
         "state": state(record).unwrap_or("running"),
         "envdVersion": ENVD_VERSION,
         "metadata": metadata(record),
+        "volumeMounts": record.volumes.iter().map(shown_mount).collect::<Vec<_>>(),
     })
+}
+
+fn shown_mount(mount: &VolumeMount) -> Value {
+    json!({ "name": mount.name, "path": mount.path })
 }
 
 /// When a sandbox ends, or is paused if nothing is at work in it until then.

@@ -11,6 +11,7 @@ use sandbox::{
     Durability, Followed, Name, OnIdle, OnLost, Phase, Record, RecordPolicy, SandboxRef, State,
 };
 use services::build::packages::{PACKAGE, PACKAGE_BYTES_MAX, PACKAGES_MAX};
+use workspace::volume::VolumeMount;
 
 /// Packages by the names that their package managers know.
 #[derive(JsonSchema)]
@@ -87,6 +88,10 @@ pub struct Sandbox {
     /// The names of its secrets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
+    /// Its volumes, each as `NAME:/path`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<String>")]
+    pub volumes: Vec<VolumeMount>,
     /// Its workspace, at `/workspace`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
@@ -345,6 +350,7 @@ impl From<Record> for Sandbox {
             cpus: record.cpu_millis.map(|millis| f64::from(millis) / 1000.0),
             env_names: record.env_names,
             secrets: record.secrets,
+            volumes: record.volumes,
             workspace: record.workspace,
             workdir: record.workdir,
             user: record.user,

@@ -14,6 +14,7 @@ use sandbox::host_files::HOST_ROOT;
 use sandbox::options::{self, Door};
 use sandbox::refusal::{Code, Refusal};
 use sandbox::{Registry, SandboxError, SandboxRef, Spec, State, Until};
+use workspace::volume::InvalidMount;
 
 /// The largest number of processors that can be meant.
 const CPUS_MAX: f64 = 1024.0;
@@ -80,7 +81,9 @@ fn spec(which: SandboxRef, mut config: Params) -> Result<Spec, Failure> {
     spec.egress = config.maybe_texts("egress")?;
     spec.workspace = config.maybe_text("workspace")?.filter(|name| !name.is_empty());
     spec.labels = config.environment("labels")?.into_iter().collect();
-    spec.volumes = config.pairs("volumes")?;
+    let volumes = config.pairs("volumes")?.into_iter().map(|text| text.parse());
+    let volumes: Result<_, InvalidMount> = volumes.collect();
+    spec.volumes = volumes.map_err(|error| Failure::params(format!("config.{error}")))?;
     spec.ports = config.pairs("ports")?;
     match config.rest() {
         Some(name) if elsewhere().any(|other| other == name) => Err(Failure::params(format!(

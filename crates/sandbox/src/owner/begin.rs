@@ -169,7 +169,11 @@ impl Owner {
                 return Err(error);
             }
         };
-        if let Err(error) = self.fill(filling, &running).await {
+        let filled = match self.mount_volumes(&running).await {
+            Ok(()) => self.fill(filling, &running).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = filled {
             drop(egress);
             running.kill();
             running.exited().await;

@@ -82,7 +82,7 @@ impl Shape {
     pub fn of(spec: &Spec, machine: &MachineSpec) -> Option<Self> {
         let special = spec.address.is_some()
             || spec.workspace.is_some()
-            || [&spec.volumes, &spec.ports].iter().any(|options| !options.is_empty());
+            || !(spec.volumes.is_empty() && spec.ports.is_empty());
         // Every field is named, so that a new one is thought about: does it belong to the shape,
         // or can it be changed after the start?
         let MachineSpec {

@@ -1,5 +1,6 @@
 //! The refusal of each error of a sandbox.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use serde_json::json;
@@ -11,6 +12,7 @@ use host::instant;
 use host::secret::SecretError;
 use protocol::FaultCode;
 use workspace::WorkspaceError;
+use workspace::volume::VolumeError;
 
 impl From<&SandboxError> for Refusal {
     fn from(error: &SandboxError) -> Self {
@@ -166,6 +168,12 @@ impl From<&SandboxError> for Refusal {
                 .hint("name a workspace when the sandbox is made"),
             SandboxError::Workspace(_) => with(Code::WorkspaceFailed)
                 .hint("check the directory or bucket, its limits in [workspaces], and the sandbox"),
+            SandboxError::Volume(error) => of_volume(error),
+            SandboxError::VolumeMount(_) => {
+                with(Code::Invalid).details(json!({ "field": "volumes" }))
+            }
+            SandboxError::VolumeNotMounted { .. } => with(Code::StartFailed)
+                .hint("the path must be a directory, or free, and reached through no link"),
             SandboxError::Image(error) => match Self::from(error) {
                 // A sandbox was to start from it.
                 Self { code: Code::Internal, message, .. } => Self::new(Code::StartFailed, message),
@@ -198,6 +206,33 @@ impl From<&SandboxError> for Refusal {
 fn rest_of_day() -> Duration {
     let now_ms = instant::now_ms();
     Duration::from_millis(instant::day_end_ms(now_ms) - now_ms)
+}
+
+fn of_volume(error: &VolumeError) -> Refusal {
+    let with = |code| Refusal::of(code, error);
+    match error {
+        VolumeError::Unknown { .. }
+        | VolumeError::UnknownId { .. }
+        | VolumeError::NoPath { .. } => with(Code::NotFound),
+        VolumeError::Taken { .. } => with(Code::Conflict).because(Reason::NameTaken),
+        VolumeError::InUse { .. } => with(Code::Conflict).because(Reason::InUse),
+        VolumeError::PathTaken { .. } => with(Code::Conflict),
+        VolumeError::Name { .. }
+        | VolumeError::Path { .. }
+        | VolumeError::Kind { .. }
+        | VolumeError::OutOfRange { .. } => with(Code::Invalid),
+        VolumeError::TooMany { .. } => with(Code::LimitReached),
+        VolumeError::TooLarge { .. } => with(Code::TooLarge),
+        VolumeError::File { source, .. } => match source.kind() {
+            ErrorKind::PermissionDenied => with(Code::Forbidden),
+            // What a program of a sandbox has made there meanwhile, or a name that is too long.
+            ErrorKind::NotADirectory | ErrorKind::InvalidFilename | ErrorKind::CrossesDevices => {
+                with(Code::Invalid)
+            }
+            _ => with(Code::Io).or_no_room(source),
+        },
+        VolumeError::Files { source, .. } => with(Code::Internal).or_no_room(source),
+    }
 }
 
 fn of_secret(error: &SecretError) -> Refusal {

@@ -90,6 +90,7 @@ impl Registry {
         spec.settle_egress(self.0.egress_default.of(spec.namespace.as_str()))?;
         spec.check()?;
         let workspace = mounted::find(&spec, &self.0.workspaces, &self.0.own_directories())?;
+        self.find_volumes(&spec)?;
         let id = SandboxId::draw().map_err(SandboxError::Draw)?;
         let mut record = Record::new(id.clone(), &spec, now_ms());
         record.mounted = workspace.as_ref().is_some_and(|workspace| workspace.policy.mount);
@@ -106,6 +107,8 @@ impl Registry {
         Self::keep_returning(claimed.as_ref(), asked, &record).await?;
         let mut owner =
             self.seat(StoredRecord { record, trace: machine::Trace::default() }, true)?;
+        // Again after the name is taken: whoever removes one of them sees this sandbox from here on.
+        self.find_volumes(&spec)?;
         // After the name is taken: a provider costs the host something.
         let given = secrets::resolve(&self.0.secrets, &spec, &self.0.events).await?;
         let mut secrets = trust::variables(&spec, &given, &self.0.egress);

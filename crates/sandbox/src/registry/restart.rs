@@ -49,6 +49,7 @@ impl Registry {
         files.settle_scratch(&mut settled, self.store_paths()).await?;
         settled.check()?;
         mounted::find(&spec, &self.0.workspaces, &self.0.own_directories())?;
+        self.find_volumes(&spec)?;
         // Its image is here, and the policy still allows it.
         self.base_image(&spec).await?;
         if !record.state.is_over() {

@@ -17,6 +17,7 @@ use crate::limits::{COSTS_MARK_PAUSE, METER_MARK_PAUSE, METER_PAUSE};
 use crate::owner::{Order, RoomAsleep};
 use crate::snapshot::{Draft, Snapshots};
 use crate::{Name, Record, SandboxError, Snapshot, Spec};
+use workspace::volume::Volume;
 
 /// How often something was refused, by the exceeded cap.
 #[derive(Debug, Default)]
@@ -127,6 +128,14 @@ impl Registry {
         })
     }
 
+    /// How many bytes may still be written to a volume, as far as a cap says so.
+    pub fn room_in(&self, volume: &Volume) -> Result<Option<u64>, SandboxError> {
+        let seats = self.0.seats();
+        let used = |scope: &Scope, cap: &Cap| self.used(&seats, scope, &self.snapshots_for(cap));
+        let key = volume.key.as_deref();
+        self.0.refused.count(self.0.caps.room_on_disk(&volume.namespace, key, used))
+    }
+
     /// All snapshots if there is a cap on disk space: they are read from disk.
     fn snapshots_for(&self, cap: &Cap) -> Vec<Snapshot> {
         cap.disk_bytes.map(|_| self.all_snapshots()).unwrap_or_default()
@@ -152,6 +161,9 @@ impl Registry {
         let mut tally = Tally::of(scope, spent);
         for seat in seats.taken.values() {
             tally.add(&seat.shown.borrow());
+        }
+        for (volume, bytes) in self.0.volumes.measured() {
+            tally.add_volume(&volume, bytes);
         }
         for snapshot in snapshots {
             tally.add_snapshot(&SnapshotUse::of(snapshot));

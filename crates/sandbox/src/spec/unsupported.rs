@@ -7,6 +7,7 @@ use crate::{OnIdle, SandboxError};
 use machine::kind::Lack;
 use machine::{Capability, MachineKind};
 use workspace::is_path;
+use workspace::volume::VolumeMount;
 
 /// Why a field is not supported, and what to do instead.
 struct UnsupportedOption {
@@ -26,11 +27,24 @@ const MOUNT_OF_NAME: UnsupportedOption = UnsupportedOption {
     why: "the configuration decides with `mount` whether its workspace is mounted",
     hint: "leave it out, or give the path of a directory",
 };
-const VOLUMES: UnsupportedOption = UnsupportedOption {
+const HOST_VOLUMES: UnsupportedOption = UnsupportedOption {
     what: "volumes",
     why: "a sandbox can have one host directory: its workspace",
-    hint: "use one directory as the workspace, copied or mounted, and copy others with `host-bridge cp`",
+    hint: "use one directory as the workspace, copied or mounted, name a volume, and copy others with \
+    `host-bridge cp`",
 };
+const VOLUMES_AT_BOOT: UnsupportedOption = UnsupportedOption {
+    what: "volumes",
+    why: "a machine of this kind mounts one directory of the host, when it boots: its workspace",
+    hint: "use a process machine, or keep the files in a workspace",
+};
+const VOLUMES_WITHOUT_BRIDGE: UnsupportedOption = UnsupportedOption {
+    what: "volumes",
+    why: "a bridge that serves keeps them, and this sandbox is of no bridge",
+    hint: "start the sandbox through the API of `host-bridge serve`",
+};
+const VOLUMES_IN_SNAPSHOT: UnsupportedOption =
+    UnsupportedOption { what: "volumes", ..MOUNT_IN_SNAPSHOT };
 const PORTS: UnsupportedOption = UnsupportedOption {
     what: "ports",
     why: "ports of a sandbox are not published on the host",
@@ -52,7 +66,7 @@ const SLEEP_NOT_AT_ALL: &str = "choose `stop`; a qemu machine can be paused or w
 
 /// Refuses the first option that no machine of any host could honour.
 pub(super) fn check_everywhere(spec: &Spec) -> Result<(), SandboxError> {
-    refuse(!spec.volumes.is_empty(), VOLUMES)?;
+    refuse(spec.volumes.iter().any(VolumeMount::is_of_host), HOST_VOLUMES)?;
     refuse(!spec.ports.is_empty(), PORTS)
 }
 
@@ -63,6 +77,7 @@ pub(super) fn check(spec: &Spec) -> Result<(), SandboxError> {
     refuse_lack(spec, "mount", Capability::Mount, spec.mount)?;
     refuse(spec.mount && spec.snapshot.is_some(), MOUNT_IN_SNAPSHOT)?;
     check_everywhere(spec)?;
+    check_volumes(spec)?;
     let has_egress = spec.egress.as_ref().is_some_and(|rules| !rules.is_empty());
     for (option, capability, is_asked) in [
         ("egress", Capability::Egress, has_egress),
@@ -78,6 +93,20 @@ pub(super) fn check(spec: &Spec) -> Result<(), SandboxError> {
         refuse_lack(spec, option, capability, is_asked)?;
     }
     check_sleep_on_disk(spec)
+}
+
+/// Refuses volumes that the machine cannot mount, and paths at which nothing can be.
+fn check_volumes(spec: &Spec) -> Result<(), SandboxError> {
+    VolumeMount::check(&spec.volumes)?;
+    let has_volumes = !spec.volumes.is_empty();
+    refuse_lack(spec, "volumes", Capability::Mount, has_volumes)?;
+    refuse(has_volumes && spec.machine().mounts_at_boot(), VOLUMES_AT_BOOT)?;
+    refuse(has_volumes && spec.snapshot.is_some(), VOLUMES_IN_SNAPSHOT)
+}
+
+/// Refuses what a bridge that serves keeps for sandboxes, for a sandbox without one.
+pub(crate) fn check_without_bridge(spec: &Spec) -> Result<(), SandboxError> {
+    refuse(!spec.volumes.is_empty(), VOLUMES_WITHOUT_BRIDGE)
 }
 
 /// Refuses to write a machine to disk when it is idle, if its kind cannot or its memory must not be there.
@@ -144,6 +173,9 @@ mod tests {
             (r#""workspace":"named","mount":true"#, "mount"),
             (r#""mount":true"#, "mount"),
             (r#""volumes":["/a:/b"]"#, "volumes"),
+            (r#""machine":"qemu","volumes":["a:/b"]"#, "volumes"),
+            (r#""machine":"firecracker","volumes":["a:/b"]"#, "volumes"),
+            (r#""machine":"external","volumes":["a:/b"]"#, "volumes"),
             (r#""machine":"external","secrets":["TOKEN"]"#, "secrets"),
             (r#""ports":["80:80"]"#, "ports"),
             (r#""machine":"external","egress":["example.org"]"#, "egress"),

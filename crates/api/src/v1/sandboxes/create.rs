@@ -19,6 +19,8 @@ use sandbox::limits::{LABELS_MAX, MEMORY_MIB_MAX, MEMORY_MIB_MIN, WORKDIR_BYTES_
 use sandbox::refusal::Refusal;
 use sandbox::{Durability, Name, OnIdle, OnLost, RecordPolicy, SandboxRef, Spec, TemplateName};
 use services::build::packages::Packages;
+use workspace::volume::VolumeMount;
+use workspace::volume::limits::MOUNTS_MAX;
 
 /// A sandbox to make. Only its name is required.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -138,6 +140,10 @@ pub struct CreateSandbox {
     #[serde(default)]
     #[schemars(length(max = 32))]
     pub secrets: Vec<String>,
+    /// Volumes of the namespace, each as `NAME:/path`. Only a process machine can mount them.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>", length(max = MOUNTS_MAX))]
+    pub volumes: Vec<VolumeMount>,
 }
 
 impl CreateSandbox {
@@ -169,6 +175,7 @@ impl CreateSandbox {
             egress: self.egress,
             workspace: self.workspace,
             secrets: self.secrets,
+            volumes: self.volumes,
             ..Spec::new(SandboxRef { namespace, name: self.name })
         })
     }
@@ -209,6 +216,7 @@ mod tests {
         // What is made at one host alone, and is therefore set for itself.
         spec.snapshot = Some("base".parse().unwrap());
         spec.workspace = Some("code".to_owned());
+        spec.volumes = vec!["data:/srv/data".parse().unwrap()];
         assert_eq!(there(&spec), spec);
     }
 }
