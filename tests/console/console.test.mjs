@@ -275,6 +275,23 @@ flow("what happened is marked on the axis, errors lead to each other, and two se
   await before.waitFor();
 });
 
+flow("what was typed is shown in the replay of a sandbox that records it", async () => {
+  const path = "/v1/sandboxes/default/recorded";
+  await api("POST", "/v1/sandboxes", { name: "recorded", record: "input" });
+  await api("POST", `${path}/sessions`, { argv: ["cat"], session: "typing", terminal: { rows: 24, columns: 80 } });
+  const octets = { "content-type": "application/octet-stream" };
+  for (const keys of ["<u>ke", "ys</u>\n", "\x04"]) await api("POST", `${path}/sessions/typing/input`, keys, octets);
+  await eventually("its end is recorded", async () =>
+    (await api("GET", `${path}/logs?session=typing`)).entries.some(({ type }) => type === "exited"),
+  );
+  await go("sandbox/default/recorded/replay");
+  await page.getByText(/What happened \(/).click();
+  await page.locator(".player-list li", { hasText: 'typed into session typing: "<u>keys</u>\\n"' }).waitFor();
+  assert.equal(await page.locator(".player u").count(), 0, "what was typed became markup");
+  await shot(page, "replay-typed-light");
+  await api("DELETE", `${path}?force=true`);
+});
+
 flow("figures are drawn as they come", async () => {
   await go("sandbox/default/work/metrics");
   await page.locator(".chart-line[d*=L]").first().waitFor({ state: "attached" });
