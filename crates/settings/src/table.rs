@@ -67,7 +67,7 @@ pub const CAPS: &str = "caps";
 pub const CAPS_ABOUT: &str = "Limits for all sandboxes of one namespace or of one key together. \
     Only the file can set them: tables `[caps.per_namespace]` and `[caps.per_key]`, and \
     `[caps.namespace.NAME]` and `[caps.key.ID]` for exceptions, with any of `sandboxes`, \
-    `memory_mib`, `cpus`, `disk` (writable layers, logs, snapshots and sleeping memory), `ttl` (of each \
+    `memory_mib`, `cpus`, `disk` (writable layers, logs, snapshots, volumes and sleeping memory), `ttl` (of each \
     sandbox), `run_time_per_day` and `output_per_day`. Requests that exceed a cap are refused with 429.";
 
 /// The section of workspaces, likewise.
