@@ -502,6 +502,8 @@ export interface components {
              *     default is the image's user.
              */
             user?: string | null;
+            /** @description Volumes of the namespace, each as `NAME:/path`. Only a process machine can mount them. */
+            volumes?: string[];
             /** @description The default working directory of programs: by default the workspace, the image's, or `/sandbox`. */
             workdir?: string | null;
             /**
@@ -509,6 +511,12 @@ export interface components {
              *     the server's configuration, or, with the scope `admin`, a directory of the host.
              */
             workspace?: string | null;
+        };
+        /** @description A volume to make. */
+        CreateVolume: {
+            name: string;
+            /** @description The namespace; by default the key's, or `default`. */
+            namespace?: string | null;
         };
         /** @description A link, with what opens it. */
         CreatedPreview: {
@@ -1508,6 +1516,9 @@ export interface components {
             namespace?: string;
         };
         ListTemplatesQuery: {
+            namespace?: string;
+        };
+        ListVolumesQuery: {
             namespace?: string;
         };
         /** @description An entry of a log. */
@@ -2897,6 +2908,8 @@ export interface components {
             ttl_ms?: number;
             /** @description The default user of programs. */
             user?: string;
+            /** @description Its volumes, each as `NAME:/path`. */
+            volumes?: string[];
             /** @description Requested options that this host could not provide. */
             warnings: string[];
             workdir?: string;
@@ -3591,6 +3604,20 @@ export interface components {
             /** @description Only this session. */
             session?: string;
         };
+        /** @description A directory that the server keeps. */
+        Volume: {
+            /** Format: uint64 */
+            created_at_ms: number;
+            id: string;
+            name: string;
+            namespace: string;
+            /** @description Lets in to its content, and to nothing else. Absent in lists. */
+            token?: string;
+        };
+        /** @description All volumes that a key reaches. */
+        VolumeList: {
+            volumes: components["schemas"]["Volume"][];
+        };
         WaitFor: ("stopped" | "removed") | "created";
         WaitForSandboxQuery: {
             /** Format: uint64 */
@@ -3667,6 +3694,26 @@ export type Schemas = components["schemas"];
 
 /** What each operation of the API takes and answers. */
 export interface Operations {
+  /** List the volumes. */
+  list_volumes: {
+    query?: Schemas["ListVolumesQuery"];
+    answer: Schemas["VolumeList"];
+  };
+  /** Make a volume. */
+  create_volume: {
+    body: Schemas["CreateVolume"];
+    answer: Schemas["Volume"];
+  };
+  /** One volume, with the token of its content. */
+  get_volume: {
+    path: { namespace: string | number; name: string | number };
+    answer: Schemas["Volume"];
+  };
+  /** Remove a volume and its files. */
+  remove_volume: {
+    path: { namespace: string | number; name: string | number };
+    answer: void;
+  };
   /** List the sandboxes. */
   list_sandboxes: {
     query?: Schemas["ListSandboxesQuery"];

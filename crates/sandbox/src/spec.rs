@@ -144,8 +144,7 @@ pub struct Spec {
     /// workspace of the configuration, the configuration says so.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mount: bool,
-    /// Volumes of its namespace, each at a path. A directory of the host is refused with a reason, and so are
-    /// ports published on the host, which no machine supports yet.
+    /// Volumes of its namespace, each at a path. Directories of the host are refused, and so are `ports`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<VolumeMount>,
     /// Secrets by their names in the bridge's configuration. Their values are passed to the machine

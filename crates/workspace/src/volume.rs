@@ -141,7 +141,7 @@ impl Volumes {
                     table.insert(id, Arc::new(entry));
                 }
                 Ok(_) => {
-                    unread.push(format!("the volume {id} is not used: its record is another's"))
+                    unread.push(format!("the volume {id} is not used: its record is another's"));
                 }
                 Err(error) => unread.push(format!("the volume {id} is not used: {error}")),
             }

@@ -39,7 +39,7 @@ pub struct Create {
     _mcp: Option<Value>,
 }
 
-/// A volume of the namespace, and where it is to be.
+/// A volume of the namespace, and the path at which programs find it.
 #[derive(Debug, Deserialize)]
 pub struct Mount {
     pub name: String,

@@ -78,7 +78,8 @@ impl Params {
     pub fn pairs(&mut self, name: &str) -> Result<Vec<String>, Failure> {
         match self.take(name) {
             Some(Value::Object(pairs)) => {
-                Ok(pairs.into_iter().map(|(from, to)| format!("{from}:{to}")).collect())
+                let shown = |to: &Value| to.as_str().map_or_else(|| to.to_string(), str::to_owned);
+                Ok(pairs.iter().map(|(from, to)| format!("{from}:{}", shown(to))).collect())
             }
             Some(other) => {
                 self.fields.insert(name.to_owned(), other);

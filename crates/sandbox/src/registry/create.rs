@@ -107,7 +107,7 @@ impl Registry {
         Self::keep_returning(claimed.as_ref(), asked, &record).await?;
         let mut owner =
             self.seat(StoredRecord { record, trace: machine::Trace::default() }, true)?;
-        // Again after the name is taken: whoever removes one of them sees this sandbox from here on.
+        // Again after the name is taken: from here on a removal sees this sandbox.
         self.find_volumes(&spec)?;
         // After the name is taken: a provider costs the host something.
         let given = secrets::resolve(&self.0.secrets, &spec, &self.0.events).await?;

@@ -116,7 +116,7 @@ impl Files {
     pub fn look(&self, path: &str) -> Result<VolumeEntry, VolumeError> {
         let inner = parse(path)?;
         let found = self.found(&inner)?;
-        self.shown(split(&inner).0, found)
+        Ok(self.shown(split(&inner).0, &found))
     }
 
     /// What is in a directory, and in its directories down to a depth: each directory by its names, before those in it.
@@ -154,7 +154,7 @@ impl Files {
                     if found.kind == Some(Kind::Directory) {
                         next.push(join(&directory, &found.name));
                     }
-                    listed.push(self.shown(&directory, found)?);
+                    listed.push(self.shown(&directory, &found));
                 }
             }
             level = next;
@@ -359,7 +359,7 @@ impl Files {
         opened.map_err(|errno| failed(inner, errno))
     }
 
-    fn shown(&self, above: &[u8], found: TreeEntry) -> Result<VolumeEntry, VolumeError> {
+    fn shown(&self, above: &[u8], found: &TreeEntry) -> VolumeEntry {
         let is_root = found.name == b".";
         let inner = if is_root { Vec::new() } else { join(above, &found.name) };
         let (kind, target) = match found.kind {
@@ -371,7 +371,7 @@ impl Files {
             }
             None => (EntryKind::Other, None),
         };
-        Ok(VolumeEntry {
+        VolumeEntry {
             name: if is_root { "/".to_owned() } else { text_of(&found.name) },
             path: outer(&inner),
             kind,
@@ -383,7 +383,7 @@ impl Files {
             modified_ms: millis(found.stamp.modified),
             changed_ms: millis(found.stamp.changed),
             target,
-        })
+        }
     }
 }
 

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_of_the_host_is_told_from_a_name() {
+    fn a_directory_of_the_host_is_no_name() {
         let is_of_host = |text: &str| text.parse::<VolumeMount>().unwrap().is_of_host();
         assert!(!is_of_host("data:/data"));
         for text in ["/srv:/data", "./x:/data", "..:/data", "~/x:/data", ":/data"] {

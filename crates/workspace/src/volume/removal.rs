@@ -164,7 +164,7 @@ fn open(parent: &OwnedFd, name: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> 
 fn unlock(parent: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
     let directory = open(parent, name, OFlags::PATH)?;
     let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
-    Ok(rustix::fs::chmod(path, Mode::RWXU)?)
+    rustix::fs::chmod(path, Mode::RWXU)
 }
 
 fn names(directory: &OwnedFd) -> Result<Vec<Vec<u8>>, Errno> {
