@@ -12,6 +12,7 @@ mod pool;
 mod repl;
 mod server;
 mod sleep;
+mod telemetry;
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -84,6 +85,9 @@ fn main() {
     }
     if takes("sleep") {
         sleep::figures(&mut report);
+    }
+    if takes("telemetry") {
+        telemetry::figures(&mut report);
     }
     if takes("fleet") {
         fleet::figures(&mut report);

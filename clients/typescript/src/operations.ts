@@ -53,6 +53,7 @@ export const operations: { readonly [Name in keyof Operations]: readonly [string
   signal_session: ["POST", "/v1/sandboxes/{namespace}/{name}/sessions/{session}/signal"],
   attach_session: ["GET", "/v1/sandboxes/{namespace}/{name}/sessions/{session}/attach"],
   get_receipt: ["GET", "/v1/sandboxes/{namespace}/{name}/sessions/{session}/receipt"],
+  get_run_receipt: ["GET", "/v1/sandboxes/{namespace}/{name}/contexts/{context}/receipt"],
   read_log: ["GET", "/v1/sandboxes/{namespace}/{name}/logs"],
   read_timeline: ["GET", "/v1/sandboxes/{namespace}/{name}/timeline"],
   verify_output: ["GET", "/v1/sandboxes/{namespace}/{name}/verify"],

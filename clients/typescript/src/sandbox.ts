@@ -169,6 +169,12 @@ export class Sandbox implements AsyncDisposable {
     return await this.#api.call("get_receipt", { path: { ...this.#path, session } }, options);
   }
 
+  /** The signed receipt of a run of a context: by its number, or of the last that has ended. */
+  async runReceipt(context: string, run?: number, options?: CallOptions): Promise<Schemas["Receipt"]> {
+    const input = { path: { ...this.#path, context }, query: { run } };
+    return await this.#api.call("get_run_receipt", input, options);
+  }
+
   /**
    * Waits until the log has the end of the last command. The log is written separately from the answer, so
    * that it may be a moment later.

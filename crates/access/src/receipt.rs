@@ -1,14 +1,15 @@
 //! Receipts: what ran in a sandbox, what it wrote and how it ended, signed by this bridge.
 //!
 //! ```text
-//!  log ── end of a session, digests ──┐
+//!  log ── end of a session or a run ──┐
+//!      ── files put in, input sent ───┤
 //!  record of the sandbox ─────────────┤
-//!  audit log: egress, files put in ───┴▶ Statement ─sign─▶ Receipt ──▶ receipts-….jsonl, each with the digest of
+//!  audit log: egress ─────────────────┴▶ Statement ─sign─▶ Receipt ──▶ receipts-….jsonl, each with the digest of
 //!                                                            │          the one before it
 //!                                       anybody, offline ◀───┘ verify(receipt, public key)
 //! ```
 //!
-//! A receipt is issued once for a run of a session and kept; the next request gets the same one. It says what the
+//! A receipt is issued once for a run of a session or of a context and kept; the next request gets the same one. It says what the
 //! bridge has seen and what the agent reports: it proves who signed it and that nothing of it was changed since. A guest
 //! that has broken its agent may report what it likes.
 
@@ -27,14 +28,16 @@ use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use evidence::Ran;
 pub use ledger::Ledger;
 pub use statement::{
-    DecidedFor, Decision, Decisions, Limits, Output, ReceivedFile, ReceivedFiles, Statement,
-    Subject,
+    ContextRun, DecidedFor, Decision, Decisions, Digested, DisplayedForm, InputPart, Limits,
+    Output, ReceivedFile, ReceivedFiles, ReceivedInput, Statement, Subject,
 };
 
 use crate::audit::Entry;
 use host::hex;
+use sandbox::log::LogError;
 
 /// What is signed begins with this, so that a signature of ours means nothing elsewhere.
 const PURPOSE: &[u8] = b"burrow receipt 1\n";
@@ -55,12 +58,26 @@ pub struct Receipt {
 pub enum ReceiptError {
     #[error("the session {session} has not ended, or its end is not in the log: it has no receipt")]
     NotEnded { session: String },
+    #[error(
+        "the log has no run{run} of the context {context}: a run is there when its events were read to their end"
+    )]
+    NoRun { context: String, run: String },
     #[error("cannot read or write the receipts in {directory:?}: {source}")]
     Files { directory: PathBuf, source: io::Error },
     #[error("cannot read the audit log: {0}")]
     Audit(io::Error),
+    #[error(transparent)]
+    Log(#[from] LogError),
     #[error("{path:?} is no Ed25519 key; remove it, and the next receipt makes another")]
     Key { path: PathBuf },
+}
+
+impl ReceiptError {
+    /// The log has no such run, or none at all.
+    pub fn no_run(context: &impl ToString, run: Option<u64>) -> Self {
+        let run = run.map(|run| format!(" {run}")).unwrap_or_default();
+        Self::NoRun { context: context.to_string(), run }
+    }
 }
 
 /// Why a receipt is not to be believed.
@@ -116,10 +133,14 @@ impl Receipt {
 /// The record of a new receipt in the audit log, whose chain then holds it too.
 fn issued_entry(receipt: &Receipt) -> Entry {
     let statement = &receipt.statement;
-    let entry = Entry::of_bridge("receipt.issued")
-        .fact("session", statement.session.clone())
-        .fact("receipt", receipt.digest())
-        .fact("seq", statement.seq);
+    let mut entry = Entry::of_bridge("receipt.issued");
+    if let Some(session) = &statement.session {
+        entry = entry.fact("session", session.clone());
+    }
+    if let Some(run) = &statement.run {
+        entry = entry.fact("context", run.context.clone()).fact("run", run.run);
+    }
+    let entry = entry.fact("receipt", receipt.digest()).fact("seq", statement.seq);
     let Subject { namespace, name, id, .. } = statement.sandbox.clone();
     Entry { namespace: Some(namespace), sandbox: Some(name), id: Some(id), ..entry }
 }

@@ -27,10 +27,11 @@ use super::shape::{Nothing, Raw};
 use super::whereabouts::{self, Subject};
 use crate::forms::sandboxes::Sandbox;
 use access::keys::Grant;
-use agent_client::guest::Guest;
+use agent_client::guest::{Guest, Provenance};
 use agent_client::link;
 use machine::BoxFuture;
 use node::{Placement, Through};
+use sandbox::log::ProvenanceLog;
 use sandbox::refusal::{Code, Reason, Refusal};
 use sandbox::{SandboxRef, Visit};
 
@@ -79,7 +80,7 @@ async fn control(mut call: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal>
     Ok(Raw(respond(StatusCode::OK, JSON, Outgoing::whole(answer))))
 }
 
-/// The sandbox is not idle while the connection stands.
+/// The sandbox is not idle while the connection stands. What the client does there is not recorded, and that is.
 async fn agent(mut call: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal> {
     let which = call.which()?;
     let upgrade =
@@ -98,6 +99,9 @@ async fn agent(mut call: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal> {
     let socket = socket.map_err(|error| away(error.to_string()))?;
     let stream = UnixStream::from_std(StdStream::from(socket.release()));
     let mut stream = stream.map_err(|error| away(error.to_string()))?;
+    let recorded =
+        ProvenanceLog::new(&registry.log_directory(&which)?).append(Provenance::Unseen {});
+    recorded.map_err(|error| Refusal::new(Code::Io, error.to_string()))?;
     let held = call.held.take();
     tokio::spawn(async move {
         let _kept = (held, activity);

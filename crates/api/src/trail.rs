@@ -156,11 +156,6 @@ impl Trail {
         });
     }
 
-    /// Whether an audit log is kept.
-    pub fn is_kept(&self) -> bool {
-        self.inner.as_ref().is_some_and(|inner| inner.audit.directory().is_some())
-    }
-
     pub fn fact(&self, name: &str, value: impl Into<Value>) {
         self.note(|noted| drop(noted.entry.facts.insert(name.to_owned(), value.into())));
     }

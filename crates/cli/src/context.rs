@@ -19,7 +19,7 @@ use control::message::Reply;
 use control::{Client, ClientError, ErrorCode, InputRecord, List, Purpose, Request};
 use host::paths::Paths;
 use protocol::SessionId;
-use sandbox::log::InputLog;
+use sandbox::log::{InputLog, ProvenanceLog};
 use sandbox::{Durability, OneShot, Record, SandboxError, SandboxRef, State, find_log};
 
 /// Where the log of a sandbox is read.
@@ -93,6 +93,9 @@ impl Context {
             InputRecord::Nowhere => {}
             InputRecord::Log(log) => guest.input_rules().set(recorded_in(&log)),
             InputRecord::Elsewhere => guest.input_rules().set(InputRule::ElsewhereRecorded),
+        }
+        if let Some(log) = dialled.provenance {
+            keep_provenance_in(&log, &guest);
         }
         let guest = guest.running_as(dialled.user.as_deref());
         Ok(guest.beginning_in(dialled.workdir.as_deref()))
@@ -219,6 +222,19 @@ fn recorded_in(log: &Path) -> InputRule {
             output::note(&format!("what is typed is not recorded: {error}"));
         }
     }))
+}
+
+/// Records what this process puts into a sandbox and runs there, beside what the bridge records.
+fn keep_provenance_in(log: &Path, guest: &Guest) {
+    let log = ProvenanceLog::new(log);
+    let is_reported = AtomicBool::new(false);
+    guest.provenance().set(Box::new(move |what| {
+        if let Err(error) = log.append(what)
+            && !is_reported.swap(true, Ordering::Relaxed)
+        {
+            output::note(&format!("what is put in is not recorded: {error}"));
+        }
+    }));
 }
 
 /// How long an agent in a virtual machine keeps our streams after a cut, which a migration or a snapshot

@@ -1,4 +1,4 @@
-//! `receipt`: a signed record of what ran, and the check of one. Needs no daemon for a sandbox of this host; that of another
+//! `receipt`: a signed record of what ran in a session or a context, and the check of one. Needs no daemon for a sandbox of this host; that of another
 //! node is signed there. A check needs nothing of this host.
 
 use std::path::{Path, PathBuf};
@@ -10,27 +10,31 @@ use super::context::{Context, Kept};
 use super::exit::Exit;
 use super::failure::CliError;
 use super::{output, session};
-use access::receipt::{Ledger, Receipt};
+use access::receipt::{Ledger, Ran, Receipt, ReceiptError};
 use control::Request;
+use protocol::ContextName;
+use sandbox::log::ProvenanceLog;
 use sandbox::{SandboxRef, find_record};
 
 /// A receipt that is not to be believed.
 const REFUSED: Exit = Exit(1);
 
-/// Print a signed receipt of a session
+/// Print a signed receipt of a session or a run
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
     after_help = "Examples:
   host-bridge receipt work build > build.receipt
+  host-bridge receipt work --context main > run.receipt
   host-bridge receipt key
   host-bridge receipt verify build.receipt --key \"$(host-bridge receipt key)\"
 
 A receipt says what ran: the sandbox and its image's digest, the command, the limits, the egress rules and
-decisions, how it ended, and length and SHA-256 of each output. It is signed with the Ed25519 key of this
+decisions, what was put in, how it ended, and length and SHA-256 of each output. With --context it is of
+a run, and has the SHA-256 of its code. It is signed with the Ed25519 key of this
 state directory, has the digest of the receipt before it, and stays valid after the sandbox is removed.
-The session must have ended. A second request gets the same receipt. In a fleet the node of the sandbox
+The session or the run must have ended. A second request gets the same receipt. In a fleet the node of the sandbox
 signs it: `receipt key` on that host prints the key."
 )]
 pub struct ReceiptVerb {
@@ -42,8 +46,22 @@ pub struct ReceiptVerb {
     which: Option<SandboxRef>,
 
     /// The session: its id or a prefix of it
-    #[arg(required = true, value_name = "SESSION")]
+    #[arg(required_unless_present = "context", value_name = "SESSION")]
     session: Option<String>,
+
+    /// Print the receipt of a run of this context
+    #[arg(long, value_name = "NAME", conflicts_with = "session")]
+    context: Option<ContextName>,
+
+    /// Set the number of the run [default: the last that has ended]
+    #[arg(long, value_name = "NUMBER", requires = "context")]
+    run: Option<u64>,
+}
+
+/// Whose receipt.
+enum Wanted<'a> {
+    Session(&'a str),
+    Run(&'a ContextName, Option<u64>),
 }
 
 #[derive(Debug, Subcommand)]
@@ -70,14 +88,23 @@ enum Verb {
 impl ReceiptVerb {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
         let ledger = Ledger::new(context.paths.receipts());
-        match (&self.verb, &self.which, &self.session) {
-            (Some(Verb::Verify { json, key, files }), ..) => check(files, key, *json),
-            (Some(Verb::Key), ..) => {
+        match (&self.verb, &self.which) {
+            (Some(Verb::Verify { json, key, files }), _) => check(files, key, *json),
+            (Some(Verb::Key), _) => {
                 output::print_line(&ledger.public_key()?)?;
                 Ok(Exit::SUCCESS)
             }
-            (None, Some(which), Some(wanted)) => issue(context, &ledger, which, wanted).await,
-            (None, ..) => unreachable!("clap requires both"),
+            (None, Some(which)) => {
+                let wanted = match (&self.session, &self.context) {
+                    (Some(session), _) => Wanted::Session(session),
+                    (None, Some(context)) => Wanted::Run(context, self.run),
+                    (None, None) => unreachable!("clap requires one of them"),
+                };
+                let receipt = issue(context, &ledger, which, wanted).await?;
+                output::print_json(&receipt)?;
+                Ok(Exit::SUCCESS)
+            }
+            (None, None) => unreachable!("clap requires it"),
         }
     }
 }
@@ -86,25 +113,40 @@ async fn issue(
     context: &Context,
     ledger: &Ledger,
     which: &SandboxRef,
-    wanted: &str,
-) -> Result<Exit> {
-    let receipt: Receipt = match context.kept(which).await? {
+    wanted: Wanted<'_>,
+) -> Result<Receipt> {
+    match context.kept(which).await? {
         Kept::Here(log) => {
             let (record, _) = find_record(&context.paths, which)?;
-            let recorded = session::find_recorded(log, wanted).await?;
             let audit = context.audit()?;
-            let receipt = ledger.issue(&record, &recorded, &audit)?;
+            let receipt = match wanted {
+                Wanted::Session(wanted) => {
+                    let recorded = session::find_recorded(log.clone(), wanted).await?;
+                    ledger.issue(&record, &log, Ran::Session(&recorded), &audit)?
+                }
+                Wanted::Run(context, run) => {
+                    let found = ProvenanceLog::run(&log, context, run)?;
+                    let found = found.ok_or_else(|| ReceiptError::no_run(context, run))?;
+                    ledger.issue(&record, &log, Ran::Run(&found), &audit)?
+                }
+            };
             audit.close().await;
-            receipt
+            Ok(receipt)
         }
         Kept::Elsewhere(mut daemon) => {
-            let session = context.session_elsewhere(&mut daemon, which, wanted).await?;
-            let request = Request::Receipt { sandbox: which.clone(), session };
-            context.ask(&mut daemon, which, &request).await?
+            let sandbox = which.clone();
+            let request = match wanted {
+                Wanted::Session(wanted) => {
+                    let session = context.session_elsewhere(&mut daemon, which, wanted).await?;
+                    Request::Receipt { sandbox, session }
+                }
+                Wanted::Run(context, run) => {
+                    Request::RunReceipt { sandbox, context: context.clone(), run }
+                }
+            };
+            context.ask(&mut daemon, which, &request).await
         }
-    };
-    output::print_json(&receipt)?;
-    Ok(Exit::SUCCESS)
+    }
 }
 
 /// Checks each file, and that each follows the one before it.

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::apps::AppOrder;
 use node::Readiness;
-use protocol::SessionId;
+use protocol::{ContextName, SessionId};
 use sandbox::Preset;
 use sandbox::{Name, SandboxRef, Selector, Spec, TemplateOptions, TemplateRef};
 
@@ -157,6 +157,14 @@ pub enum Request {
     Receipt {
         sandbox: SandboxRef,
         session: SessionId,
+    },
+    /// Asks for the receipt of a run of a context.
+    RunReceipt {
+        sandbox: SandboxRef,
+        context: ContextName,
+        /// The last that has ended if absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        run: Option<u64>,
     },
     /// Reads a part of what a replay plays.
     Play(PlayQuery),

@@ -305,11 +305,9 @@ impl Shared {
 /// Puts a file into the guest that everybody there may read.
 async fn write_file(guest: &Guest, path: &'static str, bytes: &[u8]) -> Result<(), EgressError> {
     let writing = async {
-        let mut upload = guest.write_file(FileTarget {
-            permissions: Some(0o644),
-            parents: true,
-            ..FileTarget::replace(path)
-        })?;
+        let target =
+            FileTarget { permissions: Some(0o644), parents: true, ..FileTarget::replace(path) };
+        let mut upload = guest.write_file(target)?.of_the_bridge();
         upload.write(bytes).await?;
         upload.finish().await
     };

@@ -10,7 +10,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{ExpiryKind, Record, SandboxError, Snapshot, Spec};
-use crate::limits::{INPUT_BYTES_MAX, LOG_BYTES_MAX};
+use crate::limits::{INPUT_BYTES_MAX, LOG_BYTES_MAX, PROVENANCE_BYTES_MAX};
 use machine::limits::VIRTUAL_MEMORY_BYTES_DEFAULT;
 use workspace::volume::Volume;
 
@@ -140,7 +140,8 @@ impl ScopeUse {
         let has_layer = !is_over || record.machine.is_virtual();
         let layer = if has_layer { record.scratch_bytes } else { 0 };
         let input = if record.record.has_input() { INPUT_BYTES_MAX } else { 0 };
-        let log = record.log_bytes.filter(|_| is_over).unwrap_or(LOG_BYTES_MAX + input);
+        let log_max = LOG_BYTES_MAX + PROVENANCE_BYTES_MAX + input;
+        let log = record.log_bytes.filter(|_| is_over).unwrap_or(log_max);
         let asleep = if is_over { 0 } else { record.asleep_bytes };
         let own = layer.saturating_add(log).saturating_add(asleep);
         self.disk_bytes = self.disk_bytes.saturating_add(own);
@@ -510,7 +511,8 @@ mod tests {
         assert_eq!(used.disk_bytes, 77 + stopped.scratch_bytes);
         assert_eq!((used.sandboxes, used.memory_mib), (0, 0));
         stopped.state = State::Running;
-        assert_eq!(ScopeUse::of(&stopped).disk_bytes, LOG_BYTES_MAX + stopped.scratch_bytes);
+        let log_max = LOG_BYTES_MAX + PROVENANCE_BYTES_MAX;
+        assert_eq!(ScopeUse::of(&stopped).disk_bytes, log_max + stopped.scratch_bytes);
     }
 
     #[test]

@@ -196,6 +196,13 @@ pub const INPUT_SEGMENT_BYTES: u64 = 4 * 1024 * 1024;
 pub const INPUT_SEGMENTS_MAX: usize = 2;
 /// The most of it on disk, which is reserved where input is recorded.
 pub const INPUT_BYTES_MAX: u64 = INPUT_SEGMENT_BYTES * INPUT_SEGMENTS_MAX as u64;
+/// One file of what was put into a sandbox and of what its contexts ran, as digests: some four thousand files or a
+/// thousand runs.
+pub const PROVENANCE_SEGMENT_BYTES: u64 = 1024 * 1024;
+/// Such files that are kept.
+pub const PROVENANCE_SEGMENTS_MAX: usize = 2;
+/// The most of it on disk.
+pub const PROVENANCE_BYTES_MAX: u64 = PROVENANCE_SEGMENT_BYTES * PROVENANCE_SEGMENTS_MAX as u64;
 /// How often daily limits are checked: sandboxes may exceed their run time by that much, times
 /// their number.
 pub const METER_PAUSE: Duration = Duration::from_millis(100);

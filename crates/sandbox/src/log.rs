@@ -16,12 +16,15 @@
 //! so the agent still has them. Nothing is lost silently: what could not be written, because the
 //! disk was full, is recorded as a gap as soon as possible.
 //!
-//! What is typed is beside it, in files of its own ([`input`]), if the sandbox's policy says so.
+//! What is typed is beside it, in files of its own ([`input`]), if the sandbox's policy says so. So is, always, what was put
+//! in and what contexts ran, as lengths and digests ([`provenance`]).
 
+mod append;
 mod carry;
 mod input;
 mod known;
 mod playback;
+mod provenance;
 mod reader;
 mod record;
 mod recording;
@@ -38,10 +41,15 @@ use protocol::message::Channel;
 use protocol::{ExitRecord, SessionId};
 use serde::{Deserialize, Serialize};
 
+pub use agent_client::guest::{
+    Content, DisplayedForm, Provenance, ReceivedFile, RunRecord, SentInput,
+};
 pub(super) use input::input_directory;
 pub use input::{InputLog, InputReader, InputStep, Typed};
 pub use known::{AllSessions, Extent, OneSession, RecordedSession};
 pub use playback::{Only, Playback};
+pub(super) use provenance::provenance_directory;
+pub use provenance::{ProvenanceExtent, ProvenanceLog};
 pub use reader::{From, InvalidMark, Mark, Reader, Step};
 pub use record::Run;
 pub(super) use record::{bounded, checksum};

@@ -61,7 +61,7 @@ pub async fn send(
         let count = Count::new(bounds.entries_max);
         Packer { tree: &packing, policy: &bounds, take, piece: Vec::new(), total: 0, count }.pack()
     });
-    let mut upload = guest.tar_put(WORKSPACE, false, true)?;
+    let mut upload = guest.tar_put(WORKSPACE, false, true)?.of_the_bridge();
     let mut sent = Ok(());
     while let Some(piece) = waiting.recv().await {
         sent = upload.write(&piece).await;

@@ -76,7 +76,7 @@ pub fn descendants(pid: Pid) -> Vec<Pid> {
 
 /// The CPU time of a process, ended threads included. A process's clock counts nanoseconds, but
 /// `/proc/PID/stat` only hundredths of a second.
-pub(super) fn used(pid: Pid) -> Duration {
+pub fn used(pid: Pid) -> Duration {
     let clock = clock_getcpuclockid(pid).and_then(ClockId::now);
     // A process that is gone uses no more.
     clock.map_or(Duration::ZERO, Into::into)

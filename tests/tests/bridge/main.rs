@@ -14,6 +14,7 @@ mod layers;
 mod metrics;
 mod otel;
 mod playback;
+mod provenance;
 mod recording;
 mod telemetry;
 mod templates;

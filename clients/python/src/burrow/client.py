@@ -256,6 +256,13 @@ class Sandbox(SandboxHandle):
         )
         return receipt
 
+    async def run_receipt(self, context: str, run: int | None = None) -> Mapping[str, Any]:
+        """The signed receipt of a run of a context: by its number, or of the last that has ended."""
+        receipt: Mapping[str, Any] = await self._api.call(
+            "GET", self._commands.path("contexts", context, "receipt"), query={"run": run}
+        )
+        return receipt
+
     async def _settled(self) -> None:
         """Waits until the log has the end of the last command. The log is written separately from the
         answer, so it may be a moment later."""

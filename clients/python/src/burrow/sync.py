@@ -402,6 +402,9 @@ class SandboxHandle:
     def receipt(self, session: str) -> Mapping[str, Any]:
         return self._loop.run(self._inner.receipt(session))
 
+    def run_receipt(self, context: str, run: int | None = None) -> Mapping[str, Any]:
+        return self._loop.run(self._inner.run_receipt(context, run))
+
     def fork(
         self, count: int = 1, *, names: Sequence[str] = (), ttl: float | None = None
     ) -> tuple[builtins.list[SandboxHandle], Mapping[str, Any]]:

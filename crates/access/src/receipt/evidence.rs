@@ -1,89 +1,124 @@
-//! What the audit log knows of a session: what its sandbox was given, and what that could reach.
+//! What is known of a session or a run besides its end: what its sandbox was given, by the log of the sandbox, and what
+//! that could reach, by the audit log.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::limits::{DECISIONS_MAX, FILES_LISTED_MAX, RECORDS_READ_MAX};
-use super::statement::{DecidedFor, Decision, Decisions, ReceivedFile, ReceivedFiles};
-use crate::audit::{self, Filter, Outcome, read};
-use sandbox::Record;
-use sandbox::log::RecordedSession;
+use super::ReceiptError;
+use super::limits::{DECISIONS_MAX, FILES_LISTED_MAX, INPUT_PARTS_MAX, RECORDS_READ_MAX};
+use super::statement::{
+    DecidedFor, Decision, Decisions, InputPart, ReceivedFiles, ReceivedInput, Subject,
+};
+use crate::audit::{Audit, Filter, Outcome, read};
+use host::instant;
+use sandbox::log::{
+    Provenance, ProvenanceLog, ReceivedFile, RecordedSession, RunRecord, SentInput,
+};
 
-/// Nothing is known where no audit log is kept.
+/// What a receipt is about.
+#[derive(Clone, Copy, Debug)]
+pub enum Ran<'a> {
+    Session(&'a RecordedSession),
+    Run(&'a RunRecord),
+}
+
+impl Ran<'_> {
+    /// From its start to its end, if it has ended.
+    fn period(self) -> Option<(u64, u64)> {
+        match self {
+            Self::Session(session) => {
+                session.exit.as_ref().map(|end| (end.started_at_ms, end.ended_at_ms))
+            }
+            Self::Run(run) => Some((run.started_at_ms, run.ended_at_ms)),
+        }
+    }
+
+    /// Whether what a writer has sent went to it. Names of sessions are used again.
+    fn has_read(self, sent: &SentInput, ended_at_ms: u64) -> bool {
+        let (Self::Session(session), Some((from_ms, to_ms))) = (self, self.period()) else {
+            return false;
+        };
+        sent.session == session.session && sent.opened_at_ms <= to_ms && ended_at_ms >= from_ms
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
+    /// Nothing is known where no audit log is kept.
     pub decisions: Option<Decisions>,
     pub inputs: Option<ReceivedFiles>,
+    pub stdin: Option<ReceivedInput>,
 }
 
 impl Evidence {
-    /// Reads the audit log in this directory.
-    pub fn read(directory: &Path, record: &Record, session: &RecordedSession) -> io::Result<Self> {
+    /// Reads the log of the sandbox in this directory, and the audit log.
+    pub fn read(
+        audit: &Audit,
+        log: &Path,
+        sandbox: &Subject,
+        ran: Ran<'_>,
+    ) -> Result<Self, ReceiptError> {
+        let Some((from_ms, to_ms)) = ran.period() else { return Ok(Self::default()) };
+        let (mut inputs, mut stdin) = (ReceivedFiles::default(), ReceivedInput::default());
+        let extent = ProvenanceLog::read(log, |time_ms, what| match what {
+            Provenance::File(file) if time_ms <= to_ms => inputs.add(time_ms, file),
+            Provenance::Input(sent) if ran.has_read(&sent, time_ms) => stdin.add(time_ms, sent),
+            Provenance::Unseen {} if time_ms <= to_ms => inputs.has_unrecorded = true,
+            Provenance::File(_)
+            | Provenance::Input(_)
+            | Provenance::Run(_)
+            | Provenance::Unseen {} => {}
+        })?;
+        inputs.has_more |= !extent.is_whole;
+        stdin.has_more |= !extent.is_whole && matches!(ran, Ran::Session(_));
+        let decided = |directory: &PathBuf| decisions(directory, sandbox, from_ms, to_ms);
         Ok(Self {
-            decisions: Some(decisions(directory, record, session)?),
-            inputs: Some(inputs(directory, record, session)?),
+            decisions: audit.directory().map(decided).transpose().map_err(ReceiptError::Audit)?,
+            inputs: Some(inputs),
+            stdin: Some(stdin).filter(|stdin| stdin.has_more || !stdin.listed.is_empty()),
         })
     }
 }
 
-/// The files that were put into a sandbox before the end of a session.
-fn inputs(
-    directory: &Path,
-    record: &Record,
-    session: &RecordedSession,
-) -> io::Result<ReceivedFiles> {
-    let Some(end) = &session.exit else { return Ok(ReceivedFiles::default()) };
-    let mut found = ReceivedFiles::default();
-    for operation in ["write_file", "unpack_files"] {
-        let filter = Filter {
-            until_ms: Some(end.ended_at_ms.saturating_add(1)),
-            sandbox: Some(record.id.to_string()),
-            operation: Some(operation.to_owned()),
-            outcome: Some(Outcome::Ok),
-            ..Filter::default()
-        };
-        let records = read(directory, &filter, FILES_LISTED_MAX + 1, false)?;
-        // Records of earlier bridges without a digest are among these, and are left out below.
-        found.has_more |= records.len() > FILES_LISTED_MAX;
-        found.listed.extend(records.iter().filter_map(received));
+impl ReceivedFiles {
+    fn add(&mut self, time_ms: u64, file: ReceivedFile) {
+        if self.listed.len() == FILES_LISTED_MAX {
+            self.has_more = true;
+            return;
+        }
+        self.listed.push(super::statement::ReceivedFile::of(time_ms, file));
     }
-    found.listed.sort_by(|one, other| one.time.cmp(&other.time));
-    found.has_more |= found.listed.len() > FILES_LISTED_MAX;
-    found.listed.truncate(FILES_LISTED_MAX);
-    Ok(found)
 }
 
-/// A record without a digest is of an earlier bridge.
-fn received(record: &audit::Record) -> Option<ReceivedFile> {
-    let text = |name: &str| record.entry.facts.get(name)?.as_str().map(str::to_owned);
-    Some(ReceivedFile {
-        path: text("path")?,
-        place: text("place"),
-        bytes: record.entry.facts.get("bytes")?.as_u64()?,
-        sha256: text("sha256")?,
-        operation: record.entry.operation.clone(),
-        time: record.time.clone(),
-    })
+impl ReceivedInput {
+    fn add(&mut self, time_ms: u64, sent: SentInput) {
+        if self.listed.len() == INPUT_PARTS_MAX {
+            self.has_more = true;
+            return;
+        }
+        let SentInput { offset, content, closed, .. } = sent;
+        let time = instant::format(time_ms);
+        let (bytes, sha256) = (content.bytes, content.sha256);
+        self.listed.push(InputPart { time, offset, bytes, sha256, closed });
+    }
 }
 
-/// What the egress of a sandbox decided while a session ran, by the audit log.
+/// What the egress of a sandbox decided in this time, by the audit log.
 fn decisions(
     directory: &Path,
-    record: &Record,
-    session: &RecordedSession,
+    sandbox: &Subject,
+    from_ms: u64,
+    to_ms: u64,
 ) -> io::Result<Decisions> {
-    let decided_for = Some(DecidedFor::Sandbox);
-    let Some(end) = &session.exit else {
-        return Ok(Decisions { decided_for, ..Decisions::default() });
-    };
     let filter = Filter {
-        since_ms: Some(end.started_at_ms),
-        until_ms: Some(end.ended_at_ms.saturating_add(1)),
-        sandbox: Some(record.id.to_string()),
+        since_ms: Some(from_ms),
+        until_ms: Some(to_ms.saturating_add(1)),
+        sandbox: Some(sandbox.id.clone()),
         ..Filter::default()
     };
     let records = read(directory, &filter, RECORDS_READ_MAX, false)?;
     let has_more = records.len() == RECORDS_READ_MAX;
+    let decided_for = Some(DecidedFor::Sandbox);
     let mut found = Decisions { decided_for, has_more, ..Decisions::default() };
     let is_decision = |operation: &str| matches!(operation, "egress.name" | "egress.connection");
     for record in records.into_iter().filter(|record| is_decision(&record.entry.operation)) {

@@ -12,15 +12,14 @@ use ring::rand::SystemRandom;
 use ring::signature::Ed25519KeyPair;
 use rustix::fs::{FlockOperation, flock};
 
-use super::evidence::Evidence;
+use super::evidence::{Evidence, Ran};
 use super::limits::{FILE_BYTES_MAX, FILES_MAX};
-use super::{Receipt, ReceiptError, Statement, issued_entry, public_key};
+use super::{Receipt, ReceiptError, Statement, Subject, issued_entry, public_key};
 use crate::audit::Audit;
 use host::instant;
 use host::journal::{Segment, lines};
 use host::paths::{PRIVATE_FILE, make_private_directory, write_durably};
 use sandbox::Record;
-use sandbox::log::RecordedSession;
 
 const PREFIX: &str = "receipts-";
 const KEY: &str = "key.pk8";
@@ -43,35 +42,30 @@ impl Ledger {
         self.key().map(|key| public_key(&key))
     }
 
-    /// The receipt of a session that has ended. It has the decisions of the audit log, which records a new one.
+    /// The receipt of a session or a run that has ended, of the sandbox whose log is in this directory. It has the decisions
+    /// of the audit log, which records a new one.
     pub fn issue(
         &self,
         record: &Record,
-        session: &RecordedSession,
+        log: &Path,
+        ran: Ran<'_>,
         audit: &Audit,
     ) -> Result<Receipt, ReceiptError> {
-        let evidence = audit.directory().map(|from| Evidence::read(from, record, session));
-        let evidence = evidence.transpose().map_err(ReceiptError::Audit)?.unwrap_or_default();
-        let (receipt, is_new) = self.issue_with(record, session, evidence)?;
+        let evidence = Evidence::read(audit, log, &Subject::of(record), ran)?;
+        let statement = Statement::of(record, ran, evidence).ok_or_else(|| match ran {
+            Ran::Session(session) => {
+                ReceiptError::NotEnded { session: session.session.to_string() }
+            }
+            Ran::Run(_) => unreachable!("a run is recorded at its end"),
+        })?;
+        let _turn = self.take_turn().map_err(|source| self.failed(source))?;
+        let key = self.key()?;
+        let added = self.add(statement, &key).map_err(|source| self.failed(source));
+        let (receipt, is_new) = added?;
         if is_new {
             audit.record(issued_entry(&receipt));
         }
         Ok(receipt)
-    }
-
-    /// The same with this evidence, and whether the receipt is new.
-    pub(super) fn issue_with(
-        &self,
-        record: &Record,
-        session: &RecordedSession,
-        evidence: Evidence,
-    ) -> Result<(Receipt, bool), ReceiptError> {
-        let Evidence { decisions, inputs } = evidence;
-        let not_ended = || ReceiptError::NotEnded { session: session.session.to_string() };
-        let statement = Statement::of(record, session, decisions, inputs).ok_or_else(not_ended)?;
-        let _turn = self.take_turn().map_err(|source| self.failed(source))?;
-        let key = self.key()?;
-        self.add(statement, &key).map_err(|source| self.failed(source))
     }
 
     fn add(&self, mut statement: Statement, key: &Ed25519KeyPair) -> io::Result<(Receipt, bool)> {

@@ -10,5 +10,7 @@ pub const FILES_MAX: usize = 8;
 pub const DECISIONS_MAX: usize = 100;
 /// Files that a receipt lists as put into the sandbox. More are counted as unlisted.
 pub const FILES_LISTED_MAX: usize = 100;
+/// Parts of a session's input that a receipt lists: one for each writer. More are counted as unlisted.
+pub const INPUT_PARTS_MAX: usize = 100;
 /// Records of the audit log that are read for them.
 pub const RECORDS_READ_MAX: usize = 10_000;

@@ -4,10 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::evidence::{Evidence, Ran};
 use crate::audit::Outcome;
 use host::instant;
 use sandbox::Record;
-use sandbox::log::RecordedSession;
+use sandbox::log::{self, RecordedSession, RunRecord};
 
 /// See the module's description. Its fields are signed in this order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -22,16 +23,24 @@ pub struct Statement {
     #[schemars(with = "String")]
     pub previous: Option<String>,
     pub sandbox: Subject,
-    pub session: String,
-    /// The argument vector as one line, cut as the agent cuts it.
-    pub command: String,
+    /// Absent of a run of a context.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub session: Option<String>,
+    /// The argument vector of a session as one line, cut as the agent cuts it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub command: Option<String>,
     /// By the guest's clock.
     pub started_at: String,
     pub ended_at: String,
     pub duration_us: u64,
     /// How it ended.
     pub cause: Value,
-    pub exit_code: i32,
+    /// Of a session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "i32")]
+    pub exit_code: Option<i32>,
     pub outputs: Vec<Output>,
     pub limits: Limits,
     /// The egress rules of the sandbox.
@@ -41,11 +50,64 @@ pub struct Statement {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Decisions")]
     pub decisions: Option<Decisions>,
-    /// What was put into the sandbox before the end, by anybody; absent where no audit log is kept, and of earlier
-    /// bridges.
+    /// What was put into the sandbox before the end, by anybody; absent of earlier bridges.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "ReceivedFiles")]
     pub inputs: Option<ReceivedFiles>,
+    /// What was sent to the input of the session; absent if nothing was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "ReceivedInput")]
+    pub stdin: Option<ReceivedInput>,
+    /// What it is, if it is a run of a context.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "ContextRun")]
+    pub run: Option<ContextRun>,
+}
+
+/// A run of a context.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ContextRun {
+    pub context: String,
+    pub run: u64,
+    pub language: String,
+    /// Which run of its interpreter it was; absent of one that never began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub count: Option<u64>,
+    pub code: Digested,
+    /// The first forms of what it displayed, in order.
+    pub displays: Vec<DisplayedForm>,
+    /// Whether there were more than are listed here.
+    pub has_more_displays: bool,
+    /// The kind of the exception that nothing caught.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub error: Option<String>,
+    /// Whether the next run finds its variables.
+    pub state_kept: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub cpu_us: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub memory_bytes_peak: Option<u64>,
+}
+
+/// Length and SHA-256 of something.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Digested {
+    pub bytes: u64,
+    pub sha256: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DisplayedForm {
+    pub mime: String,
+    pub bytes: u64,
+    pub sha256: String,
 }
 
 /// The sandbox, and what it was made from.
@@ -65,7 +127,7 @@ pub struct Subject {
     pub image_digest: Option<String>,
 }
 
-/// One output of the session.
+/// One output of the session or the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Output {
@@ -74,7 +136,8 @@ pub struct Output {
     pub bytes: u64,
     /// How much of it no reader has had.
     pub dropped: u64,
-    /// The agent's SHA-256 of all of it; absent if the agent gave none.
+    /// The SHA-256 of all of it: of a session the agent's, absent if the agent gave none; of a run the bridge's, of what it
+    /// has received.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub sha256: Option<String>,
@@ -102,7 +165,7 @@ pub enum DecidedFor {
     Sandbox,
 }
 
-/// Egress decisions of the sandbox between the start and the end of the session, from the audit log.
+/// Egress decisions of the sandbox between the start and the end of the session or the run, from the audit log.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Decisions {
@@ -128,14 +191,17 @@ pub struct Decision {
     pub facts: Map<String, Value>,
 }
 
-/// Files that the API has put into the sandbox, from the audit log.
+/// Files that were put into the sandbox, through whichever interface.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReceivedFiles {
     /// The first of them, in the order of their ends.
     pub listed: Vec<ReceivedFile>,
-    /// Whether the log had more than is listed here.
+    /// Whether there were more than are listed here.
     pub has_more: bool,
+    /// Whether a client at another node of the fleet has reached the agent before the end: what it did there is not recorded.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub has_unrecorded: bool,
 }
 
 /// The body of one upload.
@@ -145,7 +211,7 @@ pub struct ReceivedFile {
     pub time: String,
     /// `write_file`, or `unpack_files` of an archive.
     pub operation: String,
-    /// The file, or the directory of the archive, cut as the audit log cuts it.
+    /// The file, or the directory of the archive.
     pub path: String,
     /// Where in the file it was put: `whole`, `append`, or an offset. Absent of an archive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -157,14 +223,101 @@ pub struct ReceivedFile {
     pub sha256: String,
 }
 
-impl Statement {
-    /// What there is to say of a session that has ended; its place in the chain is the ledger's.
-    pub(super) fn of(
-        record: &Record,
-        session: &RecordedSession,
-        decisions: Option<Decisions>,
-        inputs: Option<ReceivedFiles>,
-    ) -> Option<Self> {
+/// What was sent to the input of a session.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReceivedInput {
+    /// The first of its parts, one for each writer, in the order of their ends.
+    pub listed: Vec<InputPart>,
+    /// Whether there were more than are listed here.
+    pub has_more: bool,
+}
+
+/// What one writer has sent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InputPart {
+    /// When the writer ended.
+    pub time: String,
+    /// Where the part begins in the input; absent if the agent has not said that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub offset: Option<u64>,
+    pub bytes: u64,
+    pub sha256: String,
+    /// Whether the input was closed after it.
+    pub closed: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+impl Subject {
+    pub(super) fn of(record: &Record) -> Self {
+        Self {
+            namespace: record.namespace.to_string(),
+            name: record.name.to_string(),
+            id: record.id.to_string(),
+            machine: record.machine.to_string(),
+            image: record.image.clone(),
+            image_digest: record.image_digest.map(|digest| digest.to_string()),
+        }
+    }
+}
+
+impl ReceivedFile {
+    pub(super) fn of(time_ms: u64, file: log::ReceivedFile) -> Self {
+        let (place, content) = (file.place.name(), file.content);
+        let operation = if place.is_some() { "write_file" } else { "unpack_files" };
+        Self {
+            time: instant::format(time_ms),
+            operation: operation.to_owned(),
+            path: file.path,
+            place,
+            bytes: content.bytes,
+            sha256: content.sha256,
+        }
+    }
+}
+
+impl ContextRun {
+    fn of(run: &RunRecord) -> Self {
+        let form = |form: &log::DisplayedForm| DisplayedForm {
+            mime: form.mime.clone(),
+            bytes: form.content.bytes,
+            sha256: form.content.sha256.clone(),
+        };
+        let code = Digested { bytes: run.code.bytes, sha256: run.code.sha256.clone() };
+        Self {
+            context: run.context.to_string(),
+            run: run.run,
+            language: run.language.clone(),
+            count: run.count,
+            code,
+            displays: run.displays.iter().map(form).collect(),
+            has_more_displays: run.has_more_displays,
+            error: run.error.clone(),
+            state_kept: run.finished.state_kept,
+            cpu_us: run.finished.cpu_us,
+            memory_bytes_peak: run.finished.memory_bytes_peak,
+        }
+    }
+}
+
+/// How something ended that has ended.
+struct End {
+    session: Option<(String, String, i32)>,
+    started_at_ms: u64,
+    ended_at_ms: u64,
+    duration_us: u64,
+    cause: Value,
+    outputs: Vec<Output>,
+    run: Option<ContextRun>,
+}
+
+impl End {
+    fn of_session(session: &RecordedSession) -> Option<Self> {
         let end = session.exit.as_ref()?;
         let outputs = end.outputs.iter().map(|total| Output {
             output: total.channel.name().to_owned(),
@@ -172,26 +325,63 @@ impl Statement {
             dropped: total.dropped,
             sha256: total.sha256.clone(),
         });
+        let name = session.session.to_string();
+        Some(Self {
+            session: Some((name, session.command.clone(), end.cause.shell_code())),
+            started_at_ms: end.started_at_ms,
+            ended_at_ms: end.ended_at_ms,
+            duration_us: end.duration_us,
+            cause: serde_json::to_value(&end.cause).unwrap_or_default(),
+            outputs: outputs.collect(),
+            run: None,
+        })
+    }
+
+    fn of_run(run: &RunRecord) -> Self {
+        let outputs = [("stdout", &run.stdout), ("stderr", &run.stderr)];
+        let outputs = outputs.map(|(name, content)| Output {
+            output: name.to_owned(),
+            bytes: content.bytes,
+            dropped: 0,
+            sha256: Some(content.sha256.clone()),
+        });
+        Self {
+            session: None,
+            started_at_ms: run.started_at_ms,
+            ended_at_ms: run.ended_at_ms,
+            duration_us: run.finished.duration_us,
+            cause: serde_json::to_value(&run.finished.end).unwrap_or_default(),
+            outputs: outputs.into(),
+            run: Some(ContextRun::of(run)),
+        }
+    }
+}
+
+impl Statement {
+    /// What there is to say of what has ended; its place in the chain is the ledger's.
+    pub(super) fn of(record: &Record, ran: Ran<'_>, evidence: Evidence) -> Option<Self> {
+        let end = match ran {
+            Ran::Session(session) => End::of_session(session)?,
+            Ran::Run(run) => End::of_run(run),
+        };
+        let Evidence { decisions, inputs, stdin } = evidence;
+        let (session, command, exit_code) = match end.session {
+            Some((name, command, code)) => (Some(name), Some(command), Some(code)),
+            None => (None, None, None),
+        };
         Some(Self {
             seq: 0,
             issued_at: String::new(),
             previous: None,
-            sandbox: Subject {
-                namespace: record.namespace.to_string(),
-                name: record.name.to_string(),
-                id: record.id.to_string(),
-                machine: record.machine.to_string(),
-                image: record.image.clone(),
-                image_digest: record.image_digest.map(|digest| digest.to_string()),
-            },
-            session: session.session.to_string(),
-            command: session.command.clone(),
+            sandbox: Subject::of(record),
+            session,
+            command,
             started_at: instant::format(end.started_at_ms),
             ended_at: instant::format(end.ended_at_ms),
             duration_us: end.duration_us,
-            cause: serde_json::to_value(&end.cause).unwrap_or_default(),
-            exit_code: end.cause.shell_code(),
-            outputs: outputs.collect(),
+            cause: end.cause,
+            exit_code,
+            outputs: end.outputs,
             limits: Limits {
                 memory_mib: record.memory_mib,
                 cpu_millis: record.cpu_millis,
@@ -200,14 +390,17 @@ impl Statement {
             egress: record.egress.clone(),
             decisions,
             inputs,
+            stdin,
+            run: end.run,
         })
     }
 
-    /// Whether both are about one run of one session.
+    /// Whether both are about one run of one session, or about one run of one context.
     pub(super) fn is_about_the_same(&self, other: &Self) -> bool {
         let about = |statement: &Self| {
-            let Self { sandbox, session, started_at, .. } = statement;
-            (sandbox.id.clone(), session.clone(), started_at.clone())
+            let Self { sandbox, session, started_at, run, .. } = statement;
+            let run = run.as_ref().map(|run| (run.context.clone(), run.run));
+            (sandbox.id.clone(), session.clone(), run, started_at.clone())
         };
         about(self) == about(other)
     }

@@ -142,6 +142,8 @@ impl Guest {
             name.as_ref().map_or(0, String::len),
             PATH_BYTES_MAX,
         )?;
+        let account = (!aside)
+            .then(|| self.provenance().run(&context.context, &context.language, code.as_bytes()));
         let inline = code.as_bytes().len() <= CODE_INLINE_BYTES_MAX
             && context_bytes <= INLINE_CONTEXT_BYTES_MAX;
         let (inside, behind) =
@@ -170,6 +172,7 @@ impl Guest {
         run.reported_deadline_ms = reported_deadline.map(millis);
         run.span = span;
         run.is_aside = aside;
+        run.account = account.flatten();
         Ok(run)
     }
 

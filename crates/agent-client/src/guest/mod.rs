@@ -17,6 +17,7 @@ pub mod metrics;
 mod observer;
 mod output;
 mod pending;
+mod provenance;
 mod records;
 mod requests;
 mod rules;
@@ -41,6 +42,10 @@ pub use horizon::Horizons;
 pub use observer::{Observed, Observer};
 pub use output::{Output, OutputCounter, Piece};
 pub use pending::Pending;
+pub use provenance::{
+    Content, DisplayedForm, FilePlace, Provenance, ProvenanceKeeper, ReceivedFile, RunRecord,
+    SentInput,
+};
 pub use rules::{OutputRule, OutputRules};
 pub use streams::{Awaited, FileTarget};
 pub use trace::{cause_name, run_end_name};
@@ -61,6 +66,7 @@ pub struct Guest {
     observer: Observer,
     output_rules: OutputRules,
     input_rules: InputRules,
+    provenance: ProvenanceKeeper,
     /// The default user of programs; the agent's own user if absent.
     usual_user: Option<Arc<str>>,
     /// The default working directory; the agent's own if absent.
@@ -92,6 +98,7 @@ impl Guest {
             observer: Observer::default(),
             output_rules: OutputRules::default(),
             input_rules: InputRules::default(),
+            provenance: ProvenanceKeeper::default(),
             usual_user: None,
             usual_directory: None,
             scope: None,
@@ -111,6 +118,11 @@ impl Guest {
     /// Who records what is typed into its sessions.
     pub fn input_rules(&self) -> &InputRules {
         &self.input_rules
+    }
+
+    /// Who keeps what this client has put in, sent and run.
+    pub fn provenance(&self) -> &ProvenanceKeeper {
+        &self.provenance
     }
 
     /// The same agent, with this user as the default.

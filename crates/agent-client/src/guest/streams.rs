@@ -105,11 +105,12 @@ impl Guest {
         take: bool,
     ) -> Result<(Writer, Pending<InputOpened>), GuestError> {
         let typed = self.input_rules().open(session)?;
+        let account = self.provenance().input(session);
         let session = session.clone();
         let make = |stream| Request::Input(Input { session, stream, from, take });
         let pick = pick!(Reply::Input(opened) => opened);
         let (stream, pending) = self.open(Direction::Out, Begins::Answered, make, "input", pick)?;
-        Ok((self.writer(stream).recorded(typed), pending))
+        Ok((self.writer(stream).recorded(typed).accounted(account), pending))
     }
 
     /// Opens a file for reading: its bytes (whose offsets are the file's), its metadata, and how
@@ -136,9 +137,11 @@ impl Guest {
     pub fn write_file(&self, target: FileTarget) -> Result<Upload, GuestError> {
         let FileTarget { path, mode, permissions, uid, gid, parents } = target;
         check_path(&path)?;
-        self.upload(|stream| {
+        let account = self.provenance().file(&path, mode);
+        let upload = self.upload(|stream| {
             Request::WriteFile(WriteFile { path, stream, mode, permissions, uid, gid, parents })
-        })
+        })?;
+        Ok(upload.accounted(account))
     }
 
     /// Opens a stream of a tar archive of `path`.
@@ -157,7 +160,10 @@ impl Guest {
     ) -> Result<Upload, GuestError> {
         let path = path.into();
         check_path(&path)?;
-        self.upload(|stream| Request::TarPut(TarPut { path, stream, owners, parents }))
+        let account = self.provenance().archive(&path);
+        let upload =
+            self.upload(|stream| Request::TarPut(TarPut { path, stream, owners, parents }))?;
+        Ok(upload.accounted(account))
     }
 
     /// Opens a stream of the writable layer, and gives the variables of the sandbox's programs that are text.

@@ -2,10 +2,12 @@
 //! when all has arrived.
 
 use std::future::poll_fn;
+use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use protocol::StreamId;
 
+use super::provenance::{FileAccount, InputAccount, ReceivedFile};
 use super::typed::TypedInput;
 use super::{GuestError, Pending};
 use crate::link::Link;
@@ -18,17 +20,33 @@ pub struct Writer {
     stream: StreamId,
     /// Who records what is written.
     typed: Option<TypedInput>,
+    /// What it has sent, until nothing more comes.
+    account: Mutex<Option<InputAccount>>,
 }
 
 impl Writer {
     pub(super) fn new(link: Link, stream: StreamId) -> Self {
-        Self { link, stream, typed: None }
+        Self { link, stream, typed: None, account: Mutex::default() }
     }
 
     /// The same writer, and what it writes is recorded.
     pub(super) fn recorded(mut self, typed: Option<TypedInput>) -> Self {
         self.typed = typed;
         self
+    }
+
+    /// The same writer, and what it writes is accounted for.
+    pub(super) fn accounted(mut self, account: Option<InputAccount>) -> Self {
+        self.account = Mutex::new(account);
+        self
+    }
+
+    fn end_account(&self, closed: bool) {
+        // A panic while bytes are added leaves sums that are never used.
+        let account = self.account.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(account) = account {
+            account.ended(self.offset(), closed);
+        }
     }
 
     /// Writes all of `bytes`, waiting for room as often as needed. If it is cancelled, a part may
@@ -48,10 +66,16 @@ impl Writer {
         cx: &mut Context<'_>,
     ) -> Poll<Result<usize, GuestError>> {
         let mut write = || self.link.poll_write(self.stream, bytes, cx).map_err(GuestError::from);
-        match &self.typed {
+        let written = match &self.typed {
             Some(typed) => typed.record(bytes, write),
             None => write(),
+        };
+        if let Poll::Ready(Ok(count)) = &written
+            && let Some(account) = self.account.get_mut().unwrap_or_else(PoisonError::into_inner)
+        {
+            account.add(&bytes[..*count]);
         }
+        written
     }
 
     /// Ends the stream, waits until the agent has all of it, and returns the end's offset. If it is
@@ -80,11 +104,13 @@ impl Writer {
     /// Says that nothing more will be written. From then on dropping it gives nothing up.
     pub fn close(&self) {
         self.link.close_outbox(self.stream);
+        self.end_account(true);
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
+        self.end_account(false);
         self.link.drop_outbox(self.stream);
     }
 }
@@ -102,22 +128,44 @@ pub struct Written {
 pub struct Upload {
     writer: Writer,
     written: Pending<Written>,
+    account: Option<FileAccount>,
 }
 
 impl Upload {
     pub(super) fn new(writer: Writer, written: Pending<Written>) -> Self {
-        Self { writer, written }
+        Self { writer, written, account: None }
+    }
+
+    pub(super) fn accounted(mut self, account: Option<FileAccount>) -> Self {
+        self.account = account;
+        self
+    }
+
+    /// The same upload, of something that the bridge itself puts there: nobody's input.
+    #[must_use]
+    pub fn of_the_bridge(self) -> Self {
+        self.accounted(None)
     }
 
     /// Writes all of `bytes`, waiting for room as often as needed. Fails with the agent's reason as
     /// soon as that is known.
     pub async fn write(&mut self, bytes: &[u8]) -> Result<(), GuestError> {
-        self.writer.write(bytes).await
+        self.writer.write(bytes).await?;
+        if let Some(account) = &mut self.account {
+            account.add(bytes);
+        }
+        Ok(())
     }
 
     /// Ends the upload and waits until the agent has put it in its place.
     pub async fn finish(self) -> Result<Written, GuestError> {
+        Ok(self.finish_accounted().await?.0)
+    }
+
+    /// The same, and what was sent, if somebody keeps that.
+    pub async fn finish_accounted(self) -> Result<(Written, Option<ReceivedFile>), GuestError> {
         self.writer.close();
-        self.written.await
+        let written = self.written.await?;
+        Ok((written, self.account.map(FileAccount::arrived)))
     }
 }

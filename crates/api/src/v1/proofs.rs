@@ -7,9 +7,11 @@ use serde::{Deserialize, Serialize};
 use super::super::call::Call;
 use super::super::route::{Operation, operation};
 use super::super::shape::{Nothing, Query, Reply};
-use access::receipt::{Ledger, Receipt, ReceiptError};
+use access::audit::Audit;
+use access::receipt::{Ledger, Ran, Receipt, ReceiptError};
 use protocol::SessionId;
-use sandbox::log::{Comparison, LogError, OneSession, ReadBudget, verify};
+use sandbox::Record;
+use sandbox::log::{Comparison, LogError, OneSession, ProvenanceLog, ReadBudget, verify};
 use sandbox::refusal::{Code, Refusal};
 
 pub fn operations() -> Vec<Operation> {
@@ -42,7 +44,31 @@ pub fn operations() -> Vec<Operation> {
              checks it without a server.",
         )
         .problems(&[Code::Conflict, Code::Io]),
+        operation(
+            Method::GET,
+            "/v1/sandboxes/{namespace}/{name}/contexts/{context}/receipt",
+            "get_run_receipt",
+            "Get the signed receipt of a run of a context.",
+            receipt_of_run,
+        )
+        .tag("contexts")
+        .about(
+            "Says of the code, the outputs and the displays of a run their lengths and digests, and how it ended, as the \
+             receipt of a session does. There is one of the newest runs whose events somebody has read to their end, some \
+             thousand of a sandbox.",
+        )
+        .problems(&[Code::Io]),
     ]
+}
+
+/// Which run.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunQuery {
+    /// Its number; the last that has ended by default.
+    #[serde(default)]
+    #[schemars(with = "u64")]
+    pub run: Option<u64>,
 }
 
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -81,17 +107,45 @@ async fn receipt(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Receipt>, R
     let (which, session) = (call.which()?, call.session()?);
     let registry = call.api.registry();
     let (record, log) = (registry.get(&which)?, registry.log_directory(&which)?);
-    let wanted = session.clone();
+    let (from, wanted) = (log.clone(), session.clone());
     let looking = move || {
         let mut budget = ReadBudget::ENDLESS;
         OneSession::new(&log, &wanted)?.step(&mut budget)
     };
     let recorded = read(looking).await?.flatten().ok_or_else(|| unknown(&which, &session))?;
-    let ledger = Ledger::new(registry.store_paths().receipts());
+    issue(call, record, move |ledger, record, audit| {
+        ledger.issue(record, &from, Ran::Session(&recorded), audit)
+    })
+    .await
+}
+
+async fn receipt_of_run(
+    call: Call,
+    Query(RunQuery { run }): Query<RunQuery>,
+    _: Nothing,
+) -> Result<Reply<Receipt>, Refusal> {
+    let (which, context) = (call.which()?, call.context()?);
+    let registry = call.api.registry();
+    let (record, log) = (registry.get(&which)?, registry.log_directory(&which)?);
+    let (from, wanted) = (log.clone(), context.clone());
+    let found = read(move || ProvenanceLog::run(&log, &wanted, run)).await?;
+    let found = found.ok_or_else(|| refused(&ReceiptError::no_run(&context, run)))?;
+    issue(call, record, move |ledger, record, audit| {
+        ledger.issue(record, &from, Ran::Run(&found), audit)
+    })
+    .await
+}
+
+/// Issues a receipt on a thread that may wait for the disk.
+async fn issue(
+    call: Call,
+    record: Record,
+    issue: impl FnOnce(&Ledger, &Record, &Audit) -> Result<Receipt, ReceiptError> + Send + 'static,
+) -> Result<Reply<Receipt>, Refusal> {
+    let ledger = Ledger::new(call.api.registry().store_paths().receipts());
     let audit = call.api.audit().clone();
     let issuing = tokio::task::spawn_blocking(move || {
-        let receipt = ledger.issue(&record, &recorded, &audit);
-        receipt.map(Reply).map_err(|error| refused(&error))
+        issue(&ledger, &record, &audit).map(Reply).map_err(|error| refused(&error))
     });
     issuing.await.map_err(|error| io(&error))?
 }
@@ -108,7 +162,11 @@ fn refused(error: &ReceiptError) -> Refusal {
     match error {
         ReceiptError::NotEnded { .. } => Refusal::new(Code::Conflict, error.to_string())
             .details(serde_json::json!({ "reason": "still_running" })),
-        ReceiptError::Files { .. } | ReceiptError::Audit(_) | ReceiptError::Key { .. } => io(error),
+        ReceiptError::NoRun { .. } => Refusal::not_found(error.to_string()),
+        ReceiptError::Files { .. }
+        | ReceiptError::Audit(_)
+        | ReceiptError::Log(_)
+        | ReceiptError::Key { .. } => io(error),
     }
 }
 

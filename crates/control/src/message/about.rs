@@ -80,6 +80,7 @@ impl Request {
             }
             Self::Verify { sandbox, .. } => About::look("verify_output", Some(sandbox)),
             Self::Receipt { sandbox, .. } => About::look("get_receipt", Some(sandbox)),
+            Self::RunReceipt { sandbox, .. } => About::look("get_run_receipt", Some(sandbox)),
             Self::Play(PlayQuery { sandbox, .. }) => About::look("read_timeline", Some(sandbox)),
             Self::ReadLost { sandbox, .. }
             | Self::LogSessions { sandbox }
@@ -174,6 +175,7 @@ impl Request {
         | Self::LogSessions { sandbox }
         | Self::Verify { sandbox, .. }
         | Self::Receipt { sandbox, .. }
+        | Self::RunReceipt { sandbox, .. }
         | Self::Play(PlayQuery { sandbox, .. })
         | Self::Sync { sandbox }
         | Self::CreatePreview { sandbox, .. }

@@ -108,8 +108,9 @@ impl Request {
                 let woke_in = if looks { None } else { registry.wake(&sandbox).await? };
                 let (address, record) = registry.dial(&sandbox)?;
                 let Record { user, workdir, state, durability, record: policy, .. } = record;
+                let log = registry.log_directory(&sandbox)?;
                 let input = if policy.has_input() {
-                    InputRecord::Log(registry.log_directory(&sandbox)?)
+                    InputRecord::Log(log.clone())
                 } else {
                     InputRecord::Nowhere
                 };
@@ -122,6 +123,7 @@ impl Request {
                     woke_ms,
                     durability,
                     input,
+                    provenance: Some(log),
                 }));
             }
             Self::Snapshot { sandbox, name } => {
@@ -141,6 +143,10 @@ impl Request {
             }
             Self::Receipt { sandbox, session } => {
                 let receipt = proofs::receipt(parts, &sandbox, session).await?;
+                return Ok(Reply::Receipt(Box::new(receipt)));
+            }
+            Self::RunReceipt { sandbox, context, run } => {
+                let receipt = proofs::receipt_of_run(parts, &sandbox, context, run).await?;
                 return Ok(Reply::Receipt(Box::new(receipt)));
             }
             Self::Play(query) => {

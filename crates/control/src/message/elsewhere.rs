@@ -94,7 +94,8 @@ impl Request {
                 let opened = others.relay(to, which);
                 let path = opened.map_err(|error| unopened(&error))?;
                 let (address, input) = (Address::Unix { path }, dialled.input.elsewhere());
-                Ok(Some(Reply::Dialled(Dialled { address, input, ..dialled })))
+                let dialled = Dialled { address, input, provenance: None, ..dialled };
+                Ok(Some(Reply::Dialled(dialled)))
             }
             reply => Ok(Some(reply)),
         }

@@ -273,6 +273,9 @@ pub struct Dialled {
     /// Where what is typed is recorded.
     #[serde(default, skip_serializing_if = "InputRecord::is_nowhere")]
     pub input: InputRecord,
+    /// The log where the client records what it puts in and runs; absent where it cannot write to that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provenance: Option<PathBuf>,
 }
 
 /// Where what is typed into a sandbox by a client of its agent is recorded.

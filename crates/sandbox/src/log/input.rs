@@ -6,35 +6,27 @@
 //! ```
 //!
 //! Who passes input on appends to it: the bridge for all its doors, and `attach` and `exec -i` in processes of
-//! their own. One at a time does, under a lock of the directory. The heads tell how much was rotated away, and the
-//! next record how much a full disk did not take.
+//! their own ([`append`](super::append)). The heads tell how much was rotated away, and the next record how much a full
+//! disk did not take.
 
 use std::borrow::Cow;
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::thread::sleep;
-use std::time::Duration;
 
 use protocol::SessionId;
 use protocol::limits::CHUNK_BYTES_MAX;
 use serde::{Deserialize, Serialize};
 
 use super::LogError;
+use super::append::{Appender, Bounds};
 use super::reader::{failed, numbers};
-use super::record::{Blob, Head, Record, RecordBody, encode_record};
+use super::record::{Blob, Record, RecordBody};
 use super::room::ReadBudget;
-use super::segment::{Segment, SegmentItem, segment_numbers, segment_path};
-use super::writer::create_segment;
+use super::segment::{Segment, SegmentItem};
 use crate::limits::{INPUT_SEGMENT_BYTES, INPUT_SEGMENTS_MAX};
-use host::paths::PRIVATE_DIRECTORY;
 
 const INPUT_DIRECTORY: &str = "input";
-/// Another process has the lock for microseconds; one that was stopped meanwhile is not waited for.
-const LOCK_TRIES: usize = 20;
-const LOCK_PAUSE: Duration = Duration::from_millis(1);
 
 /// Where the input of a log is.
 pub(crate) fn input_directory(log: &Path) -> PathBuf {
@@ -43,7 +35,7 @@ pub(crate) fn input_directory(log: &Path) -> PathBuf {
 
 /// What this process appends to the input of a log.
 #[derive(Debug)]
-pub struct InputLog(Mutex<Appender>);
+pub struct InputLog(Mutex<Inner>);
 
 impl InputLog {
     /// For the log in this directory. Nothing is made before something is typed.
@@ -52,18 +44,19 @@ impl InputLog {
     }
 
     pub(super) fn bounded(log: &Path, segment_bytes: u64) -> Self {
-        let (directory, file, lost) = (input_directory(log), None, 0);
-        Self(Mutex::new(Appender { directory, segment_bytes, file, lost }))
+        let bounds = Bounds { segment_bytes, segments_max: INPUT_SEGMENTS_MAX };
+        let files = Appender::new(input_directory(log), bounds, typed_bytes);
+        Self(Mutex::new(Inner { files, lost: 0 }))
     }
 
     /// Records what was typed into a session at this time.
     pub fn append(&self, session: &SessionId, time_ms: u64, bytes: &[u8]) -> Result<(), LogError> {
         // A panic between two records leaves a file that ends with a whole one.
-        let mut appender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for (at, chunk) in (0..).step_by(CHUNK_BYTES_MAX).zip(bytes.chunks(CHUNK_BYTES_MAX)) {
-            if let Err(source) = appender.append(session, time_ms, chunk) {
-                appender.lost += (bytes.len() - at) as u64;
-                let path = appender.directory.clone();
+            if let Err(source) = inner.append(session, time_ms, chunk) {
+                inner.lost += (bytes.len() - at) as u64;
+                let path = inner.files.directory().to_owned();
                 return Err(LogError::Files { action: "write", path, source });
             }
         }
@@ -72,109 +65,26 @@ impl InputLog {
 }
 
 #[derive(Debug)]
-struct Appender {
-    directory: PathBuf,
-    segment_bytes: u64,
-    /// The newest file, when it was last looked at.
-    file: Option<(u64, File)>,
+struct Inner {
+    files: Appender,
     /// Bytes that could not be written since the last record.
     lost: u64,
 }
 
-impl Appender {
+impl Inner {
     fn append(&mut self, session: &SessionId, time_ms: u64, chunk: &[u8]) -> io::Result<()> {
         let (session, bytes) = (session.clone(), Blob(Cow::Borrowed(chunk)));
         let body = RecordBody::Input { session, bytes, lost: self.lost };
-        let mut record = Vec::new();
-        encode_record(&Record::new(time_ms, body), &mut record).map_err(io::Error::other)?;
-        let _lock = self.lock()?;
-        let (mut number, mut file) = self.newest()?;
-        let mut length = file.metadata()?.len();
-        if length + record.len() as u64 > self.segment_bytes {
-            (number, file, length) = self.rotate(number)?;
-        }
-        if let Err(error) = file.write_all_at(&record, length) {
-            let _ = file.set_len(length);
-            return Err(error);
-        }
-        self.file = Some((number, file));
+        self.files.append(&Record::new(time_ms, body))?;
         self.lost = 0;
         Ok(())
     }
-
-    /// Makes the directory, but not that of a log that is removed, and has it for this process until the result is
-    /// dropped.
-    fn lock(&self) -> io::Result<File> {
-        match DirBuilder::new().mode(PRIVATE_DIRECTORY).create(&self.directory) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
-        }
-        let directory = File::open(&self.directory)?;
-        for _ in 0..LOCK_TRIES {
-            match directory.try_lock() {
-                Ok(()) => return Ok(directory),
-                Err(TryLockError::WouldBlock) => sleep(LOCK_PAUSE),
-                Err(TryLockError::Error(error)) => return Err(error),
-            }
-        }
-        Err(io::ErrorKind::WouldBlock.into())
-    }
-
-    /// The newest file, which another process may have begun meanwhile.
-    fn newest(&mut self) -> io::Result<(u64, File)> {
-        if let Some((number, file)) = self.file.take()
-            && segment_path(&self.directory, number).exists()
-            && !segment_path(&self.directory, number + 1).exists()
-        {
-            return Ok((number, file));
-        }
-        let mut all = segment_numbers(&self.directory)?;
-        while let Some(number) = all.pop() {
-            if let Some(found) = Found::look(&self.directory, number)? {
-                let path = segment_path(&self.directory, number);
-                let file = OpenOptions::new().write(true).open(path)?;
-                // What a crash has left of a record would hide those that follow it.
-                file.set_len(found.end)?;
-                return Ok((number, file));
-            }
-            fs::remove_file(segment_path(&self.directory, number))?;
-        }
-        let (file, _) = create_segment(&self.directory, 1, Head::default())?;
-        Ok((1, file))
-    }
-
-    /// Begins the file after this one, and removes the oldest.
-    fn rotate(&self, number: u64) -> io::Result<(u64, File, u64)> {
-        let found = Found::look(&self.directory, number)?;
-        let head = Head { bytes_before: found.map_or(0, |found| found.bytes), ..Head::default() };
-        let (file, length) = create_segment(&self.directory, number + 1, head)?;
-        let all = segment_numbers(&self.directory)?;
-        for old in &all[..all.len().saturating_sub(INPUT_SEGMENTS_MAX)] {
-            fs::remove_file(segment_path(&self.directory, *old))?;
-        }
-        Ok((number + 1, file, length))
-    }
 }
 
-/// What a file has.
-struct Found {
-    /// Bytes of input up to its end, those of earlier files included.
-    bytes: u64,
-    /// Where its last whole record ends.
-    end: u64,
-}
-
-impl Found {
-    /// Reads a file; `None` if it has no head.
-    fn look(directory: &Path, number: u64) -> io::Result<Option<Self>> {
-        let Some(mut segment) = Segment::open(directory, number)? else { return Ok(None) };
-        let mut bytes = segment.head.bytes_before;
-        while let Some(record) = segment.next()? {
-            if let RecordBody::Input { bytes: typed, .. } = record.what {
-                bytes += typed.0.len() as u64;
-            }
-        }
-        Ok(Some(Self { bytes, end: segment.position() }))
+fn typed_bytes(body: &RecordBody<'_>) -> u64 {
+    match body {
+        RecordBody::Input { bytes, .. } => bytes.0.len() as u64,
+        _ => 0,
     }
 }
 
@@ -290,6 +200,10 @@ impl InputReader {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, OpenOptions};
+    use std::os::unix::fs::FileExt;
+
+    use super::super::segment::{segment_numbers, segment_path};
     use super::*;
 
     fn place(name: &str) -> PathBuf {

@@ -270,6 +270,7 @@ fn note(known: &mut BTreeMap<SessionId, RecordedSession>, record: Record<'static
         RecordBody::Head(_)
         | RecordBody::Resized { .. }
         | RecordBody::Input { .. }
+        | RecordBody::Provenance(_)
         | RecordBody::Closed { .. } => {}
     }
 }

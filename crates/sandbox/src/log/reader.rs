@@ -385,9 +385,10 @@ pub(super) fn numbers(directory: &Path) -> Result<Vec<u64>, LogError> {
 /// What readers see of a record; nothing of those that are only the writer's.
 pub(super) fn event_of(record: RecordBody<'_>) -> Option<Event> {
     Some(match record {
-        RecordBody::Head(_) | RecordBody::Released { .. } | RecordBody::Input { .. } => {
-            return None;
-        }
+        RecordBody::Head(_)
+        | RecordBody::Released { .. }
+        | RecordBody::Input { .. }
+        | RecordBody::Provenance(_) => return None,
         RecordBody::Started(started) => Event::Started {
             session: started.session,
             command: started.command,

@@ -14,6 +14,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use agent_client::guest::Provenance;
 use protocol::exit::Cause;
 use protocol::fault::clip;
 use protocol::limits::SURVIVORS_LISTED_MAX;
@@ -89,6 +90,8 @@ pub(super) enum RecordBody<'a> {
         #[serde(default)]
         lost: u64,
     },
+    /// Only in the files of that.
+    Provenance(Provenance),
     Exited {
         session: SessionId,
         record: ExitRecord,
@@ -113,7 +116,7 @@ impl RecordBody<'_> {
             | Self::Input { session, .. }
             | Self::Exited { session, .. }
             | Self::Released { session } => Some(session),
-            Self::Head(_) | Self::Closed { .. } => None,
+            Self::Head(_) | Self::Provenance(_) | Self::Closed { .. } => None,
         }
     }
 }

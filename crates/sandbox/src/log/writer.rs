@@ -354,7 +354,10 @@ impl Writer {
     /// read again.
     fn apply(&mut self, what: &RecordBody<'_>) {
         match what {
-            RecordBody::Head(_) | RecordBody::Input { .. } | RecordBody::Closed { .. } => {}
+            RecordBody::Head(_)
+            | RecordBody::Input { .. }
+            | RecordBody::Provenance(_)
+            | RecordBody::Closed { .. } => {}
             RecordBody::Started(started) => {
                 let (exited, next, size) = (false, BTreeMap::new(), None);
                 let session = Session { run: started.run, exited, next, size };

@@ -396,6 +396,7 @@ impl Owner {
         // From here on others use it, and its output is recorded.
         self.rule_output(&running);
         self.rule_input(&running);
+        self.keep_provenance(&running);
         let guest = running.guest();
         if self.place.presence.is_asleep() {
             self.place.presence.meet(guest.clone());

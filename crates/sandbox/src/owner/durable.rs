@@ -1,5 +1,5 @@
 //! What is recorded of a sandbox, as its owner has part in it: what its machine's users must keep to, so that what is
-//! typed is recorded and output outlives the host, and the end of its history.
+//! typed and put in is recorded and output outlives the host, and the end of its history.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Owner;
 use crate::durable::{DurableLog, Line};
 use crate::limits::{DURABLE_END_MAX, RECORDER_END_MAX};
-use crate::log::{InputLog, log_directory};
+use crate::log::{InputLog, ProvenanceLog, log_directory};
 use crate::recorder::Durable;
 use crate::{Durability, Event, StopReason};
 use agent_client::guest::{Horizons, InputRule, OutputRule};
@@ -53,6 +53,22 @@ impl Owner {
                 events(&Event::Trouble { which: Some(which.clone()), what });
             }
         })));
+    }
+
+    /// Has what is put into it, and what its contexts run, recorded as digests.
+    pub(super) fn keep_provenance(&self, running: &Arc<dyn Running>) {
+        let Some(guest) = running.guest() else { return };
+        let log = ProvenanceLog::new(&log_directory(&self.place.directories.state));
+        let (which, events) = (self.stored.record.which(), Arc::clone(&self.place.events));
+        let is_reported = AtomicBool::new(false);
+        guest.provenance().set(Box::new(move |what| {
+            if let Err(error) = log.append(what)
+                && !is_reported.swap(true, Ordering::Relaxed)
+            {
+                let what = format!("what is put in is not recorded: {error}");
+                events(&Event::Trouble { which: Some(which.clone()), what });
+            }
+        }));
     }
 
     /// How long the recorder may take for what came last.

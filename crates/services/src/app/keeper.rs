@@ -19,7 +19,7 @@ use super::python::{self, MissingParts};
 use super::ready::{self, NotReadyReason};
 use super::seat::AppSlot;
 use super::{App, AppError, AppSpec, Apps, Program, State};
-use agent_client::guest::{FileTarget, Guest, GuestError};
+use agent_client::guest::{FileTarget, Guest, GuestError, Upload};
 use sandbox::{RECORDED_HOLDER, Record, Registry, Until};
 
 /// The parent of apps' directories in a sandbox, which every sandbox has.
@@ -192,15 +192,17 @@ impl Keeper {
         let directory = self.directory();
         let file = format!("{directory}/{CODE_FILE}");
         let launcher = format!("{directory}/{LAUNCHER_FILE}");
-        self.write(&file, code).await?;
-        self.write(&launcher, LAUNCHER).await?;
+        self.write(self.file(&file)?, code).await?;
+        self.write(self.file(&launcher)?.of_the_bridge(), LAUNCHER).await?;
         let argv = kind.argv(&spec.python, &launcher, &file, port);
         Ok(requests::Program::Argv { argv: argv.into_iter().map(Text::from).collect() })
     }
 
-    async fn write(&self, path: &str, text: &str) -> Result<(), GuestError> {
-        let target = FileTarget { parents: true, ..FileTarget::replace(path) };
-        let mut upload = self.guest.write_file(target)?;
+    fn file(&self, path: &str) -> Result<Upload, GuestError> {
+        self.guest.write_file(FileTarget { parents: true, ..FileTarget::replace(path) })
+    }
+
+    async fn write(&self, mut upload: Upload, text: &str) -> Result<(), GuestError> {
         upload.write(text.as_bytes()).await?;
         upload.finish().await?;
         Ok(())

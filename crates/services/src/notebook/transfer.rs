@@ -81,7 +81,7 @@ pub async fn put(
             let _ = vault.forget(&group.digest);
         }
     }
-    let mut upload = guest.write_file(target(directory, MANIFEST))?;
+    let mut upload = guest.write_file(target(directory, MANIFEST))?.of_the_bridge();
     upload.write(bytes).await?;
     upload.finish().await?;
     Ok(damaged)
@@ -97,7 +97,7 @@ async fn put_one(
         Ok(opening) => opening,
         Err(error) => return damage(error).map(|()| false),
     };
-    let mut upload = guest.write_file(target(directory, digest))?;
+    let mut upload = guest.write_file(target(directory, digest))?.of_the_bridge();
     loop {
         match opening.next() {
             Ok(Some(chunk)) => upload.write(&chunk).await?,

@@ -11,6 +11,7 @@ use protocol::repl::{Event, Grace, Happening, Interrupt, RunEnd, parse_record};
 use super::clip;
 use super::life::Life;
 use super::ran::{Collected, Ran};
+use crate::guest::provenance::RunAccount;
 use crate::guest::records::Records;
 use crate::guest::trace;
 use crate::guest::{Guest, GuestError, Observed, Output, Pending, Piece, Writer};
@@ -38,6 +39,8 @@ pub struct Run {
     pub(super) span: Option<Span>,
     /// It is the host's own, and nobody else learns of it.
     pub(super) is_aside: bool,
+    /// What it has written by now, where somebody keeps that.
+    pub(super) account: Option<Box<RunAccount>>,
 }
 
 /// The state of a run.
@@ -79,8 +82,18 @@ impl Run {
         let output = output.counted(guest.output_counter());
         let (guest, place) = (guest.clone(), RunState::Requested(queued));
         let records = Records::default();
-        let (reported_deadline_ms, span, is_aside) = (None, None, false);
-        Self { guest, context, place, output, records, code, reported_deadline_ms, span, is_aside }
+        Self {
+            guest,
+            context,
+            place,
+            output,
+            records,
+            code,
+            reported_deadline_ms: None,
+            span: None,
+            is_aside: false,
+            account: None,
+        }
     }
 
     pub fn context(&self) -> &ContextName {
@@ -165,7 +178,9 @@ impl Run {
                         self.guest.observer().tell(Observed::RunEnded { context, run, end });
                     }
                 }
-                return Poll::Ready(Ok(Some(clip::event(event))));
+                let event = clip::event(event);
+                self.account = self.account.take().and_then(|account| account.add(&event));
+                return Poll::Ready(Ok(Some(event)));
             }
             match ready!(self.output.poll_next(cx)) {
                 Piece::Bytes { bytes, .. } => self.records.extend(&bytes),

@@ -8,7 +8,7 @@ use super::super::super::outflow::{Source, outflow};
 use super::super::super::shape::{Nothing, Query, Reply};
 use super::super::archives::{Archive, ArchiveResponse};
 use super::path::PathQuery;
-use super::received::Received;
+use super::received;
 use crate::forms::files::ArchiveUnpacked;
 use crate::refusal::of_file as refused;
 use sandbox::refusal::Refusal;
@@ -58,14 +58,12 @@ pub async fn unpack(
 ) -> Result<Reply<ArchiveUnpacked>, Refusal> {
     let path = query.at.into_text()?;
     let inside = call.inside().await?;
-    let mut received = Received::begin(&call.trail, &path);
     let upload = inside.guest.tar_put(path, query.owners, query.parents);
     let mut upload = upload.map_err(refused)?;
     while let Some(bytes) = call.body.chunk().await? {
-        received.update(&bytes);
         upload.write(&bytes).await.map_err(refused)?;
     }
-    let written = upload.finish().await.map_err(refused)?;
-    received.end(&call.trail, None);
+    let (written, file) = upload.finish_accounted().await.map_err(refused)?;
+    received::note(&call.trail, file);
     Ok(Reply(ArchiveUnpacked { bytes: written.bytes, entries: written.entries }))
 }

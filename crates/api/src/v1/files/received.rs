@@ -1,42 +1,17 @@
-//! What a sandbox was given, for the audit log and the receipts that are made from it: path, length and SHA-256 of
-//! what a client has sent. Nothing is digested where nothing is recorded.
+//! What a sandbox was given, for the audit log: path, place, length and SHA-256 of what a client has sent. Receipts have it
+//! from the log of the sandbox, where all doors record it.
 
-use protocol::Text;
-use ring::digest::{Context, SHA256};
+use agent_client::guest::ReceivedFile;
 
 use super::super::super::trail::Trail;
-use host::hex;
 
-pub struct Received(Option<Upload>);
-
-struct Upload {
-    path: String,
-    bytes: u64,
-    digest: Context,
-}
-
-impl Received {
-    /// Before the first byte.
-    pub fn begin(trail: &Trail, path: &Text) -> Self {
-        let upload = || Upload { path: path.to_string(), bytes: 0, digest: Context::new(&SHA256) };
-        Self(trail.is_kept().then(upload))
-    }
-
-    pub fn update(&mut self, bytes: &[u8]) {
-        if let Some(upload) = &mut self.0 {
-            upload.bytes = upload.bytes.saturating_add(bytes.len() as u64);
-            upload.digest.update(bytes);
-        }
-    }
-
-    /// All of it is in the sandbox.
-    pub fn end(self, trail: &Trail, place: Option<String>) {
-        let Some(Upload { path, bytes, digest }) = self.0 else { return };
-        trail.fact("path", path);
-        trail.fact("bytes", bytes);
-        trail.fact("sha256", hex::digits(digest.finish().as_ref()));
-        if let Some(place) = place {
-            trail.fact("place", place);
-        }
+/// Notes a file or an archive that is in the sandbox, if somebody has kept what it was.
+pub fn note(trail: &Trail, received: Option<ReceivedFile>) {
+    let Some(ReceivedFile { path, place, content }) = received else { return };
+    trail.fact("path", path);
+    trail.fact("bytes", content.bytes);
+    trail.fact("sha256", content.sha256);
+    if let Some(place) = place.name() {
+        trail.fact("place", place);
     }
 }

@@ -14,7 +14,7 @@ use super::super::super::route::{Document, Input};
 use super::super::super::shape::{Query, Reply};
 use super::digest::{CONTENT_DIGEST, Digest};
 use super::path::{PERMISSIONS, PathQuery, Permissions};
-use super::received::Received;
+use super::received;
 use crate::forms::files::FileWritten;
 use crate::refusal::of_file as refused;
 use agent_client::guest::{FileTarget, Guest};
@@ -78,7 +78,6 @@ pub async fn write(
             .hint("leave out `append` and `offset`, or check the file afterwards"));
     }
     let path = query.at.into_text()?;
-    let mut received = Received::begin(&call.trail, &path);
     let target = FileTarget {
         path,
         mode,
@@ -98,14 +97,13 @@ pub async fn write(
         if let Some(digest) = &mut digest {
             digest.update(&bytes);
         }
-        received.update(&bytes);
         upload.write(&bytes).await.map_err(refused)?;
     }
     if let Some(digest) = digest {
         digest.check()?;
     }
-    let written = upload.finish().await.map_err(refused)?;
-    received.end(&call.trail, Some(place(&mode)));
+    let (written, file) = upload.finish_accounted().await.map_err(refused)?;
+    received::note(&call.trail, file);
     Ok(Reply(FileWritten { bytes: written.bytes }))
 }
 
@@ -123,20 +121,12 @@ fn mode(query: &WriteQuery) -> Result<WriteMode, Refusal> {
     }
 }
 
-/// Where the bytes went, for the audit log.
-fn place(mode: &WriteMode) -> String {
-    match mode {
-        WriteMode::Replace {} | WriteMode::Create {} => "whole".to_owned(),
-        WriteMode::Append {} => "append".to_owned(),
-        WriteMode::At { offset } => offset.to_string(),
-    }
-}
-
 /// Begins a new file, so that nothing of an older and longer one is left after the new end.
 async fn empty(guest: &Guest, target: &FileTarget, create_only: bool) -> Result<(), Refusal> {
     let mode = if create_only { WriteMode::Create {} } else { WriteMode::Replace {} };
     let emptied = guest.write_file(FileTarget { mode, ..target.clone() }).map_err(refused)?;
-    emptied.finish().await.map_err(refused)?;
+    // What follows is recorded from its first byte on.
+    emptied.of_the_bridge().finish().await.map_err(refused)?;
     Ok(())
 }
 

@@ -1,16 +1,17 @@
 //! What a host has kept of what ran in a sandbox, for a verb at another node of the fleet: played, compared with the
 //! agent's digests, and signed. The verbs of this host read the files themselves.
 
-use protocol::SessionId;
+use protocol::{ContextName, SessionId};
 use tokio::task::spawn_blocking;
 
 use super::Parts;
 use super::log::failed;
 use crate::message::{ErrorCode, ErrorReply, PlayPage, PlayQuery};
-use access::receipt::{Ledger, Receipt};
+use access::receipt::{Ledger, Ran, Receipt, ReceiptError};
 use sandbox::SandboxRef;
 use sandbox::log::{
-    Comparison, Event, LogError, OneSession, Only, ReadBudget, RecordedSession, verify,
+    Comparison, Event, LogError, OneSession, Only, ProvenanceLog, ReadBudget, RecordedSession,
+    verify,
 };
 use services::timeline::{InvalidPlace, Kind, Place, Places, Selection, Step, Timeline, What};
 
@@ -35,11 +36,31 @@ pub(super) async fn receipt(
 ) -> Result<Receipt, ErrorReply> {
     let registry = parts.registry;
     let (record, log) = (registry.get(which)?, registry.log_directory(which)?);
-    let wanted = session.clone();
+    let (from, wanted) = (log.clone(), session.clone());
     let found = reading(move || recorded(&log, &wanted)).await?;
     let found = found.ok_or_else(|| unknown(which, &session))?;
     let (ledger, audit) = (Ledger::new(registry.store_paths().receipts()), parts.audit.clone());
-    let issuing = spawn_blocking(move || ledger.issue(&record, &found, &audit));
+    let issuing =
+        spawn_blocking(move || ledger.issue(&record, &from, Ran::Session(&found), &audit));
+    issuing.await.map_err(|error| failed(&error))?.map_err(|error| failed(&error))
+}
+
+pub(super) async fn receipt_of_run(
+    parts: Parts<'_>,
+    which: &SandboxRef,
+    context: ContextName,
+    run: Option<u64>,
+) -> Result<Receipt, ErrorReply> {
+    let registry = parts.registry;
+    let (record, log) = (registry.get(which)?, registry.log_directory(which)?);
+    let (from, wanted) = (log.clone(), context.clone());
+    let found = reading(move || ProvenanceLog::run(&log, &wanted, run)).await?;
+    let found = found.ok_or_else(|| {
+        let error = ReceiptError::no_run(&context, run).to_string();
+        ErrorReply::new(ErrorCode::Invalid, error, None)
+    })?;
+    let (ledger, audit) = (Ledger::new(registry.store_paths().receipts()), parts.audit.clone());
+    let issuing = spawn_blocking(move || ledger.issue(&record, &from, Ran::Run(&found), &audit));
     issuing.await.map_err(|error| failed(&error))?.map_err(|error| failed(&error))
 }
 

@@ -1,0 +1,80 @@
+//! What it costs to sample many sandboxes once a second, and to look at all of them at once.
+//!
+//! A session keeps each agent at one sample a second and uses nothing itself. The viewer is `top` on a terminal, which
+//! follows every sandbox; what it takes more is the CPU time of the agents, the bridge and the viewer together.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tests::http::Client;
+use tests::server::Server;
+use tests::tmux::Tmux;
+
+use super::server::idle::{spent, used};
+use super::{MANY, Report};
+
+/// How many sandboxes, for a machine or a build on which so many are too slow.
+const SANDBOXES: &str = "BURROW_BENCH_SANDBOXES";
+/// How long is looked at: thirty samples.
+const LOOK: Duration = Duration::from_secs(30);
+const SAMPLED_PERCENT_MAX: f64 = 5.0;
+const VIEWED_PERCENT_MAX: f64 = 10.0;
+/// Rows of the terminal: all sandboxes are on the screen.
+const MORE_ROWS: u16 = 10;
+
+pub fn figures(report: &mut Report) {
+    let many = std::env::var(SANDBOXES).ok();
+    let many: usize = many.map_or(MANY, |text| text.parse().expect("a number of sandboxes"));
+    let server = Server::dev();
+    let client = Client::new(server.url());
+    let bridge = server.daemon_pid();
+    for number in 0..many {
+        let name = format!("box-{number}");
+        client.post("/v1/sandboxes", &json!({ "name": name })).expect(201);
+        let session = json!({ "session": "awake", "argv": ["sleep", "infinity"] });
+        client.post(&format!("/v1/sandboxes/default/{name}/sessions"), &session).expect(201);
+    }
+    let percent = |time: Duration| time.as_secs_f64() / LOOK.as_secs_f64() * 100.0;
+    let (agents, own) = spent(bridge, LOOK);
+    let sampled = percent(agents) + percent(own);
+    assert_sampled(&client);
+    report.bound(
+        &format!("{many} sandboxes sampled each second, of one CPU"),
+        sampled,
+        "%",
+        SAMPLED_PERCENT_MAX,
+    );
+    let rows = u16::try_from(many).unwrap_or(u16::MAX - MORE_ROWS) + MORE_ROWS;
+    let Some(tmux) = Tmux::of_size(&server, 160, rows) else { return };
+    tmux.line("hb top");
+    let shown = format!("box-{}", many - 1);
+    tmux.wait_for(&shown);
+    let viewer = tmux.program();
+    let before = used(viewer);
+    let begun = Instant::now();
+    let (agents, own) = spent(bridge, LOOK);
+    let seen = used(viewer).saturating_sub(before);
+    let viewer_percent = seen.as_secs_f64() / begun.elapsed().as_secs_f64() * 100.0;
+    let viewed = percent(agents) + percent(own) + viewer_percent;
+    report.bound(
+        "  what a viewer of all of them takes more",
+        viewed - sampled,
+        "%",
+        VIEWED_PERCENT_MAX,
+    );
+    tmux.text("q");
+}
+
+/// The newest samples are a second apart.
+fn assert_sampled(client: &Client) {
+    let metrics = client.get("/v1/sandboxes/default/box-0/metrics").expect(200).json();
+    let newest = metrics["number"].as_u64().expect("a number");
+    let path = format!("/v1/sandboxes/default/box-0/metrics?since={}", newest.saturating_sub(10));
+    let page = client.get(&path).expect(200).json();
+    let samples = page["samples"].as_array().expect("a list");
+    let time = |sample: Option<&Value>| sample.and_then(|sample| sample["time_ms"].as_u64());
+    let (first, last) = (time(samples.first()), time(samples.last()));
+    let spread = last.zip(first).map_or(0, |(last, first)| last - first);
+    let pauses = samples.len().saturating_sub(1) as u64;
+    assert!(pauses > 5 && spread / pauses < 1500, "{pauses} pauses in {spread} ms");
+}
