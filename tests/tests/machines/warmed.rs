@@ -99,7 +99,7 @@ fn sandboxes_of_a_warm_template_are_restored_with_what_its_start_command_began()
     let restoring = Instant::now();
     let two = made(&client, "two");
     println!("restored in {:?}", restoring.elapsed());
-    assert_eq!(two["warnings"].as_array().map_or(0, Vec::len), 0, "{two}");
+    assert!(!two["warnings"].to_string().contains("restored"), "{two}");
     // The third was restored for the pool.
     until("the pool has restored another", || is_ready(&server));
     made(&client, "three");

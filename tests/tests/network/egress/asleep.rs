@@ -21,7 +21,7 @@ const TIMER_S: f64 = 4.0;
 const SLACK_S: f64 = 3.0;
 
 /// A program whose session has ended. It has a connection from before the sleep, says after it what became of that,
-/// and connects anew; and it says when its timer went off, by both of its clocks.
+/// and connects again; and it says when its timer went off, by both of its clocks.
 const HOLDS: &str = r#"
 import os, socket, threading, time
 def say(*words):
@@ -40,7 +40,7 @@ say("met")
 while not os.path.exists("/tmp/go"): time.sleep(0.05)
 try: say("held", ask(peer, b"back"))
 except OSError as error: say("held", type(error).__name__)
-say("anew", ask(meet(), b"again"))
+say("again", ask(meet(), b"again"))
 say("clock", time.time())
 "#;
 
@@ -93,7 +93,7 @@ fn wake(scene: &Scene, since: Instant) -> f64 {
     slept
 }
 
-/// The words after this one in what the program has said.
+/// The words after this one in the program's report.
 fn said(scene: &Scene, what: &str) -> String {
     let mut found = String::new();
     eventually(&format!("it says what it has {what}"), || {
@@ -113,7 +113,7 @@ fn timer(scene: &Scene) -> (f64, f64) {
 }
 
 fn assert_goes_on_well(scene: &Scene) {
-    assert_eq!(said(scene, "anew"), "b'you are again'");
+    assert_eq!(said(scene, "again"), "b'you are again'");
     let there: f64 = said(scene, "clock").parse().unwrap();
     let here = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
     assert!((here - there).abs() < PATIENCE.as_secs_f64(), "its clock says {there} at {here}");
