@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
-use super::context::{Context, Kept};
+use super::context::{Context, LogPlace};
 use super::exit::Exit;
 use super::failure::CliError;
 use super::{output, session};
@@ -88,8 +88,8 @@ async fn issue(
     which: &SandboxRef,
     wanted: &str,
 ) -> Result<Exit> {
-    let receipt: Receipt = match context.kept(which).await? {
-        Kept::Here(log) => {
+    let receipt: Receipt = match context.log_place(which).await? {
+        LogPlace::Here(log) => {
             let (record, _) = find_record(&context.paths, which)?;
             let recorded = session::find_recorded(log, wanted).await?;
             let audit = context.audit()?;
@@ -97,7 +97,7 @@ async fn issue(
             audit.close().await;
             receipt
         }
-        Kept::Elsewhere(mut daemon) => {
+        LogPlace::Elsewhere(mut daemon) => {
             let session = context.session_elsewhere(&mut daemon, which, wanted).await?;
             let request = Request::Receipt { sandbox: which.clone(), session };
             context.ask(&mut daemon, which, &request).await?
