@@ -62,7 +62,7 @@ pub async fn install(
     // What was judged is what is built on.
     let judged = registry.base_image(spec).await?.map(|digest| digest.to_string());
     let base = judged.as_deref().or(spec.image.as_deref());
-    let (tell, _) = tokio::sync::mpsc::channel(1);
+    let (events, _) = tokio::sync::mpsc::channel(1);
     let mut files = registry.host_files().clone();
     if !matches!(caller, Caller::Local) {
         // What is installed over the host's root is on the host's disk, and for its own user.
@@ -71,8 +71,8 @@ pub async fn install(
     let step = StepSandbox::like(spec, registry.defaults(), files);
     let decisions = registry.decisions_before(spec)?;
     let egress = registry.egress_settings().clone();
-    let means = BuildOptions { paths, images, egress, decisions, step, tell };
-    let installing = timeout(INSTALL_DEADLINE, packages::install(&packages, base, means)).await;
+    let options = BuildOptions { paths, images, egress, decisions, step, events };
+    let installing = timeout(INSTALL_DEADLINE, packages::install(&packages, base, options)).await;
     let built = match installing {
         Ok(Ok(built)) => built,
         Ok(Err(error)) => return Err(error.into()),

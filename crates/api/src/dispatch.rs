@@ -1,7 +1,7 @@
 //! From a request to its answer: the same steps for every one, in this order.
 //!
 //! ```text
-//!  number ─▶ host, origin ─▶ path, method ─▶ key, rate, scope ─▶ deadline ─▶ handler ─▶ log, count
+//!  id ─▶ host, origin ─▶ path, method ─▶ key, rate, scope ─▶ deadline ─▶ handler ─▶ log, count
 //! ```
 
 mod origins;
@@ -56,12 +56,12 @@ pub async fn dispatch(
     held: Hold,
 ) -> Response {
     let begun = Instant::now();
-    let request_id = number(api, request.headers());
+    let request_id = request_id_of(api, request.headers());
     let upgrade = request
         .headers()
         .contains_key(hyper::header::UPGRADE)
         .then(|| hyper::upgrade::on(&mut request));
-    let shown = request.extensions().get::<ClientCertificate>().cloned();
+    let certificate = request.extensions().get::<ClientCertificate>().cloned();
     let (mut head, incoming) = request.into_parts();
     let body = Received::new(incoming, &head.headers);
     let unread = body.unread();
@@ -70,7 +70,7 @@ pub async fn dispatch(
     let query = head.uri.query().unwrap_or_default().to_owned();
     let mut log = RequestLog::default();
     let target = target(&head);
-    let marked = mark(api, &head.headers, &target, shown.as_ref(), &mut log).await;
+    let marked = mark(api, &head.headers, &target, certificate.as_ref(), &mut log).await;
     if let Ok(Some(Mark { host: Some(host), .. })) = &marked
         && let Ok(host) = HeaderValue::try_from(host)
     {
@@ -89,11 +89,7 @@ pub async fn dispatch(
     let mut away = Ok(None);
     let (admitted, sent_for) = match marked {
         Ok(mark) => {
-            let (through, sent_for) = mark.map_or((None, None), |mark| {
-                let gateway = mark.from.to_string();
-                let sent_for = SentFor { gateway, incarnation: mark.incarnation };
-                (Some(mark.caller), Some(sent_for))
-            });
+            let (through, sent_for) = mark.map(split_mark).unzip();
             if sent_for.is_none() {
                 away = node_of_seat(api, &request_head).await;
             }
@@ -139,20 +135,8 @@ pub async fn dispatch(
             Err(problem)
         }
     };
-    let mut response = answered.unwrap_or_else(|problem| {
-        log.problem = Some(problem.code);
-        if problem.reason == Some(Reason::Moved) {
-            log.answer_mark = Some(MOVED);
-        }
-        let response = (log.refusals.respond)(&problem);
-        if is_for_page { preview::page(response, &problem) } else { response }
-    });
-    if let Some(mark) = log.answer_mark {
-        response.headers_mut().insert(MARK, HeaderValue::from_static(mark));
-    }
-    if let Some(allow) = log.allow.as_deref().and_then(|allow| HeaderValue::try_from(allow).ok()) {
-        response.headers_mut().insert(ALLOW, allow);
-    }
+    let mut response = answered.unwrap_or_else(|problem| refuse(&mut log, &problem, is_for_page));
+    add_headers(&log, &mut response);
     // A fault or a deadline is answered at once. After other refusals the connection may be used again, and a
     // client that is to try again must get the answer.
     if !response.status().is_server_error() || log.problem == Some(Code::Unavailable) {
@@ -171,8 +155,28 @@ pub async fn dispatch(
     let status = response.status();
     let elapsed = begun.elapsed();
     api.counters().answered(log.operation, status, elapsed);
-    tell(&head.method, &path, &request_id, &log, status, elapsed);
+    write_log_line(&head.method, &path, &request_id, &log, status, elapsed);
     response
+}
+
+/// The answer to a request that is refused: as its door refuses, or as a page for a browser.
+fn refuse(log: &mut RequestLog, problem: &Refusal, is_for_page: bool) -> Response {
+    log.problem = Some(problem.code);
+    if problem.reason == Some(Reason::Moved) {
+        log.answer_mark = Some(MOVED);
+    }
+    let response = (log.refusals.respond)(problem);
+    if is_for_page { preview::page(response, problem) } else { response }
+}
+
+/// What the answer says beside its body: to another node, and of the methods that there are.
+fn add_headers(log: &RequestLog, response: &mut Response) {
+    if let Some(mark) = log.answer_mark {
+        response.headers_mut().insert(MARK, HeaderValue::from_static(mark));
+    }
+    if let Some(allow) = log.allow.as_deref().and_then(|allow| HeaderValue::try_from(allow).ok()) {
+        response.headers_mut().insert(ALLOW, allow);
+    }
 }
 
 /// Where a request is in the table of operations: under its path, unless it is for something in a sandbox.
@@ -181,6 +185,12 @@ fn place_of(api: &Api, headers: &HeaderMap, path: &str) -> String {
         .or_else(|| e2b::place_of(headers, path))
         .or_else(|| preview::place_by_path(path))
         .unwrap_or_else(|| path.to_owned())
+}
+
+/// Who calls through another node, and for what that has sent the call here.
+fn split_mark(mark: Mark) -> (Through, SentFor) {
+    let gateway = mark.from.to_string();
+    (mark.caller, SentFor { gateway, incarnation: mark.incarnation })
 }
 
 /// What is known of a request when it is logged.
@@ -546,7 +556,8 @@ fn expectations(headers: &HeaderMap) -> HeaderMap {
     expect.into_iter().collect()
 }
 
-fn number(api: &Api, headers: &HeaderMap) -> RequestId {
+/// The id that the client has given the request, if it is a plain one; otherwise the next of this server.
+fn request_id_of(api: &Api, headers: &HeaderMap) -> RequestId {
     let theirs = headers.get(&REQUEST_ID).and_then(|value| value.to_str().ok());
     let is_plain = |text: &&str| {
         !text.is_empty()
@@ -559,7 +570,7 @@ fn number(api: &Api, headers: &HeaderMap) -> RequestId {
     }
 }
 
-fn tell(
+fn write_log_line(
     method: &Method,
     path: &str,
     request_id: &RequestId,

@@ -309,3 +309,21 @@ fn fixed_parameters(operation: &Operation) -> Vec<Value> {
     }
     parameters
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_operation_has_a_tag_and_its_path_has_parts_that_are_described() {
+        for operation in crate::operations().iter().filter(|one| one.is_documented) {
+            let (id, tag) = (operation.id, operation.tag);
+            assert!(TAGS.iter().any(|(known, _)| *known == tag), "{id}: TAGS has no row {tag:?}");
+            let parts = operation.path.split('/').filter_map(|part| part.strip_prefix('{'));
+            for name in parts.filter_map(|part| part.strip_suffix('}')) {
+                let is_described = PARAMETERS.iter().any(|(known, _, _)| *known == name);
+                assert!(is_described, "{id}: PARAMETERS has no row {name:?}");
+            }
+        }
+    }
+}

@@ -14,8 +14,8 @@
 //!                    └─▶ pages OpenAPI, reference, health, Prometheus
 //! ```
 //!
-//! Only this part knows the shapes of requests and answers; it turns them into calls of `sandbox` and
-//! `guest`, and never sees a frame. `control` starts it beside the control socket.
+//! Only this crate knows the shapes of requests and answers; it turns them into calls of the crates below, and
+//! never sees a frame. `daemon` starts it beside the control socket.
 
 #![forbid(unsafe_code)]
 

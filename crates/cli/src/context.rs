@@ -23,7 +23,7 @@ use sandbox::log::{InputLog, ProvenanceLog};
 use sandbox::{Durability, OneShot, Record, SandboxError, SandboxRef, State, find_log};
 
 /// Where the log of a sandbox is read.
-pub enum Kept {
+pub enum LogPlace {
     /// From this directory of this host.
     Here(PathBuf),
     /// By the daemon, which asks the node that has the sandbox.
@@ -158,13 +158,13 @@ impl Context {
     }
 
     /// Where the log of a sandbox is read, which may have stopped; for one of this host no daemon is needed.
-    pub async fn kept(&self, which: &SandboxRef) -> Result<Kept> {
+    pub async fn log_place(&self, which: &SandboxRef) -> Result<LogPlace> {
         match find_log(&self.paths, which) {
             Err(SandboxError::NotFound { which }) => match self.running().await {
-                Ok(daemon) => Ok(Kept::Elsewhere(Box::new(daemon))),
+                Ok(daemon) => Ok(LogPlace::Elsewhere(Box::new(daemon))),
                 Err(_) => Err(self.unknown(&which).await.into()),
             },
-            found => Ok(Kept::Here(found?)),
+            found => Ok(LogPlace::Here(found?)),
         }
     }
 

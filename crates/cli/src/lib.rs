@@ -1,7 +1,7 @@
 //! The verbs that people and scripts type. One file per verb; this one is their table.
 //!
-//! It uses `sandbox`, `control` and `guest`, and never sees a frame. It is the only part of the
-//! bridge that writes to stdout and stderr, all of it through [`output`], and the only one that
+//! A verb asks the daemon over `control`, or calls the crates below in its own process, and never sees a frame. This
+//! is the only part of the bridge that writes to stdout and stderr, all of it through [`output`], and the only one that
 //! may use `anyhow`: errors end here, as a line for a person ([`failure`]) and a code for a script
 //! ([`exit`]).
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
-use super::context::{Context, Kept};
+use super::context::{Context, LogPlace};
 use super::exit::Exit;
 use super::failure::CliError;
 use super::{output, session};
@@ -115,8 +115,8 @@ async fn issue(
     which: &SandboxRef,
     wanted: Wanted<'_>,
 ) -> Result<Receipt> {
-    match context.kept(which).await? {
-        Kept::Here(log) => {
+    match context.log_place(which).await? {
+        LogPlace::Here(log) => {
             let (record, _) = find_record(&context.paths, which)?;
             let audit = context.audit()?;
             let receipt = match wanted {
@@ -133,7 +133,7 @@ async fn issue(
             audit.close().await;
             Ok(receipt)
         }
-        Kept::Elsewhere(mut daemon) => {
+        LogPlace::Elsewhere(mut daemon) => {
             let sandbox = which.clone();
             let request = match wanted {
                 Wanted::Session(wanted) => {

@@ -20,7 +20,7 @@ use protocol::SessionId;
 use protocol::message::Channel;
 use tokio::time::{Instant, sleep_until};
 
-use super::context::{Context, Kept};
+use super::context::{Context, LogPlace};
 use super::exit::Exit;
 use super::failure::CliError;
 use super::output::{self, Sink};
@@ -121,9 +121,9 @@ fn parse_speed(text: &str) -> Result<f64, String> {
 
 impl Replay {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
-        match context.kept(&self.which).await? {
-            Kept::Here(log) => self.play_here(context, log).await,
-            Kept::Elsewhere(daemon) => self.play_elsewhere(context, daemon).await,
+        match context.log_place(&self.which).await? {
+            LogPlace::Here(log) => self.play_here(context, log).await,
+            LogPlace::Elsewhere(daemon) => self.play_elsewhere(context, daemon).await,
         }
     }
 

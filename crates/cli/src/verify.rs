@@ -4,7 +4,7 @@
 use anyhow::Result;
 use clap::Args;
 
-use super::context::{Context, Kept};
+use super::context::{Context, LogPlace};
 use super::exit::Exit;
 use super::{output, session, table};
 use control::Request;
@@ -47,8 +47,8 @@ pub struct Verify {
 
 impl Verify {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
-        let compared = match context.kept(&self.which).await? {
-            Kept::Here(log) => {
+        let compared = match context.log_place(&self.which).await? {
+            LogPlace::Here(log) => {
                 let only = match &self.session {
                     Some(wanted) => {
                         Some(session::find_recorded(log.clone(), wanted).await?.session)
@@ -57,7 +57,7 @@ impl Verify {
                 };
                 tokio::task::spawn_blocking(move || verify(&log, only.as_ref())).await??
             }
-            Kept::Elsewhere(mut daemon) => {
+            LogPlace::Elsewhere(mut daemon) => {
                 let (daemon, which) = (&mut daemon, &self.which);
                 let session = match &self.session {
                     Some(wanted) => Some(context.session_elsewhere(daemon, which, wanted).await?),

@@ -3,7 +3,8 @@
 //! One JSON object per line, on a Unix socket that only its owner can open; each request is
 //! answered by one line, in order. Messages are about sandboxes as a whole. Their processes,
 //! files and ports belong to the agents: `dial` returns where one is reached, and the caller
-//! speaks to it directly, so that no byte of output goes through the bridge.
+//! speaks to it directly, so that no byte of output goes through the bridge. `daemon` serves the socket and `cli` calls
+//! it; what both need to set up is here too.
 //!
 //! ```text
 //! {"start":{"name":"web"}}

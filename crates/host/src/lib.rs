@@ -1,7 +1,7 @@
 //! What every part of the bridge needs from its host: paths and their locks, secrets, trusted
 //! certificates, outgoing connections, points in time, and small formats.
 //!
-//! All crates above call this one. It knows no sandbox, no machine and no protocol, and imports
+//! Nearly all other crates of the bridge call this one. It knows no sandbox, no machine and no protocol, and imports
 //! none of the other crates.
 
 #![forbid(unsafe_code)]

@@ -6,26 +6,30 @@
 //! same files give the same layer.
 
 mod add;
+mod root;
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use archive::{END_OF_ARCHIVE, Entry, Kind, encode_entry_with, padding};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, FileType, Stat};
 use rustix::io::Errno;
 
 use super::compose::{Xattr, names, xattrs};
 use super::digest::{Digest, Digester};
-use super::dockerfile::pattern::{self, Ignore};
+use super::dockerfile::pattern::Ignore;
 use super::layer::limits::{BUFFER_BYTES, DEPTH_MAX, LAYER_BYTES_MAX, LAYER_ENTRIES_MAX};
-use super::layer::{CAPABILITY, LayerError, hold, open_at};
+use super::layer::{CAPABILITY, LayerError, open_at};
 use host::byte_path::{climbs, components, ends, join, split};
 use host::excerpt::path_excerpt;
+
+use root::ResolvedPath;
+pub use root::Root;
 
 /// Mode of a directory that is made on the way.
 const IMPLIED_DIRECTORY: u32 = 0o755;
@@ -69,133 +73,6 @@ pub enum CopyError {
     Read { path: String, source: io::Error },
     #[error("the layer cannot be written: {0}")]
     Write(#[source] io::Error),
-}
-
-/// A directory out of which nothing leads.
-#[derive(Debug)]
-pub struct Root {
-    held: OwnedFd,
-    real: PathBuf,
-}
-
-/// The resolution of a path within a root.
-struct ResolvedPath {
-    /// Without links, as far as it exists.
-    path: Vec<u8>,
-    kind: Option<FileType>,
-}
-
-impl Root {
-    pub fn open(path: &Path) -> Result<Self, CopyError> {
-        let failed = |errno: Errno| CopyError::Read {
-            path: path_excerpt(path.as_os_str().as_bytes()),
-            source: errno.into(),
-        };
-        let held = hold(path).map_err(failed)?;
-        let real = real(&held).map_err(CopyError::Write)?;
-        Ok(Self { held, real })
-    }
-
-    /// Whether a path is a directory there.
-    pub fn has_directory(&self, path: &str) -> Result<bool, CopyError> {
-        let found = self.find(&components(path.as_bytes()))?;
-        Ok(found.kind.is_some_and(FileType::is_dir))
-    }
-
-    /// A small file within the root, if it is there.
-    pub fn read(&self, path: &str, max: u64) -> Option<String> {
-        let found = self.find(&components(path.as_bytes())).ok()?;
-        found.kind.filter(|kind| kind.is_file())?;
-        let mut text = String::new();
-        self.file(&found.path).ok()?.take(max).read_to_string(&mut text).ok()?;
-        Some(text)
-    }
-
-    fn find(&self, components: &[Vec<u8>]) -> Result<ResolvedPath, CopyError> {
-        let mut found = ResolvedPath { path: Vec::new(), kind: Some(FileType::Directory) };
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let within = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        if components.len() > DEPTH_MAX {
-            let path = path_excerpt(&components.join(&b'/'));
-            return Err(CopyError::TooDeep { path, max: DEPTH_MAX });
-        }
-        for component in components {
-            let path = join(&found.path, component);
-            let failed = |source| CopyError::Read { path: path_excerpt(&path), source };
-            match found.kind {
-                Some(kind) if !kind.is_dir() => {
-                    return Err(CopyError::NotDirectory { path: path_excerpt(&found.path) });
-                }
-                None => found.path = path,
-                Some(_) => {
-                    let name = OsStr::from_bytes(&path);
-                    match rustix::fs::openat2(&self.held, name, flags, Mode::empty(), within) {
-                        Ok(at) => {
-                            let stat = rustix::fs::fstat(&at).map_err(|e| failed(e.into()))?;
-                            let real = real(&at).map_err(&failed)?;
-                            let below = real.strip_prefix(&self.real);
-                            let below = below
-                                .map_err(|_| CopyError::Outside { path: path_excerpt(&path) })?;
-                            found.path = below.as_os_str().as_bytes().to_vec();
-                            found.kind = Some(FileType::from_raw_mode(stat.st_mode));
-                        }
-                        Err(Errno::NOENT) => (found.path, found.kind) = (path, None),
-                        Err(errno) => return Err(failed(errno.into())),
-                    }
-                }
-            }
-        }
-        Ok(found)
-    }
-
-    fn file(&self, path: &[u8]) -> io::Result<File> {
-        // Opening a pipe must not block.
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let within =
-            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        let name = OsStr::from_bytes(path);
-        let file = File::from(rustix::fs::openat2(&self.held, name, flags, Mode::empty(), within)?);
-        if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
-    }
-
-    /// The matches of a path with wildcards, sorted.
-    fn glob(&self, components: &[Vec<u8>]) -> Result<Vec<Vec<Vec<u8>>>, CopyError> {
-        let mut found: Vec<Vec<Vec<u8>>> = vec![Vec::new()];
-        for component in components {
-            if !pattern::is_pattern(component) {
-                for path in &mut found {
-                    path.push(component.clone());
-                }
-                continue;
-            }
-            let mut next = Vec::new();
-            for path in found {
-                let at = self.find(&path)?;
-                if !at.kind.is_some_and(FileType::is_dir) {
-                    continue;
-                }
-                let failed = |errno: Errno| CopyError::Read {
-                    path: path_excerpt(&at.path),
-                    source: errno.into(),
-                };
-                let held = open_at(&self.held, &at.path).map_err(failed)?;
-                for name in names(&held).map_err(failed)? {
-                    if pattern::matches(component, &name) {
-                        next.push([path.clone(), vec![name]].concat());
-                    }
-                }
-                if next.len() as u64 > LAYER_ENTRIES_MAX {
-                    return Err(CopyError::TooMany { max: LAYER_ENTRIES_MAX });
-                }
-            }
-            found = next;
-        }
-        Ok(found)
-    }
-}
-
-fn real(held: &OwnedFd) -> io::Result<PathBuf> {
-    fs::read_link(format!("/proc/self/fd/{}", held.as_raw_fd()))
 }
 
 /// An absolute path without `..`.
@@ -255,15 +132,43 @@ pub struct Text {
 /// The mode of such a file.
 const TEXT_MODE: u32 = 0o644;
 
+/// What a task copies, by the name that each of its sources has; a source with wildcards may be several.
+fn find_sources(task: &Task<'_>) -> Result<Vec<(Vec<u8>, ResolvedPath)>, CopyError> {
+    let mut sources = Vec::new();
+    for source in task.sources {
+        let path = path_excerpt(source.as_bytes());
+        let is_outside = task.ignore.is_some() && climbs(source.as_bytes());
+        if is_outside {
+            return Err(CopyError::Outside { path });
+        }
+        let before = sources.len();
+        for one in task.from.glob(&components(source.as_bytes()))? {
+            let name = one.last().cloned().unwrap_or_default();
+            let found = task.from.find(&one)?;
+            let is_directory = found.kind.is_some_and(FileType::is_dir);
+            let is_gone = !is_directory && task.leaves_out(&one.join(&b'/'), &name);
+            if found.kind.is_some() && !is_gone {
+                sources.push((name, found));
+            }
+        }
+        if sources.len() == before {
+            return Err(CopyError::NoSource { path });
+        }
+    }
+    Ok(sources)
+}
+
 /// Writes a layer, and records what is in it, whenever that was written.
 pub struct Layer<'a> {
     root: &'a Root,
     out: BufWriter<File>,
     key: Digester,
+    /// The directories that the layer has.
     made: BTreeSet<Vec<u8>>,
-    linked: HashMap<(u64, u64), Vec<u8>>,
-    /// The layer's own writer.
-    firsts: HashMap<Vec<u8>, (u64, u64)>,
+    /// Where the first of several names of a file is, by its device and inode; the others become links to it.
+    first_names: HashMap<(u64, u64), Vec<u8>>,
+    /// The same, by the place.
+    inodes: HashMap<Vec<u8>, (u64, u64)>,
     entries: u64,
     bytes: u64,
 }
@@ -276,8 +181,8 @@ impl<'a> Layer<'a> {
             out: BufWriter::new(File::create(to).map_err(CopyError::Write)?),
             key: Digester::default(),
             made: BTreeSet::new(),
-            linked: HashMap::new(),
-            firsts: HashMap::new(),
+            first_names: HashMap::new(),
+            inodes: HashMap::new(),
             entries: 0,
             bytes: 0,
         })
@@ -293,31 +198,12 @@ impl<'a> Layer<'a> {
     /// Adds a directory and its parents, as far as they do not exist.
     pub fn directory(&mut self, path: &str, owner: (u32, u32)) -> Result<(), CopyError> {
         let found = self.place(&components(path.as_bytes()))?;
-        self.imply(&found, owner)
+        self.add_directories(&found, owner)
     }
 
+    /// Copies what a task says.
     pub fn copy(&mut self, task: &Task<'_>) -> Result<(), CopyError> {
-        let mut sources = Vec::new();
-        for source in task.sources {
-            let path = path_excerpt(source.as_bytes());
-            let is_outside = task.ignore.is_some() && climbs(source.as_bytes());
-            if is_outside {
-                return Err(CopyError::Outside { path });
-            }
-            let before = sources.len();
-            for one in task.from.glob(&components(source.as_bytes()))? {
-                let name = one.last().cloned().unwrap_or_default();
-                let found = task.from.find(&one)?;
-                let is_directory = found.kind.is_some_and(FileType::is_dir);
-                let is_gone = !is_directory && task.leaves_out(&one.join(&b'/'), &name);
-                if found.kind.is_some() && !is_gone {
-                    sources.push((name, found));
-                }
-            }
-            if sources.len() == before {
-                return Err(CopyError::NoSource { path });
-            }
-        }
+        let sources = find_sources(task)?;
         let to = components(task.to.as_bytes());
         let place = self.place(&to)?;
         let is_directory = task.to.ends_with(['/', '.']) || self.is_directory(&to)?;
@@ -332,14 +218,14 @@ impl<'a> Layer<'a> {
             } else {
                 let place = if is_directory { join(&place, &name) } else { place.clone() };
                 let (above, _) = split(&place);
-                self.imply(above, task.owner())?;
+                self.add_directories(above, task.owner())?;
                 let (parent, last) = split(&found.path);
                 let failed = |errno: Errno| CopyError::Read {
                     path: path_excerpt(&found.path),
                     source: errno.into(),
                 };
                 let held = open_at(&task.from.held, parent).map_err(failed)?;
-                self.entry(task, &held, &found.path, last, &place)?;
+                self.add(task, &held, &found.path, last, &place)?;
             }
         }
         for text in task.texts {
@@ -351,7 +237,7 @@ impl<'a> Layer<'a> {
     }
 
     fn text(&mut self, task: &Task<'_>, place: &[u8], content: &[u8]) -> Result<(), CopyError> {
-        self.imply(split(place).0, task.owner())?;
+        self.add_directories(split(place).0, task.owner())?;
         self.refuse_directory(place)?;
         let (uid, gid) = task.owner();
         let (path, size) = (place.to_vec(), content.len() as u64);
@@ -364,7 +250,7 @@ impl<'a> Layer<'a> {
 
     /// The entries of a directory.
     fn tree(&mut self, task: &Task<'_>, top: &[u8], to: &[u8]) -> Result<(), CopyError> {
-        self.imply(to, task.owner())?;
+        self.add_directories(to, task.owner())?;
         let mut waiting = vec![(top.to_vec(), to.to_vec(), 0)];
         while let Some((from, to, depth)) = waiting.pop() {
             let failed =
@@ -385,14 +271,14 @@ impl<'a> Layer<'a> {
                     // A link of the image that leads to a directory stays one.
                     let place = self.place(&components(&place))?;
                     if !is_ignored {
-                        self.imply(split(&place).0, task.owner())?;
-                        self.entry(task, &held, &source, &name, &place)?;
+                        self.add_directories(split(&place).0, task.owner())?;
+                        self.add(task, &held, &source, &name, &place)?;
                     }
                     // Something in it may be re-included.
                     waiting.push((source, place, depth + 1));
                 } else if !is_ignored {
-                    self.imply(&to, task.owner())?;
-                    self.entry(task, &held, &source, &name, &place)?;
+                    self.add_directories(&to, task.owner())?;
+                    self.add(task, &held, &source, &name, &place)?;
                 }
             }
         }
@@ -421,7 +307,8 @@ impl<'a> Layer<'a> {
         Ok(is_there || self.made.contains(&place))
     }
 
-    fn imply(&mut self, path: &[u8], owner: (u32, u32)) -> Result<(), CopyError> {
+    /// Adds a directory and those above it, as far as neither the root nor the layer has them.
+    fn add_directories(&mut self, path: &[u8], owner: (u32, u32)) -> Result<(), CopyError> {
         for end in ends(path) {
             let directory = &path[..end];
             if self.made.contains(directory) {
@@ -441,7 +328,8 @@ impl<'a> Layer<'a> {
         Ok(())
     }
 
-    fn entry(
+    /// Adds one file, link or directory of the source.
+    fn add(
         &mut self,
         task: &Task<'_>,
         held: &OwnedFd,
@@ -473,7 +361,7 @@ impl<'a> Layer<'a> {
             let file = task.from.file(source).map_err(failed)?;
             let size = file.metadata().map_err(failed)?.len();
             let inode = (stat.st_dev, stat.st_ino);
-            match self.linked.get(&inode) {
+            match self.first_names.get(&inode) {
                 Some(first) if first != place => Kind::HardLink { target: first.clone() },
                 _ => {
                     attributes = xattrs(&file).map_err(|errno| failed(errno.into()))?;
@@ -488,21 +376,21 @@ impl<'a> Layer<'a> {
         if !found.is_dir() {
             self.refuse_directory(place)?;
             // It now has another content.
-            if let Some(gone) = self.firsts.remove(place) {
-                self.linked.remove(&gone);
+            if let Some(gone) = self.inodes.remove(place) {
+                self.first_names.remove(&gone);
             }
         }
         if content.is_some() && stat.st_nlink > 1 {
             let inode = (stat.st_dev, stat.st_ino);
-            self.linked.insert(inode, place.to_vec());
-            self.firsts.insert(place.to_vec(), inode);
+            self.first_names.insert(inode, place.to_vec());
+            self.inodes.insert(place.to_vec(), inode);
         }
-        let entry = Self::looks(task, &stat, place, kind);
+        let entry = Self::entry_of(task, &stat, place, kind);
         if (entry.uid, entry.gid) != (stat.st_uid, stat.st_gid) {
             // Like the bits of the mode that say the same.
             attributes.retain(|(name, _)| name != CAPABILITY);
         }
-        self.put(entry, &attributes, content)
+        self.write(entry, &attributes, content)
     }
 
     /// A file does not take the place of a directory.
@@ -514,7 +402,8 @@ impl<'a> Layer<'a> {
         Ok(())
     }
 
-    fn looks(task: &Task<'_>, stat: &Stat, place: &[u8], kind: Kind) -> Entry {
+    /// The entry of a file: its owner, mode and time in the layer.
+    fn entry_of(task: &Task<'_>, stat: &Stat, place: &[u8], kind: Kind) -> Entry {
         let (uid, gid) = task.owner_of(stat);
         let mut own_mode = stat.st_mode & MODE_MASK;
         if matches!(kind, Kind::File { .. }) && (uid, gid) != (stat.st_uid, stat.st_gid) {
@@ -529,7 +418,8 @@ impl<'a> Layer<'a> {
         Entry { path: place.to_vec(), kind, mode, uid, gid, mtime_s: stat.st_mtime, mtime_ns }
     }
 
-    fn put(
+    /// Writes an entry, and its content if it has some.
+    fn write(
         &mut self,
         entry: Entry,
         attributes: &[Xattr],

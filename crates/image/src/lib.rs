@@ -9,7 +9,8 @@
 //!   archives ◀─ save ◀─ blobs
 //! ```
 //!
-//! Input from outside is hostile here, too: every length, name and number from a registry is
+//! `sandbox` asks for roots, `services` builds on them, and the doors list them. It starts nothing. Input from outside is
+//! hostile here, too: every length, name and number from a registry is
 //! bounded, and no byte is used before its digest was verified.
 
 #![forbid(unsafe_code)]

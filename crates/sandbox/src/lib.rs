@@ -13,7 +13,7 @@
 //! until the next request (`owner/sleep`). Paused it is stopped and killed as ever.
 //!
 //! The [`registry::Registry`] maps a name to the one task that owns it; only that task changes the
-//! sandbox's state, writes its record and orders its machine about. `control` and `api` call this;
+//! sandbox's state, writes its record and orders its machine about. `services`, `node` and the doors call this;
 //! it knows nothing of who asks or how.
 
 #![forbid(unsafe_code)]

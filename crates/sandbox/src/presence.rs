@@ -161,7 +161,7 @@ impl Presence {
     }
 
     /// One of several activities may have ended.
-    pub(super) fn tell(&self) {
+    pub(super) fn may_have_ended(&self) {
         self.ended.notify_one();
     }
 

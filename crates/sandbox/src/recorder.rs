@@ -11,6 +11,7 @@
 //! A full disk does not stop the sandbox: output that cannot be written is acknowledged anyway, and
 //! the log records the gap as soon as it can be written again. Only the end of a session waits.
 
+mod activity;
 mod outputs;
 mod publication;
 
@@ -27,9 +28,9 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::event::{Event, EventSink};
-use super::log::{LogError, Run, Writer, bounded};
+use super::log::{LogError, Writer, bounded};
 use super::name::SandboxRef;
-use super::presence::{Activity, Presence};
+use super::presence::Presence;
 use super::program_events::ProgramEvents;
 use crate::limits::{
     RECORDER_DIGEST_WAIT, RECORDER_DRAIN, RECORDER_LOOK_PAUSE, RECORDER_ORDER_WAIT,
@@ -40,6 +41,7 @@ use agent_client::guest::{Guest, GuestError, Horizons, Piece};
 pub use publication::Durable;
 
 use super::durable::{Line, NotAppended, OutputPart};
+use activity::{Key, SessionActivity, key_of, run_of};
 use outputs::{Arrival, OutputState, Outputs, RecordedOutput};
 use publication::{Landed, Opening, Publication, output_id};
 
@@ -88,10 +90,7 @@ impl Recorder {
         // Recorded to their end. A list that was made before the agent knew still says that they wait.
         let mut finished = HashSet::new();
         let mut first = true;
-        // Held while any session runs.
-        let mut at_work: Option<Activity> = None;
-        let mut running = HashSet::new();
-        let mut exited = HashSet::new();
+        let mut activity = SessionActivity::default();
         // Passed when all sessions that had ended at the last listing are in the log.
         let (_, mut earlier) = watch::channel(());
         // One request at a time: each that is dropped would wait at the agent for its answer.
@@ -124,28 +123,7 @@ impl Recorder {
                 }
             };
             since = list.version;
-            at_work = match at_work {
-                _ if list.sessions.iter().all(|info| info.exit.is_some()) => None,
-                Some(activity) => Some(activity),
-                None => self.presence.begin(),
-            };
-            let sessions = list.sessions.iter();
-            let (have_exited, are_running): (Vec<_>, Vec<_>) =
-                sessions.partition(|info| info.exit.is_some());
-            let are_running: HashSet<_> = are_running.into_iter().map(key_of).collect();
-            let have_exited: HashSet<_> = have_exited.into_iter().map(key_of).collect();
-            // A new session is no end; any other change may be one, because a session may have come and gone
-            // between two listings.
-            let has_begun = are_running.is_superset(&running) && are_running.len() > running.len();
-            running = are_running;
-            // The list is also new when a client leaves, who may only have looked.
-            let has_worked = !have_exited.is_subset(&exited);
-            exited = have_exited;
-            if at_work.is_none() && !first && has_worked {
-                self.presence.touch();
-            } else if !first && !has_begun {
-                self.presence.tell();
-            }
+            activity.update(&list.sessions, &self.presence);
             if std::mem::take(&mut first) {
                 // Sessions that ended and were released while no bridge was there.
                 let known: HashSet<_> = list.sessions.iter().map(|info| &info.session).collect();
@@ -508,9 +486,6 @@ async fn asked(horizons: Option<&Horizons>) {
     }
 }
 
-/// A run of a session, for one may be run again under its name.
-type Key = (SessionId, Run);
-
 /// Waits until the other end's holder drops it. A full disk can delay that, so the wait is short, because
 /// programs wait for us.
 async fn passed(mut end: watch::Receiver<()>) {
@@ -525,14 +500,6 @@ fn channels_of(info: &SessionInfo) -> &'static [Channel] {
         _ if info.terminal => &[Channel::Terminal],
         _ => &[Channel::Stdout, Channel::Stderr],
     }
-}
-
-fn key_of(info: &SessionInfo) -> Key {
-    (info.session.clone(), run_of(info))
-}
-
-fn run_of(info: &SessionInfo) -> Run {
-    Run { pid: info.pid, started_at_ms: info.started_at_ms }
 }
 
 #[derive(Debug, thiserror::Error)]

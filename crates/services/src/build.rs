@@ -7,12 +7,12 @@
 //! files. Nothing here uses a terminal.
 
 mod blocking;
+mod config;
 mod error;
 pub mod packages;
 mod plan;
 mod run;
 mod stage;
-mod words;
 
 use std::path::{Path, PathBuf};
 
@@ -73,7 +73,15 @@ pub struct BuildOptions {
     /// Records the decisions about what the steps reach, as those about any other sandbox.
     pub decisions: EgressSink,
     pub step: StepSandbox,
-    pub tell: Sender<BuildEvent>,
+    /// Receives what happens, for those who watch the build.
+    pub events: Sender<BuildEvent>,
+}
+
+impl BuildOptions {
+    async fn report(&self, event: BuildEvent) {
+        // Nobody may listen.
+        let _ = self.events.send(event).await;
+    }
 }
 
 /// The settings of the sandboxes that run a recipe's commands: the same as any other
@@ -116,6 +124,6 @@ pub fn which() -> SandboxRef {
 }
 
 /// Builds the image of a plan. A failed build keeps its unnamed images for the next one.
-pub async fn build(plan: &Plan, means: &BuildOptions) -> Result<Image, BuildError> {
-    stage::all(plan, means).await
+pub async fn build(plan: &Plan, options: &BuildOptions) -> Result<Image, BuildError> {
+    stage::build_all(plan, options).await
 }

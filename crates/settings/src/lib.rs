@@ -10,8 +10,8 @@
 //! ```
 //!
 //! One table knows all options, so that none can be parsed and not documented, or the reverse.
-//! Parsing is pure; only [`Settings::load`] reads a file. `cli` and `control` call this; it starts
-//! nothing.
+//! Parsing is pure; only [`Settings::load`] reads a file. `cli`, `control` and `daemon` load them, and the doors read
+//! them; it starts nothing.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Workspaces: a directory of the host that a sandbox has a copy of at `/workspace`, and whose changes
-//! come back; or that it has itself.
+//! Workspaces: a directory of the host, or files of a bucket, of which a sandbox has a copy at `/workspace`, and whose
+//! changes come back; or a directory that the sandbox has itself.
 //!
 //! ```text
 //!  configuration ──▶ Workspaces ──find(namespace, name)──▶ Workspace (directory, policy)

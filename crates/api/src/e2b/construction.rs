@@ -78,14 +78,14 @@ async fn start(call: Call, _: Nothing, Message(ask): Message<StartBuild>) -> Res
     let permit = call.api.admission().admit(&call.caller.label())?;
     let target = call.api.e2b().builds.begin(&id, &which.namespace, &which.name.base)?;
     call.trail.image(spec.image.clone(), Some(digest.to_string()));
-    let (tell, told) = mpsc::channel(BUILD_EVENTS_WAITING_MAX);
-    let means = BuildOptions {
+    let (events, progress) = mpsc::channel(BUILD_EVENTS_WAITING_MAX);
+    let build_options = BuildOptions {
         paths: registry.store_paths().clone(),
         images,
         egress: registry.egress_settings().clone(),
         decisions: registry.decisions_before(&spec)?,
         step: StepSandbox::like(&spec, registry.defaults(), registry.host_files().clone()),
-        tell,
+        events,
     };
     let files: Vec<_> = recipe
         .uploads
@@ -104,7 +104,7 @@ async fn start(call: Call, _: Nothing, Message(ask): Message<StartBuild>) -> Res
     };
     tokio::spawn(async move {
         let _permit = permit;
-        work.carry_out(means, told).await;
+        work.carry_out(build_options, progress).await;
     });
     Ok(Raw(json_response(StatusCode::ACCEPTED, &json!({}))))
 }
@@ -167,15 +167,15 @@ impl Failure {
 }
 
 impl Work {
-    async fn carry_out(self, means: BuildOptions, told: mpsc::Receiver<BuildEvent>) {
+    async fn carry_out(self, options: BuildOptions, events: mpsc::Receiver<BuildEvent>) {
         let building = async {
-            timeout(BUILD_DEADLINE, self.make(means)).await.unwrap_or_else(|_| {
+            timeout(BUILD_DEADLINE, self.make(options)).await.unwrap_or_else(|_| {
                 let seconds = BUILD_DEADLINE.as_secs();
                 Err(Failure::of(&format!("the build was not done within {seconds} s")))
             })
         };
         // The log ends when the build has dropped its end of it.
-        let (made, ()) = tokio::join!(building, self.log(told));
+        let (made, ()) = tokio::join!(building, self.log(events));
         let made = match made {
             Ok(image) => self.keep(&image).await,
             Err(failure) => Err(failure),
@@ -187,8 +187,8 @@ impl Work {
         builds.end(&self.id, made.err().map(|failure| (failure.message, failure.step)));
     }
 
-    async fn make(&self, means: BuildOptions) -> Result<Image, Failure> {
-        let images = means.images.clone();
+    async fn make(&self, options: BuildOptions) -> Result<Image, Failure> {
+        let images = options.images.clone();
         let bench = tokio::task::spawn_blocking(move || images.workbench()).await;
         let bench =
             bench.map_err(|error| Failure::of(&error))?.map_err(|error| Failure::of(&error))?;
@@ -209,7 +209,7 @@ impl Work {
             ..BuildRequest::default()
         };
         let plan = Plan::read(request).map_err(|error| self.failure(&error))?;
-        let image = build(&plan, &means).await.map_err(|error| self.failure(&error))?;
+        let image = build(&plan, &options).await.map_err(|error| self.failure(&error))?;
         drop(bench);
         Ok(image)
     }
@@ -224,9 +224,9 @@ impl Work {
         Failure { message, step }
     }
 
-    async fn log(&self, mut told: mpsc::Receiver<BuildEvent>) {
+    async fn log(&self, mut events: mpsc::Receiver<BuildEvent>) {
         let builds = &self.api.e2b().builds;
-        while let Some(event) = told.recv().await {
+        while let Some(event) = events.recv().await {
             match event {
                 BuildEvent::Step { number, of, text } => {
                     builds.say(&self.id, "info", &format!("[{number}/{of}] {text}"), None);

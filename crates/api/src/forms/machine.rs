@@ -41,13 +41,11 @@ mod tests {
         let schema = schemars::schema_for!(Machine).to_value();
         let kinds = schema["oneOf"].as_array().unwrap();
         assert_eq!(kinds.len(), MachineKind::ALL.len());
-        assert_eq!(
-            kinds[3],
-            json!({
-                "description": "A virtual machine of Cloud Hypervisor.",
-                "type": "string",
-                "const": "cloud-hypervisor",
-            })
-        );
+        let cloud_hypervisor = json!({
+            "description": "A virtual machine of Cloud Hypervisor.",
+            "type": "string",
+            "const": "cloud-hypervisor",
+        });
+        assert!(kinds.contains(&cloud_hypervisor), "{kinds:?}");
     }
 }

@@ -28,7 +28,7 @@ use sandbox::refusal::{Code, Refusal};
 use services::events::limits::{PAGE_MAX, TURN_MAX};
 use services::events::{Batch, Entry, Events, Filter, From, Reader};
 
-use nodes::{Told, Wanted};
+use nodes::{EventSelection, FleetEvents};
 use places::Places;
 
 /// Events on a page unless the call names another number.
@@ -159,16 +159,16 @@ async fn list(
         if let Some(offset) = places.of(node.id().as_str()) {
             check_offset(&events, &namespace, offset)?;
         }
-        let wanted = Wanted { namespace, filter, since_ms: query.since_ms };
+        let selection = EventSelection { namespace, filter, since_ms: query.since_ms };
         if !is_stream {
-            let page = nodes::page(&call, &node, &wanted, places, limit.into()).await?;
+            let page = nodes::page(&call, &node, &selection, places, limit.into()).await?;
             return Ok(Either::Whole(page));
         }
         let (api, caller, places) = (call.api.clone(), call.caller.clone(), Mutex::new(places));
-        let told = Arc::new(Told { api, caller, node, events, wanted, places });
+        let merged = Arc::new(FleetEvents { api, caller, node, events, selection, places });
         let telling = async move |teller: Teller<EventInfo>| {
-            told.tell_all(&teller).await?;
-            if query.follow { told.follow(&teller).await } else { Ok(()) }
+            merged.tell_all(&teller).await?;
+            if query.follow { merged.follow(&teller).await } else { Ok(()) }
         };
         return stream(&mut call, query.follow, telling);
     }

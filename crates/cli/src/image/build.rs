@@ -22,8 +22,8 @@ use machine::MachineKind;
 use services::build::{self, BuildEvent, BuildOptions, BuildRequest, Plan, StepSandbox};
 use settings::{Overrides, Settings};
 
-/// The maximum number of buffered messages; a full buffer slows the build down.
-pub const TOLD_WAITING_MAX: usize = 64;
+/// The maximum number of buffered events; a full buffer slows the build down.
+pub const EVENTS_WAITING_MAX: usize = 64;
 
 /// Build an image from a Dockerfile
 #[derive(Debug, Args)]
@@ -159,16 +159,16 @@ impl Build {
         for name in plan.images() {
             self.fetch(&images, &name, &options, recorder).await?;
         }
-        let (tell, progress) = channel(TOLD_WAITING_MAX);
+        let (events, progress) = channel(EVENTS_WAITING_MAX);
         let paths = context.paths.clone();
         let (defaults, files) = (operator_defaults(&settings), own_host_files(&settings));
         let step = StepSandbox::new(self.machine, &defaults, files);
         let egress = egress_settings(&settings.egress);
         let decisions = recorder.egress(build::which());
-        let means = BuildOptions { paths, images, egress, decisions, step, tell };
+        let options = BuildOptions { paths, images, egress, decisions, step, events };
         let writing = tokio::spawn(write(progress, self.quiet));
-        let built = build::build(&plan, &means).await;
-        drop(means);
+        let built = build::build(&plan, &options).await;
+        drop(options);
         // The output precedes the result.
         let _ = writing.await;
         Ok(built?)

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use tokio::sync::mpsc::channel;
 
-use super::build::{TOLD_WAITING_MAX, write};
+use super::build::{EVENTS_WAITING_MAX, write};
 use super::record::Recorder;
 use crate::context::Context;
 use control::{egress_settings, operator_defaults, own_host_files, own_settings};
@@ -18,16 +18,16 @@ pub async fn install(context: &Context, spec: &mut Spec, packages: &Packages) ->
     let recorder = Recorder::open(context)?;
     let settings = own_settings()?;
     let images = Images::open(&context.paths)?;
-    let (tell, progress) = channel(TOLD_WAITING_MAX);
+    let (events, progress) = channel(EVENTS_WAITING_MAX);
     let paths = context.paths.clone();
     let step = StepSandbox::like(spec, &operator_defaults(&settings), own_host_files(&settings));
     let egress = egress_settings(&settings.egress);
     let decisions = recorder.egress(spec.which());
-    let means = BuildOptions { paths, images, egress, decisions, step, tell };
+    let options = BuildOptions { paths, images, egress, decisions, step, events };
     let act = recorder.begin("build_image");
     let act = act.fact("pip", packages.pip.clone()).fact("npm", packages.npm.clone());
     let writing = tokio::spawn(write(progress, false));
-    let built = packages::install(packages, spec.image.as_deref(), means).await;
+    let built = packages::install(packages, spec.image.as_deref(), options).await;
     // The output precedes the result.
     let _ = writing.await;
     // The package managers' output was shown already.

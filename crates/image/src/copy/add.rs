@@ -95,7 +95,7 @@ impl Layer<'_> {
         let max = LAYER_BYTES_MAX + LAYER_OVERHEAD_BYTES_MAX;
         let mut bytes =
             Bounded::open(file, max).map_err(|error| archive(LayerError::Read(error)))?;
-        self.imply(to, task.owner())?;
+        self.add_directories(to, task.owner())?;
         let mut above = ParentDirectory { place: to.to_vec(), ..ParentDirectory::default() };
         let mut decoder = Decoder::with_xattrs();
         let mut buffer = vec![0; BUFFER_BYTES];
@@ -162,7 +162,7 @@ impl Layer<'_> {
         if !matches!(kind, Kind::Directory) {
             self.refuse_directory(&place)?;
         }
-        self.imply(split(&place).0, task.owner())?;
+        self.add_directories(split(&place).0, task.owner())?;
         let mode = match kind {
             Kind::Symlink { .. } => entry.mode,
             _ => task.mode.unwrap_or(entry.mode),

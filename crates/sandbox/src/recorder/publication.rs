@@ -18,7 +18,8 @@ use protocol::fault::clip;
 use protocol::message::{Channel, SessionInfo};
 use tokio::sync::OnceCell;
 
-use super::{SharedLog, run_of};
+use super::SharedLog;
+use super::activity::run_of;
 use crate::durable::{DurableLog, Line, NotAppended, OutputId, OutputPart};
 use crate::limits::DURABLE_FLIGHT_BYTES;
 use crate::log::{Recording, Run};

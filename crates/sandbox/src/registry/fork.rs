@@ -23,7 +23,7 @@ use crate::owner::Order;
 use crate::{CarriedContexts, Event, Facts, Kind, Name, Record, SandboxError, SandboxRef, Spec};
 use agent_client::guest::{Guest, Output};
 use host::instant::now_ms;
-use machine::{Capability, MachineError, MachineKind};
+use machine::{Capability, MachineError};
 use protocol::FaultCode;
 use protocol::limits::{FREEZE_WATCHDOG_MAX, NAME_BYTES_MAX};
 use workspace::WORKSPACE;
@@ -53,7 +53,7 @@ impl Registry {
         }
         let machine = self.get(which)?.machine;
         let has_memory = machine.can(Capability::Snapshot);
-        if !has_memory && machine != MachineKind::Process {
+        if !has_memory && !machine.sees_host() {
             return Err(SandboxError::Unsupported {
                 what: "a fork of this sandbox",
                 why: "its kind of machine has neither snapshots of memory nor a writable layer of this host",

@@ -27,8 +27,8 @@ pub const PACKAGES_MAX: usize = 256;
 pub const PACKAGE_BYTES_MAX: usize = 256;
 /// How much of the package managers' last output is kept, to show why they failed.
 const LOG_BYTES_MAX: usize = 4096;
-/// Waiting messages; a full buffer slows the build down.
-const TOLD_WAITING_MAX: usize = 64;
+/// Waiting events; a full buffer slows the build down.
+const EVENTS_WAITING_MAX: usize = 64;
 
 /// The packages to install, by their names in the package managers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -186,17 +186,17 @@ impl Installed {
 }
 
 /// Installs the packages on `base`, an image of the store, or over the host's own root if no image is named
-/// and sandboxes have that root. `means.tell` receives the build's events.
+/// and sandboxes have that root. `options.events` receives the build's events.
 pub async fn install(
     packages: &Packages,
     base: Option<&str>,
-    mut means: BuildOptions,
+    mut options: BuildOptions,
 ) -> Result<Installed, PackagesError> {
     packages.check()?;
-    if base.is_none_or(|base| base == HOST_ROOT) && means.step.has_hosts_root() {
-        let log = listen(&mut means);
-        let installed = host_packages::install(packages, &means).await;
-        drop(means);
+    if base.is_none_or(|base| base == HOST_ROOT) && options.step.has_hosts_root() {
+        let log = listen(&mut options);
+        let installed = host_packages::install(packages, &options).await;
+        drop(options);
         let log = log.await.unwrap_or_default();
         return match installed {
             Err(PackagesError::Command { source, .. }) => {
@@ -206,22 +206,22 @@ pub async fn install(
         };
     }
     let base = base.filter(|base| !base.starts_with('/')).ok_or(PackagesError::NoImage)?;
-    if means.images.find(base).is_err() {
+    if options.images.find(base).is_err() {
         return Err(PackagesError::NotStored { name: base.to_owned() });
     }
     let request = BuildRequest {
         // Nothing is copied from it.
-        context: means.paths.runtime.clone(),
+        context: options.paths.runtime.clone(),
         text: Some(packages.recipe(base)),
         egress: packages.egress(),
         ..BuildRequest::default()
     };
-    let log = listen(&mut means);
+    let log = listen(&mut options);
     let built = match Plan::read(request) {
-        Ok(plan) => build(&plan, &means).await,
+        Ok(plan) => build(&plan, &options).await,
         Err(error) => Err(error),
     };
-    drop(means);
+    drop(options);
     let log = log.await.unwrap_or_default();
     built
         .map(|image| Installed::Image(Box::new(image)))
@@ -229,9 +229,9 @@ pub async fn install(
 }
 
 /// Keeps the end of the output while the options live, and passes every event on.
-fn listen(means: &mut BuildOptions) -> JoinHandle<String> {
-    let (tell, mut progress) = channel(TOLD_WAITING_MAX);
-    let outer = std::mem::replace(&mut means.tell, tell);
+fn listen(options: &mut BuildOptions) -> JoinHandle<String> {
+    let (events, mut progress) = channel(EVENTS_WAITING_MAX);
+    let outer = std::mem::replace(&mut options.events, events);
     tokio::spawn(async move {
         let mut log = Vec::new();
         while let Some(event) = progress.recv().await {

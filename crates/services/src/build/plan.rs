@@ -34,35 +34,35 @@ pub enum From {
 /// A build that can be begun.
 #[derive(Debug)]
 pub struct Plan {
-    pub order: BuildRequest,
+    pub request: BuildRequest,
     pub(super) file: String,
     pub(super) recipe: Dockerfile,
     pub(super) ignore: Arc<Ignore>,
     /// The base of each stage.
     pub(super) from: Vec<From>,
-    /// The stages that are built, in their order; the last is the target.
+    /// The stages that are built, in their request; the last is the target.
     pub(super) stages: Vec<usize>,
     /// Variables from before the first stage.
     pub(super) before: BTreeMap<String, String>,
 }
 
 impl Plan {
-    pub fn read(order: BuildRequest) -> Result<Self, BuildError> {
+    pub fn read(request: BuildRequest) -> Result<Self, BuildError> {
         // A path that a person names is used as it is; a path that is searched must be in the
         // context.
-        let (path, within) = match order.file.clone() {
+        let (path, within) = match request.file.clone() {
             Some(file) => (file, None),
-            None => (order.context.join(DOCKERFILE), Some(order.context.as_path())),
+            None => (request.context.join(DOCKERFILE), Some(request.context.as_path())),
         };
-        let (file, text) = match &order.text {
+        let (file, text) = match &request.text {
             Some(text) => (STDIN.to_owned(), text.clone()),
             None => (path.display().to_string(), read(&path, within)?),
         };
         let recipe = Dockerfile::parse(&text);
         let recipe = recipe.map_err(|wrong| BuildError::Recipe { file: file.clone(), wrong })?;
-        let ignore = ignored(&order, &path, within)?;
+        let ignore = ignored(&request, &path, within)?;
         let mut plan = Self {
-            order,
+            request,
             file,
             recipe,
             ignore: Arc::new(ignore),
@@ -96,7 +96,7 @@ impl Plan {
             })
             .flatten()
             .collect();
-        let names = self.order.args.iter().map(|(name, _)| name);
+        let names = self.request.args.iter().map(|(name, _)| name);
         names.filter(|name| !taken.contains(name.as_str())).cloned().collect()
     }
 
@@ -116,7 +116,7 @@ impl Plan {
 
     /// The value of an argument, or the recipe's default.
     pub(super) fn argument(&self, name: &str) -> Option<String> {
-        let given = self.order.args.iter().rev().find(|(known, _)| known == name);
+        let given = self.request.args.iter().rev().find(|(known, _)| known == name);
         given.map(|(_, value)| value.clone())
     }
 
@@ -192,7 +192,7 @@ impl Plan {
 
     fn target(&self) -> Result<usize, BuildError> {
         let stages = &self.recipe.stages;
-        let Some(name) = &self.order.target else { return Ok(stages.len() - 1) };
+        let Some(name) = &self.request.target else { return Ok(stages.len() - 1) };
         let number = || name.parse().ok().filter(|at| *at < stages.len());
         self.stage_before(stages.len(), name).or_else(number).ok_or_else(|| BuildError::Target {
             name: name.clone(),
@@ -214,15 +214,15 @@ fn platform_arguments() -> BTreeMap<String, String> {
 }
 
 fn ignored(
-    order: &BuildRequest,
+    request: &BuildRequest,
     recipe: &Path,
     within: Option<&Path>,
 ) -> Result<Ignore, BuildError> {
     // A recipe may have its own ignore file.
     let mut own = recipe.as_os_str().to_owned();
     own.push(IGNORE);
-    let own = order.text.is_none().then(|| (PathBuf::from(own), within));
-    let usual = (order.context.join(IGNORE), Some(order.context.as_path()));
+    let own = request.text.is_none().then(|| (PathBuf::from(own), within));
+    let usual = (request.context.join(IGNORE), Some(request.context.as_path()));
     for (path, within) in own.into_iter().chain([usual]) {
         match read(&path, within) {
             Ok(text) => {

@@ -30,14 +30,14 @@ pub(super) struct Command {
 
 /// Runs a command on an image, and saves the result.
 pub(super) async fn run(
-    means: &BuildOptions,
+    options: &BuildOptions,
     base: Arc<Lease>,
     program: Command,
     document: Value,
     text: String,
     key: Digest,
 ) -> Result<Lease, StepError> {
-    let StepSandbox { machine, memory_mib, cpu_millis, files } = means.step.clone();
+    let StepSandbox { machine, memory_mib, cpu_millis, files } = options.step.clone();
     if !machine.is_started() {
         return Err(StepError::NotStarted { machine });
     }
@@ -46,44 +46,44 @@ pub(super) async fn run(
     spec.env.clone_from(&program.env);
     spec.egress = Some(program.egress.clone());
     (spec.machine, spec.memory_mib, spec.cpu_millis) = (Some(machine), memory_mib, cpu_millis);
-    let (sandbox, refused) = begin(means, &spec, files).await?;
+    let (sandbox, refused) = begin(options, &spec, files).await?;
     for warning in sandbox.warnings() {
-        let _ = means.tell.send(BuildEvent::Warning(warning)).await;
+        options.report(BuildEvent::Warning(warning)).await;
     }
-    let done = match execute(sandbox.guest(), means, &program).await {
-        Ok(()) => take_up(&sandbox, means, base, document, text, key).await,
+    let done = match execute(sandbox.guest(), options, &program).await {
+        Ok(()) => take_up(&sandbox, options, base, document, text, key).await,
         Err(error) => Err(error),
     };
-    end(sandbox, &refused, means).await;
+    end(sandbox, &refused, options).await;
     done
 }
 
 /// Starts a sandbox for a step. What it is refused to reach is reported at its end.
 pub(super) async fn begin(
-    means: &BuildOptions,
+    options: &BuildOptions,
     spec: &Spec,
     files: HostFiles,
 ) -> Result<(OneShot, RefusedHosts), StepError> {
     let refused = RefusedHosts::default();
     let known = OneShotOptions {
-        egress: means.egress.clone(),
-        decisions: Some(refused.before(&means.decisions)),
+        egress: options.egress.clone(),
+        decisions: Some(refused.before(&options.decisions)),
         files,
         ..OneShotOptions::default()
     };
-    Ok((one_shot_with(&means.paths, spec, &known).await?, refused))
+    Ok((one_shot_with(&options.paths, spec, &known).await?, refused))
 }
 
-pub(super) async fn end(sandbox: OneShot, refused: &RefusedHosts, means: &BuildOptions) {
+pub(super) async fn end(sandbox: OneShot, refused: &RefusedHosts, options: &BuildOptions) {
     sandbox.end().await;
     for line in refused.lines() {
-        let _ = means.tell.send(BuildEvent::Warning(line)).await;
+        options.report(BuildEvent::Warning(line)).await;
     }
 }
 
 pub(super) async fn execute(
     guest: &Guest,
-    means: &BuildOptions,
+    options: &BuildOptions,
     program: &Command,
 ) -> Result<(), StepError> {
     let mut command = Program::new(
@@ -107,10 +107,10 @@ pub(super) async fn execute(
         match event {
             Event::Started(started) => {
                 for warning in started.warnings {
-                    let _ = means.tell.send(BuildEvent::Warning(warning)).await;
+                    options.report(BuildEvent::Warning(warning)).await;
                 }
             }
-            Event::Output { bytes, .. } => drop(means.tell.send(BuildEvent::Output(bytes)).await),
+            Event::Output { bytes, .. } => options.report(BuildEvent::Output(bytes)).await,
             Event::Gap { .. } => {
                 return Err(GuestError::Malformed { what: "a gap in the output of a build" }.into());
             }
@@ -131,20 +131,20 @@ pub(super) async fn execute(
 
 async fn take_up(
     sandbox: &OneShot,
-    means: &BuildOptions,
+    options: &BuildOptions,
     base: Arc<Lease>,
     document: Value,
     text: String,
     key: Digest,
 ) -> Result<Lease, StepError> {
-    let (images, source) = (means.images.clone(), text.clone());
+    let (images, source) = (options.images.clone(), text.clone());
     let taking = sandbox.files(move |archive| {
         let bench = images.workbench()?;
         let file = images.difference(&bench, &base, archive, &source)?;
         Ok::<_, StepError>((bench, file, base))
     });
     let (bench, file, base) = taking.await??;
-    let images = means.images.clone();
+    let images = options.images.clone();
     block(move || {
         let lease = images.put_on(&bench, Some(&base.image), Some(&file), document, &[], &text)?;
         images.step_is(&key, &lease.image)?;

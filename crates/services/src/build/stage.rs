@@ -7,8 +7,8 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::blocking::block;
+use super::config::ImageConfig;
 use super::plan::From;
-use super::words::ImageConfig;
 use super::{BuildError, BuildEvent, BuildOptions, Plan, StepError, run};
 use image::copy::{self, CopyError, Root, Task};
 use image::digest::Digest;
@@ -29,46 +29,47 @@ const ACCOUNTS_BYTES_MAX: u64 = 1 << 20;
 #[derive(Clone)]
 struct State {
     base: Option<Arc<Lease>>,
-    words: ImageConfig,
+    config: ImageConfig,
     args: BTreeMap<String, String>,
     /// Whether this recipe has set the command, not its base image.
     is_cmd_own: bool,
 }
 
-pub(super) async fn all(plan: &Plan, means: &BuildOptions) -> Result<Image, BuildError> {
+/// Builds the stages of a plan, in their order.
+pub(super) async fn build_all(plan: &Plan, options: &BuildOptions) -> Result<Image, BuildError> {
     let stages = &plan.recipe.stages;
     let of = plan.stages.iter().map(|at| stages[*at].steps.len() + 1).sum();
     let mut done: BTreeMap<usize, State> = BTreeMap::new();
     let mut number = 0;
     for name in plan.unused() {
         let text = format!("--build-arg {name}: the recipe has no such ARG");
-        let _ = means.tell.send(BuildEvent::Warning(text)).await;
+        options.report(BuildEvent::Warning(text)).await;
     }
     let mut last = None;
     for &at in &plan.stages {
         let stage = &stages[at];
         number += 1;
-        let _ = means.tell.send(BuildEvent::Step { number, of, text: stage.text.clone() }).await;
-        let begun = begin(plan, means, at, &done).await;
+        options.report(BuildEvent::Step { number, of, text: stage.text.clone() }).await;
+        let begun = begin(plan, options, at, &done).await;
         let mut state = begun.map_err(|source| plan.wrong(stage.line, source))?;
         for step in &stage.steps {
             number += 1;
-            let _ = means.tell.send(BuildEvent::Step { number, of, text: step.text.clone() }).await;
-            let work = Work { plan, means, at, done: &done, step };
-            let stepped = work.go(&mut state).await;
+            options.report(BuildEvent::Step { number, of, text: step.text.clone() }).await;
+            let current = CurrentStep { plan, options, at, done: &done, step };
+            let stepped = current.carry_out(&mut state).await;
             stepped.map_err(|source| plan.wrong(step.line, source))?;
         }
         last = Some((at, state.clone()));
         done.insert(at, state);
     }
     let (at, state) = last.expect("the target is always built");
-    let finished = finish(plan, means, state).await;
+    let finished = finish(plan, options, state).await;
     finished.map_err(|source| plan.wrong(stages[at].line, source))
 }
 
 async fn begin(
     plan: &Plan,
-    means: &BuildOptions,
+    options: &BuildOptions,
     at: usize,
     done: &BTreeMap<usize, State>,
 ) -> Result<State, StepError> {
@@ -78,18 +79,18 @@ async fn begin(
         From::Stage(at) => State { is_cmd_own: false, ..done[at].clone() },
         From::Scratch => {
             let Platform { architecture, os } = Platform::host();
-            let words = ImageConfig::empty(&architecture, &os);
-            State { base: None, words, args, is_cmd_own: false }
+            let config = ImageConfig::empty(&architecture, &os);
+            State { base: None, config, args, is_cmd_own: false }
         }
         From::Image(name) => {
-            let (lease, mut words) = find(&means.images, name).await?;
-            for trigger in words.take_triggers() {
+            let (lease, mut config) = find(&options.images, name).await?;
+            for trigger in config.take_triggers() {
                 let text = format!(
                     "{name} has the trigger `{trigger}` for builds on it, which is not run"
                 );
-                let _ = means.tell.send(BuildEvent::Warning(text)).await;
+                options.report(BuildEvent::Warning(text)).await;
             }
-            State { base: Some(Arc::new(lease)), words, args, is_cmd_own: false }
+            State { base: Some(Arc::new(lease)), config, args, is_cmd_own: false }
         }
     })
 }
@@ -103,38 +104,39 @@ async fn find(images: &Images, name: &str) -> Result<(Lease, ImageConfig), StepE
             error => error.into(),
         })?;
         let lease = images.lease(&image)?;
-        let words = ImageConfig::of(images.document(&image)?, image.layers.len());
-        Ok((lease, words))
+        let config = ImageConfig::of(images.document(&image)?, image.layers.len());
+        Ok((lease, config))
     })
     .await
 }
 
-async fn finish(plan: &Plan, means: &BuildOptions, mut state: State) -> Result<Image, StepError> {
-    for (name, value) in &plan.order.labels {
-        state.words.insert("Labels", name, json!(value));
+async fn finish(plan: &Plan, options: &BuildOptions, mut state: State) -> Result<Image, StepError> {
+    for (name, value) in &plan.request.labels {
+        state.config.insert("Labels", name, json!(value));
     }
-    let (images, names) = (means.images.clone(), plan.order.names.clone());
-    let source = format!("build of {}", plan.order.context.display());
+    let (images, names) = (options.images.clone(), plan.request.names.clone());
+    let source = format!("build of {}", plan.request.context.display());
     block(move || {
         let base = state.base.as_ref().map(|lease| &lease.image);
-        let (bench, document) = (images.workbench()?, state.words.0);
+        let (bench, document) = (images.workbench()?, state.config.0);
         let lease = images.put_on(&bench, base, None, document, &names, &source)?;
         Ok(lease.image.clone())
     })
     .await
 }
 
-struct Work<'a> {
+/// A step that is being carried out.
+struct CurrentStep<'a> {
     plan: &'a Plan,
-    means: &'a BuildOptions,
+    options: &'a BuildOptions,
     /// The stage.
     at: usize,
     done: &'a BTreeMap<usize, State>,
     step: &'a Step,
 }
 
-impl Work<'_> {
-    async fn go(&self, state: &mut State) -> Result<(), StepError> {
+impl CurrentStep<'_> {
+    async fn carry_out(&self, state: &mut State) -> Result<(), StepError> {
         match &self.step.what {
             Instruction::Run(command) => return self.run(state, command).await,
             Instruction::Copy(copy) => return self.copy(state, copy).await,
@@ -154,18 +156,18 @@ impl Work<'_> {
                 let before = state.clone();
                 for (name, value) in all {
                     let name = self.expand(&before, name)?;
-                    state.words.set_env(&name, &self.expand(&before, value)?);
+                    state.config.set_env(&name, &self.expand(&before, value)?);
                 }
             }
             Instruction::Label(all) => {
                 for (name, value) in all {
                     let (name, value) = (self.expand(state, name)?, self.expand(state, value)?);
-                    state.words.insert("Labels", &name, json!(value));
+                    state.config.insert("Labels", &name, json!(value));
                 }
             }
             Instruction::User(user) => {
                 let user = self.expand(state, user)?;
-                state.words.set("User", user);
+                state.config.set("User", user);
             }
             Instruction::StopSignal(text) => {
                 let value = self.expand(state, text)?;
@@ -173,36 +175,36 @@ impl Work<'_> {
                 if value.is_empty() || !value.chars().all(is_word) {
                     return Err(StepError::Value { what: "signal", value });
                 }
-                state.words.set("StopSignal", value);
+                state.config.set("StopSignal", value);
             }
             Instruction::Expose(ports) => {
                 for port in ports {
                     let port = self.expand(state, port)?;
-                    state.words.expose(&port)?;
+                    state.config.expose(&port)?;
                 }
             }
             Instruction::Volume(all) => {
                 for volume in all {
                     let volume = self.expand(state, volume)?;
-                    state.words.insert("Volumes", &volume, json!({}));
+                    state.config.insert("Volumes", &volume, json!({}));
                 }
             }
-            Instruction::Shell(shell) => state.words.set("Shell", shell.clone()),
+            Instruction::Shell(shell) => state.config.set("Shell", shell.clone()),
             Instruction::Cmd(command) => {
-                let argv = state.words.argv(command);
-                state.words.set("Cmd", argv);
+                let argv = state.config.argv(command);
+                state.config.set("Cmd", argv);
                 state.is_cmd_own = true;
             }
             Instruction::Entrypoint(command) => {
-                let argv = state.words.argv(command);
-                state.words.set("Entrypoint", argv);
+                let argv = state.config.argv(command);
+                state.config.set("Entrypoint", argv);
                 // The arguments of another program are no use to this one.
                 if !state.is_cmd_own {
-                    state.words.set("Cmd", json!(null));
+                    state.config.set("Cmd", json!(null));
                 }
             }
         }
-        state.words.add_history(&self.step.text, false);
+        state.config.add_history(&self.step.text, false);
         Ok(())
     }
 
@@ -213,7 +215,7 @@ impl Work<'_> {
     /// Where in an image a path relative to the working directory is.
     fn place(&self, state: &State, text: &str) -> Result<String, Fault> {
         let to = self.expand(state, text)?;
-        Ok(if to.starts_with('/') { to } else { format!("{}/{to}", state.words.workdir()) })
+        Ok(if to.starts_with('/') { to } else { format!("{}/{to}", state.config.workdir()) })
     }
 
     /// A file of the recipe with its variables filled in.
@@ -229,14 +231,14 @@ impl Work<'_> {
     /// The key of a step: the previous image, the environment, the instruction, and its input.
     fn key(&self, state: &State, what: &serde_json::Value) -> Digest {
         let base = state.base.as_ref().map(|lease| lease.image.digest.to_string());
-        let all = json!([VERSION, base, state.words.0, self.step.text, what]);
+        let all = json!([VERSION, base, state.config.0, self.step.text, what]);
         Digest::of(all.to_string().as_bytes())
     }
 
     async fn workdir(&self, state: &mut State, to: &str) -> Result<(), StepError> {
         let to = copy::clean(&self.place(state, to)?);
-        state.words.set("WorkingDir", to.clone());
-        let user = state.words.user();
+        state.config.set("WorkingDir", to.clone());
+        let user = state.config.user();
         let layer = move |root: &Root, file: &Path| {
             if root.has_directory(&to)? {
                 return Ok(None);
@@ -271,14 +273,14 @@ impl Work<'_> {
         let (held, ignore) = match from {
             None => (None, Some(Arc::clone(&plan.ignore))),
             Some(From::Image(name)) => {
-                (Some(Arc::new(find(&self.means.images, &name).await?.0)), None)
+                (Some(Arc::new(find(&self.options.images, &name).await?.0)), None)
             }
             Some(From::Stage(at)) => (self.done[&at].base.clone(), None),
             Some(From::Scratch) => (None, None),
         };
         let place = match (&held, &ignore) {
             (Some(lease), _) => lease.root.clone(),
-            (None, Some(_)) => plan.order.context.clone(),
+            (None, Some(_)) => plan.request.context.clone(),
             (None, None) => {
                 let path = sources.first().cloned().unwrap_or_default();
                 return Err(CopyError::NoSource { path }.into());
@@ -305,8 +307,8 @@ impl Work<'_> {
         state: &mut State,
         write: impl FnOnce(&Root, &Path) -> Result<Option<Digest>, StepError> + Send + 'static,
     ) -> Result<(), StepError> {
-        let (images, before) = (self.means.images.clone(), state.clone());
-        let (no_cache, text) = (self.plan.order.no_cache, self.step.text.clone());
+        let (images, before) = (self.options.images.clone(), state.clone());
+        let (no_cache, text) = (self.plan.request.no_cache, self.step.text.clone());
         let base = state.base.clone();
         let written = block(move || {
             let bench = images.workbench()?;
@@ -318,76 +320,76 @@ impl Work<'_> {
             Ok(key.map(|key| (bench, file, key)))
         });
         let Some((bench, file, files)) = written.await? else {
-            state.words.add_history(&self.step.text, false);
+            state.config.add_history(&self.step.text, false);
             return Ok(());
         };
         let key = self.key(&before, &json!(files));
         if !no_cache && self.known(state, key).await? {
             return Ok(());
         }
-        let mut words = state.words.clone();
-        words.add_history(&text, true);
-        let (images, base) = (self.means.images.clone(), state.base.clone());
+        let mut config = state.config.clone();
+        config.add_history(&text, true);
+        let (images, base) = (self.options.images.clone(), state.base.clone());
         let put = block(move || {
             let base = base.as_ref().map(|lease| &lease.image);
-            let lease = images.put_on(&bench, base, Some(&file), words.0.clone(), &[], &text)?;
+            let lease = images.put_on(&bench, base, Some(&file), config.0.clone(), &[], &text)?;
             images.step_is(&key, &lease.image)?;
             Ok(lease)
         });
         let lease = put.await?;
-        self.go_on_with(state, lease).await
+        self.continue_with(state, lease).await
     }
 
     /// Continues with an image and its configuration: keys of later steps depend on it, whether it was made
     /// now or before.
-    async fn go_on_with(&self, state: &mut State, lease: Lease) -> Result<(), StepError> {
-        let images = self.means.images.clone();
+    async fn continue_with(&self, state: &mut State, lease: Lease) -> Result<(), StepError> {
+        let images = self.options.images.clone();
         let read = block(move || {
-            let words = ImageConfig::of(images.document(&lease.image)?, lease.image.layers.len());
-            Ok((lease, words))
+            let config = ImageConfig::of(images.document(&lease.image)?, lease.image.layers.len());
+            Ok((lease, config))
         });
-        let (lease, words) = read.await?;
-        (state.base, state.words) = (Some(Arc::new(lease)), words);
+        let (lease, config) = read.await?;
+        (state.base, state.config) = (Some(Arc::new(lease)), config);
         Ok(())
     }
 
     /// Continues with the cached result of the step.
     async fn known(&self, state: &mut State, key: Digest) -> Result<bool, StepError> {
-        let images = self.means.images.clone();
+        let images = self.options.images.clone();
         let found = block(move || Ok(images.step_done(&key)?));
         let Some(lease) = found.await? else { return Ok(false) };
-        self.go_on_with(state, lease).await?;
-        let _ = self.means.tell.send(BuildEvent::Known).await;
+        self.continue_with(state, lease).await?;
+        self.options.report(BuildEvent::Known).await;
         Ok(true)
     }
 
     async fn run(&self, state: &mut State, command: &Command) -> Result<(), StepError> {
         let base = state.base.clone().ok_or(StepError::Empty)?;
-        let argv = state.words.argv(command);
-        let mut env = state.words.env();
+        let argv = state.config.argv(command);
+        let mut env = state.config.env();
         let is_set = |name: &String| env.iter().any(|(known, _)| known == name);
         let args = state.args.iter().filter(|(name, _)| !is_set(name));
         let args: Vec<_> = args.map(|(name, value)| (name.clone(), value.clone())).collect();
-        let egress = &self.plan.order.egress;
+        let egress = &self.plan.request.egress;
         let key = self.key(state, &json!([argv, args, egress]));
-        if !self.plan.order.no_cache && self.known(state, key).await? {
+        if !self.plan.request.no_cache && self.known(state, key).await? {
             return Ok(());
         }
         env.extend(args);
-        let mut words = state.words.clone();
-        let (cwd, user) = (words.workdir(), words.user());
-        words.add_history(&self.step.text, true);
+        let mut config = state.config.clone();
+        let (cwd, user) = (config.workdir(), config.user());
+        config.add_history(&self.step.text, true);
         let program = run::Command { argv, env, cwd, user, egress: egress.clone() };
         let text = self.step.text.clone();
-        let document = words.0.clone();
-        let lease = run::run(self.means, base, program, document, text, key).await?;
-        self.go_on_with(state, lease).await
+        let document = config.0.clone();
+        let lease = run::run(self.options, base, program, document, text, key).await?;
+        self.continue_with(state, lease).await
     }
 }
 
 /// The values of variables: the image's environment, then the build's arguments.
 fn known(state: &State) -> impl Fn(&str) -> Option<String> + '_ {
-    let env = state.words.env();
+    let env = state.config.env();
     move |name| {
         let set = env.iter().find(|(known, _)| known == name);
         set.map(|(_, value)| value.clone()).or_else(|| state.args.get(name).cloned())

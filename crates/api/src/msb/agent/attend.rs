@@ -208,10 +208,10 @@ async fn begin_exec(link: &Arc<Link>, tasks: &mut JoinSet<()>, number: u32, mess
     let asked = message.payload::<exec::Ask>().map_err(|error| invalid(&error));
     let begun = asked.and_then(|ask| Ok((ask, link.begin(number)?)));
     match begun {
-        Ok((ask, heard)) => {
+        Ok((ask, incoming)) => {
             let link = Arc::clone(link);
             tasks.spawn(async move {
-                exec::run(&link, number, ask, heard).await;
+                exec::run(&link, number, ask, incoming).await;
                 link.end(number);
             });
         }
@@ -225,10 +225,10 @@ async fn begin_fs(link: &Arc<Link>, tasks: &mut JoinSet<()>, number: u32, messag
     let asked = message.payload::<fs::Ask>().map_err(|error| invalid(&error));
     let begun = asked.and_then(|ask| Ok((ask, link.begin(number)?)));
     match begun {
-        Ok((ask, heard)) => {
+        Ok((ask, incoming)) => {
             let link = Arc::clone(link);
             tasks.spawn(async move {
-                let reply = fs::answer(&link, number, ask, heard).await;
+                let reply = fs::answer(&link, number, ask, incoming).await;
                 // Its number is free before the client knows that.
                 link.end(number);
                 let _ = link.send(number, fs::RESPONSE, &fs::response(reply)).await;

@@ -8,7 +8,7 @@ use protocol::{Cause, SessionId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::link::{Control, Heard, Input, Link};
+use super::link::{Control, Incoming, Input, Link};
 use super::octets::Octets;
 use crate::body::Gone;
 use crate::forms::exit::met_limit;
@@ -78,7 +78,7 @@ pub fn failure(refusal: &Refusal, errno: Option<i32>) -> Value {
     json!({ "kind": kind, "errno": errno, "message": words(refusal) })
 }
 
-pub async fn run(link: &Link, number: u32, ask: Ask, heard: Heard) {
+pub async fn run(link: &Link, number: u32, ask: Ask, incoming: Incoming) {
     let mut errno = None;
     let started = link
         .recorded("msb_exec", false, |inside, trail| {
@@ -113,7 +113,7 @@ pub async fn run(link: &Link, number: u32, ask: Ask, heard: Heard) {
         .await;
     // A client that is gone needs no message.
     let _ = match started {
-        Ok(started) => follow(link, number, started, heard).await,
+        Ok(started) => follow(link, number, started, incoming).await,
         Err(refusal) => link.send(number, FAILED, &failure(&refusal, errno)).await,
     };
 }
@@ -159,9 +159,14 @@ impl Ask {
 }
 
 /// Brings what a program writes to the client, and what the client types to the program, until it ends.
-async fn follow(link: &Link, number: u32, started: Started, heard: Heard) -> Result<(), Gone> {
+async fn follow(
+    link: &Link,
+    number: u32,
+    started: Started,
+    incoming: Incoming,
+) -> Result<(), Gone> {
     let Started { session, guest, mut feed, is_terminal, pid } = started;
-    let Heard { inputs, mut controls } = heard;
+    let Incoming { inputs, mut controls } = incoming;
     link.send(number, "core.exec.started", &json!({ "pid": pid })).await?;
     let typing = type_all(link, number, &guest, &session, is_terminal, inputs);
     tokio::pin!(typing);

@@ -7,7 +7,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use super::handles::Opened;
-use super::link::{Heard, Link};
+use super::link::{Incoming, Link};
 use super::octets::Octets;
 use crate::call::Inside;
 use crate::msb::answer::{lacking, words};
@@ -199,14 +199,14 @@ pub async fn answer(
     link: &Link,
     number: u32,
     ask: Ask,
-    heard: Heard,
+    incoming: Incoming,
 ) -> Result<Option<Found>, Refusal> {
     // Nothing of it is in the sandbox.
     if let Op::CloseHandle { handle } = ask.op {
         return link.handles.close(handle).map(|()| None);
     }
     let (name, looks) = ask.op.name();
-    link.recorded(name, looks, |inside, _| carry_out(link, number, ask.op, inside, heard)).await
+    link.recorded(name, looks, |inside, _| carry_out(link, number, ask.op, inside, incoming)).await
 }
 
 async fn carry_out(
@@ -214,7 +214,7 @@ async fn carry_out(
     number: u32,
     op: Op,
     inside: Inside,
-    heard: Heard,
+    incoming: Incoming,
 ) -> Result<Option<Found>, Refusal> {
     let guest = &inside.guest;
     match op {
@@ -267,7 +267,7 @@ async fn carry_out(
             if !file.writes {
                 return Err(Refusal::invalid(format!("the file {handle} is not open for writing")));
             }
-            write(&inside, file, (offset, len), heard).await.map(|()| None)
+            write(&inside, file, (offset, len), incoming).await.map(|()| None)
         }
         Op::CloseHandle { .. } => Ok(None),
         Op::RealPath(_) | Op::Symlink(_) => Err(lacking("symbolic links over this connection")),
@@ -400,12 +400,12 @@ async fn write(
     inside: &Inside,
     file: Opened,
     (offset, len): (u64, Option<u64>),
-    mut heard: Heard,
+    mut incoming: Incoming,
 ) -> Result<(), Refusal> {
     let mode = if file.appends { WriteMode::Append {} } else { WriteMode::At { offset } };
     let mut upload = inside.guest.write_file(target(file.path, mode, None)).map_err(of_file)?;
     let mut left = len;
-    while let Some(input) = heard.inputs.recv().await {
+    while let Some(input) = incoming.inputs.recv().await {
         if input.bytes.is_empty() {
             upload.finish().await.map_err(of_file)?;
             return match left {

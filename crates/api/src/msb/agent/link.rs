@@ -66,8 +66,8 @@ impl Exchange {
     }
 }
 
-/// The other end of it.
-pub struct Heard {
+/// What a client sends into an exchange, as its program gets it.
+pub struct Incoming {
     pub inputs: mpsc::Receiver<Input>,
     pub controls: mpsc::Receiver<Control>,
 }
@@ -133,7 +133,7 @@ impl Link {
         let _ = self.send(number, "core.error", &error).await;
     }
 
-    pub fn begin(&self, number: u32) -> Result<Heard, Refusal> {
+    pub fn begin(&self, number: u32) -> Result<Incoming, Refusal> {
         let mut exchanges = self.exchanges();
         if exchanges.contains_key(&number) {
             return Err(Refusal::invalid(format!("the number {number} is in use")));
@@ -142,10 +142,10 @@ impl Link {
             let message = format!("a connection has at most {EXCHANGES_MAX} requests at once");
             return Err(Refusal::new(Code::LimitReached, message));
         }
-        let (inputs, heard_inputs) = mpsc::channel(INPUTS_WAITING_MAX);
-        let (controls, heard_controls) = mpsc::channel(CONTROLS_WAITING_MAX);
+        let (inputs, incoming_inputs) = mpsc::channel(INPUTS_WAITING_MAX);
+        let (controls, incoming_controls) = mpsc::channel(CONTROLS_WAITING_MAX);
         exchanges.insert(number, Exchange { inputs, controls });
-        Ok(Heard { inputs: heard_inputs, controls: heard_controls })
+        Ok(Incoming { inputs: incoming_inputs, controls: incoming_controls })
     }
 
     pub fn end(&self, number: u32) {

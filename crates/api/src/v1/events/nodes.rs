@@ -40,16 +40,16 @@ const WAITING_MAX: usize = 16;
 /// Why nothing comes of a node that a client has a place of.
 const AWAY: &str = "it is not in the fleet now; leave it out of resume if it does not come back";
 
-/// Which events of which nodes.
+/// Which events are asked for.
 #[derive(Clone)]
-pub struct Wanted {
+pub struct EventSelection {
     pub namespace: Name,
     pub filter: Filter,
     /// For nodes that have no place.
     pub since_ms: Option<u64>,
 }
 
-impl Wanted {
+impl EventSelection {
     fn from(&self, place: Option<u64>) -> From {
         match (place, self.since_ms) {
             (Some(offset), _) => From::Offset(offset),
@@ -81,12 +81,12 @@ impl Wanted {
 pub async fn page(
     call: &Call,
     node: &Node,
-    wanted: &Wanted,
+    selection: &EventSelection,
     mut places: Places,
     limit: usize,
 ) -> Result<EventPage, Refusal> {
     let mut pages = Vec::new();
-    let question = |name: &str| wanted.question(places.of(name), &format!("&limit={limit}"));
+    let question = |name: &str| selection.question(places.of(name), &format!("&limit={limit}"));
     let take = |name: &str, page: EventPage| {
         call.memory.grow(page.events.iter().map(EventInfo::cost).sum())?;
         pages.push((name.to_owned(), page));
@@ -94,7 +94,7 @@ pub async fn page(
     };
     let mut unanswered = gather(call, node, question, take).await?;
     let here = node.id().as_str();
-    pages.push((here.to_owned(), page_here(call, wanted, places.of(here), limit).await?));
+    pages.push((here.to_owned(), page_here(call, selection, places.of(here), limit).await?));
     let is_known = |name: &str| {
         pages.iter().any(|(known, _)| known == name)
             || unanswered.iter().any(|one| one.node == name)
@@ -110,39 +110,40 @@ pub async fn page(
 
 async fn page_here(
     call: &Call,
-    wanted: &Wanted,
+    selection: &EventSelection,
     place: Option<u64>,
     limit: usize,
 ) -> Result<EventPage, Refusal> {
     let events = call.api.events()?;
-    let mut reader = events.reader(&wanted.namespace, wanted.from(place));
-    let found = super::read(&mut reader, &wanted.filter, limit).await?;
-    let events = found.into_iter().map(|entry| EventInfo::new(&wanted.namespace, entry)).collect();
+    let mut reader = events.reader(&selection.namespace, selection.from(place));
+    let found = super::read(&mut reader, &selection.filter, limit).await?;
+    let events =
+        found.into_iter().map(|entry| EventInfo::new(&selection.namespace, entry)).collect();
     Ok(EventPage { events, next: reader.next(), ..EventPage::default() })
 }
 
 /// Sends the events of all nodes to one client.
-pub struct Told {
+pub struct FleetEvents {
     pub api: Api,
     pub caller: Caller,
     pub node: Node,
     pub events: Events,
-    pub wanted: Wanted,
+    pub selection: EventSelection,
     pub places: Mutex<Places>,
 }
 
 /// What a task that reads from a node hands over. A `String` is why the node does not answer.
-type Heard = Result<EventInfo, String>;
+type Arrival = Result<EventInfo, String>;
 
 /// A node whose events are read to their end.
 struct Source {
     node: String,
-    heard: mpsc::Receiver<Heard>,
+    arrivals: mpsc::Receiver<Arrival>,
     head: Option<EventInfo>,
     is_over: bool,
 }
 
-impl Told {
+impl FleetEvents {
     fn places(&self) -> MutexGuard<'_, Places> {
         // A map is never half-changed.
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
@@ -154,24 +155,24 @@ impl Told {
 
     fn unanswered(&self, node: &str, why: String) -> EventInfo {
         let offset = self.place(node).unwrap_or_default();
-        EventInfo::unanswered(&self.wanted.namespace, node, offset, why)
+        EventInfo::unanswered(&self.selection.namespace, node, offset, why)
     }
 
     /// All events that there are, by time.
     pub async fn tell_all(self: &Arc<Self>, teller: &Teller<EventInfo>) -> Result<(), Gone> {
         let (mut tasks, mut sources) = (JoinSet::new(), Vec::new());
         let mut begin = |node: String| {
-            let (out, heard) = mpsc::channel(WAITING_MAX);
-            sources.push(Source { node, heard, head: None, is_over: false });
+            let (out, arrivals) = mpsc::channel(WAITING_MAX);
+            sources.push(Source { node, arrivals, head: None, is_over: false });
             out
         };
         let out = begin(self.node.id().to_string());
-        let told = Arc::clone(self);
-        tasks.spawn(async move { told.read_here(false, &out).await });
+        let reader = Arc::clone(self);
+        tasks.spawn(async move { reader.read_here(false, &out).await });
         for to in self.node.others().await.unwrap_or_default() {
-            let (told, out) = (Arc::clone(self), begin(to.node.to_string()));
+            let (reader, out) = (Arc::clone(self), begin(to.node.to_string()));
             tasks.spawn(async move {
-                if let Err(why) = told.read_there(&to, false, &out).await {
+                if let Err(why) = reader.read_there(&to, false, &out).await {
                     // Nobody is left to hear it.
                     let _ = out.send(Err(why)).await;
                 }
@@ -184,7 +185,7 @@ impl Told {
         }
         loop {
             for source in sources.iter_mut().filter(|one| one.head.is_none() && !one.is_over) {
-                match source.heard.recv().await {
+                match source.arrivals.recv().await {
                     Some(Ok(event)) => source.head = Some(event),
                     Some(Err(why)) => {
                         source.is_over = true;
@@ -205,19 +206,18 @@ impl Told {
 
     /// Those that come, until the bridge ends.
     pub async fn follow(self: &Arc<Self>, teller: &Teller<EventInfo>) -> Result<(), Gone> {
-        let (out, mut heard) = mpsc::channel(WAITING_MAX);
-        let (told, own_out) = (Arc::clone(self), out.clone());
+        let (out, mut arrivals) = mpsc::channel(WAITING_MAX);
+        let (reader, own_out) = (Arc::clone(self), out.clone());
         // Both end with this future.
         let (mut own, mut tasks) = (JoinSet::new(), JoinSet::new());
-        own.spawn(async move { told.read_here(true, &own_out).await });
+        own.spawn(async move { reader.read_here(true, &own_out).await });
         let mut followed = HashSet::new();
         let mut looks = interval(FORWARD_RETRY_PAUSE);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                Some(event) = heard.recv() => {
-                    let told: Heard = event;
-                    if let Ok(event) = told {
+                Some(event) = arrivals.recv() => {
+                    if let Ok(event) = event {
                         teller.tell(&event).await?;
                     }
                 }
@@ -228,9 +228,9 @@ impl Told {
                     for to in self.node.others().await.unwrap_or_default() {
                         let name = to.node.to_string();
                         if followed.insert(name.clone()) {
-                            let (told, out) = (Arc::clone(self), out.clone());
+                            let (reader, out) = (Arc::clone(self), out.clone());
                             tasks.spawn(async move {
-                                told.follow_there(&name, &out).await;
+                                reader.follow_there(&name, &out).await;
                                 name
                             });
                         }
@@ -242,11 +242,11 @@ impl Told {
     }
 
     /// Reads what this node has, and with `follow` what comes.
-    async fn read_here(&self, follow: bool, out: &mpsc::Sender<Heard>) {
-        let (namespace, node) = (&self.wanted.namespace, self.node.id().as_str());
-        let mut reader = self.events.reader(namespace, self.wanted.from(self.place(node)));
+    async fn read_here(&self, follow: bool, out: &mpsc::Sender<Arrival>) {
+        let (namespace, node) = (&self.selection.namespace, self.node.id().as_str());
+        let mut reader = self.events.reader(namespace, self.selection.from(self.place(node)));
         loop {
-            let batch = match turn(&mut reader, &self.wanted.filter, TURN_MAX).await {
+            let batch = match turn(&mut reader, &self.selection.filter, TURN_MAX).await {
                 Ok(batch) => batch,
                 Err(refusal) => return drop(out.send(Err(refusal.message)).await),
             };
@@ -271,11 +271,11 @@ impl Told {
         &self,
         to: &Placement,
         follow: bool,
-        out: &mpsc::Sender<Heard>,
+        out: &mpsc::Sender<Arrival>,
     ) -> Result<(), String> {
         let name = to.node.as_str();
         let more = if follow { "&follow=true" } else { "" };
-        let question = self.wanted.question(self.place(name), more);
+        let question = self.selection.question(self.place(name), more);
         let question = question.map_err(|refusal| refusal.message)?;
         let sender = Sender { api: &self.api, caller: self.caller.clone(), is_operator: false };
         let mut lines = lines(sender, to, question).await.map_err(|refusal| refusal.message)?;
@@ -304,8 +304,8 @@ impl Told {
     }
 
     /// Follows another node until it has left the fleet. That it does not answer is reported once.
-    async fn follow_there(&self, name: &str, out: &mpsc::Sender<Heard>) {
-        let mut is_told = false;
+    async fn follow_there(&self, name: &str, out: &mpsc::Sender<Arrival>) {
+        let mut is_reported = false;
         while !out.is_closed() {
             let others = self.node.others().await.unwrap_or_default();
             let to = others.into_iter().find(|to| to.node.as_str() == name);
@@ -317,8 +317,8 @@ impl Told {
                 },
                 None => ("it has left the fleet".to_owned(), true),
             };
-            is_told &= self.place(name) == before;
-            if !std::mem::replace(&mut is_told, true)
+            is_reported &= self.place(name) == before;
+            if !std::mem::replace(&mut is_reported, true)
                 && out.send(Ok(self.unanswered(name, why))).await.is_err()
             {
                 return;

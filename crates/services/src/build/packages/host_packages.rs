@@ -32,31 +32,31 @@ const VERSION: u32 = 1;
 /// Installs the packages, unless they are there. A new directory may cost others that nobody uses theirs.
 pub(super) async fn install(
     packages: &Packages,
-    means: &BuildOptions,
+    options: &BuildOptions,
 ) -> Result<HostPackages, PackagesError> {
     let cache = PackageCache::of_user()?;
     let key = key(packages);
     let failed = |source| PackagesError::Place { path: cache.place().to_owned(), source };
-    let state = &means.paths.state;
+    let state = &options.paths.state;
     if let Some(known) = cache.find(&key).map_err(failed)? {
         cache.note_user(state).map_err(failed)?;
-        let _ = means.tell.send(BuildEvent::Known).await;
+        options.report(BuildEvent::Known).await;
         return Ok(known);
     }
     let draft = cache.draft().map_err(failed)?;
-    let filled = fill(packages, &draft.directory, means).await;
+    let filled = fill(packages, &draft.directory, options).await;
     filled.map_err(|source| PackagesError::Command {
         source: Box::new(source),
         log: String::new(),
     })?;
     let kept = cache.keep(&draft, &key).map_err(failed)?;
     cache.note_user(state).map_err(failed)?;
-    let paths = means.paths.clone();
+    let paths = options.paths.clone();
     let bounds = Prune::OverBounds { bytes_max: CACHE_BYTES_MAX, unused_max: CACHE_UNUSED_MAX };
     let pruning = tokio::task::spawn_blocking(move || cache.prune(&paths, bounds));
     if let Ok(Err(error)) = pruning.await {
         let message = format!("old packages could not be removed: {error}");
-        let _ = means.tell.send(BuildEvent::Warning(message)).await;
+        options.report(BuildEvent::Warning(message)).await;
     }
     Ok(kept)
 }
@@ -84,15 +84,15 @@ fn interpreter(name: &str) -> Option<(PathBuf, u64, i64)> {
 async fn fill(
     packages: &Packages,
     directory: &Path,
-    means: &BuildOptions,
+    options: &BuildOptions,
 ) -> Result<(), StepError> {
     let name = run::NAME.parse().expect("it is a name");
     let mut spec = Spec::new(SandboxRef { namespace: Name::default_namespace(), name });
-    let StepSandbox { machine, memory_mib, cpu_millis, files } = means.step.clone();
+    let StepSandbox { machine, memory_mib, cpu_millis, files } = options.step.clone();
     (spec.machine, spec.memory_mib, spec.cpu_millis) = (Some(machine), memory_mib, cpu_millis);
     (spec.workspace, spec.mount) = (Some(directory.display().to_string()), true);
     spec.egress = Some(packages.egress());
-    let (sandbox, refused) = run::begin(means, &spec, files).await?;
+    let (sandbox, refused) = run::begin(options, &spec, files).await?;
     let mut done = Ok(());
     let of = packages.steps().count();
     for (number, (manager, packages)) in packages.steps().enumerate() {
@@ -102,7 +102,7 @@ async fn fill(
             manager.egress,
             packages.iter().copied().collect::<Vec<_>>().join(" ")
         );
-        let _ = means.tell.send(BuildEvent::Step { number: number + 1, of, text }).await;
+        options.report(BuildEvent::Step { number: number + 1, of, text }).await;
         let argv = manager.argv.iter().chain(manager.into).copied().chain(packages);
         let command = Command {
             argv: argv.map(str::to_owned).collect(),
@@ -111,12 +111,12 @@ async fn fill(
             user: None,
             egress: Vec::new(),
         };
-        done = run::execute(sandbox.guest(), means, &command).await;
+        done = run::execute(sandbox.guest(), options, &command).await;
         if done.is_err() {
             break;
         }
     }
-    run::end(sandbox, &refused, means).await;
+    run::end(sandbox, &refused, options).await;
     done
 }
 

@@ -6,7 +6,7 @@ use super::StepError;
 use image::dockerfile::Command;
 use sandbox::host_packages::DEFAULT_PATH;
 
-/// The shell of who names none.
+/// The shell of an image that names none.
 const SHELL: [&str; 2] = ["/bin/sh", "-c"];
 /// The field of a configuration with `ONBUILD` instructions.
 const TRIGGERS: &str = "OnBuild";
@@ -19,17 +19,17 @@ pub struct ImageConfig(pub Value);
 
 impl ImageConfig {
     pub fn empty(architecture: &str, os: &str) -> Self {
-        let mut words = Self(json!({
+        let mut config = Self(json!({
             "architecture": architecture, "os": os, "config": {},
             "rootfs": { "type": "layers", "diff_ids": [] }, "history": [],
         }));
         // As in other builders.
-        words.set_env("PATH", DEFAULT_PATH);
-        words
+        config.set_env("PATH", DEFAULT_PATH);
+        config
     }
 
-    /// The configuration of an image that is gone on from. Of when it was made nothing is kept, so that
-    /// the same recipe makes the same image.
+    /// The configuration of the image that a stage continues from, without the time at which that was made: the
+    /// same recipe makes the same image.
     pub fn of(mut document: Value, layers: usize) -> Self {
         if let Some(document) = document.as_object_mut() {
             document.remove("created");
