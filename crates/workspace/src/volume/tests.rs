@@ -72,7 +72,7 @@ fn a_volume_is_there_for_the_next_bridge_and_gone_when_it_is_removed() {
     assert_eq!(text(&next.files(&made).unwrap(), "a").unwrap(), "kept");
     next.remove(&made, nobody).unwrap();
     assert!(matches!(next.remove(&made, nobody), Err(VolumeError::UnknownId { .. })));
-    assert_eq!(names_in(&place.0), [other.id.clone()]);
+    assert_eq!(names_in(&place.0), std::slice::from_ref(&other.id));
     assert_eq!(place.volumes().list(None), [other]);
 }
 
@@ -109,7 +109,7 @@ fn a_killed_bridge_leaves_nothing_half_made() {
 
     let next = place.volumes();
     next.sweep();
-    assert_eq!(names_in(&place.0), [made.id.clone()]);
+    assert_eq!(names_in(&place.0), std::slice::from_ref(&made.id));
     assert_eq!(names_in(&place.0.join(&made.id).join(INCOMING)), [""; 0]);
     assert_eq!(names_in(&next.directory_of(&made)), [""; 0]);
 }
