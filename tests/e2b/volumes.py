@@ -91,6 +91,24 @@ def sandboxes_share_a_volume_that_outlives_them():
         assert kinds["l"] == ("symlink", "/etc/passwd") and kinds["p"] == ("unknown", None), kinds
         for path in ("/l", "/p"):
             _fails(lambda: volume.read_file(path), 400)
+        # A link leads nobody from outside anywhere, and goes alone when it is removed.
+        one.commands.run("mkdir /tmp/kept; touch /tmp/kept/x; ln -s /tmp/kept /mnt/data/dir")
+        for call in (
+            lambda: volume.write_file("/dir/y", "1"),
+            lambda: volume.write_file("/dir/y", "1", force=True),
+            lambda: volume.make_dir("/dir/d"),
+            lambda: volume.list("/dir"),
+            lambda: volume.update_metadata("/dir", mode=0o777),
+        ):
+            _fails(call, 400)
+        assert not volume.exists("/dir/x")
+        volume.remove("/dir")
+        assert one.commands.run("ls /tmp/kept").stdout == "x\n"
+        # A tree that is too deep for a path is removed all the same.
+        deep = "import os\nos.chdir('/mnt/data')\nfor n in range(3000): os.mkdir('deep'); os.chdir('deep')"
+        one.commands.run(f'python3 -c "{deep}"')
+        volume.remove("/deep")
+        assert [entry.name for entry in volume.list("/") if "deep" in entry.name] == []
         # What comes from outside is there whole, for both.
         volume.write_file("/f", "x" * 1_000_000, uid=0, gid=0)
         assert two.commands.run("wc -c < /srv/d/f").stdout == "1000000\n"

@@ -29,7 +29,8 @@ struct New {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Mount {
     volume_id: String,
-    mount_path: String,
+    #[serde(rename = "mountPath")]
+    path: String,
     subpath: Option<String>,
 }
 
@@ -63,7 +64,7 @@ impl Mount {
         let by_id = volumes.get(&self.volume_id).ok();
         let by_id = by_id.filter(|volume| volume.namespace == namespace.as_str());
         let name = by_id.map_or(self.volume_id, |volume| volume.name.clone());
-        let mount = VolumeMount { name, path: self.mount_path };
+        let mount = VolumeMount { name, path: self.path };
         if mount.is_of_host() {
             return Err(Refusal::not_found(format!("there is no volume {:?}", mount.name)));
         }
