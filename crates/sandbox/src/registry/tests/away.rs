@@ -105,7 +105,7 @@ async fn capped(place: &TestRegistry, disk_bytes: u64) -> (Registry, Arc<Mutex<V
     let machine: Arc<dyn Machine> = Arc::clone(&place.machine) as _;
     let reports = Arc::<Mutex<Vec<String>>>::default();
     let kept = Arc::clone(&reports);
-    let events: crate::EventSink = Arc::new(move |event: &Event| {
+    let events: EventSink = Arc::new(move |event: &Event| {
         if let Event::Trouble { what, .. } = event {
             kept.lock().unwrap().push(what.clone());
         }
