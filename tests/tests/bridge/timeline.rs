@@ -119,7 +119,7 @@ fn the_next_page_goes_on_where_the_last_one_ended_and_reads_nothing_before_it_ag
     };
     let (first, next) = page("");
     assert_eq!(first, "line 1\nline 2\n");
-    // Whoever reads from the beginning finds nothing any more. A timeline that is open does.
+    // A reader from the beginning finds nothing any more. A timeline that is open does.
     let boxes = std::fs::read_dir(server.state().join("boxes")).expect("sandboxes");
     let logs = boxes.map(|entry| entry.expect("an entry").path().join("log/0000000001.seg"));
     let segment = logs.filter(|log| log.is_file()).last().expect("a log");

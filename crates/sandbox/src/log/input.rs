@@ -5,8 +5,8 @@
 //!  log/input/0000000004.seg   head · input · …                          ◀── appended here
 //! ```
 //!
-//! Whoever passes input on appends to it: the bridge for all its doors, and `attach` and `exec -i` in processes of
-//! their own ([`append`](super::append)). What is missing is said: that which was rotated
+//! Each process that passes input on appends to it: the bridge for all its doors, and `attach` and `exec -i` in processes of
+//! their own ([`append`](super::append)). What is missing is counted: that which was rotated
 //! away by the heads, and that which a full disk did not take by the next record.
 
 use std::borrow::Cow;
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_goes_and_how_much_it_was_is_said() {
+    fn the_oldest_goes_and_is_counted() {
         let log = place("oldest");
         let (one, other) = (InputLog::bounded(&log, 8192), InputLog::bounded(&log, 8192));
         for at in 0..100 {
