@@ -28,11 +28,10 @@ use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use evidence::Ran;
 pub use ledger::Ledger;
 pub use statement::{
     ContextRun, DecidedFor, Decision, Decisions, Digested, DisplayedForm, InputPart, Limits,
-    Output, ReceivedFile, ReceivedFiles, ReceivedInput, Statement, Subject,
+    Output, Ran, ReceivedFile, ReceivedFiles, ReceivedInput, Statement, Subject,
 };
 
 use crate::audit::Entry;

@@ -50,8 +50,7 @@ pub struct Spec {
     /// virtual machine it is an image by its name in the kit or its path, the kit's default if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// The image that `image` was made from, if packages were added: the policy of images applies
-    /// to that one.
+    /// The image that `image` was made from, if packages were added: the policy of images applies to that one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<String>,
     /// The directory of packages that were installed for it over the host's root.

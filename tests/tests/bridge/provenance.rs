@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
@@ -106,7 +107,7 @@ fn files_of_sftp_are_in_a_receipt() {
 }
 
 #[test]
-fn what_was_sent_to_stdin_is_in_a_receipt() {
+fn what_was_sent_to_stdin_is_in_a_receipt_and_its_bytes_are_nowhere() {
     let (server, client) = open();
     let exec = ["exec", "-i", "--session", "fed", "box", "--", "cat"];
     let mut fed = server.command(&exec);
@@ -133,7 +134,14 @@ fn what_was_sent_to_stdin_is_in_a_receipt() {
     client.send("POST", &path, &octets, b"by\n").expect(200);
     client.send("POST", &format!("{path}?eof=true"), &octets, b"post\n").expect(200);
     assert_eq!(parts("typed"), [sent(0, "by\n", false), sent(3, "post\n", true)]);
-    // Nothing was sent, and nothing is said.
+    let boxes = fs::read_dir(server.state().join("boxes")).expect("sandboxes");
+    let kept = boxes.map(|entry| entry.expect("an entry").path().join("log/provenance"));
+    let kept = kept.map(|directory| directory.join("0000000001.seg")).find(|file| file.exists());
+    let kept = kept.expect("a record");
+    assert_eq!(fs::metadata(&kept).expect("it is there").permissions().mode() & 0o777, 0o600);
+    let kept = fs::read(kept).expect("it is read");
+    assert!(!kept.windows(5).any(|bytes| bytes == b"post\n"), "the bytes are kept");
+    // Nothing was sent.
     server.ok(&["exec", "--session", "silent", "box", "--", "true"]);
     assert_eq!(statement(&client, "silent")["stdin"], Value::Null);
 }

@@ -54,6 +54,7 @@ fn a_replay_a_comparison_and_a_receipt_are_the_same_at_every_node() {
         &["receipt", "work", "build"],
         &["receipt", "work", "check-1"],
         &["receipt", "work", "c-1"],
+        &["receipt", "work", "--context", "none"],
     ];
     for verb in verbs {
         let [there, here] = [1, 0].map(|at| run(&members[at], verb));
@@ -92,6 +93,30 @@ fn a_replay_a_comparison_and_a_receipt_are_the_same_at_every_node() {
             run(&members[0], verb).1.contains(wanted) || words.contains(wanted)
         });
     }
+}
+
+/// What a client of another node does at the agent is recorded nowhere, and a receipt says that there was one.
+#[test]
+fn a_receipt_says_that_a_client_at_another_node_has_reached_the_agent() {
+    let Some(nats) = Nats::start() else { return };
+    let members = open(&nats, 2);
+    members[1].start(&["--name", "work"]);
+    let inputs = |session: &str| {
+        let path = format!("/v1/sandboxes/default/work/sessions/{session}/receipt");
+        eventually("its end is recorded", || members[1].client.get(&path).status == 200);
+        members[1].client.get(&path).json()["statement"]["inputs"].clone()
+    };
+    members[1].server.ok(&["exec", "--session", "before", "work", "--", "true"]);
+    assert_eq!(inputs("before")["has_unrecorded"], Value::Null);
+    fs::write(members[0].server.scratch().join("file"), "1").expect("written");
+    let file = members[0].server.scratch().join("file");
+    members[0].server.ok(&["cp", file.to_str().expect("UTF-8"), "work:/tmp/file"]);
+    members[1].server.ok(&["exec", "--session", "after", "work", "--", "cat", "/tmp/file"]);
+    let inputs = inputs("after");
+    assert_eq!(
+        (&inputs["has_unrecorded"], &inputs["listed"]),
+        (&true.into(), &Value::Array(vec![]))
+    );
 }
 
 #[test]

@@ -7,20 +7,14 @@ use std::path::{Path, PathBuf};
 use super::ReceiptError;
 use super::limits::{DECISIONS_MAX, FILES_LISTED_MAX, INPUT_PARTS_MAX, RECORDS_READ_MAX};
 use super::statement::{
-    DecidedFor, Decision, Decisions, InputPart, ReceivedFiles, ReceivedInput, Subject,
+    DecidedFor, Decision, Decisions, Evidence, InputPart, Ran, ReceivedFiles, ReceivedInput,
+    Subject,
 };
 use crate::audit::{Audit, Filter, Outcome, read};
 use host::instant;
 use sandbox::log::{
-    Provenance, ProvenanceLog, ReceivedFile, RecordedSession, RunRecord, SentInput,
+    Provenance, ProvenanceLog, ReceivedFile, SentInput,
 };
-
-/// What a receipt is about.
-#[derive(Clone, Copy, Debug)]
-pub enum Ran<'a> {
-    Session(&'a RecordedSession),
-    Run(&'a RunRecord),
-}
 
 impl Ran<'_> {
     /// From its start to its end, if it has ended.
@@ -40,14 +34,6 @@ impl Ran<'_> {
         };
         sent.session == session.session && sent.opened_at_ms <= to_ms && ended_at_ms >= from_ms
     }
-}
-
-#[derive(Clone, Debug, Default)]
-pub struct Evidence {
-    /// Nothing is known where no audit log is kept.
-    pub decisions: Option<Decisions>,
-    pub inputs: Option<ReceivedFiles>,
-    pub stdin: Option<ReceivedInput>,
 }
 
 impl Evidence {

@@ -12,8 +12,8 @@ use ring::rand::SystemRandom;
 use ring::signature::Ed25519KeyPair;
 use rustix::fs::{FlockOperation, flock};
 
-use super::evidence::{Evidence, Ran};
 use super::limits::{FILE_BYTES_MAX, FILES_MAX};
+use super::statement::{Evidence, Ran};
 use super::{Receipt, ReceiptError, Statement, Subject, issued_entry, public_key};
 use crate::audit::Audit;
 use host::instant;

@@ -4,7 +4,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::evidence::{Evidence, Ran};
 use crate::audit::Outcome;
 use host::instant;
 use sandbox::Record;
@@ -303,6 +302,22 @@ impl ContextRun {
             memory_bytes_peak: run.finished.memory_bytes_peak,
         }
     }
+}
+
+/// What a receipt is about.
+#[derive(Clone, Copy, Debug)]
+pub enum Ran<'a> {
+    Session(&'a RecordedSession),
+    Run(&'a RunRecord),
+}
+
+/// What is known of it besides its end.
+#[derive(Clone, Debug, Default)]
+pub struct Evidence {
+    /// Nothing is known where no audit log is kept.
+    pub decisions: Option<Decisions>,
+    pub inputs: Option<ReceivedFiles>,
+    pub stdin: Option<ReceivedInput>,
 }
 
 /// How something ended that has ended.

@@ -1,4 +1,4 @@
-//! Where what runs in a sandbox comes from, and what came of it, as this client has seen it: the files that it has put in,
+//! Where what runs in a sandbox comes from, and its results, as this client has seen them: the files that it has put in,
 //! the input that it has sent to sessions, the runs of contexts whose events it has read. Lengths and digests, no content.
 //!
 //! The owner of a sandbox sets who keeps it, before anybody uses the guest. Every door passes here, since all of them use
@@ -73,7 +73,7 @@ impl FilePlace {
 pub struct SentInput {
     pub session: SessionId,
     pub opened_at_ms: u64,
-    /// Where it begins in the input, if the agent has said that.
+    /// Where it begins in the input, if the agent has reported that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
     pub content: Content,

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_is_kept_and_it_is_said_that_there_was_more() {
+    fn the_newest_is_kept_and_a_reader_learns_that_there_was_more() {
         let log = std::env::temp_dir().join(format!("burrow-provenance-{}", std::process::id()));
         let _ = fs::remove_dir_all(&log);
         fs::create_dir(&log).unwrap();
