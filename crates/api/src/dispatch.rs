@@ -4,6 +4,7 @@
 //!  id ─▶ host, origin ─▶ path, method ─▶ key, rate, scope ─▶ deadline ─▶ handler ─▶ log, count
 //! ```
 
+mod log_line;
 mod origins;
 
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use hyper::body::Incoming;
 use hyper::header::{ALLOW, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::http::uri::PathAndQuery;
-use hyper::{Method, Request, StatusCode, Uri};
+use hyper::{Method, Request, Uri};
 use tokio::time::Instant;
 
 use super::Api;
@@ -28,11 +29,10 @@ use super::idempotency;
 use super::limits::{
     DEADLINE_MAX, REFUSED_BODY_BYTES_MAX, REQUEST_ID_BYTES_MAX, STRANGERS_BODY_BYTES_MAX,
 };
-use super::loglines::{self, Line};
 use super::origin::host_of;
 use super::preview;
 use super::response::Foreign;
-use super::route::{Asked, Operation, Parameters, Refusals};
+use super::route::{Asked, Operation, Parameters};
 use super::trail::{self, Trail};
 use super::whereabouts;
 use access::audit::Door;
@@ -41,6 +41,7 @@ use node::{Called, Mark, MarkRefused, Placement, Through};
 use sandbox::SandboxRef;
 use sandbox::refusal::{Code, Reason, Refusal};
 
+use log_line::{RequestLog, write_log_line};
 use origins::{allowed_origin, dress, preflight};
 
 /// How many milliseconds the whole call may take.
@@ -191,29 +192,6 @@ fn place_of(api: &Api, headers: &HeaderMap, path: &str) -> String {
 fn split_mark(mark: Mark) -> (Through, SentFor) {
     let gateway = mark.from.to_string();
     (mark.caller, SentFor { gateway, incarnation: mark.incarnation })
-}
-
-/// What is known of a request when it is logged.
-#[derive(Default)]
-struct RequestLog {
-    operation: Option<&'static str>,
-    /// The key's id, or its fingerprint.
-    key: Option<String>,
-    /// The one that the path names.
-    sandbox: Option<String>,
-    problem: Option<Code>,
-    /// How a refusal is answered.
-    refusals: Refusals,
-    /// The methods that the path knows, of a request with another.
-    allow: Option<String>,
-    /// What the answer says to the gateway that has sent it: that its node is not known here, which may just have joined, or
-    /// that the sandbox is here no more.
-    answer_mark: Option<&'static str>,
-    /// Whether what it carries is recorded instead of itself.
-    is_carrier: bool,
-    /// Whether it is passed on to a program in a sandbox.
-    is_passage: bool,
-    trail: Trail,
 }
 
 /// A request's head, as it is looked at before anything else.
@@ -567,31 +545,6 @@ fn request_id_of(api: &Api, headers: &HeaderMap) -> RequestId {
     match theirs.filter(is_plain) {
         Some(id) => RequestId(id.into()),
         None => RequestId(api.next_request_id().into()),
-    }
-}
-
-fn write_log_line(
-    method: &Method,
-    path: &str,
-    request_id: &RequestId,
-    log: &RequestLog,
-    status: StatusCode,
-    elapsed: Duration,
-) {
-    let line = if status.is_client_error() { Line::Refused } else { Line::Served };
-    if !loglines::admit(line) {
-        return;
-    }
-    let micros = elapsed.as_micros() as u64;
-    let (key, sandbox, id) = (log.key.as_deref(), log.sandbox.as_deref(), &*request_id.0);
-    let operation = log.operation;
-    let code = log.problem.map(Code::name);
-    let place = log.trail.context().map(|context| otel::Place::from(&context));
-    let (trace, span) = (place.as_ref().map(|it| &*it.trace), place.as_ref().map(|it| &*it.span));
-    if status.is_server_error() {
-        tracing::warn!(target: "burrow::http", %method, path, status = status.as_u16(), micros, request = id, operation, sandbox, key, code, trace, span);
-    } else {
-        tracing::info!(target: "burrow::http", %method, path, status = status.as_u16(), micros, request = id, operation, sandbox, key, code, trace, span);
     }
 }
 
