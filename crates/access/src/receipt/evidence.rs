@@ -12,9 +12,7 @@ use super::statement::{
 };
 use crate::audit::{Audit, Filter, Outcome, read};
 use host::instant;
-use sandbox::log::{
-    Provenance, ProvenanceLog, ReceivedFile, SentInput,
-};
+use sandbox::log::{Provenance, ProvenanceLog, ReceivedFile, SentInput};
 
 impl Ran<'_> {
     /// From its start to its end, if it has ended.

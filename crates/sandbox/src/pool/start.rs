@@ -167,16 +167,15 @@ impl Inner {
             }
             None => None,
         };
-        let running = match self.restore(shelf, &shape, &spec).await {
-            Some(running) => running,
-            None => {
-                let running = self.machines.get(entry.machine).start(spec.clone()).await?;
-                make_ready(&running, entry, image.as_ref()).await?;
-                if entry.is_warmed() {
-                    self.write_down(shelf, &shape, &spec, &running).await?;
-                }
-                running
+        let running = if let Some(running) = self.restore(shelf, &shape, &spec).await {
+            running
+        } else {
+            let running = self.machines.get(entry.machine).start(spec.clone()).await?;
+            make_ready(&running, entry, image.as_ref()).await?;
+            if entry.is_warmed() {
+                self.write_down(shelf, &shape, &spec, &running).await?;
             }
+            running
         };
         let pooled = Pooled {
             id: id.clone(),
