@@ -199,7 +199,7 @@ pub struct ReceivedFiles {
     /// Whether there were more than are listed here.
     pub has_more: bool,
     /// Whether a client at another node of the fleet has reached the agent before the end: what it did there is not recorded.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_unrecorded: bool,
 }
 
@@ -246,10 +246,6 @@ pub struct InputPart {
     pub sha256: String,
     /// Whether the input was closed after it.
     pub closed: bool,
-}
-
-fn is_false(value: &bool) -> bool {
-    !*value
 }
 
 impl Subject {
