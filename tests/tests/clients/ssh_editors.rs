@@ -1,5 +1,5 @@
 //! What editors do first over SSH, with the real client of OpenSSH: VS Code's Remote-SSH pipes a script into a shell
-//! that starts its server, and reaches that through a dynamic forwarding; JetBrains' Gateway asks what the host is,
+//! that starts its server, and reaches that through a dynamic forwarding; the Gateway of `JetBrains` asks what the host is,
 //! uploads its server, starts it, and forwards its port. docs/howto/editors.md is about them.
 
 use std::fs::{self, File};

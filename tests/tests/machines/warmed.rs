@@ -34,7 +34,7 @@ fn put(client: &Client) {
 /// Waits longer than [`eventually`] does: machines boot.
 fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();
-    while begun.elapsed() < READY_MAX - tests::PATIENCE && !condition() {
+    while begun.elapsed() + tests::PATIENCE < READY_MAX && !condition() {
         std::thread::sleep(Duration::from_millis(50));
     }
     eventually(what, condition);
@@ -140,7 +140,7 @@ fn a_bridge_leaves_no_warm_snapshot_however_it_ends() {
     until("the next bridge has its own", || is_ready(&server));
     assert_eq!(nameless(&server).len(), 1);
     assert_eq!(server.end(), Some(0));
-    assert_eq!(nameless(&server), [PathBuf::new(); 0]);
+    assert_eq!(nameless(&server), Vec::<PathBuf>::new());
 }
 
 #[test]
@@ -179,5 +179,5 @@ fn what_cannot_be_restored_or_written_is_booted_and_says_so() {
         shelf(&server)["ready"] == 1 && log().contains("no snapshot of the template ci/app")
     });
     assert!(shelf(&server)["snapshot_bytes"].is_null());
-    assert_eq!(nameless(&server), [PathBuf::new(); 0]);
+    assert_eq!(nameless(&server), Vec::<PathBuf>::new());
 }

@@ -211,7 +211,7 @@ enum Current {
     /// One that means nothing.
     Other,
     Path(usize, Vec<u8>),
-    File(String, Upload, u64),
+    File(String, Box<Upload>, u64),
 }
 
 async fn write(mut call: Call, _: Nothing, _: Octets) -> Result<Raw, Refusal> {
@@ -235,7 +235,7 @@ async fn write(mut call: Call, _: Nothing, _: Octets) -> Result<Raw, Refusal> {
                         let text = text.ok_or_else(|| Refusal::invalid("a file has no path"))?;
                         let path = paths.find(&call, &inside, &text).await?;
                         let upload = target(&inside, &path)?;
-                        Current::File(path, upload, 0)
+                        Current::File(path, Box::new(upload), 0)
                     }
                     None => Current::Other,
                 };

@@ -241,7 +241,7 @@ async fn run(
         by_whom: call.caller.label(),
     };
     let turn = notebooks.enter(&namespace, &id, ask).await?;
-    carry_turn(call, id.to_string(), turn, request).await
+    Box::pin(carry_turn(call, id.to_string(), turn, request)).await
 }
 
 async fn interrupt(

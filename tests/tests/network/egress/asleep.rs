@@ -99,7 +99,7 @@ fn said(scene: &Scene, what: &str) -> String {
     eventually(&format!("it says what it has {what}"), || {
         let all = scene.run("cat /tmp/said").ok();
         let line = all.lines().find_map(|line| line.strip_prefix(what));
-        found = line.unwrap_or_default().trim().to_owned();
+        line.unwrap_or_default().trim().clone_into(&mut found);
         !found.is_empty()
     });
     found
