@@ -4,6 +4,10 @@ import type { Operations } from "./api.js";
 
 /** The method and the path of each operation. */
 export const operations: { readonly [Name in keyof Operations]: readonly [string, string] } = {
+  list_volumes: ["GET", "/v1/volumes"],
+  create_volume: ["POST", "/v1/volumes"],
+  get_volume: ["GET", "/v1/volumes/{namespace}/{name}"],
+  remove_volume: ["DELETE", "/v1/volumes/{namespace}/{name}"],
   list_sandboxes: ["GET", "/v1/sandboxes"],
   create_sandbox: ["POST", "/v1/sandboxes"],
   get_sandbox: ["GET", "/v1/sandboxes/{namespace}/{name}"],

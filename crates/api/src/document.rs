@@ -65,6 +65,7 @@ const TAGS: &[(&str, &str)] = &[
     ("snapshots", "Machines as they were at one moment."),
     ("templates", "Sandboxes that are ready when they are handed out."),
     ("workspace", "Directories that sandboxes work on."),
+    ("volumes", "Directories that outlive sandboxes, and that these share."),
     ("metrics", "What sandboxes use."),
     ("audit", "Who did what."),
     ("nodes", "The hosts of a fleet."),
