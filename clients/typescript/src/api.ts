@@ -371,6 +371,31 @@ export interface components {
         ContextList: {
             contexts: components["schemas"]["Context"][];
         };
+        /** @description A run of a context. */
+        ContextRun: {
+            code: components["schemas"]["Digested"];
+            context: string;
+            /**
+             * Format: uint64
+             * @description Which run of its interpreter it was; absent of one that never began.
+             */
+            count?: number;
+            /** Format: uint64 */
+            cpu_us?: number;
+            /** @description The first forms of what it displayed, in order. */
+            displays: components["schemas"]["DisplayedForm"][];
+            /** @description The kind of the exception that nothing caught. */
+            error?: string;
+            /** @description Whether there were more than are listed here. */
+            has_more_displays: boolean;
+            language: string;
+            /** Format: uint64 */
+            memory_bytes_peak?: number;
+            /** Format: uint64 */
+            run: number;
+            /** @description Whether the next run finds its variables. */
+            state_kept: boolean;
+        };
         ContextStateName: ("starting" | "idle" | "running") | "cold" | "interrupting";
         /** @description A port to make a link to. */
         CreatePreview: {
@@ -541,7 +566,7 @@ export interface components {
             outcome: components["schemas"]["Outcome"];
             time: string;
         };
-        /** @description Egress decisions of the sandbox between the start and the end of the session, from the audit log. */
+        /** @description Egress decisions of the sandbox between the start and the end of the session or the run, from the audit log. */
         Decisions: {
             /** Format: uint64 */
             allowed: number;
@@ -558,6 +583,12 @@ export interface components {
             name: string;
             uses: string[];
         };
+        /** @description Length and SHA-256 of something. */
+        Digested: {
+            /** Format: uint64 */
+            bytes: number;
+            sha256: string;
+        };
         /** @description A display, in every form that it offers. */
         Display: {
             /** @description The forms: from MIME type to content. */
@@ -572,6 +603,12 @@ export interface components {
             role: components["schemas"]["DisplayRoleName"];
         };
         DisplayRoleName: "value" | "shown" | "update";
+        DisplayedForm: {
+            /** Format: uint64 */
+            bytes: number;
+            mime: string;
+            sha256: string;
+        };
         /** @description Whether the output of a sandbox's programs outlives its host. */
         Durability: "off" | "async" | "sync";
         /** @description How a run ended. */
@@ -1174,6 +1211,13 @@ export interface components {
              */
             to?: number;
         };
+        GetRunReceiptQuery: {
+            /**
+             * Format: uint64
+             * @description Its number; the last that has ended by default.
+             */
+            run?: number;
+        };
         GetUsageQuery: {
             /** @description The sums of all nodes of the fleet, instead of the part of the one that is asked. */
             all_nodes?: boolean;
@@ -1280,6 +1324,21 @@ export interface components {
             request: number;
             /** Format: uint64 */
             run: number;
+        };
+        /** @description What one writer has sent. */
+        InputPart: {
+            /** Format: uint64 */
+            bytes: number;
+            /** @description Whether the input was closed after it. */
+            closed: boolean;
+            /**
+             * Format: uint64
+             * @description Where the part begins in the input; absent if the agent has not said that.
+             */
+            offset?: number;
+            sha256: string;
+            /** @description When the writer ended. */
+            time: string;
         };
         /** @description The result of sending input. */
         InputTaken: {
@@ -2103,7 +2162,7 @@ export interface components {
          * @enum {string}
          */
         OutcomeName: "ok" | "refused" | "failed";
-        /** @description One output of the session. */
+        /** @description One output of the session or the run. */
         Output: {
             /**
              * Format: uint64
@@ -2116,7 +2175,10 @@ export interface components {
              */
             dropped: number;
             output: string;
-            /** @description The agent's SHA-256 of all of it; absent if the agent gave none. */
+            /**
+             * @description The SHA-256 of all of it: of a session the agent's, absent if the agent gave none; of a run the bridge's, of what it
+             *     has received.
+             */
             sha256?: string;
         };
         /** @description One output of a session. */
@@ -2463,7 +2525,7 @@ export interface components {
             bytes: number;
             /** @description `write_file`, or `unpack_files` of an archive. */
             operation: string;
-            /** @description The file, or the directory of the archive, cut as the audit log cuts it. */
+            /** @description The file, or the directory of the archive. */
             path: string;
             /** @description Where in the file it was put: `whole`, `append`, or an offset. Absent of an archive. */
             place?: string;
@@ -2471,12 +2533,21 @@ export interface components {
             sha256: string;
             time: string;
         };
-        /** @description Files that the API has put into the sandbox, from the audit log. */
+        /** @description Files that were put into the sandbox, through whichever interface. */
         ReceivedFiles: {
-            /** @description Whether the log had more than is listed here. */
+            /** @description Whether there were more than are listed here. */
             has_more: boolean;
+            /** @description Whether a client at another node of the fleet has reached the agent before the end: what it did there is not recorded. */
+            has_unrecorded?: boolean;
             /** @description The first of them, in the order of their ends. */
             listed: components["schemas"]["ReceivedFile"][];
+        };
+        /** @description What was sent to the input of a session. */
+        ReceivedInput: {
+            /** @description Whether there were more than are listed here. */
+            has_more: boolean;
+            /** @description The first of its parts, one for each writer, in the order of their ends. */
+            listed: components["schemas"]["InputPart"][];
         };
         /** @description What is recorded of a sandbox's sessions. */
         RecordPolicy: "off" | "on" | "input";
@@ -3177,8 +3248,8 @@ export interface components {
         Statement: {
             /** @description How it ended. */
             cause: unknown;
-            /** @description The argument vector as one line, cut as the agent cuts it. */
-            command: string;
+            /** @description The argument vector of a session as one line, cut as the agent cuts it. */
+            command?: string;
             /**
              * @description What the egress of the sandbox decided meanwhile, for all of its programs and not only for this session's; absent
              *     where no audit log is kept.
@@ -3189,12 +3260,12 @@ export interface components {
             /** @description The egress rules of the sandbox. */
             egress: string[];
             ended_at: string;
-            /** Format: int32 */
-            exit_code: number;
             /**
-             * @description What was put into the sandbox before the end, by anybody; absent where no audit log is kept, and of earlier
-             *     bridges.
+             * Format: int32
+             * @description Of a session.
              */
+            exit_code?: number;
+            /** @description What was put into the sandbox before the end, by anybody; absent of earlier bridges. */
             inputs?: components["schemas"]["ReceivedFiles"];
             /** @description RFC 3339 in UTC. */
             issued_at: string;
@@ -3202,15 +3273,20 @@ export interface components {
             outputs: components["schemas"]["Output"][];
             /** @description The SHA-256 of the receipt before this one. */
             previous?: string;
+            /** @description What it is, if it is a run of a context. */
+            run?: components["schemas"]["ContextRun"];
             sandbox: components["schemas"]["Subject"];
             /**
              * Format: uint64
              * @description From one, without gaps.
              */
             seq: number;
-            session: string;
+            /** @description Absent of a run of a context. */
+            session?: string;
             /** @description By the guest's clock. */
             started_at: string;
+            /** @description What was sent to the input of the session; absent if nothing was. */
+            stdin?: components["schemas"]["ReceivedInput"];
         };
         /** @description The statistics of a notebook. */
         Stats: {
@@ -3826,6 +3902,12 @@ export interface Operations {
     path: { namespace: string | number; name: string | number; context: string | number };
     body: Schemas["InputAnswer"];
     answer: void;
+  };
+  /** Get the signed receipt of a run of a context. */
+  get_run_receipt: {
+    path: { namespace: string | number; name: string | number; context: string | number };
+    query?: Schemas["GetRunReceiptQuery"];
+    answer: Schemas["Receipt"];
   };
   /** List the open contexts. */
   list_contexts: {

@@ -53,7 +53,7 @@ pub struct ReceiptVerb {
     #[arg(long, value_name = "NAME", conflicts_with = "session")]
     context: Option<ContextName>,
 
-    /// Set the number of the run [default: the last that has ended]
+    /// Set the number of the run (default: the last that has ended)
     #[arg(long, value_name = "NUMBER", requires = "context")]
     run: Option<u64>,
 }

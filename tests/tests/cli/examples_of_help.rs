@@ -106,6 +106,7 @@ case $EXAMPLE in
 *"receipt "*)
     rm -f build.receipt
     host-bridge exec -d --session build work -- true >/dev/null 2>&1
+    host-bridge repl work --context main --lang python -c 1 >/dev/null 2>&1
     until host-bridge receipt work build > build.receipt; do sleep 0.1; done 2>/dev/null ;;
 *"context "*) host-bridge context open work python >/dev/null 2>&1 ;;
 *"exec -d "*) ;;
