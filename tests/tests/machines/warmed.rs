@@ -35,6 +35,7 @@ fn put(client: &Client) {
 fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();
     while begun.elapsed() + tests::PATIENCE < READY_MAX && !condition() {
+        // Polled until the deadline above.
         std::thread::sleep(Duration::from_millis(50));
     }
     eventually(what, condition);
