@@ -3770,26 +3770,6 @@ export type Schemas = components["schemas"];
 
 /** What each operation of the API takes and answers. */
 export interface Operations {
-  /** List the volumes. */
-  list_volumes: {
-    query?: Schemas["ListVolumesQuery"];
-    answer: Schemas["VolumeList"];
-  };
-  /** Make a volume. */
-  create_volume: {
-    body: Schemas["CreateVolume"];
-    answer: Schemas["Volume"];
-  };
-  /** One volume, with the token of its content. */
-  get_volume: {
-    path: { namespace: string | number; name: string | number };
-    answer: Schemas["Volume"];
-  };
-  /** Remove a volume and its files. */
-  remove_volume: {
-    path: { namespace: string | number; name: string | number };
-    answer: void;
-  };
   /** List the sandboxes. */
   list_sandboxes: {
     query?: Schemas["ListSandboxesQuery"];
@@ -4379,6 +4359,26 @@ export interface Operations {
   list_templates: {
     query?: Schemas["ListTemplatesQuery"];
     answer: Schemas["TemplateList"];
+  };
+  /** List the volumes. */
+  list_volumes: {
+    query?: Schemas["ListVolumesQuery"];
+    answer: Schemas["VolumeList"];
+  };
+  /** Make a volume. */
+  create_volume: {
+    body: Schemas["CreateVolume"];
+    answer: Schemas["Volume"];
+  };
+  /** One volume, with the token of its content. */
+  get_volume: {
+    path: { namespace: string | number; name: string | number };
+    answer: Schemas["Volume"];
+  };
+  /** Remove a volume and its files. */
+  remove_volume: {
+    path: { namespace: string | number; name: string | number };
+    answer: void;
   };
   /** Read the metrics of a sandbox. */
   get_metrics: {

@@ -4,10 +4,6 @@ import type { Operations } from "./api.js";
 
 /** The method and the path of each operation. */
 export const operations: { readonly [Name in keyof Operations]: readonly [string, string] } = {
-  list_volumes: ["GET", "/v1/volumes"],
-  create_volume: ["POST", "/v1/volumes"],
-  get_volume: ["GET", "/v1/volumes/{namespace}/{name}"],
-  remove_volume: ["DELETE", "/v1/volumes/{namespace}/{name}"],
   list_sandboxes: ["GET", "/v1/sandboxes"],
   create_sandbox: ["POST", "/v1/sandboxes"],
   get_sandbox: ["GET", "/v1/sandboxes/{namespace}/{name}"],
@@ -115,6 +111,10 @@ export const operations: { readonly [Name in keyof Operations]: readonly [string
   put_template: ["PUT", "/v1/templates/{namespace}/{name}"],
   remove_template: ["DELETE", "/v1/templates/{namespace}/{name}"],
   list_templates: ["GET", "/v1/templates"],
+  list_volumes: ["GET", "/v1/volumes"],
+  create_volume: ["POST", "/v1/volumes"],
+  get_volume: ["GET", "/v1/volumes/{namespace}/{name}"],
+  remove_volume: ["DELETE", "/v1/volumes/{namespace}/{name}"],
   get_metrics: ["GET", "/v1/sandboxes/{namespace}/{name}/metrics"],
   follow_metrics: ["GET", "/v1/sandboxes/{namespace}/{name}/metrics/stream"],
   get_session_usage: ["GET", "/v1/sandboxes/{namespace}/{name}/sessions/{session}/usage"],

@@ -171,7 +171,8 @@ export class Sandbox implements AsyncDisposable {
 
   /** The signed receipt of a run of a context: by its number, or of the last that has ended. */
   async runReceipt(context: string, run?: number, options?: CallOptions): Promise<Schemas["Receipt"]> {
-    const input = { path: { ...this.#path, context }, query: { run } };
+    const query = run === undefined ? {} : { run };
+    const input = { path: { ...this.#path, context }, query };
     return await this.#api.call("get_run_receipt", input, options);
   }
 

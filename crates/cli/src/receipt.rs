@@ -19,7 +19,7 @@ use sandbox::{SandboxRef, find_record};
 /// A receipt that is not to be believed.
 const REFUSED: Exit = Exit(1);
 
-/// Print a signed receipt of a session or a run
+/// Print a signed receipt of what ran
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,

@@ -1,9 +1,9 @@
 //! Files of records that several processes append to, bounded: the bridge for all its doors, and verbs in processes of
 //! their own. One at a time does, under a lock of the directory.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
@@ -11,8 +11,10 @@ use std::time::Duration;
 use super::record::{Head, Record, RecordBody, encode_record};
 use super::segment::{Segment, segment_numbers, segment_path};
 use super::writer::create_segment;
-use host::paths::PRIVATE_DIRECTORY;
+use host::paths::{PRIVATE_DIRECTORY, PRIVATE_FILE};
 
+/// Taken away from a file that is full.
+const OWNER_WRITES: u32 = 0o200;
 /// Another process has the lock for microseconds; one that was stopped meanwhile is not waited for.
 const LOCK_TRIES: usize = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(1);
@@ -33,6 +35,8 @@ pub struct Appender {
     directory: PathBuf,
     bounds: Bounds,
     measure: Measure,
+    /// Locked while a record is written; opened for the first one.
+    lock: Option<File>,
     /// The newest file, when it was last looked at.
     file: Option<(u64, File)>,
 }
@@ -40,7 +44,7 @@ pub struct Appender {
 impl Appender {
     /// Nothing is made before the first record.
     pub fn new(directory: PathBuf, bounds: Bounds, measure: Measure) -> Self {
-        Self { directory, bounds, measure, file: None }
+        Self { directory, bounds, measure, lock: None, file: None }
     }
 
     pub fn directory(&self) -> &Path {
@@ -50,13 +54,24 @@ impl Appender {
     pub fn append(&mut self, what: &Record<'_>) -> io::Result<()> {
         let mut record = Vec::new();
         encode_record(what, &mut record).map_err(io::Error::other)?;
-        let _lock = self.lock()?;
-        let (mut number, mut file) = self.newest()?;
-        let mut length = file.metadata()?.len();
-        if length + record.len() as u64 > self.bounds.segment_bytes {
-            (number, file, length) = self.rotate(number)?;
+        let lock = self.take_lock()?;
+        let written = self.write(&record);
+        // What could not be written may be so because the directory is not what it was.
+        if written.is_ok() && lock.unlock().is_ok() {
+            self.lock = Some(lock);
         }
-        if let Err(error) = file.write_all_at(&record, length) {
+        written
+    }
+
+    fn write(&mut self, record: &[u8]) -> io::Result<()> {
+        let (mut number, mut file, mut length) = self.newest()?;
+        if length + record.len() as u64 > self.bounds.segment_bytes {
+            let next = self.rotate(number)?;
+            // So that other processes that have it open look for the next one.
+            file.set_permissions(Permissions::from_mode(PRIVATE_FILE & !OWNER_WRITES))?;
+            (number, file, length) = next;
+        }
+        if let Err(error) = file.write_all_at(record, length) {
             let _ = file.set_len(length);
             return Err(error);
         }
@@ -64,14 +79,12 @@ impl Appender {
         Ok(())
     }
 
-    /// Makes the directory, but not that of a log that is removed, and has it for this process until the result is
-    /// dropped.
-    fn lock(&self) -> io::Result<File> {
-        match DirBuilder::new().mode(PRIVATE_DIRECTORY).create(&self.directory) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
-        }
-        let directory = File::open(&self.directory)?;
+    /// Locks the directory for this process. It is made if need be, but not that of a log that is removed.
+    fn take_lock(&mut self) -> io::Result<File> {
+        let directory = match self.lock.take() {
+            Some(directory) => directory,
+            None => self.open_directory()?,
+        };
         for _ in 0..LOCK_TRIES {
             match directory.try_lock() {
                 Ok(()) => return Ok(directory),
@@ -82,13 +95,20 @@ impl Appender {
         Err(io::ErrorKind::WouldBlock.into())
     }
 
-    /// The newest file, which another process may have begun meanwhile.
-    fn newest(&mut self) -> io::Result<(u64, File)> {
-        if let Some((number, file)) = self.file.take()
-            && segment_path(&self.directory, number).exists()
-            && !segment_path(&self.directory, number + 1).exists()
-        {
-            return Ok((number, file));
+    fn open_directory(&self) -> io::Result<File> {
+        match DirBuilder::new().mode(PRIVATE_DIRECTORY).create(&self.directory) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => File::open(&self.directory),
+        }
+    }
+
+    /// The newest file, which another process may have begun meanwhile, and its length.
+    fn newest(&mut self) -> io::Result<(u64, File, u64)> {
+        if let Some((number, file)) = self.file.take() {
+            let found = file.metadata()?;
+            if found.nlink() > 0 && found.mode() & OWNER_WRITES != 0 {
+                return Ok((number, file, found.len()));
+            }
         }
         let mut all = segment_numbers(&self.directory)?;
         while let Some(number) = all.pop() {
@@ -97,12 +117,12 @@ impl Appender {
                 let file = OpenOptions::new().write(true).open(path)?;
                 // What a crash has left of a record would hide those that follow it.
                 file.set_len(found.end)?;
-                return Ok((number, file));
+                return Ok((number, file, found.end));
             }
             fs::remove_file(segment_path(&self.directory, number))?;
         }
-        let (file, _) = create_segment(&self.directory, 1, Head::default())?;
-        Ok((1, file))
+        let (file, length) = create_segment(&self.directory, 1, Head::default())?;
+        Ok((1, file, length))
     }
 
     /// Begins the file after this one, and removes the oldest.
