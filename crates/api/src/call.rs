@@ -31,7 +31,8 @@ use agent_client::guest::Guest;
 use node::Node;
 use sandbox::limits::BUSY_PAUSE;
 use sandbox::refusal::{Code, Reason, Refusal};
-use sandbox::{Activity, Name, Record, SandboxId, SandboxRef};
+use sandbox::{Activity, Name, Record, SandboxError, SandboxId, SandboxRef};
+use workspace::volume::{Volume, VolumeError};
 
 /// The id of the sandbox that a client means: another one that has the name now is refused.
 pub const SANDBOX_ID: HeaderName = HeaderName::from_static("burrow-sandbox-id");
@@ -210,6 +211,18 @@ impl Inside {
 }
 
 impl Call {
+    /// The volume whose id the path has, if the key reaches it. Of others it says nothing.
+    pub fn volume(&self) -> Result<Arc<Volume>, Refusal> {
+        let id: String = self.parameter("volume")?;
+        self.trail.fact("volume", id.clone());
+        let volume = self.api.registry().volumes().get(&id).map_err(SandboxError::from)?;
+        let namespace = volume.namespace.parse();
+        if namespace.is_ok_and(|namespace| self.caller.covers(&namespace)) {
+            return Ok(volume);
+        }
+        Err(SandboxError::from(VolumeError::UnknownId { id }).into())
+    }
+
     /// The sandbox that the path names, or whose id it has, if the key reaches it.
     pub fn which(&self) -> Result<SandboxRef, Refusal> {
         let namespace: Name = self.parameter("namespace")?;

@@ -1,7 +1,5 @@
 //! Volumes over Daytona's calls: made, listed, looked at, removed; and those that a new sandbox is to have.
 
-use std::sync::Arc;
-
 use hyper::{Method, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -16,7 +14,7 @@ use crate::shape::{Json, Nothing, Raw};
 use host::instant::format;
 use sandbox::SandboxError;
 use sandbox::refusal::Refusal;
-use workspace::volume::{Volume, VolumeError, VolumeMount};
+use workspace::volume::{Volume, VolumeMount};
 
 /// A volume to make.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -96,25 +94,13 @@ async fn get_by_name(call: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal>
 }
 
 async fn get_one(call: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal> {
-    Ok(Raw(json_response(StatusCode::OK, &shown(&*found(&call)?))))
+    Ok(Raw(json_response(StatusCode::OK, &shown(&*call.volume()?))))
 }
 
 async fn remove(call: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal> {
-    let volume = found(&call)?;
+    let volume = call.volume()?;
     call.api.registry().remove_volume(volume).await?;
     Ok(Raw(json_response(StatusCode::OK, &json!({}))))
-}
-
-/// The volume that the path names, if the key reaches it. Of others it says nothing.
-fn found(call: &Call) -> Result<Arc<Volume>, Refusal> {
-    let id: String = call.parameter("volume")?;
-    call.trail.fact("volume", id.clone());
-    let volume = call.api.registry().volumes().get(&id).map_err(SandboxError::from)?;
-    let is_covered = volume.namespace.parse().is_ok_and(|namespace| call.caller.covers(&namespace));
-    if is_covered {
-        return Ok(volume);
-    }
-    Err(SandboxError::from(VolumeError::UnknownId { id }).into())
 }
 
 fn shown(volume: &Volume) -> Value {

@@ -1,7 +1,5 @@
 //! Volumes over E2B's REST calls: made, listed, looked at, removed. What is in them has calls of its own.
 
-use std::sync::Arc;
-
 use hyper::{Method, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -13,9 +11,8 @@ use crate::call::Call;
 use crate::creation::namespace_of;
 use crate::route::{Operation, operation};
 use crate::shape::{Done, Nothing, Raw};
-use sandbox::SandboxError;
 use sandbox::refusal::Refusal;
-use workspace::volume::{Volume, VolumeError};
+use workspace::volume::Volume;
 
 /// A volume to make.
 #[derive(Debug, Default, Deserialize)]
@@ -56,25 +53,13 @@ async fn list(call: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal> {
 }
 
 async fn get_one(call: Call, _: Nothing, _: Nothing) -> Result<Raw, Refusal> {
-    Ok(Raw(json_response(StatusCode::OK, &with_token(&*found(&call)?))))
+    Ok(Raw(json_response(StatusCode::OK, &with_token(&*call.volume()?))))
 }
 
 async fn remove(call: Call, _: Nothing, _: Nothing) -> Result<Done, Refusal> {
-    let volume = found(&call)?;
+    let volume = call.volume()?;
     call.api.registry().remove_volume(volume).await?;
     Ok(Done)
-}
-
-/// The volume that the path names, if the key reaches it. Of others it says nothing.
-fn found(call: &Call) -> Result<Arc<Volume>, Refusal> {
-    let id: String = call.parameter("volume")?;
-    call.trail.fact("volume", id.clone());
-    let volume = call.api.registry().volumes().get(&id).map_err(SandboxError::from)?;
-    let is_covered = volume.namespace.parse().is_ok_and(|namespace| call.caller.covers(&namespace));
-    if is_covered {
-        return Ok(volume);
-    }
-    Err(SandboxError::from(VolumeError::UnknownId { id }).into())
 }
 
 fn with_token(volume: &Volume) -> Value {
