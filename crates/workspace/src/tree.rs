@@ -153,7 +153,7 @@ impl Tree {
     pub fn directory(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         let path = if path.is_empty() { b"." } else { path };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        rustix::fs::openat2(&self.root, name_of(path), flags, Mode::empty(), NOWHERE_ELSE)
+        open_beneath(&self.root, path, flags)
     }
 
     /// The directory that a path is in, made if it is not there.
@@ -220,13 +220,12 @@ impl Tree {
     pub fn locate(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         let path = if path.is_empty() { b"." } else { path };
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        rustix::fs::openat2(&self.root, name_of(path), flags, Mode::empty(), NOWHERE_ELSE)
+        open_beneath(&self.root, path, flags)
     }
 
     pub fn open_file(&self, path: &[u8]) -> Result<File, Errno> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file =
-            rustix::fs::openat2(&self.root, name_of(path), flags, Mode::empty(), NOWHERE_ELSE)?;
+        let file = open_beneath(&self.root, path, flags)?;
         Ok(File::from(file))
     }
 
@@ -394,6 +393,11 @@ pub fn digest_of_link(target: &[u8]) -> Digest {
 
 pub fn name_of(name: &[u8]) -> &OsStr {
     OsStr::from_bytes(name)
+}
+
+/// Opens what is beneath a directory, through no link.
+pub fn open_beneath(directory: &OwnedFd, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat2(directory, name_of(path), flags, Mode::empty(), NOWHERE_ELSE)
 }
 
 pub fn sync(directory: &OwnedFd) -> Result<(), Errno> {

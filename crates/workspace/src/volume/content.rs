@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Uid};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 
 use super::limits::{
@@ -19,7 +19,7 @@ use super::limits::{
 use super::{VolumeError, removal};
 use crate::limits::NAME_BYTES_MAX;
 use crate::manifest::Kind;
-use crate::tree::{Temporary, Tree, TreeEntry, is_temporary, name_of, sync};
+use crate::tree::{Temporary, Tree, TreeEntry, is_temporary, name_of, open_beneath, sync};
 use host::byte_path::{join, split};
 
 /// A block of `st_blocks`.
@@ -463,6 +463,5 @@ fn millis((seconds, nanoseconds): (i64, u32)) -> u64 {
 
 fn open_directory(parent: &OwnedFd, name: &[u8]) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    rustix::fs::openat2(parent, name_of(name), flags, Mode::empty(), how)
+    open_beneath(parent, name, flags)
 }

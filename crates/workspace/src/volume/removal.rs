@@ -9,11 +9,11 @@ use std::path::Path;
 use std::sync::LazyLock;
 use std::time::Instant;
 
-use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::limits::{REMOVAL_MAX, ROUNDS_MAX};
-use crate::tree::name_of;
+use crate::tree::{name_of, open_beneath};
 use host::id::RandomId;
 
 /// What directories that are being removed are called in their top; the name tells files of a workspace in the
@@ -156,8 +156,7 @@ impl<'a> Removal<'a> {
 
 fn open(parent: &OwnedFd, name: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    rustix::fs::openat2(parent, name_of(name), flags, Mode::empty(), how)
+    open_beneath(parent, name, flags)
 }
 
 /// Gives the owner of a directory all rights on it: on that directory, whatever has the name by then.
