@@ -46,6 +46,29 @@ def _paths():
     return sorted(paths)
 
 
+def a_key_of_another_namespace_gets_no_volume():
+    own, other = _key("--namespace", "own"), _key("--namespace", "other")
+    client, stranger = _client(own), _client(other)
+    volume = client.volume.create("data")
+    refused(lambda: stranger.volume.get("data"), daytona.DaytonaNotFoundError)
+    assert [one.id for one in stranger.volume.list()] == []
+    refused(lambda: stranger.volume.delete(volume), daytona.DaytonaNotFoundError)
+    mounts = [daytona.VolumeMount(volume_id=volume.id, mount_path="/mnt/data")]
+    ask = CreateSandboxFromSnapshotParams(volumes=mounts)
+    refused(lambda: stranger.create(ask), daytona.DaytonaNotFoundError)
+    # The native API says no more of it.
+    base = URL.removesuffix("/daytona")
+    for key, expected in [(other, 403), (own, 200)]:
+        ask = urllib.request.Request(base + "/v1/volumes/own/data")
+        ask.add_header("Authorization", f"Bearer {key}")
+        try:
+            status = urllib.request.urlopen(ask).status
+        except urllib.error.HTTPError as error:
+            status = error.code
+        assert status == expected, status
+    assert client.volume.get("data").id == volume.id
+
+
 def a_key_of_another_namespace_gets_nothing_of_a_sandbox():
     own, other = _key("--namespace", "own"), _key("--namespace", "other")
     client, stranger = _client(own), _client(other)
