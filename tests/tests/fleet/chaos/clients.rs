@@ -19,7 +19,7 @@ use super::watch::now_ms;
 const PATIENCE: Duration = Duration::from_secs(4);
 const ATTEMPTS: usize = 4;
 /// Few names, so that they are made again and again.
-const NAMES: usize = 5;
+const NAMES: u64 = 5;
 /// Names of what is made again when it is lost, which is seldom removed.
 const LASTING_NAMES: usize = 4;
 const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
@@ -46,6 +46,7 @@ pub(super) type SharedLog = Arc<Mutex<Log>>;
 pub(super) struct Caller {
     number: usize,
     random: Random,
+    names: usize,
     /// The gateways.
     urls: Vec<String>,
     log: SharedLog,
@@ -54,7 +55,8 @@ pub(super) struct Caller {
 
 impl Caller {
     pub(super) fn new(number: usize, seed: u64, urls: Vec<String>, log: SharedLog) -> Self {
-        Self { number, random: Random::new(seed), urls, log, next: 0 }
+        let names = super::number("BURROW_CHAOS_NAMES", NAMES) as usize;
+        Self { number, random: Random::new(seed), names, urls, log, next: 0 }
     }
 
     /// Until it is over.
@@ -95,7 +97,7 @@ impl Caller {
 
     fn name(&mut self) -> (String, String) {
         let namespace = NAMESPACES[self.random.below(NAMESPACES.len())];
-        (namespace.to_owned(), format!("s{}", self.random.below(NAMES)))
+        (namespace.to_owned(), format!("s{}", self.random.below(self.names)))
     }
 
     fn lasting_name(&mut self) -> (String, String) {

@@ -219,19 +219,7 @@ impl History {
         let mut by_request: BTreeMap<&str, BTreeSet<&Incarnation>> = BTreeMap::new();
         for promise in &self.promises {
             let Promise { name, id, request, .. } = promise;
-            let found = if let Some(request) = request {
-                let is_it = |tenure: &Tenure| {
-                    tenure.name == *name && tenure.request.ends_with(&format!(":{request}"))
-                };
-                let mut of_it = tenures.iter().filter(|(_, tenure)| is_it(tenure));
-                of_it.find(|(incarnation, _)| {
-                    self.lives.get(*incarnation).is_none_or(|life| life.id == *id)
-                })
-            } else {
-                let life = self.lives.iter().find(|(_, life)| life.id == *id);
-                life.and_then(|(incarnation, _)| tenures.get_key_value(incarnation))
-            };
-            let Some((incarnation, tenure)) = found else {
+            let Some((incarnation, tenure)) = self.tenure_of(promise, tenures) else {
                 wrong.push(format!("{promise:?}: nobody has ever owned that"));
                 continue;
             };
@@ -255,6 +243,27 @@ impl History {
         for (request, incarnations) in by_request.iter().filter(|(_, all)| all.len() > 1) {
             wrong.push(format!("{request} has {incarnations:?}"));
         }
+    }
+
+    /// What a promise is about. A create that is repeated under its key may have had the name before, and have failed: it is
+    /// the one whose machine was seen, or the last one of the key if no machine was.
+    fn tenure_of<'a>(
+        &self,
+        promise: &Promise,
+        tenures: &'a BTreeMap<Incarnation, Tenure>,
+    ) -> Option<(&'a Incarnation, &'a Tenure)> {
+        let Promise { at_ms, name, id, request } = promise;
+        let is_it = |tenure: &Tenure| {
+            let has_key = |key: &String| tenure.request.ends_with(&format!(":{key}"));
+            tenure.name == *name && request.as_ref().is_none_or(has_key)
+        };
+        if let Some((life, _)) = self.lives.iter().find(|(_, life)| life.id == *id) {
+            return tenures.get_key_value(life).filter(|(_, tenure)| is_it(tenure));
+        }
+        let unseen = tenures.iter().filter(|(life, tenure)| {
+            request.is_some() && is_it(tenure) && !self.lives.contains_key(*life)
+        });
+        unseen.filter(|(_, tenure)| tenure.from_ms <= *at_ms).max_by_key(|(_, it)| it.from_ms)
     }
 
     fn judge_returns(&self, tenures: &BTreeMap<Incarnation, Tenure>, wrong: &mut Vec<String>) {
@@ -425,9 +434,29 @@ mod tests {
         assert_eq!(sound().judge(), Vec::<String>::new());
     }
 
+    #[test]
+    fn a_create_that_failed_before_it_was_repeated_is_not_the_one_that_was_promised() {
+        let mut history = sound();
+        let Record::Owned { incarnation, .. } = &mut history.writes[0].record else {
+            unreachable!("it is owned")
+        };
+        *incarnation = "i0".into();
+        let again = written(2, owned("i1"));
+        let lost = written(50, Record::Lost { incarnation: "i1".into(), returns: true });
+        history.writes.splice(1..2, [written(2, Record::Removed), again, lost]);
+        history.lives.get_mut("i1").expect("it is").first_ms = 6;
+        assert_eq!(history.judge(), Vec::<String>::new());
+        history.promises[0].id = "b9".into();
+        finds_in(&history, "nobody removed i0");
+    }
+
     fn finds(words: &str, change: impl FnOnce(&mut History)) {
         let mut history = sound();
         change(&mut history);
+        finds_in(&history, words);
+    }
+
+    fn finds_in(history: &History, words: &str) {
         let wrong = history.judge();
         assert!(wrong.iter().any(|line| line.contains(words)), "not found: {words}: {wrong:?}");
     }

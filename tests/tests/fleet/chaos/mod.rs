@@ -100,14 +100,10 @@ fn survives(seed: u64, count: usize, time: Duration) -> bool {
         caller.join().expect("a client does not fail");
     }
     faults.heal(&mut hosts, &mut cluster);
-    let (history, is_consistent) = settle(&mut hosts, &watch, &log, &shared, || {
+    let (history, wrong) = settle(&mut hosts, &watch, &log, &shared, || {
         runtime.block_on(read_history(&cluster.urls()))
     });
-    report(seed, &history, &log, &faults);
-    assert!(
-        is_consistent,
-        "seed {seed}: a node says something else of a name than what is written"
-    );
+    report(seed, &history, wrong, &log, &faults);
     true
 }
 
@@ -119,29 +115,33 @@ fn nodes(host: &Host) -> Option<Vec<serde_json::Value>> {
     is_in.then_some(nodes)
 }
 
-/// Waits until nothing is wrong any more, or for as long as it may take; what is wrong then stays wrong.
+/// Waits until nothing is wrong any more, or for as long as it may take; what is wrong then stays wrong, and is said.
 fn settle(
     hosts: &mut [Host],
     watch: &Watch,
     log: &SharedLog,
     shared: &Path,
     mut read: impl FnMut() -> Vec<judge::Written>,
-) -> (History, bool) {
+) -> (History, Vec<String>) {
     let (begun, deadline) = (Instant::now(), Instant::now() + SETTLED_WITHIN);
     loop {
         hosts.iter_mut().for_each(Host::start);
-        let are_in = hosts.iter().all(|host| nodes(host).is_some());
+        let away = hosts.iter().filter(|host| nodes(host).is_none());
+        let away: Vec<_> = away.map(|host| format!("{} is not in the fleet", host.name)).collect();
         // What runs is looked at before what is written is read: nothing that ends between them looks forgotten.
         let lives = watch.lives();
         let running = watch.running().into_iter().collect();
         let writes = read();
         let mut history = recorded(log, shared, writes, lives, running);
         history.stopped = stopped(hosts);
-        let wrong = history.judge();
-        let is_consistent = are_in && wrong.is_empty() && is_consistent(hosts, &history);
-        let is_done = is_consistent && (!history.returns().1 || begun.elapsed() > RETURNED_WITHIN);
-        if is_done || Instant::now() > deadline {
-            return (history, is_consistent);
+        let mut wrong = history.judge();
+        wrong.extend(away);
+        if wrong.is_empty() {
+            wrong = disagreements(hosts, &history);
+        }
+        let has_returned = !history.returns().1 || begun.elapsed() > RETURNED_WITHIN;
+        if (wrong.is_empty() && has_returned) || Instant::now() > deadline {
+            return (history, wrong);
         }
         // Polled until the deadline.
         thread::sleep(Duration::from_millis(300));
@@ -190,30 +190,37 @@ fn recorded(
     }
 }
 
-/// Whether every node says of every name what the fleet has written: it is there, or lost, or there is none.
-fn is_consistent(hosts: &[Host], history: &History) -> bool {
+/// Where a node says something else of a name than what the fleet has written: that it is there, or lost, or that there is
+/// none.
+fn disagreements(hosts: &[Host], history: &History) -> Vec<String> {
     let mut last = BTreeMap::new();
     for written in &history.writes {
         last.insert(&written.name, &written.record);
     }
-    hosts.iter().all(|host| {
+    let mut found = Vec::new();
+    for (host, (known, record)) in
+        hosts.iter().flat_map(|host| last.iter().map(move |it| (host, it)))
+    {
         let client = Client::new(&format!("http://127.0.0.1:{}", host.port));
-        last.iter().all(|(name, record)| {
-            let (namespace, name) = name.split_once('.').expect("two words");
-            let path = format!("/v1/sandboxes/{namespace}/{name}");
-            let answer = client.try_send("GET", &path, &[], &[], Duration::from_secs(5));
-            let expected = match record {
-                Record::Owned { .. } => 200,
-                Record::Lost { .. } => 410,
-                Record::Removed => 404,
-            };
-            answer.is_some_and(|answer| answer.status == expected)
-        })
-    })
+        let (namespace, name) = known.split_once('.').expect("two words");
+        let path = format!("/v1/sandboxes/{namespace}/{name}");
+        let answer = client.try_send("GET", &path, &[], &[], Duration::from_secs(5));
+        let expected = match record {
+            Record::Owned { .. } => 200,
+            Record::Lost { .. } => 410,
+            Record::Removed => 404,
+        };
+        if answer.as_ref().is_none_or(|answer| answer.status != expected) {
+            let said =
+                answer.map_or("nothing".to_owned(), |it| format!("{} {}", it.status, it.text()));
+            found.push(format!("{} says of {known}, which is {record:?}: {said}", host.name));
+        }
+    }
+    found
 }
 
 #[expect(clippy::print_stdout, reason = "what a seed has come to is for who runs it")]
-fn report(seed: u64, history: &History, log: &SharedLog, faults: &Faults) {
+fn report(seed: u64, history: &History, mut wrong: Vec<String>, log: &SharedLog, faults: &Faults) {
     let log = log.lock().expect("no client has failed");
     let lost = history.writes.iter().filter(|it| matches!(it.record, Record::Lost { .. })).count();
     let (again, _) = history.returns();
@@ -227,7 +234,6 @@ fn report(seed: u64, history: &History, log: &SharedLog, faults: &Faults) {
         history.commands.len(),
     );
     println!("answers: {:?}", log.answers);
-    let mut wrong = history.judge();
     wrong.extend(log.wrong.iter().cloned());
     if !wrong.is_empty() {
         let names: BTreeSet<_> =
