@@ -45,6 +45,8 @@ struct Holding {
     releasing: Option<Ticket>,
     /// An earlier bridge has left it, and the store has not said yet that its name is this node's.
     is_unproven: bool,
+    /// A write of its record with the present session has no outcome yet.
+    is_restamped: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -134,6 +136,7 @@ impl Holding {
             waiting: Vec::new(),
             releasing: None,
             is_unproven: false,
+            is_restamped: false,
         }
     }
 }
@@ -222,7 +225,7 @@ impl Member {
             if !is_settled {
                 return Some(Reply::Away);
             }
-            self.owned.refused.insert(wanted.incarnation, now + REFUSED_MS);
+            self.refuse_start(now, wanted.incarnation, &Reply::Refused);
             return Some(Reply::Refused);
         };
         match (holding.stage, wanted.name) {
@@ -296,7 +299,7 @@ impl Member {
             return;
         };
         if let Some(why) = failure {
-            return self.refuse_for_good(incarnation, now + REFUSED_MS, &Reply::Failed { why });
+            return self.refuse_start(now, incarnation, &Reply::Failed { why });
         }
         holding.stage = Stage::Running;
         let reply = Reply::Started { fence: holding.fence };
@@ -325,7 +328,7 @@ impl Member {
         let Some(holding) = self.owned.holdings.get_mut(&incarnation) else { return };
         if holding.stage == Stage::Running {
             holding.stage = Stage::Ended;
-            // Where the fence is not known yet, the scan that finds it removes the record.
+            // Where the fence is not known yet, the record goes when a scan has found it.
             if holding.fence != Revision(0) {
                 self.begin_removal(incarnation);
             }
@@ -355,6 +358,13 @@ impl Member {
             reply_all(&mut self.out, holding.waiting, reply);
         }
         self.owned.refused.insert(incarnation, until);
+    }
+
+    /// Who has claimed its name gives it back. If that does not come to it, a scan finds a name of this node that has no
+    /// sandbox, and says so.
+    fn refuse_start(&mut self, now: Millis, incarnation: Incarnation, reply: &Reply) {
+        self.refuse_for_good(incarnation, now + REFUSED_MS, reply);
+        self.upkeep.scan_again(now);
     }
 
     fn begin_removal(&mut self, incarnation: Incarnation) {
@@ -390,10 +400,8 @@ impl Member {
             (Step::Verify(incarnation), Answered::Read(entry)) => {
                 self.verified(now, incarnation, entry);
             }
-            (Step::Restamp(incarnation), Answered::Wrote(Outcome::Stored(fence))) => {
-                if let Some(holding) = self.owned.holdings.get_mut(&incarnation) {
-                    holding.fence = fence;
-                }
+            (Step::Restamp(incarnation), Answered::Wrote(outcome)) => {
+                self.restamped(now, incarnation, outcome);
             }
             (Step::Declare, Answered::Wrote(Outcome::Stored(_) | Outcome::Conflict)) => {}
             (Step::Restamp(_) | Step::Declare, _) => self.upkeep.scan_again(now),
@@ -404,14 +412,21 @@ impl Member {
         }
     }
 
+    fn restamped(&mut self, now: Millis, incarnation: Incarnation, outcome: Outcome) {
+        let Some(holding) = self.owned.holdings.get_mut(&incarnation) else { return };
+        holding.is_restamped = false;
+        let Outcome::Stored(fence) = outcome else { return self.upkeep.scan_again(now) };
+        holding.fence = fence;
+        // Somebody has removed it here meanwhile.
+        if holding.stage == Stage::Ended {
+            self.begin_removal(incarnation);
+        }
+    }
+
     /// The machine starts only if the store says that the name is this incarnation's, at this fence.
     fn verified(&mut self, now: Millis, incarnation: Incarnation, entry: Option<Entry>) {
         let is_held = self.phase(now) == Phase::Held;
         let session = self.session();
-        if entry.is_none() {
-            // The name may still be this node's, and then has no sandbox.
-            self.upkeep.scan_again(now);
-        }
         let Some(holding) = self.owned.holdings.get_mut(&incarnation) else { return };
         let record = entry.filter(|entry| entry.revision == holding.fence);
         let record = match record.and_then(|entry| entry.value) {
@@ -420,7 +435,7 @@ impl Member {
         };
         let record = record.filter(|record| Some(record.session) == session && is_held);
         let (Some(record), Some(name)) = (record, holding.name.clone()) else {
-            return self.refuse_for_good(incarnation, now + REFUSED_MS, &Reply::Refused);
+            return self.refuse_start(now, incarnation, &Reply::Refused);
         };
         holding.stage = Stage::Starting;
         holding.counted = record.counted;
@@ -460,7 +475,7 @@ impl Member {
             return;
         }
         self.upkeep.scanned(records.is_some());
-        let Some(records) = records else { return };
+        let Some(records) = records else { return self.upkeep.scan_again(now) };
         for (name, revision, record) in records {
             if record.waits() {
                 self.wait_for_return(name, record.incarnation);
@@ -508,11 +523,14 @@ impl Member {
             return self.declare_lost(name, revision, record, Pending::Owning(Step::Declare));
         };
         holding.is_unproven = false;
-        if holding.stage == Stage::Ended {
+        if holding.is_restamped {
+            // Its revision is about to be another.
+        } else if holding.stage == Stage::Ended {
             holding.fence = revision;
             self.remove_record(incarnation, None);
         } else if record.session != session {
             holding.counted = record.counted;
+            holding.is_restamped = true;
             let value = Some(Value::Name(NameRecord { session, ..record }));
             let step = Pending::Owning(Step::Restamp(incarnation));
             self.write(Key::Name(name), revision, value, step);

@@ -17,6 +17,9 @@ struct Joined {
     /// Writes get no answer.
     is_away: bool,
     reads_are_lost: bool,
+    scans_are_lost: bool,
+    /// Outcomes of writes of names that are on their way, while there are to be any.
+    outcomes: Option<Vec<Event>>,
     done: Vec<Action>,
 }
 
@@ -58,6 +61,8 @@ impl Joined {
             last: 0,
             is_away: false,
             reads_are_lost: false,
+            scans_are_lost: false,
+            outcomes: None,
             done: Vec::new(),
         };
         prepare(&mut joined);
@@ -79,6 +84,7 @@ impl Joined {
             for action in self.member.handle(now, event) {
                 match action {
                     Action::Write { ticket, key, expected, value, .. } => {
+                        let is_name = matches!(key, Key::Name(_));
                         let found = self.entries.get(&key).map_or(Revision(0), |e| e.revision);
                         let outcome = if self.is_away {
                             Outcome::Unavailable
@@ -87,7 +93,11 @@ impl Joined {
                         } else {
                             Outcome::Conflict
                         };
-                        events.push(Event::Wrote { ticket, outcome });
+                        let wrote = Event::Wrote { ticket, outcome };
+                        match &mut self.outcomes {
+                            Some(outcomes) if is_name => outcomes.push(wrote),
+                            _ => events.push(wrote),
+                        }
                     }
                     Action::Read { ticket, key } => {
                         let entry = self.entries.get(&key).cloned().unwrap_or_default();
@@ -104,7 +114,7 @@ impl Joined {
                             },
                             _ => None,
                         });
-                        let records = Some(records.collect());
+                        let records = Some(records.collect()).filter(|_| !self.scans_are_lost);
                         events.push(Event::Scanned { ticket, records });
                     }
                     other => self.done.push(other),
@@ -166,6 +176,14 @@ impl Joined {
         let fence = node.claim(INCARNATION, session);
         assert_eq!(node.start(NOW, session, fence, true), None, "it waits for the machine");
         (node, session, fence)
+    }
+
+    fn name(&self) -> Option<&Value> {
+        self.entries[&Key::Name(Name::parse("a", "x").unwrap())].value.as_ref()
+    }
+
+    fn is_said_to_be_lost(&self) -> bool {
+        matches!(self.name(), Some(Value::Name(record)) if record.state == NameState::Lost)
     }
 
     fn starts(&self) -> bool {
@@ -290,10 +308,44 @@ fn a_claim_that_the_store_did_not_confirm_is_looked_for_soon_after() {
     node.reads_are_lost = true;
     assert_eq!(node.start(NOW, session, fence, true), Some(Reply::Refused));
     node.reads_are_lost = false;
+    // The scan gets no answer, either.
+    node.scans_are_lost = true;
     node.see(NOW + RENEW_EVERY_MS, Event::Tick);
-    let name = Key::Name(Name::parse("a", "x").unwrap());
-    let Some(Value::Name(record)) = &node.entries[&name].value else { panic!("no record") };
-    assert_eq!(record.state, NameState::Lost, "the name has no sandbox, and is taken");
+    node.scans_are_lost = false;
+    node.see(NOW + 2 * RENEW_EVERY_MS, Event::Tick);
+    assert!(node.is_said_to_be_lost(), "the name has no sandbox, and is taken");
+}
+
+#[test]
+fn a_claim_that_nobody_takes_back_after_its_start_was_refused_is_said_to_be_lost() {
+    let (mut node, ..) = Joined::asked_to_start();
+    let failure = Some("no image".to_owned());
+    node.see(NOW, Event::MachineStarted { incarnation: INCARNATION, failure });
+    node.see(NOW + RENEW_EVERY_MS, Event::Tick);
+    assert!(node.is_said_to_be_lost(), "it has failed");
+    let mut node = Joined::new();
+    let session = node.member.session().unwrap();
+    let fence = node.claim(INCARNATION, session);
+    assert_eq!(node.start(NOW, session, fence, true), Some(Reply::Refused));
+    node.see(NOW + RENEW_EVERY_MS, Event::Tick);
+    assert!(node.is_said_to_be_lost(), "there was no reservation");
+}
+
+#[test]
+fn what_an_earlier_bridge_has_left_frees_its_name_when_it_is_removed_before_that_is_this_bridges() {
+    let name = Name::parse("a", "x").unwrap();
+    let mut node = Joined::after(|before| {
+        before.claim(INCARNATION, Revision(0));
+        before.member.adopt(INCARNATION, name.clone(), Room::default());
+        before.outcomes = Some(Vec::new());
+    });
+    node.see(NOW, Event::Called { call: 7, what: Call::Release { incarnation: INCARNATION } });
+    assert!(node.name().is_some(), "the write of its record has no outcome yet");
+    for outcome in node.outcomes.take().unwrap() {
+        node.see(NOW, outcome);
+    }
+    assert_eq!(node.name(), None, "the name is still taken");
+    assert_eq!(node.member.status(NOW).holdings, 0);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use fleet::event::{Answer, Call, CreateCall, Refusal, Ticket};
 use fleet::ids::Name;
+use fleet::limits::RESCAN_EVERY_MS;
 use fleet::placement::Wish;
 use fleet::quota::QuotaError;
 use fleet::records::Room;
@@ -14,6 +15,8 @@ use crate::world::{Config, World, needs_of};
 /// One of them, by the seed: a small one is full most of the time.
 const QUOTAS: [u32; 2] = [3, 8];
 const STEPS: u64 = 1_500;
+/// Longer than any stop, the grace, a lease and a refusal; shorter than the pause between two scans that nobody has asked for.
+const SETTLED_MS: u64 = RESCAN_EVERY_MS - 20_000;
 
 struct Clients {
     under_way: BTreeMap<Ticket, CreateCall>,
@@ -46,7 +49,7 @@ fn create_call(quota: u32, namespace: &str, name: &str, request: &str, mib: u64)
 impl Clients {
     fn act(&mut self, world: &mut World) {
         let host = world.random.below(world.hosts.len());
-        match world.random.below(10) {
+        match world.random.below(11) {
             0..=4 => {
                 self.next += 1;
                 let namespace = if world.random.below(2) == 0 { "quota" } else { "free" };
@@ -68,6 +71,7 @@ impl Clients {
                 let call = self.unknown.swap_remove(at);
                 self.create(world, host, call);
             }
+            10 => world.remove_here(host),
             _ => {
                 let namespace = if world.random.below(2) == 0 { "quota" } else { "free" };
                 let name = format!("s{}", world.random.below(12));
@@ -174,11 +178,13 @@ pub(crate) fn run(seed: u64) -> Result<Outcome, String> {
         clients.read_answers(&mut world);
     }
     heal(&mut world);
-    // Longer than any stop, the grace, a lease, a refusal and a scan.
-    let until = world.now + 500_000;
+    let until = world.now + SETTLED_MS;
     world.run(until)?;
     clients.read_answers(&mut world);
     world.checker.end()?;
+    if let Some((name, record)) = world.owned_by_none() {
+        return Err(format!("{name} has {record:?}, and that node has it not"));
+    }
     if let Some(name) = world.forgotten() {
         return Err(format!("{name} was lost, and nobody makes it again"));
     }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::sync::Arc;
 
 use fleet::event::{
-    Action, Answer, Call, CreateCall, Event, Note, Outcome, Reply, Request, Ticket,
+    Action, Answer, Call, CreateCall, Event, Note, Outcome, Reply, Request, Scope, Ticket,
 };
 use fleet::ids::{Incarnation, Name, NodeId, Revision};
 use fleet::lease::Leash;
@@ -208,6 +208,19 @@ impl World {
         let call = self.last_call;
         self.push(host, 1, What::Deliver(Event::Called { call, what }));
         Some(call)
+    }
+
+    /// Somebody removes a sandbox on its host, which needs no lease for that: its bridge gives the name back.
+    pub(crate) fn remove_here(&mut self, host: usize) {
+        let machines = &self.hosts[host].machines;
+        if self.hosts[host].member.is_none() || machines.is_empty() {
+            return;
+        }
+        let at = self.random.below(machines.len());
+        let Some(incarnation) = self.hosts[host].machines.keys().nth(at).copied() else { return };
+        self.hosts[host].machines.remove(&incarnation);
+        self.happened(Happened::Stops { incarnation });
+        self.call(host, Call::Release { incarnation });
     }
 
     /// The machines of the host are gone with it.
@@ -562,6 +575,17 @@ impl World {
             let Some(Value::Name(record)) = entry.value else { return false };
             name.namespace().as_ref() == "free" && self.made_of.contains_key(&record.incarnation)
         })
+    }
+
+    /// A name that the store gives to a node which does not have its sandbox.
+    pub(crate) fn owned_by_none(&self) -> Option<(Name, NameRecord)> {
+        let is_there = |record: &NameRecord| {
+            let host = &self.hosts[self.places[&record.node]];
+            host.machines.contains_key(&record.incarnation)
+        };
+        let all = self.hosts.iter().flat_map(|host| self.store.scan(&Scope::Node(host.id.clone())));
+        let mut owned = all.filter(|(_, _, record)| record.state == NameState::Owned);
+        owned.find(|(_, _, record)| !is_there(record)).map(|(name, _, record)| (name, record))
     }
 
     pub(crate) fn machines(&self, host: usize) -> usize {
