@@ -12,6 +12,8 @@ import { api, eventually, key, launch, openUrl, shot, terminalText, url, watched
 const PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 const SIZE_MAX = 700000;
 const PAINT_MS_MAX = 300;
+/** On a machine where a line of text takes long: so many times that. */
+const PAINT_FLOORS_MAX = 4;
 
 const browser = await launch();
 after(() => browser.close());
@@ -579,16 +581,23 @@ test("the page is small and soon there", async () => {
   const sum = sizes.reduce((all, size) => all + size, 0);
   assert.ok(sum < SIZE_MAX, `${sum} bytes`);
   const open = await watched(browser, openUrl);
+  const plain = await watched(browser, openUrl);
+  const painted = async (at, address, words) => {
+    await at.page.goto(address);
+    await at.page.getByText(words).first().waitFor();
+    return at.page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0].startTime);
+  };
   const paints = [];
+  const floors = [];
+  const isSlow = () => Math.min(...paints) >= Math.max(PAINT_MS_MAX, PAINT_FLOORS_MAX * Math.min(...floors));
   // Three rounds, and some more on a machine that is busy with other tests.
-  for (let round = 0; round < 3 || (round < 12 && Math.min(...paints) >= PAINT_MS_MAX); round += 1) {
-    await open.page.goto(openUrl);
-    await open.page.getByText("No sandboxes yet").waitFor();
-    paints.push(await open.page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0].startTime));
+  for (let round = 0; round < 3 || (round < 12 && isSlow()); round += 1) {
+    floors.push(await painted(plain, `${openUrl}/livez`, /\w/));
+    paints.push(await painted(open, openUrl, "No sandboxes yet"));
   }
-  console.log(`# ${sum} bytes compressed; painted after ${paints.map(Math.round).join(", ")} ms`);
-  // A busy machine has slow rounds.
-  assert.ok(Math.min(...paints) < PAINT_MS_MAX, paints.join(" "));
+  const told = `painted after ${paints.map(Math.round).join(", ")} ms, a line of text after ${floors.map(Math.round).join(", ")}`;
+  console.log(`# ${sum} bytes compressed; ${told}`);
+  assert.ok(!isSlow(), told);
   assert.ok(await open.page.getByRole("button", { name: "Log out" }).isHidden());
   open.assertFaultless();
 });

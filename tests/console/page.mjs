@@ -12,8 +12,8 @@ import { chromium } from "playwright-core";
 export const url = process.env.MSB_SERVER_URL;
 export const openUrl = process.env.BURROW_OPEN_URL;
 export const key = process.env.BURROW_KEY;
-/** No flow waits longer for one thing. */
-export const MS_MAX = 20000;
+/** No flow waits longer for one thing, on a busy machine. */
+export const MS_MAX = 45000;
 
 const PROGRAMS = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
 export const program = PROGRAMS.find((path) => existsSync(path));

@@ -362,11 +362,11 @@ KEPT = [
         class N:
             def __init__(self,n): self.n=n
         root=None
-        for i in range(30000): root=N(root)
+        for i in range(10000): root=N(root)
         """, """
         n=0; r=root
         while r: r=r.n; n+=1
-        assert n==30000"""),
+        assert n==10000"""),
     ("own_reduce", """
         class R:
             def __reduce__(self): return R,(),{'x':3}

@@ -7,6 +7,9 @@ import time
 
 from wire import Sandbox, failure, text, took
 
+# A run beside the question for the sandbox's figures, on the same connection.
+RUN_QUESTIONS_MAX = 10
+
 
 def nothing_is_lost_of_short_output():
     with Sandbox() as sandbox:
@@ -149,8 +152,16 @@ def a_hundred_megabytes_of_output_take_no_gigabytes():
         assert text(sandbox.run("print('on')")) == "on\n"
 
 
-def hundreds_of_evaluations_fit_into_seconds():
+def _median(seconds):
+    return sorted(seconds)[len(seconds) // 2]
+
+
+def hundreds_of_evaluations_take_little_more_than_a_question():
     with Sandbox() as sandbox:
         sandbox.run("0")
-        seconds, _ = took(lambda: [sandbox.run("print(1)") for _ in range(300)])
-        assert 300 / seconds > 100, f"{300 / seconds:.0f} a second"
+        runs, questions = [], []
+        for _ in range(300):
+            runs.append(took(sandbox.run, "print(1)")[0])
+            questions.append(took(sandbox.metrics)[0])
+        ratio = _median(runs) / _median(questions)
+        assert ratio < RUN_QUESTIONS_MAX, f"{_median(runs):.4f} s, {ratio:.1f} times a question"

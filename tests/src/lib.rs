@@ -47,16 +47,22 @@ use tempfile::TempDir;
 /// How long a test waits for anything on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Which try of this test this is, counted from 1. One whose times are too short for a slow machine may wait longer the
+/// second time: it is listed as flaky all the same.
+fn tries() -> u32 {
+    std::env::var("NEXTEST_ATTEMPT").ok().and_then(|number| number.parse().ok()).unwrap_or(1)
+}
+
 /// A line for each number, after the same words.
 pub fn lines(words: &str, numbers: std::ops::Range<u32>) -> String {
     numbers.fold(String::new(), |text, number| text + words + &number.to_string() + "\n")
 }
 
-/// How many times slower programs are when the tests run in emulated machines.
+/// How many times slower programs are when the tests run in emulated machines, or once a test was too slow.
 pub fn slowness() -> u32 {
     const EMULATED: u32 = 5;
     let emulated = std::env::var_os("BURROW_TEST_MACHINE").is_some() || is_v2_machine();
-    if emulated { EMULATED } else { 1 }
+    tries() * if emulated { EMULATED } else { 1 }
 }
 
 /// Whether this is the machine of `tests/v2/run`, where all that control groups can hold must be held.

@@ -155,8 +155,11 @@ pub struct Tongue {
     pub get: &'static str,
 }
 
-/// Graces that are long enough for a busy machine, and short enough for a long table.
-const GRACE: Grace = Grace { polite_ms: Some(1500), firm_ms: Some(1500) };
+/// Graces that are long enough for a busy machine, and short enough for a long table: the second try of a test has more.
+fn grace() -> Grace {
+    let ms = u64::from(1500 * crate::slowness());
+    Grace { polite_ms: Some(ms), firm_ms: Some(ms) }
+}
 
 /// Runs the rows in order, and returns all failures.
 pub async fn run_table(guest: &Guest, tongue: &Tongue, cases: &[Case]) -> Vec<String> {
@@ -176,7 +179,7 @@ async fn run_case(guest: &Guest, tongue: &Tongue, number: usize, case: &Case) ->
     run(guest, tongue.context, &(tongue.set)(number)).await;
     let mut ask = RunCode::new(context(tongue.context), case.code.clone());
     ask.deadline = Some(case.deadline);
-    ask.grace = GRACE;
+    ask.grace = grace();
     let judged = ran(guest, ask).await;
     let mut wrong = Vec::new();
     check(&mut wrong, "stdout", &case.stdout, &stdout(&judged));

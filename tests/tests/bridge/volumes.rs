@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tests::Burrow;
 use tests::http::{Answer, Client};
 use tests::server::Server;
+use tests::small_disk::SmallDisk;
 
 const MIB: usize = 1024 * 1024;
 
@@ -89,6 +90,34 @@ fn a_volume_survives_its_bridge_and_an_upload_that_was_cut_off_does_not() {
     client.delete(&format!("/sandboxes/{sandbox}")).expect(204);
     client.delete(&format!("/volumes/{}", volume.id)).expect(204);
     volume.read(&client, "/kept").expect(401);
+}
+
+#[test]
+fn a_full_disk_refuses_volumes_and_uploads_with_the_reason_and_leaves_nothing_of_them() {
+    let burrow = Burrow::new();
+    let Some(disk) = SmallDisk::mount_or_skip(&burrow.state(), 2048) else { return };
+    let server = Server::start_in(burrow, &["--dev"]);
+    let client = Client::new(server.url());
+    let volume = create(&client, "data");
+    volume.write(&client, "/kept", b"kept").expect(201);
+    let filler = disk.fill();
+    for (path, name) in [("/volumes", "by-e2b"), ("/v1/volumes", "native")] {
+        let refused = client.post(path, &json!({ "name": name })).expect(507).text();
+        assert!(refused.contains("No space left on device"), "{path}: {refused}");
+    }
+    let refused = volume.write(&client, "/lost", &vec![1; MIB]).expect(507).text();
+    assert!(refused.contains("No space left on device"), "{refused}");
+    filler.remove();
+    let listed = client.get("/v1/volumes").expect(200).text();
+    assert!(!listed.contains("by-e2b") && !listed.contains("native"), "{listed}");
+    volume.send(&client, "GET", "path?path=/lost", &[]).expect(404);
+    assert_eq!(volume.read(&client, "/kept").expect(200).body, b"kept");
+    for (path, name) in [("/volumes", "by-e2b"), ("/v1/volumes", "native")] {
+        client.post(path, &json!({ "name": name })).expect(201);
+    }
+    volume.write(&client, "/lost", &vec![1; MIB]).expect(201);
+    drop(server);
+    drop(disk);
 }
 
 #[test]

@@ -227,7 +227,7 @@ python! {
         a_background_process_does_not_hold_the_answer
         a_timeout_ends_more_than_the_shell
         a_hundred_megabytes_of_output_take_no_gigabytes
-        hundreds_of_evaluations_fit_into_seconds
+        hundreds_of_evaluations_take_little_more_than_a_question
     ;
     load(Server::dev):
         sixteen_clients_lose_no_byte

@@ -488,7 +488,7 @@ async fn of_many_readers_that_stop_the_oldest_is_ended_and_informed() {
     // Each says more than is kept for it, in one breath.
     for _ in 0..36 {
         let mut ask = RunCode::new(context("python"), "while True: print('x' * 1000000)");
-        ask.deadline = Some(slowed(Duration::from_millis(40)));
+        ask.deadline = Some(slowed(Duration::from_millis(100)));
         stuck.push(guest.run_code(ask).await.expect("a run"));
     }
     assert_eq!(stdout(&run(guest, "python", "print('next')").await), "next\n");
