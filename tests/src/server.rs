@@ -82,7 +82,8 @@ impl Server {
         self.serve_again();
     }
 
-    fn serve_again(&mut self) {
+    /// Starts another bridge in the place of one that has ended.
+    pub fn serve_again(&mut self) {
         fs::remove_file(log_of(&self.burrow)).ok();
         let options: Vec<_> = self.options.iter().map(String::as_str).collect();
         self.burrow.serve_with(&options);

@@ -13,6 +13,9 @@ use tests::{PATIENCE, eventually};
 use super::{NAME, Scene};
 
 const BOX: &str = "/v1/sandboxes/default/a";
+/// How long nothing is at work in one that sleeps soon.
+const IDLE_MS: u64 = 1000;
+const NOT_SOON_MS: u64 = 600_000;
 /// How long it sleeps at least.
 const ASLEEP_MIN: Duration = Duration::from_secs(5);
 /// When the timer in the sandbox is due, in seconds: a sleep that begins at once is longer.
@@ -44,16 +47,16 @@ say("again", ask(meet(), b"again"))
 say("clock", time.time())
 "#;
 
-/// A sandbox that sleeps when nothing is at work in it, with that program.
-fn holding_or_skip(machine: &str, on_idle: &str) -> Option<Scene> {
+/// A sandbox that sleeps when nothing is at work in it.
+fn sleeper_or_skip(machine: &str, on_idle: &str, idle_ttl_ms: u64) -> Option<Scene> {
     if machine != "process" && !machines_or_skip() {
         return None;
     }
     let internet = Internet::or_skip()?;
     let scene = Scene { server: internet.bridge(&[]), internet };
     let mut body = json!({
-        "name": NAME, "egress": ["db.example.com:5432"], "machine": machine, "idle_ttl_ms": 1000,
-        "on_idle": on_idle,
+        "name": NAME, "egress": ["db.example.com:5432"], "machine": machine,
+        "idle_ttl_ms": idle_ttl_ms, "on_idle": on_idle,
     });
     if machine != "process" {
         (body["image"], body["memory_mib"]) = (json!("python"), json!(256));
@@ -63,11 +66,23 @@ fn holding_or_skip(machine: &str, on_idle: &str) -> Option<Scene> {
         tests::skip(&made.text());
         return None;
     }
-    let script = "cat > /tmp/holds.py; (setsid python3 /tmp/holds.py >/tmp/failed 2>&1 </dev/null &); \
+    Some(scene)
+}
+
+/// Starts that program, and waits until it has its connection.
+fn hold(scene: &Scene) {
+    let script = "rm -f /tmp/said /tmp/go; cat > /tmp/holds.py; \
+                  (setsid python3 /tmp/holds.py >/tmp/failed 2>&1 </dev/null &); \
                   until grep -qs met /tmp/said; do cat /tmp/failed >&2; sleep 0.05; done";
     let keep = ["exec", "-i", NAME, "--", "sh", "-c", script];
     let started = scene.server.feed(&keep, HOLDS.as_bytes());
     assert!(started.status.success(), "{started:?}");
+}
+
+/// A process sandbox that sleeps soon, with that program.
+fn holding_or_skip() -> Option<Scene> {
+    let scene = sleeper_or_skip("process", "pause", IDLE_MS)?;
+    hold(&scene);
     Some(scene)
 }
 
@@ -89,8 +104,13 @@ fn sleep(scene: &Scene, on_disk: bool) -> Instant {
 /// Wakes it, and returns for how long it slept.
 fn wake(scene: &Scene, since: Instant) -> f64 {
     let slept = since.elapsed().as_secs_f64();
-    scene.run("touch /tmp/go").ok();
+    go(scene);
     slept
+}
+
+/// Has the program go on.
+fn go(scene: &Scene) {
+    scene.run("touch /tmp/go").ok();
 }
 
 /// The words after this one in the program's report.
@@ -131,7 +151,7 @@ fn assert_goes_on_well(scene: &Scene) {
 
 #[test]
 fn a_frozen_process_sandbox_keeps_its_connections_and_timers_that_were_due_fire_at_once() {
-    let Some(scene) = holding_or_skip("process", "pause") else { return };
+    let Some(scene) = holding_or_skip() else { return };
     let since = sleep(&scene, false);
     let slept = wake(&scene, since);
     assert_eq!(said(&scene, "held"), "b'you are back'", "its connection did not stay open");
@@ -142,18 +162,21 @@ fn a_frozen_process_sandbox_keeps_its_connections_and_timers_that_were_due_fire_
 }
 
 #[test]
-fn a_paused_machine_keeps_its_connections_and_its_timers_go_on_where_they_were() {
-    let Some(scene) = holding_or_skip("qemu", "pause") else { return };
-    let since = sleep(&scene, false);
-    let slept = wake(&scene, since);
+fn a_machine_keeps_its_connections_when_it_is_paused_and_connects_again_when_it_was_on_disk() {
+    let Some(scene) = sleeper_or_skip("qemu", "snapshot", NOT_SOON_MS) else { return };
+    hold(&scene);
+    scene.server.ok(&["pause", NAME]);
+    let since = Instant::now();
+    eventually("it was paused for a while", || since.elapsed() > ASLEEP_MIN);
+    let slept = since.elapsed().as_secs_f64();
+    scene.server.ok(&["resume", NAME]);
+    go(&scene);
     assert_eq!(said(&scene, "held"), "b'you are back'", "its connection did not stay open");
     assert_timer_went_on(&scene, slept);
     assert_goes_on_well(&scene);
-}
-
-#[test]
-fn a_machine_on_disk_has_its_connections_reset_and_connects_again() {
-    let Some(scene) = holding_or_skip("qemu", "snapshot") else { return };
+    hold(&scene);
+    let soon = json!({ "idle_ttl_ms": IDLE_MS });
+    scene.client().send_json("PATCH", BOX, &soon).expect(200);
     let since = sleep(&scene, true);
     let slept = wake(&scene, since);
     let held = said(&scene, "held");
@@ -164,7 +187,7 @@ fn a_machine_on_disk_has_its_connections_reset_and_connects_again() {
 
 #[test]
 fn a_bridge_that_dies_meanwhile_resets_what_it_carried_and_the_next_one_carries() {
-    let Some(mut scene) = holding_or_skip("process", "pause") else { return };
+    let Some(mut scene) = holding_or_skip() else { return };
     let since = sleep(&scene, false);
     scene.server.kill_and_serve_again();
     assert_eq!(record(&scene.client())["asleep"], true);
@@ -176,7 +199,7 @@ fn a_bridge_that_dies_meanwhile_resets_what_it_carried_and_the_next_one_carries(
 
 #[test]
 fn what_is_sent_into_a_paused_sandbox_arrives_once_when_it_goes_on() {
-    let Some(scene) = holding_or_skip("process", "pause") else { return };
+    let Some(scene) = holding_or_skip() else { return };
     let echo = "import socket\nserver = socket.create_server(('127.0.0.1', 8124))\nprint('on', flush=True)\n\
                 peer = server.accept()[0]\nwhile data := peer.recv(65536): peer.sendall(data)\n";
     let script = "cat > /tmp/echo.py; (setsid python3 /tmp/echo.py >/tmp/echo 2>&1 </dev/null &); \
@@ -207,6 +230,6 @@ fn what_is_sent_into_a_paused_sandbox_arrives_once_when_it_goes_on() {
     stream.write_all(b"after!").unwrap();
     exchange(&mut stream, &mut heard);
     assert_eq!(&heard, b"after!", "something arrived twice");
-    scene.run("touch /tmp/go").ok();
+    go(&scene);
     assert_eq!(said(&scene, "held"), "b'you are back'");
 }
