@@ -10,6 +10,9 @@ use crate::vmm::{Beside, GUEST_CID, ORDERS, Plan, Programs};
 
 /// The vsock device, and the connection to its relay. Its place on the bus is fixed. A machine
 /// restored from a snapshot gets the device later, and all others must be where they were.
+///
+/// It has no event indexes: with them, a guest whose signal to the relay is lost while its processors stop, or while
+/// its vsock begins, gives no other one, and nothing that it sends is read until the host sends something.
 pub const VSOCK_DEVICE: &str = "vhost-user-vsock";
 pub const VSOCK: &str = "vsock";
 pub const VHOST: &str = "vhost";
@@ -52,7 +55,7 @@ pub fn programs(
         word(format!("socket,id={VHOST},path={}", escape(&vhost)));
         word("-device".to_owned());
         let device = slots.device(VSOCK_DEVICE, Some(VSOCK_ADDRESS));
-        word(format!("{device},id={VSOCK},chardev={VHOST}"));
+        word(format!("{device},id={VSOCK},chardev={VHOST},event_idx=off"));
     } else {
         word(format!("socket,id=port,path={},server=on,wait=off", escape(&plan.serial())));
         word("-device".to_owned());

@@ -322,7 +322,8 @@ async fn plug(qmp: &mut Qmp, directory: &Path) -> io::Result<()> {
     let backend = json!({ "type": "socket", "data": { "addr": address, "server": false } });
     qmp.execute("chardev-add", json!({ "id": VHOST, "backend": backend })).await?;
     let device = json!({
-        "driver": format!("{VSOCK_DEVICE}-pci"), "id": VSOCK, "chardev": VHOST, "addr": VSOCK_ADDRESS
+        "driver": format!("{VSOCK_DEVICE}-pci"), "id": VSOCK, "chardev": VHOST, "addr": VSOCK_ADDRESS,
+        "event_idx": false
     });
     qmp.execute("device_add", device).await.map(drop)
 }
