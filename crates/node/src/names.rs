@@ -182,7 +182,7 @@ fn refused(refusal: Refusal, image: Option<&str>, only: Option<&NodeId>) -> Name
     let why = match (refusal, image, only) {
         (Refusal::NoRoom, _, Some(node)) => {
             format!(
-                "the node {node}, where it is to be made, has no room for it or takes no sandboxes"
+                "only the node {node} makes this sandbox, and it has no room for it or takes none"
             )
         }
         (Refusal::NoRoom, Some(image), None) => format!("{refusal} and has the image {image}"),
