@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use fleet::event::{Answer, Call, CreateCall, Refusal};
-use fleet::ids::Incarnation;
+use fleet::ids::{Incarnation, NodeId};
 use fleet::placement::Wish;
 use fleet::quota::QuotaError;
 use host::id::RandomId;
@@ -107,14 +107,15 @@ impl Names for Node {
                 return;
             }
             let moves = lock(&self.0.moving).remove(&life);
-            if let Some(handle) = self.handle() {
-                let call = if moves {
-                    Call::Lose { incarnation: life }
-                } else {
-                    Call::Release { incarnation: life }
-                };
+            let call = if moves {
+                Call::Lose { incarnation: life }
+            } else {
+                Call::Release { incarnation: life }
+            };
+            match self.handle() {
                 // One that cannot be given back now is given back by the next look at all names.
-                handle.call(call).await;
+                Some(handle) => drop(handle.call(call).await),
+                None => self.call_when_joined(call),
             }
             if !moves {
                 self.forget_returning(life, true);
@@ -124,18 +125,29 @@ impl Names for Node {
 }
 
 impl Node {
+    /// A node that has not reached NATS yet will join with all that it had when it came up: it learns then what has gone.
+    fn call_when_joined(&self, call: Call) {
+        let mut handles = self.0.handle.subscribe();
+        tokio::spawn(async move {
+            let handle = handles.wait_for(Option::is_some).await.ok().and_then(|it| it.clone());
+            if let Some(handle) = handle {
+                handle.call(call).await;
+            }
+        });
+    }
+
     /// Takes a name in the fleet, for the node that has most room of those that the wish allows.
     pub(crate) async fn create(
         &self,
         which: &SandboxRef,
         claiming: Claiming<'_>,
-    ) -> Result<(Incarnation, fleet::ids::NodeId), NameRefused> {
+    ) -> Result<(Incarnation, NodeId), NameRefused> {
         self.standing().map_err(|why| away(&why))?;
         let handle = self.handle().ok_or_else(|| away("this node is joining its fleet"))?;
         let name = name_of(which).map_err(|error| failed(error.to_string()))?;
         let limit = self.0.settings.quota(which.namespace.as_str());
         let Claiming { request, wish, returns, in_place_of } = claiming;
-        let image = wish.image.clone().filter(|_| wish.needs_image);
+        let (image, only) = (wish.image.clone().filter(|_| wish.needs_image), wish.node.clone());
         let (request, spec) = (request.into(), "".into());
         let call = CreateCall { name, request, wish, spec, limit, returns, in_place_of };
         let answer = handle.call(Call::Create(Box::new(call))).await;
@@ -146,7 +158,7 @@ impl Node {
         match answer {
             Answer::Created { incarnation, node, .. } => Ok((incarnation, node)),
             Answer::Failed { why } => Err(away(&why)),
-            Answer::Refused(refusal) => Err(refused(refusal, image.as_deref())),
+            Answer::Refused(refusal) => Err(refused(refusal, image.as_deref(), only.as_ref())),
             _ => Err(failed("the fleet gave another answer than to a create".to_owned())),
         }
     }
@@ -160,14 +172,20 @@ fn failed(why: String) -> NameRefused {
     NameRefused { code: Code::Internal, why }
 }
 
-fn refused(refusal: Refusal, image: Option<&str>) -> NameRefused {
+/// `only` is the node that alone was asked for an offer, if one was.
+fn refused(refusal: Refusal, image: Option<&str>, only: Option<&NodeId>) -> NameRefused {
     let code = match refusal {
         Refusal::Taken => Code::Conflict,
         Refusal::Quota(QuotaError::Full { .. }) | Refusal::NoRoom => Code::LimitReached,
         _ => Code::Unavailable,
     };
-    let why = match (refusal, image) {
-        (Refusal::NoRoom, Some(image)) => format!("{refusal} and has the image {image}"),
+    let why = match (refusal, image, only) {
+        (Refusal::NoRoom, _, Some(node)) => {
+            format!(
+                "only the node {node} makes this sandbox, and it has no room for it or takes none"
+            )
+        }
+        (Refusal::NoRoom, Some(image), None) => format!("{refusal} and has the image {image}"),
         _ => refusal.to_string(),
     };
     NameRefused { code, why }

@@ -84,6 +84,26 @@ fn tools_of_mcp_work_in_a_sandbox_of_another_node_at_any_node() {
 }
 
 #[test]
+fn a_session_of_mcp_whose_node_takes_no_sandboxes_says_how_to_get_one_elsewhere() {
+    let Some(nats) = Nats::start() else { return };
+    let members = open(&nats, 2);
+    members[0].server.ok(&["node", "cordon", "n1"]);
+    let cordoned = |node: &Value| node["name"] == "n1" && node["readiness"] == "cordoned";
+    eventually("it is known", || members[0].nodes().iter().any(cordoned));
+    let mut web = Web::open(Client::new(members[0].server.url()), VERSION);
+    let refused = web.call("shell_execute", &json!({ "command": "true" }));
+    let said = text(&refused);
+    assert_eq!(refused["isError"], true, "{refused}");
+    assert!(said.contains("n1") && said.contains("`sandbox_create`"), "{said}");
+    let made = web.call("sandbox_create", &json!({ "name": "elsewhere" }));
+    assert_ne!(made["isError"], true, "{made}");
+    let run = json!({ "sandbox": "elsewhere", "command": "echo placed" });
+    let ran = web.call("shell_execute", &run);
+    assert!(text(&ran).contains("placed"), "{ran}");
+    assert!(members[1].server.ok(&["ps", "--quiet"]).contains("elsewhere"));
+}
+
+#[test]
 fn verbs_at_any_node_work_on_a_sandbox_of_another() {
     let Some(nats) = Nats::start() else { return };
     let members = with_one_there(&nats);

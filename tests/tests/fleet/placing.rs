@@ -112,7 +112,7 @@ fn what_only_one_host_has_is_made_there_or_refused() {
     // A directory of this host, whose node takes nothing.
     let output = here.run(&["start", "--name", "own", "--image", "/"]);
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && stderr.contains("no ready node has room"), "{stderr}");
+    assert!(!output.status.success() && stderr.contains("only the node n1"), "{stderr}");
     here.ok(&["node", "ready", "n1"]);
     eventually("it takes sandboxes", || {
         here.run(&["start", "--name", "own", "--image", "/"]).status.success()

@@ -189,6 +189,29 @@ fn a_gateway_knows_for_a_moment_where_a_sandbox_is_also_without_nats() {
 }
 
 #[test]
+fn a_stream_goes_on_and_ends_in_order_while_nats_is_away() {
+    let Some(mut nats) = Nats::start() else { return };
+    // Longer than this test.
+    let (first, second) = with_one_there(&nats, &["--dev", "--set", "fleet.grace=60s"]);
+    first.client.post("/v1/sandboxes", &json!({ "name": "there" })).expect(201);
+    let slow = "echo begun; while [ ! -e /tmp/go ]; do sleep 0.05; done; echo done";
+    let run = json!({ "argv": ["sh", "-c", slow] });
+    let exec = format!("{THERE}/exec");
+    let mut streams = [&first, &second].map(|member| member.client.lines(&exec, Some(&run)));
+    for stream in &mut streams {
+        assert!(stream.any(|event| event["text"] == "begun\n"));
+    }
+    nats.kill();
+    let touch = json!({ "argv": ["touch", "/tmp/go"] });
+    second.client.post(&exec, &touch).expect(200);
+    for stream in streams {
+        let events: Vec<_> = stream.collect();
+        assert!(events.iter().any(|event| event["text"] == "done\n"), "{events:?}");
+        assert_eq!(events.last().expect("an end")["type"], "exited", "{events:?}");
+    }
+}
+
+#[test]
 fn a_call_finds_a_sandbox_that_is_at_another_node_than_a_moment_ago() {
     let Some(nats) = Nats::start() else { return };
     let (first, second) = open(&nats);

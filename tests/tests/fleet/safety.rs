@@ -157,6 +157,22 @@ fn a_bridge_that_comes_back_within_its_lease_keeps_its_sandboxes() {
 }
 
 #[test]
+fn what_is_removed_before_its_node_has_reached_nats_again_frees_its_name() {
+    let Some(mut nats) = Nats::start() else { return };
+    // Longer than this test.
+    let mut member = Member::join(&nats, "n1", &["--dev", "--set", "fleet.grace=60s"]);
+    member.client.post("/v1/sandboxes", &json!({ "name": "one" })).expect(201);
+    nats.kill();
+    member.server.kill_and_serve_again();
+    let client = tests::http::Client::new(member.server.url());
+    client.delete("/v1/sandboxes/default/one?force=true").expect(200);
+    nats.start_again();
+    eventually("its name is free", || {
+        client.post("/v1/sandboxes", &json!({ "name": "one" })).status == 201
+    });
+}
+
+#[test]
 fn a_bridge_that_was_stopped_for_longer_than_its_lease_starts_nothing_when_it_goes_on() {
     let Some(nats) = Nats::start() else { return };
     let member = Member::open(&nats, "n1");

@@ -14,6 +14,10 @@ use sandbox::refusal::{Code, Refusal};
 use sandbox::{Labels, MachineKind, Name, Preset, Registry, SandboxError, SandboxRef, Spec, State};
 use services::build::packages::Packages;
 
+/// How to go on where its node takes no sandbox.
+const ELSEWHERE: &str =
+    "`sandbox_create` makes one at a node of the fleet that has room: name that in `sandbox`";
+
 /// See the module's description. Dropping it removes its own sandbox; [`Session::end`] also waits
 /// until it is gone.
 pub struct Session {
@@ -84,7 +88,10 @@ impl Session {
         *self.own_slot() = Some(which.clone());
         if let Err(error) = self.registry.create(spec).await {
             *self.own_slot() = None;
-            return Err(error.into());
+            let refusal = Refusal::from(error);
+            // It is made at the session's node, and another may have room.
+            let is_full = refusal.code == Code::LimitReached && api.node().is_some();
+            return Err(if is_full { refusal.hint(ELSEWHERE) } else { refusal });
         }
         Ok((which, note))
     }

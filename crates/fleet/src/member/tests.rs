@@ -18,7 +18,7 @@ struct Joined {
     is_away: bool,
     reads_are_lost: bool,
     scans_are_lost: bool,
-    /// Outcomes of writes of names that are on their way, while there are to be any.
+    /// Outcomes of writes of names that are on their way; `None`: they come at once.
     outcomes: Option<Vec<Event>>,
     done: Vec<Action>,
 }
@@ -182,7 +182,7 @@ impl Joined {
         self.entries[&Key::Name(Name::parse("a", "x").unwrap())].value.as_ref()
     }
 
-    fn is_said_to_be_lost(&self) -> bool {
+    fn is_reported_lost(&self) -> bool {
         matches!(self.name(), Some(Value::Name(record)) if record.state == NameState::Lost)
     }
 
@@ -313,22 +313,22 @@ fn a_claim_that_the_store_did_not_confirm_is_looked_for_soon_after() {
     node.see(NOW + RENEW_EVERY_MS, Event::Tick);
     node.scans_are_lost = false;
     node.see(NOW + 2 * RENEW_EVERY_MS, Event::Tick);
-    assert!(node.is_said_to_be_lost(), "the name has no sandbox, and is taken");
+    assert!(node.is_reported_lost(), "the name has no sandbox, and is taken");
 }
 
 #[test]
-fn a_claim_that_nobody_takes_back_after_its_start_was_refused_is_said_to_be_lost() {
+fn a_claim_that_nobody_takes_back_after_its_start_was_refused_is_reported_lost() {
     let (mut node, ..) = Joined::asked_to_start();
     let failure = Some("no image".to_owned());
     node.see(NOW, Event::MachineStarted { incarnation: INCARNATION, failure });
     node.see(NOW + RENEW_EVERY_MS, Event::Tick);
-    assert!(node.is_said_to_be_lost(), "it has failed");
+    assert!(node.is_reported_lost(), "it has failed");
     let mut node = Joined::new();
     let session = node.member.session().unwrap();
     let fence = node.claim(INCARNATION, session);
     assert_eq!(node.start(NOW, session, fence, true), Some(Reply::Refused));
     node.see(NOW + RENEW_EVERY_MS, Event::Tick);
-    assert!(node.is_said_to_be_lost(), "there was no reservation");
+    assert!(node.is_reported_lost(), "there was no reservation");
 }
 
 #[test]

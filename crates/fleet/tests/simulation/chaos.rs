@@ -183,7 +183,7 @@ pub(crate) fn run(seed: u64) -> Result<Outcome, String> {
     clients.read_answers(&mut world);
     world.checker.end()?;
     if let Some((name, record)) = world.owned_by_none() {
-        return Err(format!("{name} has {record:?}, and that node has it not"));
+        return Err(format!("{name} has {record:?}, and its sandbox is not there"));
     }
     if let Some(name) = world.forgotten() {
         return Err(format!("{name} was lost, and nobody makes it again"));

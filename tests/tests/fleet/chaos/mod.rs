@@ -115,7 +115,7 @@ fn nodes(host: &Host) -> Option<Vec<serde_json::Value>> {
     is_in.then_some(nodes)
 }
 
-/// Waits until nothing is wrong any more, or for as long as it may take; what is wrong then stays wrong, and is said.
+/// Waits until nothing is wrong any more, or for as long as it may take; what is wrong then stays wrong, and is the answer.
 fn settle(
     hosts: &mut [Host],
     watch: &Watch,
