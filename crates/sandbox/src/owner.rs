@@ -429,8 +429,7 @@ impl Owner {
                 recorder.abort();
             }
         }
-        self.away = None;
-        self.stored.record.asleep_bytes = 0;
+        self.leave_disk();
         self.end_durable(&why).await;
         self.place.telemetry.settle();
         self.place.presence.leave();

@@ -18,6 +18,8 @@ const MACHINE_WAKES: usize = 5;
 const IDLE_MS: u64 = 300;
 /// Sandboxes that sleep on one host.
 const SLEEPERS: usize = 1000;
+/// What each does before it sleeps: its link's buffers were in use.
+const WORK: &str = "head -c 262144 /dev/zero | tr '\\0' x";
 /// How long they are looked at.
 const LOOK: Duration = Duration::from_secs(30);
 /// After the last has fallen asleep, what is left to do is over by then.
@@ -111,9 +113,11 @@ fn many(report: &mut Report) {
     let (bridge, count) = (server.daemon_pid(), sleepers());
     let before = resident_bytes(bridge).expect("it runs");
     for number in 0..count {
-        if make(&client, &format!("box-{number}"), "process", Some("pause")).is_none() {
+        let name = format!("box-{number}");
+        if make(&client, &name, "process", Some("pause")).is_none() {
             return;
         }
+        client.post(&format!("{}/shell", path(&name)), &json!({ "script": WORK })).expect(200);
     }
     let asleep = || {
         let listed = client.get("/v1/sandboxes?limit=1000").expect(200).json();

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tests::door::BOX;
-use tests::http::Client;
+use tests::http::{Answer, Client};
 use tests::machines::{machines_or_skip, process_of};
 use tests::server::Server;
 use tests::{PATIENCE, eventually};
@@ -28,6 +28,8 @@ const AWAKE_MAX: Duration = Duration::from_secs(5);
 /// How many times as long as its boot took. Its link may have to be made again, which is a small part of a boot; a
 /// host that is busier by then has room.
 const AWAKE_BOOTS: u32 = 2;
+/// How long an answer may take on a busy host: from a machine that is restored first, or to the last of many.
+const ANSWER_MAX: Duration = Duration::from_secs(120);
 /// Pauses in the middle of something.
 const PAUSES: usize = 5;
 /// Writes as long as somebody reads.
@@ -76,8 +78,7 @@ impl Scene {
 
     /// Runs a script, and says whether that woke it.
     fn shell(&self, script: &str) -> (String, bool) {
-        let ran = self.client().post(&format!("{BOX}/shell"), &json!({ "script": script }));
-        let ran = ran.expect(200);
+        let ran = posted(&self.client(), "shell", &json!({ "script": script }));
         let woke = ran.header(WOKE).is_some();
         let ended = ran.json();
         assert_eq!(ended["exit_code"], 0, "{ended}");
@@ -85,7 +86,7 @@ impl Scene {
     }
 
     fn run(&self, code: &str) -> String {
-        let ran = self.client().post(&format!("{BOX}/run"), &json!({ "code": code })).expect(200);
+        let ran = posted(&self.client(), "run", &json!({ "code": code }));
         ran.json()["stdout"].as_str().expect("text").trim_end().to_owned()
     }
 
@@ -110,6 +111,18 @@ impl Scene {
         let here = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
         assert!(here.abs_diff(there) <= CLOCK_SECONDS_OFF_MAX, "{there} is not {here}");
     }
+}
+
+/// The answer to a request; `None` if there is none.
+fn answered(client: &Client, verb: &str, body: &Value) -> Option<Answer> {
+    let (path, body) = (format!("{BOX}/{verb}"), body.to_string());
+    let headers = [("content-type", "application/json")];
+    client.try_send("POST", &path, &headers, body.as_bytes(), ANSWER_MAX)
+}
+
+fn posted(client: &Client, verb: &str, body: &Value) -> Answer {
+    let answer = answered(client, verb, body);
+    answer.unwrap_or_else(|| panic!("{verb}: no answer within {ANSWER_MAX:?}")).expect(200)
 }
 
 fn lives(process: Pid) -> bool {
@@ -148,8 +161,8 @@ fn sleeps_and_goes_on(scene: &Scene, while_asleep: impl Fn()) {
         let client = scene.client();
         thread::spawn(move || {
             let script = format!("echo {number} >> /tmp/seen; echo {number}");
-            let ran = client.post(&format!("{BOX}/shell"), &json!({ "script": script }));
-            assert_eq!(ran.expect(200).json()["stdout"], format!("{number}\n"));
+            let ran = posted(&client, "shell", &json!({ "script": script }));
+            assert_eq!(ran.json()["stdout"], format!("{number}\n"));
         })
     });
     for client in clients.collect::<Vec<_>>() {
@@ -227,11 +240,9 @@ fn a_bridge_that_dies_leaves_one_that_the_next_restores(scene: &mut Scene) {
     // While it is restored.
     scene.until_asleep();
     let client = scene.client();
+    // The bridge dies, and gives no answer.
     let waking = thread::spawn(move || {
-        // The bridge dies, and gives no answer.
-        std::panic::catch_unwind(|| {
-            client.post(&format!("{BOX}/shell"), &json!({ "script": "echo x >> /tmp/twice" }))
-        })
+        answered(&client, "shell", &json!({ "script": "echo x >> /tmp/twice" }))
     });
     let runtime = scene
         .server

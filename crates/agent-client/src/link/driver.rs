@@ -183,6 +183,8 @@ impl Driver {
                 Ok(Event::Tick) if Instant::now() < self.next_beat() => {
                     if self.pulse.later.take_if(|later| *later <= Instant::now()).is_some() {
                         self.shared.with(State::hurry);
+                    } else {
+                        self.give_back();
                     }
                     timer.as_mut().reset(self.next_tick());
                 }
@@ -305,9 +307,10 @@ impl Driver {
         timer.poll(cx).map(|()| Ok(Event::Tick))
     }
 
-    /// Gives up a silent link, pings an idle one, and gives its buffers' memory back.
+    /// Gives up a silent link, and pings an idle one.
     fn beat(&mut self) -> Result<(), LinkError> {
         let now = Instant::now();
+        self.give_back();
         if self.shared.with(|state| state.held) {
             // Some relays do not survive data that they cannot pass to their machine.
             self.pulse = Pulse::begin(now);
@@ -323,14 +326,19 @@ impl Driver {
                 state.mux.ping();
                 state.hurry();
             });
-            if self.frames.is_empty() {
-                self.frames.clear();
-            }
-            if self.outgoing.left().is_empty() {
-                self.outgoing = Outgoing::default();
-            }
         }
         Ok(())
+    }
+
+    /// Gives the memory of buffers back that hold nothing: there are hundreds of quiet links, and those of machines
+    /// that sleep.
+    fn give_back(&mut self) {
+        if self.frames.is_empty() {
+            self.frames.clear();
+        }
+        if self.outgoing.left().is_empty() {
+            self.outgoing = Outgoing::default();
+        }
     }
 
     /// When the next heartbeat is due, or the link given up.

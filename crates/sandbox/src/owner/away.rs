@@ -98,10 +98,17 @@ impl Owner {
         Ok(())
     }
 
+    /// Its memory is on disk no more, or is about to be removed, and counts for nobody.
+    pub(super) fn leave_disk(&mut self) {
+        self.away = None;
+        self.stored.record.asleep_bytes = 0;
+    }
+
     pub(super) async fn has_been_put_down(&mut self, written: Result<(), String>) {
+        // What was reserved is over.
+        self.leave_disk();
         if self.stored.record.state != State::Running {
             // It was lost meanwhile, or is ending.
-            self.stored.record.asleep_bytes = 0;
             self.display();
             return self.waking.clear();
         }
@@ -132,7 +139,6 @@ impl Owner {
     /// Has a machine continue that was written to disk, or not.
     fn stand_up(&mut self) {
         let asleep = self.asleep();
-        self.stored.record.asleep_bytes = 0;
         self.display();
         let Some(life) = &mut self.life else { return };
         let running = life.running.clone();
@@ -234,7 +240,7 @@ impl Owner {
         };
         let before = self.stored.clone();
         self.stored.record.state = State::Running;
-        self.stored.record.asleep_bytes = 0;
+        self.leave_disk();
         self.trace(&running);
         if let Err(error) = self.save().await {
             // The next bridge would restore it again, without what happens in it from now on.
@@ -242,7 +248,6 @@ impl Owner {
             self.stay_away(&error, reply);
             return self.end_processes(running);
         }
-        self.away = None;
         self.image = image.or(self.image.take());
         if let Err(error) = remove_directory(&self.asleep()).await {
             self.trouble(format!("its memory on disk could not be removed: {error}"));
@@ -295,7 +300,7 @@ impl Owner {
 
     /// Removes what an earlier bridge has written of a machine that was not put away after all.
     pub(super) async fn forget_draft(&mut self) {
-        self.stored.record.asleep_bytes = 0;
+        self.leave_disk();
         if let Err(error) = remove_directory(&self.asleep()).await {
             self.trouble(format!("its old memory on disk could not be removed: {error}"));
         }
