@@ -1,4 +1,5 @@
-//! Background work: tasks on the event loop, and calls that may block. Nothing else spawns.
+//! Background work: tasks on the event loop, calls that may block, and when work that nobody waits for is due. Nothing
+//! else spawns.
 //!
 //! Tokio compiles its bookkeeping for a task, some three kilobytes of code, once for each type of
 //! future. Here all work is boxed first, so that there is one type of task on the loop and one on the
