@@ -340,17 +340,19 @@ profile WHICH: build
     cp {{bridge}} target/profile/
     BURROW_TEST_BRIDGE="$PWD/target/profile/host-bridge" cargo bench -p tests --bench profile -- {{WHICH}}
 
-# The Jupyter kernel, beside which the contexts are measured; without it that figure is skipped.
+# The Jupyter kernel, beside which the contexts are measured; without it those figures are skipped. The tests have a
+# Jupyter of their own in target/jupyter, without a kernel.
 _jupyter WHICH:
     #!/usr/bin/env bash
     case "{{WHICH}}" in "" | repl) ;; *) exit 0 ;; esac
-    [ -e target/jupyter/ready ] && exit 0
-    rm -rf target/jupyter
-    if python3 -m venv target/jupyter >target/jupyter.log 2>&1 &&
-        target/jupyter/bin/pip install --quiet ipykernel jupyter_client jupyter_server websocket-client >>target/jupyter.log 2>&1; then
-        touch target/jupyter/ready
+    place=target/jupyter-kernel
+    [ -e $place/ready ] && exit 0
+    rm -rf $place
+    if python3 -m venv $place >$place.log 2>&1 &&
+        $place/bin/pip install --quiet ipykernel jupyter_client jupyter_server websocket-client >>$place.log 2>&1; then
+        touch $place/ready
     else
-        echo "bench: no Jupyter kernel: $(tail -n 1 target/jupyter.log)" >&2
+        echo "bench: no Jupyter kernel: $(tail -n 1 $place.log)" >&2
     fi
 
 # The published clients that the server is tested with; without them those tests are skipped.

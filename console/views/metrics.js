@@ -20,8 +20,8 @@ const LIVE_MS_MAX = 900000;
 const HELD_MS = 960000;
 const WINDOW_MS_MIN = 10000;
 const WINDOW_MS_MAX = WINDOWS.at(-1)[1];
-/** Idle sandboxes are sampled each ten seconds. */
-const GAP_MS = 15000;
+/** Idle sandboxes are sampled each twelve seconds. */
+const GAP_MS = 20000;
 const REFRESH_MS = 5000;
 /** Figures that are amounts at one moment, under the names that samples and points of the history share. */
 const AMOUNTS = [

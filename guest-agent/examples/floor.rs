@@ -2,22 +2,46 @@
 //! work, over its stdin, a Unix socket.
 //!
 //! `r` runs `/bin/true` and answers when it has ended. `p` answers at once. `c` runs a program that
-//! writes [`COPY_BYTES`] and copies its output from the pipe to the socket.
+//! writes [`COPY_BYTES`] and copies its output from the pipe to the socket. `s` answers, and from then on it is
+//! woken each [`REST`] in which there is no order, and reads [`READ`] every second time.
 
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// What `c` copies.
 const COPY_BYTES: usize = 100 * 1024 * 1024;
+/// An agent at rest is woken as often: each 12.3 seconds for a sample, each 15 for a heartbeat, and each minute for
+/// the bridge's question for samples.
+const REST: Duration = Duration::from_secs(6);
+/// As many short files of the kernel as an agent's sample reads.
+const READ: [&str; 9] =
+    ["stat", "statm", "status", "io", "limits", "cgroup", "schedstat", "oom_score", "maps"];
 
 fn main() -> std::io::Result<()> {
     let socket = std::io::stdin().as_fd().try_clone_to_owned()?;
     let mut socket = UnixStream::from(socket);
     let mut buffer = vec![0; 64 * 1024];
     let mut order = [0];
-    while socket.read(&mut order)? == 1 {
+    let files = READ.map(|name| File::open(format!("/proc/self/{name}")));
+    let mut wakes = 0;
+    loop {
+        match socket.read(&mut order) {
+            Ok(0) => return Ok(()),
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                wakes += 1;
+                for file in files.iter().flatten().filter(|_| wakes % 2 == 0) {
+                    file.read_at(&mut buffer[..2048], 0)?;
+                }
+                continue;
+            }
+            Err(error) => return Err(error),
+        }
         match order[0] {
             b'r' => {
                 let status = Command::new("/bin/true").stdin(Stdio::null()).status()?;
@@ -39,8 +63,11 @@ fn main() -> std::io::Result<()> {
                 }
                 child.wait()?;
             }
+            b's' => {
+                socket.set_read_timeout(Some(REST))?;
+                socket.write_all(b"s")?;
+            }
             _ => socket.write_all(b"p")?,
         }
     }
-    Ok(())
 }

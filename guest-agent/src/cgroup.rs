@@ -320,22 +320,25 @@ fn own_prefix() -> String {
 
 /// All of a short file that stays open. A longer one comes in parts, which the kernel puts together.
 pub fn read_again(file: &File) -> io::Result<String> {
-    let mut text = vec![0; SHORT_FILE_BYTES];
-    let mut filled = 0;
-    loop {
+    // Each sample reads a dozen files. Room from the allocator would be mapped and unmapped each time.
+    let mut short = [0; SHORT_FILE_BYTES];
+    let mut filled = file.read_at(&mut short, 0)?;
+    let mut text = short[..filled].to_vec();
+    // The kernel hands out a long file in parts of a page or more. What is shorter is all.
+    while (SHORT_FILE_BYTES..FILE_BYTES_MAX).contains(&filled) {
+        text.resize(filled + FILE_PART_BYTES, 0);
         let count = file.read_at(&mut text[filled..], filled as u64)?;
         filled += count;
-        // The kernel hands out a long file in parts of a page or more. What is shorter is all.
-        if count == 0 || !(SHORT_FILE_BYTES..FILE_BYTES_MAX).contains(&filled) {
-            text.truncate(filled);
-            return String::from_utf8(text).map_err(io::Error::other);
+        text.truncate(filled);
+        if count == 0 {
+            break;
         }
-        text.resize(filled + FILE_PART_BYTES, 0);
     }
+    String::from_utf8(text).map_err(io::Error::other)
 }
 
-/// Room for any file of a group but a long list.
-const SHORT_FILE_BYTES: usize = 512;
+/// Room for any file of a group but a long list; `memory.stat` is the longest, with 800 to 1,700 bytes.
+const SHORT_FILE_BYTES: usize = 2048;
 /// How much of that is read at once.
 const FILE_PART_BYTES: usize = 16 * 1024;
 /// The longest that is read; `cgroup.procs` of a fork bomb is the longest.

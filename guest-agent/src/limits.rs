@@ -22,7 +22,9 @@ pub const WRITES_PER_TURN: usize = 4;
 /// The agent's heartbeat. The host's comes first, and the answer to it is word enough.
 pub const HEARTBEAT_AGENT: Duration =
     protocol::limits::HEARTBEAT_LOCAL.saturating_add(HEARTBEAT_LAG);
-const HEARTBEAT_LAG: Duration = Duration::from_secs(2);
+/// More than the runtime is early with a timer of seconds, which it hands down when up to 4.1 of them are left: so
+/// the host's heartbeat comes before that, too.
+const HEARTBEAT_LAG: Duration = Duration::from_secs(6);
 /// A timer that fires this much too late says that the agent was paused; a busy host delays it by less.
 pub const AWAY_MIN: Duration = Duration::from_secs(1);
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use protocol::limits::STOP_GRACE_GUEST;
 use tokio::task::LocalSet;
+use tokio::time::{Instant, sleep_until};
 
 use crate::agent::Agent;
 use crate::boot::privileges::PROGRAMS_MAY_HAVE;
@@ -50,9 +51,10 @@ pub fn run(
     if config.init && !config.machine {
         lessen_file_threads(&mut builder);
     }
+    let began = Instant::now();
     let runtime = builder.build()?;
     let local = LocalSet::new();
-    let result = local.block_on(&runtime, live(config, groups, doors, blocked));
+    let result = local.block_on(&runtime, live(config, groups, doors, blocked, began));
     // A thread that hangs in a file system must not keep the agent from ending.
     runtime.shutdown_background();
     result
@@ -75,6 +77,7 @@ async fn live(
     groups: CgroupSupport,
     doors: Doors,
     blocked: &Blocked,
+    began: Instant,
 ) -> io::Result<End> {
     let signals = Signals::listen(blocked)?;
     let reaper = Reaper::new()?;
@@ -83,13 +86,13 @@ async fn live(
     agent.ground.refill_groups();
     let dismissed = Rc::new(Cell::new(false));
     task::spawn(handle_signals(agent.clone(), signals, dismissed.clone()));
-    task::spawn(keep_house(agent.clone()));
+    task::spawn(keep_house(agent.clone(), began));
     doors.open(&agent)?;
     if agent.ground.config.machine {
         task::spawn(hotplug::watch(agent.ground.clone()));
     }
     // After the link, so that the first sample delays nobody.
-    task::spawn(metrics::run(agent.metrics.clone()));
+    task::spawn(metrics::run(agent.metrics.clone(), began));
     let grace = tokio::select! {
         grace = agent.ground.stop_requested() => grace,
         () = agent.peers.none_linked(), if ends_with_link => Duration::ZERO,
@@ -158,10 +161,9 @@ async fn handle_signals(agent: Rc<Agent>, mut signals: Signals, dismissed: Rc<Ce
 }
 
 /// Removes stale records, and control groups that were busy before, once a minute.
-async fn keep_house(agent: Rc<Agent>) {
-    let mut turns = tokio::time::interval(HOUSEKEEPING);
+async fn keep_house(agent: Rc<Agent>, began: Instant) {
     loop {
-        turns.tick().await;
+        sleep_until(task::due_in_one_wake(began, HOUSEKEEPING)).await;
         agent.sessions.forget_stale();
         agent.ground.sweep_groups();
     }

@@ -197,6 +197,10 @@ impl Floor {
         self.socket.read_exact(&mut answer).expect("it answers");
     }
 
+    fn pid(&self) -> Pid {
+        Pid::from_raw(self.child.id() as i32)
+    }
+
     fn flood(&mut self) {
         self.socket.write_all(b"c").expect("it listens");
         let mut buffer = vec![0; 128 * 1024];

@@ -1835,7 +1835,7 @@ export interface components {
             /**
              * Format: uint64
              * @description The time that its samples account for. It may exceed the step: a sandbox in which nothing runs is sampled
-             *     every ten seconds.
+             *     every twelve seconds.
              */
             covered_ms: number;
             /** @description CPU use, where 100 is one CPU. */

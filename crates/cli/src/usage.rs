@@ -24,7 +24,8 @@ use sandbox::costs::Cost;
   host-bridge usage --json | jq '.[] | {namespace, cpu_us}'
 
 Use is kept by the hour, for 400 days, and includes that of removed sandboxes. CPU time and memory are what the
-agents report, at most 10 seconds ago; NETWORK is what was exchanged with the outside.")]
+agents report, at most 10 seconds ago, or a minute where nothing runs; NETWORK is what was exchanged
+with the outside.")]
 pub struct Usage {
     /// Show only this namespace (default: all)
     #[arg(long, value_name = "NAME")]

@@ -30,5 +30,6 @@ pub mod secret;
 pub mod similar;
 pub mod sparse;
 pub mod tls;
+pub mod together;
 pub mod trust;
 pub mod units;

@@ -215,6 +215,13 @@ pub const METER_BYTES_MAX: u64 = METERED_SCOPES_MAX as u64 * 256;
 /// How often an agent is asked for its samples: a killed bridge loses this much of those that have ended
 /// meanwhile, and a question for ten samples costs the agent as much as one sample.
 pub const TELEMETRY_PAUSE: Duration = Duration::from_secs(10);
+/// The same of an agent at rest, until something begins in its sandbox: hundreds of idle ones do not keep the bridge
+/// busy with asking them.
+pub const TELEMETRY_PAUSE_AT_REST: Duration = Duration::from_secs(60);
+/// Such questions to different agents are this far apart, or at the same time.
+pub const TELEMETRY_APART: Duration = Duration::from_secs(1);
+/// An agent whose last samples are further apart is at rest; others take one each second.
+pub const TELEMETRY_AT_REST_MS: u64 = 5_000;
 /// The pause before the first question: the first command of a sandbox does not wait for it.
 pub const TELEMETRY_FIRST_PAUSE: Duration = Duration::from_secs(2);
 /// How long an agent may take to answer; the next question asks for the same again.
@@ -226,14 +233,14 @@ pub const TELEMETRY_PAGES_MAX: usize = METRICS_KEPT.div_ceil(METRICS_PAGE_MAX) +
 pub const TELEMETRY_LAST_DEADLINE: Duration = Duration::from_millis(250);
 /// Records that wait for a full disk: a quarter of an hour, as much as the agent keeps.
 pub const TELEMETRY_PENDING_MAX: usize = 900;
-/// Two samples that are further apart have a gap in between. A sandbox in which nothing runs is sampled every ten
+/// Two samples that are further apart have a gap in between. A sandbox in which nothing runs is sampled every twelve
 /// seconds.
-pub const TELEMETRY_GAP_MS: u64 = 15_000;
+pub const TELEMETRY_GAP_MS: u64 = 20_000;
 /// Less than this between two records is no gap: clocks that are slewed, and times that are rounded.
 pub const TELEMETRY_JITTER_MS: u64 = 1_500;
 /// A guest's clock that is further off is not used. A sample may be as old as the pause between two in a sandbox
 /// in which nothing runs.
-pub const TELEMETRY_CLOCK_DRIFT_MS: u64 = 12_000;
+pub const TELEMETRY_CLOCK_DRIFT_MS: u64 = 15_000;
 /// Points of a history for which no step was asked: more than a screen is wide.
 pub const TELEMETRY_POINTS_USUAL: u64 = 1_000;
 /// Points of any history: an hour of seconds fits, and an answer stays below 4 MB.

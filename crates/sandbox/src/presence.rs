@@ -4,6 +4,7 @@
 //! begins when the last of them is dropped; the owner reads it, and closes the presence before it
 //! ends a sandbox, so that nothing begins in one that is about to end.
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -21,6 +22,8 @@ pub(super) struct Presence {
     seen: Mutex<PresenceState>,
     /// Notified when something at work has ended.
     ended: Arc<Notify>,
+    /// Notified when something begins and nothing was at work.
+    begun: Notify,
 }
 
 #[derive(Debug)]
@@ -77,7 +80,7 @@ impl Presence {
             idle_since_ms: now_ms(),
             expires: None,
         });
-        Arc::new(Self { seen, ended: Arc::default() })
+        Arc::new(Self { seen, ended: Arc::default(), begun: Notify::new() })
     }
 
     /// Notified when an activity ends.
@@ -151,7 +154,21 @@ impl Presence {
             return None;
         }
         seen.activities += 1;
+        let is_first = seen.activities == 1;
+        drop(seen);
+        if is_first {
+            self.begun.notify_waiters();
+        }
         Some(Activity(Arc::clone(self)))
+    }
+
+    /// Resolves as soon as something is at work.
+    pub(super) async fn active(&self) {
+        let mut begun = pin!(self.begun.notified());
+        begun.as_mut().enable();
+        if self.idle_for().is_some() {
+            begun.await;
+        }
     }
 
     /// Something was at work a moment ago.
@@ -216,6 +233,8 @@ impl Presence {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::timeout;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]
@@ -233,6 +252,19 @@ mod tests {
         assert_eq!(presence.idle_for(), Some(Duration::from_secs(2)));
         assert!(!presence.close_if_idle(Duration::from_secs(3), OnIdle::Stop));
         assert!(presence.begin().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_an_activity_is_woken_by_the_first() {
+        let presence = Presence::new();
+        presence.open(None);
+        let mut active = pin!(presence.active());
+        assert!(timeout(Duration::from_secs(60), &mut active).await.is_err());
+        let one = presence.begin().unwrap();
+        active.await;
+        // There is one already.
+        presence.active().await;
+        drop(one);
     }
 
     #[tokio::test(start_paused = true)]

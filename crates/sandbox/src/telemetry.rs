@@ -1,9 +1,9 @@
 //! The history of what sandboxes use: the samples of their agents, kept with falling resolution in each
 //! sandbox's state directory.
 //!
-//! An owner has one for its sandbox, which asks the agent every few seconds for what it has sampled since; the
-//! agent keeps a quarter of an hour of samples, so that a cut of the link or a new bridge leaves no gap. The same samples
-//! are counted as costs. Nothing here can stop a sandbox: what cannot be read or written is reported once.
+//! An owner has one for its sandbox, which asks the agent every few seconds for what it has sampled since, and once a
+//! minute while nothing runs; the agent keeps a quarter of an hour of samples, so that a cut of the link or a new bridge
+//! leaves no gap. The same samples are counted as costs. Nothing here can stop a sandbox: what cannot be read or written is reported once.
 //!
 //! Files are written on threads that may block. The task that has asked may be gone by then: the samples are counted
 //! to the end nevertheless, before the next question is asked.
@@ -23,7 +23,7 @@ use protocol::limits::METRICS_PAGE_MAX;
 use protocol::metrics::Sample;
 use tokio::sync::OwnedMutexGuard;
 use tokio::task::spawn_blocking;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 pub use bucket::{Bucket, Counters, CpuParts, Gauge};
 pub use history::{History, InvalidWindow, Window};
@@ -31,14 +31,17 @@ use step::Step;
 
 use crate::costs::{Cost, Costs, Payer};
 use crate::limits::{
-    TELEMETRY_CLOCK_DRIFT_MS, TELEMETRY_DEADLINE, TELEMETRY_FIRST_PAUSE, TELEMETRY_LAST_DEADLINE,
-    TELEMETRY_PAGES_MAX, TELEMETRY_PAUSE,
+    TELEMETRY_APART, TELEMETRY_AT_REST_MS, TELEMETRY_CLOCK_DRIFT_MS, TELEMETRY_DEADLINE,
+    TELEMETRY_FIRST_PAUSE, TELEMETRY_LAST_DEADLINE, TELEMETRY_PAGES_MAX, TELEMETRY_PAUSE,
+    TELEMETRY_PAUSE_AT_REST,
 };
+use crate::presence::Presence;
 use crate::{Event, EventSink, Record, SandboxRef};
 use agent_client::guest::{Guest, GuestError};
 use egress::Carried;
 use host::instant::now_ms;
 use host::paths::make_private_directory;
+use host::together::together;
 use ring::{RESOLUTIONS, Ring};
 
 /// The directory of the files in a sandbox's state directory.
@@ -60,6 +63,8 @@ struct Inner {
     failures: AtomicU64,
     /// The sandbox is about to be removed, with its history: nothing is written any more.
     is_doomed: AtomicBool,
+    /// The agent has taken its last samples far apart: nothing runs in the sandbox.
+    is_at_rest: AtomicBool,
     /// One question at a time: two would count the same samples.
     asking: Arc<tokio::sync::Mutex<()>>,
     account: Mutex<Account>,
@@ -102,6 +107,7 @@ impl Telemetry {
             carried: Carried::default(),
             failures: AtomicU64::new(0),
             is_doomed: AtomicBool::new(false),
+            is_at_rest: AtomicBool::new(false),
             asking: Arc::default(),
             account: Mutex::new(Account {
                 payer: Payer::of(record),
@@ -139,7 +145,7 @@ impl Telemetry {
     }
 
     /// Follows a guest until it is lost.
-    pub async fn follow(self, guest: Guest) {
+    pub async fn follow(self, guest: Guest, presence: Arc<Presence>) {
         if !self.0.is_kept {
             return;
         }
@@ -147,6 +153,12 @@ impl Telemetry {
         loop {
             if let Err(GuestError::Link(_)) = self.collect(&guest).await {
                 return;
+            }
+            if self.0.is_at_rest.load(Ordering::Relaxed) {
+                let due = together(Instant::now() + TELEMETRY_PAUSE_AT_REST, TELEMETRY_APART);
+                if timeout_at(due, presence.active()).await.is_err() {
+                    continue;
+                }
             }
             sleep(TELEMETRY_PAUSE).await;
         }
@@ -246,6 +258,8 @@ impl Telemetry {
                 continue;
             }
             let step = Step::between(last.as_ref(), sample);
+            let is_at_rest = last.is_some() && step.elapsed_ms >= TELEMETRY_AT_REST_MS;
+            self.0.is_at_rest.store(is_at_rest, Ordering::Relaxed);
             self.0.costs.count(&payer, sample, step.cost(), at_ms);
             buckets.push(step.shown(last.as_ref(), sample).bucket(sample, at_ms));
         }

@@ -5,9 +5,10 @@ use std::time::Duration;
 /// The time between samples, while anything runs or somebody follows the samples.
 pub const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The time between samples otherwise: hundreds of idle sandboxes must not keep a machine busy with
-/// measuring themselves. Nothing is lost, since a sample counts from the previous one.
-pub const INTERVAL_IDLE: Duration = Duration::from_secs(10);
+/// The longest time between samples otherwise: hundreds of idle sandboxes must not keep a machine busy with
+/// measuring themselves. Nothing is lost, since a sample counts from the previous one. It is 12.3 seconds from one
+/// such sample to the next, where a timer wakes the agent once.
+pub const INTERVAL_IDLE: Duration = Duration::from_millis(12_500);
 
 /// How long samples keep coming every [`INTERVAL`] after somebody has waited for one.
 pub const FOLLOWED: Duration = Duration::from_secs(10);

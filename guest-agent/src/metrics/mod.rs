@@ -17,13 +17,14 @@ use protocol::Fault;
 use protocol::message::Reply;
 use protocol::metrics::{AskMetrics, MetricsPage, Sample, Scope, TreeUsage};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use crate::cgroup::{Account, SessionGroup};
 use crate::ground::Ground;
 use crate::process::procfs::{self, Used};
 use crate::process::tree::{Tree, is_alive};
 use crate::sys::resource;
+use crate::task::due_in_one_wake;
 
 use limits::{
     FOLLOWED, IDLE_CPU_HUNDREDTHS_MAX, INTERVAL, INTERVAL_FIRST, INTERVAL_IDLE, PROCESSES_PER_TURN,
@@ -61,8 +62,8 @@ impl Metrics {
     }
 }
 
-/// Takes samples for as long as the agent lives.
-pub async fn run(metrics: Rc<Metrics>) {
+/// Takes samples for as long as the agent lives, whose runtime began right after `began`.
+pub async fn run(metrics: Rc<Metrics>, began: Instant) {
     let mut sampler = Sampler::new(&metrics.ground, metrics.scope);
     let mut pause = INTERVAL_FIRST;
     loop {
@@ -73,7 +74,8 @@ pub async fn run(metrics: Rc<Metrics>) {
         let taken = Instant::now();
         if pause == INTERVAL && metrics.may_rest(&sample) {
             let activities = &metrics.ground.activities;
-            if timeout(INTERVAL_IDLE, activities.begun()).await.is_ok() {
+            let due = due_in_one_wake(began, INTERVAL_IDLE);
+            if timeout_at(due, activities.begun()).await.is_ok() {
                 let soon = Instant::now() + STIRRED_PAUSE;
                 sleep_until(soon.max(taken + INTERVAL)).await;
             }

@@ -2,6 +2,7 @@
 //! that has an agent, limits, a log and an honest end. Nothing is promised of these figures.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -75,20 +76,45 @@ fn bubblewrap() -> Option<Peer> {
     Peer::tried("bubblewrap", "bwrap", &[&arguments[..], &["--die-with-parent", "true"]].concat())
 }
 
-/// With the configuration that it writes itself, over the host's root and without a terminal.
+/// With the configuration that it writes itself, over the host's programs and without a terminal.
 fn crun(directory: &Path) -> Option<Peer> {
     if have("crun") {
-        let made = Command::new("crun").arg("spec").current_dir(directory).status();
-        assert!(made.expect("it starts").success(), "crun writes a configuration");
-        let path = directory.join("config.json");
-        let text = fs::read_to_string(&path).expect("it is written");
-        let mut config: Value = serde_json::from_str(&text).expect("JSON");
-        config["process"]["terminal"] = json!(false);
-        config["process"]["args"] = json!(["true"]);
-        config["root"] = json!({ "path": "/", "readonly": true });
-        fs::write(&path, config.to_string()).expect("it can be written");
+        configure(directory);
     }
     let bundle = directory.to_str().expect("UTF-8");
     let arguments = ["--cgroup-manager=disabled", "run", "--bundle", bundle, "burrow-bench"];
-    Peer::tried("crun", "crun", &arguments)
+    if !Path::new(BESIDE_VERSION_1).exists() {
+        return Peer::tried("crun", "crun", &arguments);
+    }
+    let script = format!("umount {BESIDE_VERSION_1} && exec crun \"$@\"");
+    let words = [&["-m", "sh", "-c", &script, "crun"], &arguments[..]].concat();
+    Peer::tried("crun, after `unshare` and `umount`", "unshare", &words)
+}
+
+/// Where control groups of version 2 are beside those of version 1. With both, crun does not run.
+const BESIDE_VERSION_1: &str = "/sys/fs/cgroup/unified";
+
+/// Writes a configuration, and a root in which the host's directories of programs are.
+fn configure(directory: &Path) {
+    let made = Command::new("crun").arg("spec").current_dir(directory).status();
+    assert!(made.expect("it starts").success(), "crun writes a configuration");
+    let root = directory.join("rootfs");
+    fs::create_dir(&root).expect("a new directory");
+    let path = directory.join("config.json");
+    let text = fs::read_to_string(&path).expect("it is written");
+    let mut config: Value = serde_json::from_str(&text).expect("JSON");
+    config["process"]["terminal"] = json!(false);
+    config["process"]["args"] = json!(["true"]);
+    let mounts = config["mounts"].as_array_mut().expect("a list");
+    for name in ["usr", "bin", "lib", "lib64"] {
+        let source = Path::new("/").join(name);
+        if let Ok(target) = fs::read_link(&source) {
+            symlink(target, root.join(name)).expect("a new link");
+        } else if source.exists() {
+            let options = ["bind", "ro"];
+            let mount = json!({ "destination": source, "type": "bind", "source": source, "options": options });
+            mounts.push(mount);
+        }
+    }
+    fs::write(&path, config.to_string()).expect("it can be written");
 }

@@ -133,9 +133,11 @@ fn context(name: &str, language: &str) -> OpenContext {
 /// The median of runs of code that prints this in the Jupyter kernel, by this script.
 fn jupyter(script: &str, code: &str, text: &str, runs: usize) -> Option<Duration> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let place = root.with_file_name("target").join("jupyter");
+    let place = root.with_file_name("target").join("jupyter-kernel");
     if !place.join("ready").exists() {
-        skip("there is no Jupyter kernel in target/jupyter; target/jupyter.log says why");
+        skip(
+            "there is no Jupyter kernel in target/jupyter-kernel; target/jupyter-kernel.log says why",
+        );
         return None;
     }
     let output = Command::new(place.join("bin/python"))
@@ -147,7 +149,7 @@ fn jupyter(script: &str, code: &str, text: &str, runs: usize) -> Option<Duration
     if let Ok(Ok(micros)) = answer {
         return Some(Duration::from_micros(micros));
     }
-    skip(&format!("the Jupyter kernel in target/jupyter does not answer to {script}"));
+    skip(&format!("the Jupyter kernel in target/jupyter-kernel does not answer to {script}"));
     None
 }
 

@@ -10,7 +10,7 @@ use tests::http::{Client, Incoming};
 use tests::{resident_bytes, resident_bytes_peak};
 
 use super::super::{FLOOD_BYTES, Floor, MIB, Report, median, timed};
-use super::{BOX, RPC, command, result, serving};
+use super::{BOX, RPC, command, serving};
 
 /// Floods of each kind of which the median is taken.
 const FLOODS: usize = 5;
@@ -31,10 +31,11 @@ pub fn figures(report: &mut Report) {
             followed(client, &format!("flood-{number}-{half}"), FLOOD_BYTES / 2);
         }
     });
-    // Not a stream: the answer is made in memory, up to a cap that this is beyond.
+    // Not a stream: the answer is made in memory, up to a cap that this is beyond. What a client's parser makes of
+    // it is the client's.
     flood(report, "the same by JSON-RPC, to its cap", 20.0, 200.0, |client, _| {
         let answer = client.post(RPC, &command("cat", &[TEXT])).expect(200);
-        assert_eq!(result(&answer)["truncated"], true);
+        assert!(answer.body.ends_with(b"\"truncated\":true}}"), "it is cut short");
     });
 }
 

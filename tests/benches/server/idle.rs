@@ -1,4 +1,6 @@
-//! The cost of idle sandboxes: a sample every ten seconds, and the bridge's checks.
+//! The cost of idle sandboxes, a sample every twelve seconds and the bridge's checks, beside as many processes that
+//! are woken as often and read as many files of the kernel: on a busy host, or one that is a machine itself, that costs
+//! a multiple of what it costs elsewhere.
 
 use std::fs;
 use std::thread::sleep;
@@ -9,19 +11,29 @@ use nix::unistd::Pid;
 use tests::http::Client;
 use tests::server::Server;
 
-use super::super::{MIB, Report, beside, median, timed};
+use super::super::{Floor, MIB, Report, beside, median, timed};
 use super::make;
 
 /// How long one sandbox is looked at: three samples.
 const ALONE: Duration = Duration::from_secs(30);
-/// The sandboxes beside each other, and how long they are looked at: three samples and two heartbeats.
+/// The sandboxes beside each other, and how long they are looked at: five samples, four heartbeats, and a question of
+/// the bridge for samples.
 const BOXES: usize = 400;
-const TOGETHER: Duration = Duration::from_secs(30);
+const TOGETHER: Duration = Duration::from_secs(60);
+/// What idle sandboxes cost beside as many processes that are woken as often and only read as much.
+const AGENTS_RATIO_MAX: f64 = 8.0;
+const BRIDGE_RATIO_MAX: f64 = 3.0;
+/// For a sample, a heartbeat, and a question of the bridge.
+const WAKES_MAX: f64 = 0.25;
+/// All threads of the bridge.
+const BRIDGE_WAITS_MAX: f64 = 120.0;
 /// Scrapes of which the median is taken.
 const SCRAPES: usize = 20;
 /// What a start leaves to do is over after this, and agents are at rest: they look at themselves each second
 /// for a while.
 const SETTLING: Duration = Duration::from_secs(15);
+/// After this the bridge knows, too, that they are at rest, and asks them less often.
+const RESTING: Duration = Duration::from_secs(45);
 
 pub fn figures(report: &mut Report) {
     let server = Server::dev();
@@ -36,18 +48,34 @@ pub fn figures(report: &mut Report) {
     for number in 1..BOXES {
         make(&client, &format!("box-{number}"));
     }
+    let mut floors: Vec<Floor> = (0..BOXES).map(|_| Floor::start()).collect();
+    floors.iter_mut().for_each(|floor| floor.ask(b's'));
+    let sleepers: Vec<Pid> = floors.iter().map(Floor::pid).collect();
+    sleep(RESTING);
+    let agents = descendants(bridge);
+    let [idle, own, floor] = costs(TOGETHER, [&agents, &[bridge], &sleepers]);
+    let second = |count: u64| count as f64 / TOGETHER.as_secs_f64();
+    let percent = |time: Duration| time.as_secs_f64() / TOGETHER.as_secs_f64() * 100.0;
+    report.ratio("400 idle sandboxes, their agents", idle.cpu, floor.cpu, AGENTS_RATIO_MAX);
+    let each = second(idle.waits) / BOXES as f64;
+    report.bound("  how often one is woken in a second", each, "", WAKES_MAX);
+    println!("{:<52} {:>10.2} %", "  which is, of one CPU", percent(idle.cpu));
+    report.ratio("400 idle sandboxes, the bridge", own.cpu, floor.cpu, BRIDGE_RATIO_MAX);
+    report.bound("  how often it waits in a second", second(own.waits), "", BRIDGE_WAITS_MAX);
+    println!("{:<52} {:>10.2} %", "  which is, of one CPU", percent(own.cpu));
+    println!("{:<52} {:>10.2} %", "  and the floor", percent(floor.cpu));
+    let each = (resident() - before) / (BOXES - 1) as f64;
+    report.bound("  what each takes of the bridge's memory", each, "MiB", 0.1);
+    // From the first scrape on the bridge asks the agents, so the cost of doing nothing is measured before.
     let scrape = || timed(|| drop(client.get("/metrics").expect(200)));
     // The first asks all agents; from then on they are asked beside the scrapes.
     let first = scrape();
     let later = median((0..SCRAPES).map(|_| scrape()).collect());
     report.bound("`/metrics` with 400 sandboxes", later.as_secs_f64() * 1e3, "ms", 10.0);
     beside("the same beside the first, which asks all", later, first);
-    let (agents, own) = spent(bridge, TOGETHER);
-    let percent = |time: Duration| time.as_secs_f64() / TOGETHER.as_secs_f64() * 100.0;
-    report.bound("400 idle sandboxes, their agents, of one CPU", percent(agents), "%", 2.0);
-    report.bound("400 idle sandboxes, the bridge, of one CPU", percent(own), "%", 0.3);
-    let each = (resident() - before) / (BOXES - 1) as f64;
-    report.bound("  what each takes of the bridge's memory", each, "MiB", 0.1);
+    let [agents, own] = costs(TOGETHER, [&agents, &[bridge]]);
+    println!("{:<52} {:>10.2} %", "  scraped, their agents, of one CPU", percent(agents.cpu));
+    println!("{:<52} {:>10.2} %", "  scraped, the bridge, of one CPU", percent(own.cpu));
 }
 
 /// The CPU time that the descendants of the bridge take in this time, and the bridge itself.
@@ -56,12 +84,44 @@ pub fn spent(bridge: Pid, within: Duration) -> (Duration, Duration) {
     sleep(SETTLING);
     let agents = descendants(bridge);
     assert!(!agents.is_empty(), "no agent of the bridge is to be seen");
-    let used = || (agents.iter().copied().map(used).sum::<Duration>(), used(bridge));
-    let before = used();
+    let [agents, own] = costs(within, [&agents, &[bridge]]);
+    (agents.cpu, own.cpu)
+}
+
+/// What processes have cost so far, or in a time.
+#[derive(Clone, Copy, Default)]
+struct Costs {
+    cpu: Duration,
+    /// How often their threads have waited.
+    waits: u64,
+}
+
+/// What several groups of processes cost in the same time.
+fn costs<const N: usize>(within: Duration, groups: [&[Pid]; N]) -> [Costs; N] {
+    let of = |pids: &[Pid]| Costs {
+        cpu: pids.iter().copied().map(used).sum(),
+        waits: pids.iter().copied().map(waits).sum(),
+    };
+    let before = groups.map(of);
     // The time that is measured.
     sleep(within);
-    let after = used();
-    (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1))
+    let after = groups.map(of);
+    std::array::from_fn(|at| Costs {
+        cpu: after[at].cpu.saturating_sub(before[at].cpu),
+        waits: after[at].waits.saturating_sub(before[at].waits),
+    })
+}
+
+/// How often the threads of a process have waited so far.
+pub fn waits(pid: Pid) -> u64 {
+    // A process that is gone waits no more.
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let statuses = threads.filter_map(|it| fs::read_to_string(it.path().join("status")).ok());
+    let count = |status: String| {
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.and_then(|count| count.trim().parse::<u64>().ok())
+    };
+    statuses.filter_map(count).sum()
 }
 
 /// All descendants of a process; each is recorded under the thread that started it.

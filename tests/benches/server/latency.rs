@@ -1,6 +1,5 @@
 //! One call at a time: what HTTP adds to the agent's own time, and the life of a sandbox.
 
-use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,7 @@ use tests::sandbox::{Sandbox, start};
 use tests::server::Server;
 
 use super::super::{Floor, Report, Target, beside, median, timed};
-use super::idle::used;
+use super::idle::{used, waits};
 use super::portal::Portal;
 use super::{BOX, RPC, command, request, result, serving};
 
@@ -67,17 +66,6 @@ fn counts(report: &mut Report, server: &Server, client: &Client) {
     let cpu = used(bridge).saturating_sub(cpu).as_secs_f64() * 1e6 / CALLS as f64;
     report.bound("times that the bridge waits, per `true`", waited, "", WAITS_PER_COMMAND);
     println!("{:<52} {cpu:>9.0} us", "  its CPU time, per `true`");
-}
-
-/// How often the threads of a process have waited so far.
-fn waits(pid: Pid) -> u64 {
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs").flatten();
-    let statuses = threads.filter_map(|it| fs::read_to_string(it.path().join("status")).ok());
-    let count = |status: String| {
-        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
-        line.and_then(|count| count.trim().parse::<u64>().ok())
-    };
-    statuses.filter_map(count).sum()
 }
 
 /// `true` by the floor, by the agent's socket, by JSON-RPC and by the native API; the floor's median.

@@ -16,10 +16,14 @@ const FIRST_COMMANDS: usize = 20;
 /// The calls of a command, with those of the thread that starts it: 42 to 46, depending on how many events arrive
 /// together, and on whether the allocator gives the memory of its outputs back to the kernel in between.
 const CALLS_OF_A_COMMAND_MAX: usize = 48;
-/// How long an idle agent is watched, and its calls in that time: a sample or two of fifteen calls each,
-/// the answer to a heartbeat, and their timers.
-const IDLE: Duration = Duration::from_secs(10);
-const CALLS_OF_IDLENESS_MAX: usize = 50;
+/// How long an idle agent is watched, and its calls in that time: two or three samples of seventeen calls each, the
+/// answers to one or two heartbeats, and a wait before each of them.
+const IDLE: Duration = Duration::from_secs(25);
+const CALLS_OF_IDLENESS_MAX: usize = 75;
+/// How often it may wait: once for each of them, and once for what is done each minute.
+const WAITS_OF_IDLENESS_MAX: usize = 7;
+/// Mappings of memory, each of which costs page faults: none for a sample, and one for an answer.
+const MAPS_OF_IDLENESS_MAX: usize = 3;
 /// An unused agent is at rest by then.
 const SETTLING: Duration = Duration::from_secs(7);
 
@@ -88,5 +92,9 @@ async fn an_idle_agent_seldom_asks_the_kernel_for_anything() {
     tokio::time::sleep(IDLE).await;
     let calls = trace.end();
     assert!(calls.len() <= CALLS_OF_IDLENESS_MAX, "{}:\n{}", calls.len(), calls.join("\n"));
+    let waits = calls.iter().filter(|call| call.contains("epoll_pwait")).count();
+    assert!(waits <= WAITS_OF_IDLENESS_MAX, "{waits} waits:\n{}", calls.join("\n"));
+    let maps = calls.iter().filter(|call| call.contains("mmap(")).count();
+    assert!(maps <= MAPS_OF_IDLENESS_MAX, "{maps} mappings:\n{}", calls.join("\n"));
     sandbox.end().await;
 }

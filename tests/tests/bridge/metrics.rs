@@ -214,7 +214,7 @@ async fn the_usage_of_a_session_begins_at_zero_after_any_other() {
     sandbox.end().await;
 }
 
-/// An agent at rest takes a sample each ten seconds. What happens in between must not be missing,
+/// An agent at rest takes a sample each twelve seconds. What happens in between must not be missing,
 /// and what begins must show as soon as ever.
 #[tokio::test]
 async fn a_sandbox_at_rest_is_looked_at_seldom_and_at_once_when_something_begins() {

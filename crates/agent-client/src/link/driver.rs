@@ -11,10 +11,11 @@
 use std::future::{Future, poll_fn};
 use std::os::fd::OwnedFd;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use host::together::together;
 use protocol::codec::{FrameBuffer, encode_message};
 use protocol::frame::Kind;
 use protocol::hello::{Goodbye, GoodbyeReason};
@@ -439,15 +440,6 @@ impl Driver {
     }
 }
 
-/// A time at most `apart` earlier, which many links have in common: a thread with hundreds of idle ones wakes
-/// once for several.
-fn together(at: Instant, apart: Duration) -> Instant {
-    static FIRST: OnceLock<Instant> = OnceLock::new();
-    let since = at.saturating_duration_since(*FIRST.get_or_init(Instant::now));
-    let beyond_ns = since.as_nanos().checked_rem(apart.as_nanos()).unwrap_or_default();
-    at - Duration::from_nanos(beyond_ns as u64)
-}
-
 /// Reads until the other end has hung up, and discards everything.
 async fn hung_up(socket: &Socket) {
     let mut unheard = [0; HUNG_UP_READ_BYTES];
@@ -470,29 +462,5 @@ impl Outgoing {
     fn compact(&mut self) {
         self.bytes.drain(..self.sent);
         self.sent = 0;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn hundreds_of_idle_links_wake_their_thread_a_few_times_a_second_and_none_too_late() {
-        let heartbeat = Duration::from_secs(15);
-        let apart = heartbeat / BEATS_APART;
-        let mut beats = BTreeSet::new();
-        for _ in 0..400 {
-            tokio::time::advance(heartbeat / 400).await;
-            let at = Instant::now() + heartbeat;
-            let together = together(at, apart);
-            assert!(together <= at && at < together + apart);
-            beats.insert(together);
-        }
-        assert!(beats.len() <= BEATS_APART as usize + 1, "{} times", beats.len());
-        // A beat's next one is a whole heartbeat later: they stay together.
-        assert!(beats.iter().all(|beat| together(*beat + heartbeat, apart) == *beat + heartbeat));
     }
 }

@@ -53,8 +53,8 @@ pub const GONE_AFTER: Duration = Duration::from_millis(400);
 pub const STEADY_AFTER: Duration = Duration::from_secs(1);
 
 /// Heartbeats of different links are this part of a heartbeat apart, or at the same time: hundreds of idle links
-/// wake their thread a few times a second, and one that is about to be used waits for a handful of them.
-pub const BEATS_APART: u32 = 64;
+/// wake their thread about once a second, and one that is about to be used waits for some twenty pings of others.
+pub const BEATS_APART: u32 = 16;
 
 /// A link moves to another thread that is ahead by this many requests: moving costs some system calls, and a
 /// link that several threads use stays where it is.

@@ -37,7 +37,7 @@ pub struct MetricsPoint {
     /// When the step began.
     pub at_ms: u64,
     /// The time that its samples account for. It may exceed the step: a sandbox in which nothing runs is sampled
-    /// every ten seconds.
+    /// every twelve seconds.
     pub covered_ms: u64,
     pub samples: u64,
     /// CPU time used in it.

@@ -6,6 +6,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::io::BufRead;
+
 use crate::budget::Share;
 use agent_client::program::whole_characters;
 
@@ -26,9 +28,9 @@ impl Stream {
 }
 
 /// The output of one run or command while it is under way.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Lines {
-    /// The entries, with commas in between.
+    /// The beginning of a list: the entries, each with a comma.
     entries: Vec<u8>,
     /// By stream.
     sides: [Side; 2],
@@ -54,12 +56,18 @@ enum Full {
 }
 
 /// What is known of one stream.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Side {
     /// A line whose end has not come.
     begun: Vec<u8>,
-    /// All text, as the inside of a JSON string.
+    /// All text, as the beginning of a JSON string.
     whole: Vec<u8>,
+}
+
+impl Side {
+    fn new() -> Self {
+        Self { begun: Vec::new(), whole: vec![b'"'] }
+    }
 }
 
 /// All output, as JSON.
@@ -85,8 +93,8 @@ impl Lines {
     /// Keeps at most `bytes_max` of JSON.
     pub fn new(bytes_max: usize) -> Self {
         Self {
-            entries: Vec::new(),
-            sides: [Side::default(), Side::default()],
+            entries: vec![b'['],
+            sides: [Side::new(), Side::new()],
             wholes: false,
             bytes_max,
             room: bytes_max,
@@ -110,9 +118,11 @@ impl Lines {
     /// Takes the next bytes of a stream. An unfinished line waits for its end.
     pub fn say(&mut self, stream: Stream, bytes: &[u8]) {
         let mut rest = bytes;
-        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-            let (line, after) = rest.split_at(end);
-            rest = &after[1..];
+        loop {
+            let mut after = rest;
+            let taken = after.skip_until(b'\n').expect("memory is read without fail");
+            let Some(line) = rest[..taken].strip_suffix(b"\n") else { break };
+            rest = after;
             if self.sides[stream as usize].begun.is_empty() {
                 self.enter(stream, line, true);
             } else {
@@ -165,10 +175,14 @@ impl Lines {
             let note = format!("[the output is cut short: {why}]");
             self.write(Stream::Stderr, &note, true);
         }
+        let mut output = self.entries;
         // The comma after the last entry.
-        self.entries.pop();
-        let [stdout, stderr] = self.sides.map(|side| wrapped(side.whole, b'"', b'"'));
-        let output = wrapped(self.entries, b'[', b']');
+        output.pop_if(|last| *last == b',');
+        output.push(b']');
+        let [stdout, stderr] = self.sides.map(|mut side| {
+            side.whole.push(b'"');
+            side.whole
+        });
         Collected { output, stdout, stderr, is_truncated: self.full.is_some() || self.is_lossy }
     }
 
@@ -235,7 +249,7 @@ impl Lines {
         };
         self.entries.extend_from_slice(head);
         let from = self.entries.len();
-        serde_json::to_writer(&mut self.entries, text).expect("memory takes any text");
+        write_string(&mut self.entries, text);
         let to = self.entries.len();
         self.entries.extend_from_slice(b"},");
         let mut taken = self.entries.len() - before;
@@ -282,8 +296,14 @@ fn fitting(line: &[u8], mut left: usize) -> &[u8] {
     if end < line.len() { &line[..whole_characters(&line[..end])] } else { line }
 }
 
-fn wrapped(mut bytes: Vec<u8>, open: u8, close: u8) -> Vec<u8> {
-    bytes.insert(0, open);
-    bytes.push(close);
-    bytes
+/// Writes a JSON string. Most lines have nothing that must be escaped, which is found several bytes at a time.
+fn write_string(to: &mut Vec<u8>, text: &str) {
+    let escapes = |found, byte| found | (byte < b' ') | (byte == b'"') | (byte == b'\\');
+    if text.bytes().fold(false, escapes) {
+        serde_json::to_writer(to, text).expect("memory takes any text");
+    } else {
+        to.push(b'"');
+        to.extend_from_slice(text.as_bytes());
+        to.push(b'"');
+    }
 }

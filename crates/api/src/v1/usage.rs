@@ -24,8 +24,8 @@ pub fn operations() -> Vec<Operation> {
             .about(
                 "The sums of all sandboxes of a namespace, removed ones included, over whole hours of UTC: of \
                  every hour that has a part between `from` and `to`. Without them, all that is kept: 400 days. \
-                 The newest ten seconds may be missing. In a fleet, this node's part; with `all_nodes`, the sums of \
-                 all nodes, and `unanswered` names nodes whose part is not in them.",
+                 The newest ten seconds may be missing, and the newest minute of sandboxes in which nothing runs. \
+                 In a fleet, this node's part; with `all_nodes`, the sums of all nodes, and `unanswered` names nodes whose part is not in them.",
             )
             .problems(&[Code::Unsupported, Code::Unavailable]),
         operation(

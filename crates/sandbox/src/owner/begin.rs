@@ -414,8 +414,10 @@ impl Owner {
                 Recorder { guest, log, which, events, presence, durable, programs, keeps_output };
             tokio::spawn(recorder.run())
         });
-        let follower =
-            guest.clone().map(|guest| tokio::spawn(self.place.telemetry.clone().follow(guest)));
+        let follower = guest.clone().map(|guest| {
+            let presence = Arc::clone(&self.place.presence);
+            tokio::spawn(self.place.telemetry.clone().follow(guest, presence))
+        });
         if let Some(guest) = &guest {
             programs.observe(guest);
         }
