@@ -20,7 +20,7 @@ use sandbox::costs::{self, Cost, ProgramUse};
 #[command(after_help = "Examples:
   host-bridge usage
   host-bridge usage --namespace ci --since 24h
-  host-bridge usage --programs --since 24h what programs, runs and apps have cost
+  host-bridge usage --programs             what programs, runs and apps have cost
   host-bridge usage --all-nodes            the sums of the whole fleet
   host-bridge usage --json | jq '.[] | {namespace, cpu_us}'
 

@@ -26,6 +26,7 @@ pub enum ProgramKind {
     Command,
     /// A run of a context, under the context's name.
     Run,
+    /// A web app.
     App,
 }
 
