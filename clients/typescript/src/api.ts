@@ -1228,6 +1228,8 @@ export interface components {
             from?: number;
             /** @description The namespace; by default all that the key covers. */
             namespace?: string;
+            /** @description Also the cost of programs, runs of contexts and apps, by day and name. */
+            programs?: boolean;
             /**
              * Format: uint64
              * @description Milliseconds since 1970; by default now.
@@ -2346,6 +2348,36 @@ export interface components {
             message: string;
         };
         /** @description An image to pull. */
+        /** @description What has ended. */
+        ProgramKind: "command" | "run" | "app";
+        /** @description What programs, runs or apps of one name have cost that have ended on one day. */
+        ProgramUsage: {
+            /** Format: double */
+            cpu_seconds: number;
+            /** @description A date of UTC. */
+            day: string;
+            /**
+             * Format: uint64
+             * @description How many.
+             */
+            ends: number;
+            kind: components["schemas"]["ProgramKind"];
+            /** @description The last part of a program's path, a context, or an app. */
+            name: string;
+            namespace: string;
+            /**
+             * Format: uint64
+             * @description From block devices; not known of runs.
+             */
+            read_bytes?: number;
+            /**
+             * Format: double
+             * @description From each start to its end, one after the other.
+             */
+            seconds: number;
+            /** Format: uint64 */
+            written_bytes?: number;
+        };
         PullImage: {
             /** @description The image's name with a tag or a digest, such as `registry.example/team/app:2`. */
             image: string;
@@ -2546,6 +2578,11 @@ export interface components {
         ReceivedInput: {
             /** @description Whether there were more than are listed here. */
             has_more: boolean;
+            /**
+             * @description Whether a writer that has sent something had not ended when the receipt was issued, or was killed: what it has sent is
+             *     not listed.
+             */
+            is_open?: boolean;
             /** @description The first of its parts, one for each writer, in the order of their ends. */
             listed: components["schemas"]["InputPart"][];
         };
@@ -3668,6 +3705,8 @@ export interface components {
         UsageReport: {
             /** @description By name. Those that are too many for one day are together in `(others)`. */
             namespaces: components["schemas"]["NamespaceUsage"][];
+            /** @description By day, namespace, kind and name; with `programs` only. Names that are too many for one day are together in `(others)`. */
+            programs?: components["schemas"]["ProgramUsage"][];
             /** @description Nodes of the fleet that did not answer: their part is missing here. Absent if all did. */
             unanswered?: components["schemas"]["UnansweredNode"][];
         };

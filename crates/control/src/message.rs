@@ -255,6 +255,14 @@ pub enum Request {
         from_ms: u64,
         to_ms: u64,
     },
+    /// Asks for what programs, runs and apps have cost, by whole days.
+    ProgramUsage {
+        /// All namespaces if absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        namespace: Option<Name>,
+        from_ms: u64,
+        to_ms: u64,
+    },
     /// Ends the daemon; answered before it does.
     End {
         /// Stops the running sandboxes too, instead of leaving them to the next daemon.

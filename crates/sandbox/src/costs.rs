@@ -3,11 +3,12 @@
 //! The agents' counters are absolute. For each sandbox the last sample that was counted is kept in the same file
 //! as the sums, which is replaced as a whole: so nothing is counted twice and nothing of a living sandbox is
 //! missed, whenever a bridge is killed. The sums of a namespace are kept by the hour, and outlive its sandboxes.
-//! Finished days are files of their own.
+//! Finished days are files of their own. What programs and runs have cost is counted beside it ([`programs`]).
 //!
 //! `telemetry` counts here; the registry reads and saves.
 
 mod days;
+mod programs;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,12 +21,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::Record;
 use crate::limits::COSTS_ROWS_MAX;
-use days::{CURRENT, Row};
+use crate::log::EndsPosition;
+use days::{CURRENT, DayRow, Row};
 use host::instant::now_ms;
 use host::paths::{make_private_directory, write_durably};
 use machine::SandboxId;
 
+pub(crate) use programs::CountedEnd;
+use programs::ProgramRows;
+pub use programs::{APP_SESSION_PREFIX, ProgramCost, ProgramKey, ProgramKind, ProgramUse, sum};
+
 pub(crate) const MS_PER_HOUR: u64 = 3_600_000;
+const MS_PER_DAY: u64 = 24 * MS_PER_HOUR;
 
 /// The namespace under which the use of those is counted that are too many.
 pub const OTHERS: &str = "(others)";
@@ -99,6 +106,7 @@ struct Inner {
 struct Book {
     /// By hour since 1970 and namespace.
     rows: BTreeMap<(u64, String), Cost>,
+    programs: ProgramRows,
     accounts: BTreeMap<SandboxId, Account>,
     is_changed: bool,
 }
@@ -111,6 +119,9 @@ struct Account {
     /// The last one that is counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     last: Option<Sample>,
+    /// How far the ends of its programs and runs are counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ends: Option<EndsPosition>,
 }
 
 impl Costs {
@@ -127,6 +138,7 @@ impl Costs {
             .filter_map(|(id, account)| Some((id.parse().ok()?, account)));
         let book = Book {
             rows: stored.hours.into_iter().map(Row::split).collect(),
+            programs: stored.programs.into_iter().map(ProgramUse::split).collect(),
             accounts: accounts.filter(|(id, _)| exists(id)).collect(),
             is_changed: false,
         };
@@ -201,10 +213,10 @@ impl Costs {
         };
         // A day that was about to be moved into its own file is in both.
         let first_current = current.keys().next().map_or(u64::MAX, |(hour, _)| hour / 24);
-        for day in days::list(&self.0.directory)? {
+        for day in days::list::<Row>(&self.0.directory)? {
             let is_wanted = day >= hours.start / 24 && day <= hours.end / 24;
             if is_wanted && (day < first_current || !is_current(day)) {
-                for row in days::read(&self.0.directory, day)? {
+                for row in days::read::<Row>(&self.0.directory, day)? {
                     let (key, cost) = row.split();
                     add(key, cost);
                 }
@@ -216,6 +228,54 @@ impl Costs {
         Ok(sums)
     }
 
+    /// How far the ends of a sandbox's programs and runs are counted; `None` before the first.
+    pub fn ends_position(&self, of: &Payer) -> Option<EndsPosition> {
+        self.book().accounts.get(&of.id)?.ends
+    }
+
+    /// Counts ends up to this position. Those of days that are in files of their own by now are of the first day that
+    /// is not.
+    pub fn count_ends(&self, of: &Payer, ends: Vec<CountedEnd>, reached: EndsPosition) {
+        let first_open = first_open_day();
+        let mut book = self.book();
+        book.is_changed = true;
+        let account = book.accounts.entry(of.id.clone()).or_default();
+        let is_new = account.ends.replace(reached).is_none();
+        for end in ends {
+            let day = end.at_ms / MS_PER_DAY;
+            // Nobody knows what was counted of a sandbox whose account is lost, along with the sums of the open days.
+            if !is_new || day >= first_open {
+                programs::add(&mut book.programs, day.max(first_open), &of.namespace, end);
+            }
+        }
+    }
+
+    /// What programs, runs and apps have cost on the days that have a part between the two times. Reads files.
+    pub fn of_programs(
+        &self,
+        namespace: Option<&str>,
+        from_ms: u64,
+        to_ms: u64,
+    ) -> io::Result<Vec<ProgramUse>> {
+        let wanted = from_ms / MS_PER_DAY..to_ms.div_ceil(MS_PER_DAY);
+        let _files = self.files();
+        let current = self.book().programs.clone();
+        let mut rows = Vec::new();
+        let is_wanted = |row: &ProgramUse| {
+            wanted.contains(&row.of.day) && namespace.is_none_or(|of| of == row.of.namespace)
+        };
+        for day in days::list::<ProgramUse>(&self.0.directory)? {
+            // A day that was about to be moved into its own file is in both.
+            let is_current = || current.keys().any(|key| key.day == day);
+            if wanted.contains(&day) && !is_current() {
+                rows.extend(days::read::<ProgramUse>(&self.0.directory, day)?);
+            }
+        }
+        rows.extend(current.into_iter().map(ProgramUse::of));
+        rows.retain(is_wanted);
+        Ok(sum(rows))
+    }
+
     /// Saves the counts, if they have changed, and moves finished days into files of their own. Only one of
     /// two days ago is finished: what an agent has kept is counted later.
     pub fn mark(&self) -> io::Result<()> {
@@ -225,8 +285,9 @@ impl Costs {
             return Ok(());
         }
         let (rows, accounts) = (book.rows.clone(), book.accounts.clone());
+        let programs = book.programs.clone();
         drop(book);
-        let written = self.write(rows, accounts);
+        let written = self.write(rows, programs, accounts);
         if written.is_err() {
             self.book().is_changed = true;
         }
@@ -236,20 +297,28 @@ impl Costs {
     fn write(
         &self,
         mut rows: BTreeMap<(u64, String), Cost>,
+        mut programs: ProgramRows,
         accounts: BTreeMap<SandboxId, Account>,
     ) -> io::Result<()> {
         let directory = &self.0.directory;
         make_private_directory(directory)?;
-        let today = now_ms() / MS_PER_HOUR / 24;
-        let open = rows.split_off(&(today.saturating_sub(1) * 24, String::new()));
+        let (today, first_open) = (now_ms() / MS_PER_DAY, first_open_day());
+        let first = (first_open * 24, String::new());
+        let open = rows.split_off(&first);
         if !rows.is_empty() {
-            days::archive(directory, rows, today)?;
-            let first = (today.saturating_sub(1) * 24, String::new());
+            days::archive::<Row>(directory, rows, today)?;
             let mut book = self.book();
             book.rows = book.rows.split_off(&first);
         }
+        let is_open = |key: &ProgramKey| key.day >= first_open;
+        let finished: ProgramRows = programs.extract_if(.., |key, _| !is_open(key)).collect();
+        if !finished.is_empty() {
+            days::archive::<ProgramUse>(directory, finished, today)?;
+            self.book().programs.retain(|key, _| is_open(key));
+        }
         let stored = days::Stored {
             hours: open.into_iter().map(Row::of).collect(),
+            programs: programs.into_iter().map(ProgramUse::of).collect(),
             sandboxes: accounts
                 .into_iter()
                 .map(|(id, account)| (id.to_string(), account))
@@ -257,6 +326,11 @@ impl Costs {
         };
         write_durably(directory, CURRENT, &serde_json::to_vec(&stored)?)
     }
+}
+
+/// Days before this one are in files of their own, or about to be.
+fn first_open_day() -> u64 {
+    (now_ms() / MS_PER_DAY).saturating_sub(1)
 }
 
 impl Book {

@@ -196,13 +196,18 @@ pub const INPUT_SEGMENT_BYTES: u64 = 4 * 1024 * 1024;
 pub const INPUT_SEGMENTS_MAX: usize = 2;
 /// The most of it on disk, which is reserved where input is recorded.
 pub const INPUT_BYTES_MAX: u64 = INPUT_SEGMENT_BYTES * INPUT_SEGMENTS_MAX as u64;
-/// One file of what was put into a sandbox and of what its contexts ran, as digests: some four thousand files or a
-/// thousand runs.
+/// One file of what was put into a sandbox, as digests, or of how its programs and runs ended: some four thousand files
+/// or programs, or a thousand runs.
 pub const PROVENANCE_SEGMENT_BYTES: u64 = 1024 * 1024;
-/// Such files that are kept.
+/// Such files that are kept of each.
 pub const PROVENANCE_SEGMENTS_MAX: usize = 2;
-/// The most of it on disk.
-pub const PROVENANCE_BYTES_MAX: u64 = PROVENANCE_SEGMENT_BYTES * PROVENANCE_SEGMENTS_MAX as u64;
+/// The most of both on disk.
+pub const PROVENANCE_BYTES_MAX: u64 = 2 * PROVENANCE_SEGMENT_BYTES * PROVENANCE_SEGMENTS_MAX as u64;
+/// The newest ends of programs that are not recorded again: those that a bridge finds when it follows the one that
+/// was killed, one for each session that an agent keeps.
+pub const ENDS_KNOWN_MAX: usize = SESSIONS_MAX;
+/// Ends that are appended before they are counted, besides the regular count: fewer than one file has, of the largest.
+pub const ENDS_UNCOUNTED_MAX: u64 = 100;
 /// How often daily limits are checked: sandboxes may exceed their run time by that much, times
 /// their number.
 pub const METER_PAUSE: Duration = Duration::from_millis(100);
@@ -253,8 +258,13 @@ pub const COSTS_MARK_PAUSE: Duration = Duration::from_secs(10);
 pub const COSTS_ROWS_MAX: usize = 10_000;
 /// Days whose costs are kept: a year, and what is billed late.
 pub const COSTS_DAYS_MAX: u64 = 400;
+/// Names of programs, contexts or apps that are counted apart in one namespace on one day. Callers invent names as they
+/// like; the cost of more is counted together.
+pub const PROGRAM_NAMES_MAX: usize = 200;
+/// The same of all namespaces, on two days.
+pub const PROGRAM_ROWS_MAX: usize = 10_000;
 /// A file of costs that is longer is not ours: 512 bytes for each row and each sandbox.
-pub const COSTS_BYTES_MAX: u64 = (COSTS_ROWS_MAX + SANDBOXES_MAX) as u64 * 512;
+pub const COSTS_BYTES_MAX: u64 = (COSTS_ROWS_MAX + PROGRAM_ROWS_MAX + SANDBOXES_MAX) as u64 * 512;
 /// The largest record of a log: a chunk with its labels, or an exit record with its survivors.
 /// Checked against a record's length before anything is allocated.
 pub const LOG_RECORD_BYTES_MAX: usize = 256 * 1024;

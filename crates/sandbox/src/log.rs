@@ -17,7 +17,7 @@
 //! disk was full, is recorded as a gap as soon as possible.
 //!
 //! What is typed is beside it, in files of its own ([`input`]), if the sandbox's policy says so. So is, always, what was put
-//! in and what contexts ran, as lengths and digests ([`provenance`]).
+//! in and how programs and runs ended, as lengths, digests and costs ([`provenance`]).
 
 mod append;
 mod carry;
@@ -42,14 +42,14 @@ use protocol::{ExitRecord, SessionId};
 use serde::{Deserialize, Serialize};
 
 pub use agent_client::guest::{
-    Content, DisplayedForm, Provenance, ReceivedFile, RunRecord, SentInput,
+    BegunInput, Content, DisplayedForm, ProgramEnd, Provenance, ReceivedFile, RunRecord, SentInput,
 };
 pub(super) use input::input_directory;
 pub use input::{InputLog, InputReader, InputStep, Typed};
 pub use known::{AllSessions, Extent, OneSession, RecordedSession};
 pub use playback::{Only, Playback};
-pub(super) use provenance::provenance_directory;
-pub use provenance::{ProvenanceExtent, ProvenanceLog};
+pub(super) use provenance::provenance_directories;
+pub use provenance::{EndsPosition, ProvenanceExtent, ProvenanceLog};
 pub use reader::{From, InvalidMark, Mark, Reader, Step};
 pub use record::Run;
 pub(super) use record::{bounded, checksum};

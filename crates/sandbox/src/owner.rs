@@ -36,7 +36,7 @@ use super::again::Remaking;
 use super::contents::Contents;
 use super::event::{Facts, Kind, of_change};
 use super::expiry::{Expiry, ExpiryAction};
-use super::log::{input_directory, log_directory, provenance_directory};
+use super::log::{input_directory, log_directory, provenance_directories};
 use super::meter::{Meter, RunTimer};
 use super::pool::{Personal, Pool, Shape};
 use super::presence::Presence;
@@ -445,7 +445,8 @@ impl Owner {
         self.stored.record.address = None;
         self.stored.trace = machine::Trace::default();
         let log = log_directory(&self.place.directories.state);
-        let parts = [input_directory(&log), provenance_directory(&log), log];
+        let [inputs, ends] = provenance_directories(&log);
+        let parts = [input_directory(&log), inputs, ends, log];
         self.stored.record.log_bytes = Some(parts.iter().map(|part| bytes_of(part)).sum());
         self.enter(State::Stopped { why, at_ms: now_ms() }).await;
         self.tell_names_of_stop();

@@ -6,16 +6,13 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use agent_client::guest::{Guest, Observed, cause_name, run_end_name};
+use agent_client::guest::{BLOCK_BYTES, Guest, Observed, cause_name, run_end_name};
 use protocol::exit::ExitRecord;
 use protocol::repl::Finished;
 use protocol::{Cause, ContextName, SessionId};
 
 use crate::event::{Event, EventSink, Facts, Kind, Subject};
 use crate::limits::ENDS_TOLD_MAX;
-
-/// What the kernel counts blocks of a process in (`getrusage`), whatever the device has.
-const BLOCK_BYTES: u64 = 512;
 
 /// Clones are of the same sandbox, and each end is in the stream once.
 #[derive(Clone)]

@@ -28,10 +28,11 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::event::{Event, EventSink};
-use super::log::{LogError, Writer, bounded};
+use super::log::{LogError, ProgramEnd, Provenance, ProvenanceLog, Writer, bounded};
 use super::name::SandboxRef;
 use super::presence::Presence;
 use super::program_events::ProgramEvents;
+use super::telemetry::Telemetry;
 use crate::limits::{
     RECORDER_DIGEST_WAIT, RECORDER_DRAIN, RECORDER_LOOK_PAUSE, RECORDER_ORDER_WAIT,
     RECORDER_RETRY_PAUSE,
@@ -77,6 +78,9 @@ pub struct Recorder {
     pub durable: Option<Durable>,
     /// Learns of the ends that are recorded.
     pub programs: ProgramEvents,
+    /// Where the costs of what it records are counted from.
+    pub ends: Arc<ProvenanceLog>,
+    pub telemetry: Telemetry,
     /// Whether output is kept. Otherwise it is taken from the agent, and the log has a gap in its place.
     pub keeps_output: bool,
 }
@@ -259,7 +263,7 @@ impl Recorder {
             if let Some(record) = exit.as_ref().filter(|record| outputs.have_all(record)) {
                 if !self.log.with(|log| log.has_exited(session)) {
                     let record = self.digested(session, record).await;
-                    self.record_exit(session, &record, outputs.reached()).await;
+                    self.record_exit(&info, &record, outputs.reached()).await;
                     self.programs.ended(session, &record);
                 }
                 if !is_end_durable && outputs.have_landed() {
@@ -445,14 +449,19 @@ impl Recorder {
     }
 
     /// Writes the end of a session, however long the disk is full: as long as it is not released,
-    /// the agent keeps it too.
+    /// the agent keeps it too. What it has cost comes first, and is not recorded again by a bridge that finds the end missing.
     async fn record_exit(
         &self,
-        session: &SessionId,
+        info: &SessionInfo,
         record: &ExitRecord,
         reached: Vec<(Channel, u64)>,
     ) {
+        let session = &info.session;
+        let end = ProgramEnd::of(session, &info.command, record);
         let write = |log: &mut Writer| {
+            if let Some(end) = &end {
+                self.ends.append(Provenance::Program(end.clone()))?;
+            }
             for (channel, reached) in &reached {
                 log.skip_to(session, *channel, *reached)?;
             }
@@ -465,6 +474,7 @@ impl Recorder {
             }
             tokio::time::sleep(RECORDER_RETRY_PAUSE).await;
         }
+        self.telemetry.note_end();
     }
 
     fn report(&self, written: Result<(), LogError>) {

@@ -29,12 +29,13 @@ pub use bucket::{Bucket, Counters, CpuParts, Gauge};
 pub use history::{History, InvalidWindow, Window};
 use step::Step;
 
-use crate::costs::{Cost, Costs, Payer};
+use crate::costs::{Cost, Costs, CountedEnd, Payer};
 use crate::limits::{
-    TELEMETRY_APART, TELEMETRY_AT_REST_MS, TELEMETRY_CLOCK_DRIFT_MS, TELEMETRY_DEADLINE,
+    ENDS_UNCOUNTED_MAX, TELEMETRY_APART, TELEMETRY_AT_REST_MS, TELEMETRY_CLOCK_DRIFT_MS, TELEMETRY_DEADLINE,
     TELEMETRY_FIRST_PAUSE, TELEMETRY_LAST_DEADLINE, TELEMETRY_PAGES_MAX, TELEMETRY_PAUSE,
     TELEMETRY_PAUSE_AT_REST,
 };
+use crate::log::{ProvenanceLog, log_directory};
 use crate::presence::Presence;
 use crate::{Event, EventSink, Record, SandboxRef};
 use agent_client::guest::{Guest, GuestError};
@@ -46,6 +47,8 @@ use ring::{RESOLUTIONS, Ring};
 
 /// The directory of the files in a sandbox's state directory.
 const DIRECTORY: &str = "metrics";
+/// How often the ends of programs are counted of a sandbox that is over.
+const COUNTS_AT_END: u32 = 2;
 
 /// The history of one sandbox. Clones are the same.
 #[derive(Clone)]
@@ -65,6 +68,10 @@ struct Inner {
     is_doomed: AtomicBool,
     /// The agent has taken its last samples far apart: nothing runs in the sandbox.
     is_at_rest: AtomicBool,
+    /// Ends of programs and runs that this bridge has recorded since they were counted.
+    uncounted_ends: AtomicU64,
+    /// One count of them at a time, and how often they were counted since the sandbox was over.
+    counting: Mutex<u32>,
     /// One question at a time: two would count the same samples.
     asking: Arc<tokio::sync::Mutex<()>>,
     account: Mutex<Account>,
@@ -108,6 +115,8 @@ impl Telemetry {
             failures: AtomicU64::new(0),
             is_doomed: AtomicBool::new(false),
             is_at_rest: AtomicBool::new(false),
+            uncounted_ends: AtomicU64::new(0),
+            counting: Mutex::default(),
             asking: Arc::default(),
             account: Mutex::new(Account {
                 payer: Payer::of(record),
@@ -274,6 +283,53 @@ impl Telemetry {
         buckets
     }
 
+    /// A program or a run has ended, and that is recorded.
+    pub fn note_end(&self) {
+        let uncounted = self.0.uncounted_ends.fetch_add(1, Ordering::Relaxed) + 1;
+        if uncounted.is_multiple_of(ENDS_UNCOUNTED_MAX) {
+            let telemetry = self.clone();
+            drop(spawn_blocking(move || telemetry.count_ends(false)));
+        }
+    }
+
+    /// Counts what programs and runs have cost that have ended. Reads files. Those of a sandbox that is over do not change,
+    /// but for what a client of its own records a moment later.
+    pub fn count_ends(&self, is_over: bool) {
+        if !self.0.is_kept {
+            return;
+        }
+        // A count that panicked has changed nothing.
+        let mut counts = self.0.counting.lock().unwrap_or_else(PoisonError::into_inner);
+        *counts = if is_over { counts.saturating_add(1) } else { 0 };
+        if *counts > COUNTS_AT_END {
+            return;
+        }
+        self.0.uncounted_ends.store(0, Ordering::Relaxed);
+        let log = log_directory(self.store().directory.parent().unwrap_or(Path::new("")));
+        let payer = self.payer();
+        let before = self.0.costs.ends_position(&payer).unwrap_or_default();
+        let mut ends = Vec::new();
+        let read = ProvenanceLog::ends_after(&log, before, |at_ms, what| {
+            ends.extend(CountedEnd::of(at_ms, &what));
+        });
+        match read {
+            Ok(reached) if reached != before => {
+                let missed = reached.missed - before.missed;
+                if missed > 0 {
+                    self.trouble(format!(
+                        "the costs of {missed} programs and runs are not counted"
+                    ));
+                }
+                let account = self.account();
+                if !account.is_closed {
+                    self.0.costs.count_ends(&payer, ends, reached);
+                }
+            }
+            Ok(_) => {}
+            Err(error) => self.trouble(format!("costs of its programs are not counted: {error}")),
+        }
+    }
+
     /// The sandbox has ended: what its connections have carried since the last samples is counted.
     pub fn settle(&self) {
         self.count(&[], now_ms());
@@ -298,10 +354,14 @@ impl Telemetry {
 
     /// The sandbox is removed. From then on nothing writes to its directory.
     pub async fn forget(&self) {
-        self.close();
         let telemetry = self.clone();
         // A batch may be on its way; after a panic there is none.
-        let _ = spawn_blocking(move || drop(telemetry.store())).await;
+        let forgetting = spawn_blocking(move || {
+            telemetry.count_ends(false);
+            telemetry.close();
+            drop(telemetry.store());
+        });
+        let _ = forgetting.await;
     }
 
     fn note(&self, written: &io::Result<()>) {

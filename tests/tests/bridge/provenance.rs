@@ -6,6 +6,8 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tests::door::{BOX, open};
 use tests::eventually;
@@ -144,6 +146,31 @@ fn what_was_sent_to_stdin_is_in_a_receipt_and_its_bytes_are_nowhere() {
     // Nothing was sent.
     server.ok(&["exec", "--session", "silent", "box", "--", "true"]);
     assert_eq!(statement(&client, "silent")["stdin"], Value::Null);
+}
+
+#[test]
+fn a_receipt_says_that_input_was_still_open() {
+    let (server, client) = open();
+    let script = "read line; touch /tmp/has-read; until [ -e /tmp/go ]; do sleep 0.05; done";
+    let exec = ["exec", "-i", "--session", "fed", "box", "--", "sh", "-c", script];
+    let mut fed = server.command(&exec);
+    let mut fed = fed.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it runs");
+    let mut stdin = fed.stdin.take().expect("piped");
+    stdin.write_all(b"one\n").expect("written");
+    let test = json!({ "argv": ["test", "-e", "/tmp/has-read"] });
+    eventually("the line is read", || {
+        client.post(&format!("{BOX}/exec"), &test).expect(200).json()["exit_code"] == 0
+    });
+    // It does not learn of the end, so its part has none.
+    let writer = Pid::from_raw(fed.id() as i32);
+    kill(writer, Signal::SIGSTOP).expect("it lives");
+    server.ok(&["exec", "box", "--", "touch", "/tmp/go"]);
+    let open = statement(&client, "fed");
+    let expected = json!({ "listed": [], "has_more": false, "is_open": true });
+    assert_eq!(open["stdin"], expected, "{open}");
+    kill(writer, Signal::SIGCONT).expect("it lives");
+    assert!(fed.wait().expect("it ends").success());
+    assert_eq!(statement(&client, "fed"), open, "it is issued once");
 }
 
 #[test]

@@ -355,3 +355,84 @@ fn throttling_and_memory_are_those_of_the_control_groups_files() {
     let kept: f64 = points.filter_map(|point| point["cpu_throttled_us"].as_f64()).sum();
     assert!((kept - compared[1][0]).abs() <= compared[1][0] * TOLERANCE, "{kept}: {compared:?}");
 }
+
+/// Ends when it has used half a second of CPU time.
+const BURN: &str = "import time\nwhile time.process_time() < 0.5: pass";
+const BURN_IN_CONTEXT: &str =
+    "import time; begun = time.process_time()\nwhile time.process_time() < begun + 0.5: pass";
+const BURNT: f64 = 0.5;
+/// What an interpreter takes to start and to end.
+const STARTED: f64 = 0.2;
+
+/// What has ended, how often, and the CPU time of that.
+fn programs(client: &Client) -> Vec<(String, String, u64, f64)> {
+    let report = client.get("/v1/usage?namespace=bill&programs=true").expect(200).json();
+    let rows = report["programs"].as_array().unwrap().iter();
+    let text = |row: &Value, field: &str| row[field].as_str().unwrap().to_owned();
+    rows.map(|row| {
+        assert_eq!(row["namespace"], "bill");
+        assert_eq!(row["read_bytes"].is_u64(), row["kind"] != "run", "{row}");
+        let ends = row["ends"].as_u64().unwrap();
+        (text(row, "kind"), text(row, "name"), ends, number(row, "cpu_seconds"))
+    })
+    .collect()
+}
+
+#[test]
+fn programs_runs_and_apps_are_counted_once_over_killed_bridges() {
+    let mut server = Server::dev();
+    let mut client = Client::new(server.url());
+    client.post("/v1/sandboxes", &json!({ "namespace": "bill", "name": "work" })).expect(201);
+    let burn = json!({ "argv": ["/usr/bin/env", "python3", "-c", BURN], "session": "recorded" });
+    let _ = client.post(&format!("{BOX}/sessions"), &burn).expect(201);
+    let burn = json!({ "argv": ["python3", "-c", BURN] });
+    for _ in 0..2 {
+        client.post(&format!("{BOX}/exec"), &burn).expect(200);
+    }
+    let run = json!({ "language": "python", "code": BURN_IN_CONTEXT });
+    client.post(&format!("{BOX}/contexts/main/run"), &run).expect(200);
+    // By a process of its own.
+    server.ok(&["repl", "bill/work", "--context", "main", "-c", BURN_IN_CONTEXT]);
+    let serve = "exec python3 -m http.server $PORT --bind 127.0.0.1";
+    let app = json!({ "type": "command", "command": serve, "name": "web" });
+    client.post(&format!("{BOX}/apps"), &app).expect(201);
+    client.delete(&format!("{BOX}/apps/web")).expect(204);
+    // Killed at once: nothing of it is saved.
+    server.kill_and_serve_again();
+    client = Client::new(server.url());
+    let mut found = Vec::new();
+    eventually("all ends are counted", || {
+        found = programs(&client);
+        found.iter().map(|row| row.2).sum::<u64>() == 6
+    });
+    let of = |kind: &str, name: &str| {
+        let row = found.iter().find(|row| row.0 == kind && row.1 == name);
+        row.map(|row| (row.2, row.3)).unwrap_or_else(|| panic!("no {kind} {name}: {found:?}"))
+    };
+    let assert_burnt = |(ends, seconds): (u64, f64), expected: u64| {
+        assert_eq!(ends, expected, "{found:?}");
+        let least = BURNT * expected as f64;
+        assert!((least * 0.98..least + STARTED * expected as f64).contains(&seconds), "{found:?}");
+    };
+    assert_burnt(of("command", "env"), 1);
+    assert_burnt(of("command", "python3"), 2);
+    assert_burnt(of("run", "main"), 2);
+    assert_eq!(of("app", "web").0, 1);
+    for _ in 0..2 {
+        server.kill_and_serve_again();
+        client = Client::new(server.url());
+        assert_eq!(programs(&client), found);
+    }
+    // By the command line, and after the sandbox and its files are gone.
+    client.delete(BOX).expect(200);
+    server.end_and_serve_again();
+    assert_eq!(programs(&Client::new(server.url())), found);
+    let shown = server.ok(&["usage", "--programs", "--namespace", "bill", "--json"]);
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    let ends = shown.as_array().unwrap().iter().map(|row| row["ends"].as_u64().unwrap());
+    assert_eq!(ends.sum::<u64>(), 6, "{shown}");
+    let table = server.ok(&["usage", "--programs"]);
+    assert!(table.lines().any(|line| line.contains(" run ") && line.contains(" main ")), "{table}");
+    let none = Client::new(server.url()).get("/v1/usage?programs=true&namespace=other");
+    assert_eq!(none.expect(200).json()["programs"], json!([]));
+}

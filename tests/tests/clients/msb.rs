@@ -38,6 +38,11 @@ fn programs() {
 }
 
 #[test]
+fn receipts() {
+    each_release("receipts");
+}
+
+#[test]
 fn sandboxes() {
     each_release("sandboxes");
 }

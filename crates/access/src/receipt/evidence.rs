@@ -5,14 +5,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::ReceiptError;
-use super::limits::{DECISIONS_MAX, FILES_LISTED_MAX, INPUT_PARTS_MAX, RECORDS_READ_MAX};
+use super::limits::{
+    DECISIONS_MAX, FILES_LISTED_MAX, INPUT_EARLY_MS, INPUT_PARTS_MAX, RECORDS_READ_MAX,
+};
 use super::statement::{
     DecidedFor, Decision, Decisions, Evidence, InputPart, Ran, ReceivedFiles, ReceivedInput,
     Subject,
 };
 use crate::audit::{Audit, Filter, Outcome, read};
 use host::instant;
-use sandbox::log::{Provenance, ProvenanceLog, ReceivedFile, SentInput};
+use sandbox::log::{BegunInput, Provenance, ProvenanceLog, ReceivedFile, SentInput};
 
 impl Ran<'_> {
     /// From its start to its end, if it has ended.
@@ -23,6 +25,15 @@ impl Ran<'_> {
             }
             Self::Run(run) => Some((run.started_at_ms, run.ended_at_ms)),
         }
+    }
+
+    /// Whether what a writer begins to send may go to it.
+    fn may_read(self, begun: &BegunInput, begun_at_ms: u64) -> bool {
+        let (Self::Session(session), Some((from_ms, to_ms))) = (self, self.period()) else {
+            return false;
+        };
+        let is_early = begun_at_ms.saturating_add(INPUT_EARLY_MS) < from_ms;
+        begun.session == session.session && begun.opened_at_ms <= to_ms && !is_early
     }
 
     /// Whether what a writer has sent went to it. Names of sessions are used again.
@@ -44,22 +55,35 @@ impl Evidence {
     ) -> Result<Self, ReceiptError> {
         let Some((from_ms, to_ms)) = ran.period() else { return Ok(Self::default()) };
         let (mut inputs, mut stdin) = (ReceivedFiles::default(), ReceivedInput::default());
+        // When writers were opened that have not ended.
+        let mut open = Vec::new();
         let extent = ProvenanceLog::read(log, |time_ms, what| match what {
             Provenance::File(file) if time_ms <= to_ms => inputs.add(time_ms, file),
-            Provenance::Input(sent) if ran.has_read(&sent, time_ms) => stdin.add(time_ms, sent),
+            Provenance::InputBegun(begun) if ran.may_read(&begun, time_ms) => {
+                open.push(begun.opened_at_ms);
+            }
+            Provenance::Input(sent) if ran.has_read(&sent, time_ms) => {
+                if let Some(at) = open.iter().position(|at| *at == sent.opened_at_ms) {
+                    open.swap_remove(at);
+                }
+                stdin.add(time_ms, sent);
+            }
             Provenance::Unseen {} if time_ms <= to_ms => inputs.has_unrecorded = true,
             Provenance::File(_)
+            | Provenance::InputBegun(_)
             | Provenance::Input(_)
             | Provenance::Run(_)
+            | Provenance::Program(_)
             | Provenance::Unseen {} => {}
         })?;
         inputs.has_more |= !extent.is_whole;
         stdin.has_more |= !extent.is_whole && matches!(ran, Ran::Session(_));
+        stdin.is_open = !open.is_empty();
         let decided = |directory: &PathBuf| decisions(directory, sandbox, from_ms, to_ms);
         Ok(Self {
             decisions: audit.directory().map(decided).transpose().map_err(ReceiptError::Audit)?,
             inputs: Some(inputs),
-            stdin: Some(stdin).filter(|stdin| stdin.has_more || !stdin.listed.is_empty()),
+            stdin: Some(stdin).filter(|stdin| *stdin != ReceivedInput::default()),
         })
     }
 }

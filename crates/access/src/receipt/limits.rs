@@ -12,5 +12,8 @@ pub const DECISIONS_MAX: usize = 100;
 pub const FILES_LISTED_MAX: usize = 100;
 /// Parts of a session's input that a receipt lists: one for each writer. More are counted as unlisted.
 pub const INPUT_PARTS_MAX: usize = 100;
+/// How much earlier than the start of a program, by the guest's clock, a writer may begin to send to it: input goes out
+/// with the start, and clocks differ.
+pub const INPUT_EARLY_MS: u64 = 1000;
 /// Records of the audit log that are read for them.
 pub const RECORDS_READ_MAX: usize = 10_000;

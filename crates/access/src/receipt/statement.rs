@@ -230,6 +230,10 @@ pub struct ReceivedInput {
     pub listed: Vec<InputPart>,
     /// Whether there were more than are listed here.
     pub has_more: bool,
+    /// Whether a writer that has sent something had not ended when the receipt was issued, or was killed: what it has sent is
+    /// not listed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_open: bool,
 }
 
 /// What one writer has sent.

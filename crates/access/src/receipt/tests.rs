@@ -72,6 +72,7 @@ fn statement() -> Statement {
                 closed: true,
             }],
             has_more: true,
+            is_open: true,
         }),
         run: None,
     }

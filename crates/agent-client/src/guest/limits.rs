@@ -16,6 +16,8 @@ pub const ANSWER_BYTES_MAX: usize = FRAME_BYTES_MAX - 4 * 1024;
 pub const DISPLAY_FORMS_MAX: usize = 64;
 /// Forms of displays that the record of a run lists with their digests.
 pub const RUN_DISPLAYS_MAX: usize = 64;
+/// Of the name of a program whose cost is reported; file names of people are shorter.
+pub const PROGRAM_NAME_CHARS_MAX: usize = 64;
 /// Frames of one traceback that are kept: the depth at which Python gives a recursion up.
 pub const TRACE_FRAMES_MAX: usize = 1024;
 /// CPUs that a guest can credibly have: Linux's own limit is of that order.

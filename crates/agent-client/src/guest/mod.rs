@@ -42,10 +42,12 @@ pub use horizon::Horizons;
 pub use observer::{Observed, Observer};
 pub use output::{Output, OutputCounter, Piece};
 pub use pending::Pending;
+pub(crate) use provenance::ProgramAccount;
 pub use provenance::{
-    Content, DisplayedForm, FilePlace, Provenance, ProvenanceKeeper, ReceivedFile, RunRecord,
-    SentInput,
+    BLOCK_BYTES, BegunInput, Content, DisplayedForm, FilePlace, ProgramEnd, Provenance,
+    ProvenanceKeeper, ReceivedFile, RunRecord, SentInput,
 };
+pub(crate) use rules::is_recorded;
 pub use rules::{OutputRule, OutputRules};
 pub use streams::{Awaited, FileTarget};
 pub use trace::{cause_name, run_end_name};

@@ -1,5 +1,6 @@
 //! Where what runs in a sandbox comes from, and its results, as this client has seen them: the files that it has put in,
-//! the input that it has sent to sessions, the runs of contexts whose events it has read. Lengths and digests, no content.
+//! the input that it has sent to sessions, the programs whose ends it has learned, the runs of contexts whose events it
+//! has read. Lengths, digests and costs, no content.
 //!
 //! The owner of a sandbox sets who keeps it, before anybody uses the guest. Every door passes here, since all of them use
 //! the guest. Without a keeper nothing is digested. What the bridge itself writes is nobody's input and is left out.
@@ -9,23 +10,42 @@ use std::sync::{Arc, OnceLock};
 
 use host::hex;
 use host::instant::now_ms;
+use protocol::exit::{Cause, ExitRecord};
 use protocol::repl::{Display, Event, Finished, Happening};
-use protocol::requests::WriteMode;
+use protocol::requests::{Program, WriteMode};
 use protocol::{ContextName, SessionId, Text};
 use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 
-use super::limits::RUN_DISPLAYS_MAX;
+use super::limits::{PROGRAM_NAME_CHARS_MAX, RUN_DISPLAYS_MAX};
+
+/// What the kernel counts blocks of a process in (`getrusage`), whatever the device has.
+pub const BLOCK_BYTES: u64 = 512;
+/// What runs scripts that name no shell.
+const SHELL: &str = "sh";
 
 /// One thing that a client has seen from its beginning to its end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Provenance {
     File(ReceivedFile),
+    /// A writer has begun to send input.
+    InputBegun(BegunInput),
     Input(SentInput),
     Run(Box<RunRecord>),
+    Program(ProgramEnd),
     /// A client of another node was given a way to the agent; what it did there is not recorded.
     Unseen {},
+}
+
+impl Provenance {
+    /// Whether it is the end of a program or a run.
+    pub fn is_end(&self) -> bool {
+        match self {
+            Self::Run(_) | Self::Program(_) => true,
+            Self::File(_) | Self::InputBegun(_) | Self::Input(_) | Self::Unseen {} => false,
+        }
+    }
 }
 
 /// How much there was of something, and its SHA-256.
@@ -68,6 +88,13 @@ impl FilePlace {
     }
 }
 
+/// A writer whose end is recorded as [`SentInput`] with the same time, unless its process is killed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BegunInput {
+    pub session: SessionId,
+    pub opened_at_ms: u64,
+}
+
 /// What one writer has sent to the input of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SentInput {
@@ -103,6 +130,57 @@ pub struct RunRecord {
     /// The kind of the exception that nothing caught.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+}
+
+/// What a program has cost up to its end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramEnd {
+    pub session: SessionId,
+    /// Names of sessions come again. By the guest's clock.
+    pub started_at_ms: u64,
+    /// The last part of the program's path.
+    pub program: String,
+    pub duration_us: u64,
+    pub cpu_us: u64,
+    /// From and to block devices.
+    pub read_bytes: u64,
+    pub written_bytes: u64,
+}
+
+impl ProgramEnd {
+    /// `command` is the argument vector as one line, or its first word. Nothing of a program that never ran.
+    pub fn of(session: &SessionId, command: &str, record: &ExitRecord) -> Option<Self> {
+        if matches!(record.cause, Cause::SpawnFailed { .. }) {
+            return None;
+        }
+        let usage = record.usage;
+        Some(Self {
+            session: session.clone(),
+            started_at_ms: record.started_at_ms,
+            program: program_name(command),
+            duration_us: record.duration_us,
+            cpu_us: usage.user_us.saturating_add(usage.system_us),
+            read_bytes: usage.block_reads.saturating_mul(BLOCK_BYTES),
+            written_bytes: usage.block_writes.saturating_mul(BLOCK_BYTES),
+        })
+    }
+}
+
+fn name_of(program: &Program) -> String {
+    let path = match program {
+        Program::Argv { argv } => argv.first().map(Text::to_string_lossy),
+        Program::Script { shell, .. } => shell.as_ref().map(Text::to_string_lossy),
+        Program::LoginShell {} => None,
+    };
+    program_name(path.as_deref().unwrap_or(SHELL))
+}
+
+fn program_name(command: &str) -> String {
+    let path = command.split_whitespace().next().unwrap_or_default();
+    // A login shell's name begins with a dash.
+    let name = path.rsplit('/').next().unwrap_or_default().trim_start_matches('-');
+    let shown = |char: char| if char.is_control() { char::REPLACEMENT_CHARACTER } else { char };
+    name.chars().take(PROGRAM_NAME_CHARS_MAX).map(shown).collect()
 }
 
 /// One form of a display.
@@ -161,6 +239,12 @@ impl ProvenanceKeeper {
             let (keeper, session, opened_at_ms) = (self.clone(), session.clone(), now_ms());
             InputAccount { keeper, session, opened_at_ms, sum: Sum::default() }
         };
+        self.is_set().then(account)
+    }
+
+    /// For a program that nobody else reports the end of.
+    pub(crate) fn program(&self, program: &Program) -> Option<ProgramAccount> {
+        let account = || ProgramAccount { keeper: self.clone(), program: name_of(program) };
         self.is_set().then(account)
     }
 
@@ -247,6 +331,21 @@ impl FileAccount {
     }
 }
 
+/// A program that goes on.
+#[derive(Debug)]
+pub(crate) struct ProgramAccount {
+    keeper: ProvenanceKeeper,
+    program: String,
+}
+
+impl ProgramAccount {
+    pub fn ended(self, session: &SessionId, record: &ExitRecord) {
+        if let Some(end) = ProgramEnd::of(session, &self.program, record) {
+            self.keeper.keep(Provenance::Program(end));
+        }
+    }
+}
+
 /// What one writer sends to a session.
 #[derive(Debug)]
 pub(super) struct InputAccount {
@@ -258,6 +357,10 @@ pub(super) struct InputAccount {
 
 impl InputAccount {
     pub fn add(&mut self, bytes: &[u8]) {
+        if self.sum.bytes == 0 && !bytes.is_empty() {
+            let (session, opened_at_ms) = (self.session.clone(), self.opened_at_ms);
+            self.keeper.keep(Provenance::InputBegun(BegunInput { session, opened_at_ms }));
+        }
         self.sum.add(bytes);
     }
 

@@ -32,7 +32,7 @@ const UNSEEN: &str = "under durability \"sync\" a program's output is shown only
 const CONTEXTS: &str =
     "the output of contexts is not durable: make a sandbox with durability \"off\" for them";
 
-fn is_recorded(start: &Start) -> bool {
+pub(crate) fn is_recorded(start: &Start) -> bool {
     start.holders.iter().any(|holder| holder == RECORDER)
 }
 

@@ -4,7 +4,7 @@ use protocol::SessionId;
 use protocol::exit::{Cause, ExitRecord};
 use protocol::requests::{Release, Signal, Target};
 
-use crate::guest::{Guest, Observed};
+use crate::guest::{Guest, Observed, ProgramAccount};
 
 /// The signal that nothing survives. Linux uses the same number everywhere.
 const SIGKILL: i32 = 9;
@@ -32,6 +32,8 @@ pub struct Leash {
     session: SessionId,
     on_drop: OnDrop,
     state: State,
+    /// Of a program that no recorder follows.
+    account: Option<ProgramAccount>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +46,13 @@ enum State {
 
 impl Leash {
     pub fn new(guest: Guest, session: SessionId, on_drop: OnDrop) -> Self {
-        Self { guest, session, on_drop, state: State::Running }
+        Self { guest, session, on_drop, state: State::Running, account: None }
+    }
+
+    /// Has its end reported with what it has cost: nobody else does.
+    pub(super) fn accounting(mut self, account: Option<ProgramAccount>) -> Self {
+        self.account = account;
+        self
     }
 
     pub fn session(&self) -> &SessionId {
@@ -64,6 +72,9 @@ impl Leash {
     /// The program has ended so.
     pub(super) fn ended_with(&mut self, record: &ExitRecord) {
         self.guest.observer().tell(Observed::ProgramEnded { session: &self.session, record });
+        if let Some(account) = self.account.take() {
+            account.ended(&self.session, record);
+        }
         let is_overrun = matches!(record.cause, Cause::TimedOut { .. });
         self.state = if is_overrun { State::Overran } else { State::Ended };
     }

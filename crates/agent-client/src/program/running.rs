@@ -16,7 +16,7 @@ use protocol::requests::{Origin, Role, Stdio};
 
 use super::{Ended, Leash, OnDrop, Program, Sink};
 use crate::guest::trace;
-use crate::guest::{Guest, GuestError, Output, Pending, Piece, Writer};
+use crate::guest::{Guest, GuestError, Output, Pending, Piece, Writer, is_recorded};
 
 /// The holder of a program's outputs when its start names none.
 const HOLDER: &str = "exec";
@@ -104,8 +104,10 @@ impl Running {
         // A program may end at once, and be forgotten when its recorder has read it: its readers ask
         // with the start, and not a moment later.
         let batch = guest.batch();
+        let is_recorded = is_recorded(&start) || guest.output_rules().record_all();
+        let account = if is_recorded { None } else { guest.provenance().program(&start.program) };
         let started = guest.start_owned_now(start)?;
-        let leash = Leash::new(guest.clone(), session, on_drop);
+        let leash = Leash::new(guest.clone(), session, on_drop).accounting(account);
         let session = leash.session();
         let mut outputs = Vec::with_capacity(channels.len());
         for &channel in channels {

@@ -91,7 +91,7 @@ impl Request {
             Self::Nodes {} => About::look("list_nodes", None),
             Self::MarkNode { .. } => About::change("mark_node", None),
             Self::Caps { .. } => About::look("get_caps", None),
-            Self::Usage { .. } => About::look("get_usage", None),
+            Self::Usage { .. } | Self::ProgramUsage { .. } => About::look("get_usage", None),
         }
     }
 

@@ -223,6 +223,10 @@ impl Request {
                 let row = |(namespace, cost)| NamespaceCost { namespace, cost };
                 return Ok(Reply::Usage(costs.into_iter().map(row).collect()));
             }
+            Self::ProgramUsage { namespace, from_ms, to_ms } => {
+                let rows = registry.program_costs(namespace.as_ref(), from_ms, to_ms).await?;
+                return Ok(Reply::ProgramUsage(rows));
+            }
             Self::RemoveArtifact { id } => return remove_artifact(&id, parts.artifacts).await,
             Self::CreatePreview { sandbox, port, ttl_ms } => {
                 return previews::make(&sandbox, port, ttl_ms, parts);

@@ -58,7 +58,10 @@ impl Request {
 
     /// Whether it looks at something that each node has a part of.
     fn is_of_many(&self) -> bool {
-        matches!(self, Self::List(_) | Self::Usage { .. } | Self::Events(_))
+        matches!(
+            self,
+            Self::List(_) | Self::Usage { .. } | Self::ProgramUsage { .. } | Self::Events(_)
+        )
     }
 
     /// Whether it reads what is left of a sandbox that is gone with its node.

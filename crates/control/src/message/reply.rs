@@ -16,7 +16,7 @@ use image::digest::Digest;
 use node::NodeRow;
 use protocol::SessionId;
 use sandbox::caps::Scope;
-use sandbox::costs::Cost;
+use sandbox::costs::{Cost, ProgramUse};
 use sandbox::log::{Comparison, Entry};
 use sandbox::pool::ShelfStatus;
 use sandbox::{Changes, Durability, Forked, ListedSnapshot, Record, Snapshot, State, TemplateInfo};
@@ -121,6 +121,7 @@ replies! {
         Nodes(Vec<NodeRow>);
         Caps(Vec<CapUsage>);
         Usage(Vec<NamespaceCost>);
+        ProgramUsage(Vec<ProgramUse>);
         Snapshots(Vec<ListedSnapshot>);
         Templates(Vec<TemplateInfo>);
         Apps(Vec<AppRow>);

@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 
 use super::*;
+use crate::limits::PROGRAM_NAMES_MAX;
 
 fn place(name: &str) -> PathBuf {
     let directory =
@@ -94,7 +95,7 @@ fn finished_days_are_moved_to_their_files_and_counted_once() {
     let before = std::fs::read(directory.join(CURRENT));
     assert!(before.is_err());
     costs.mark().unwrap();
-    assert_eq!(days::list(&directory).unwrap(), [(now - 3 * day) / day]);
+    assert_eq!(days::list::<Row>(&directory).unwrap(), [(now - 3 * day) / day]);
     let all = |costs: &Costs| costs.of_namespaces(None, 0, now + 1).unwrap()["a"].cpu_us;
     let (next, _) = Costs::open(&directory, |_| true);
     assert_eq!((all(&costs), all(&next)), (60, 60));
@@ -116,4 +117,56 @@ fn a_damaged_file_is_set_aside() {
     count(&costs, &of, &[sample(1, 10)], now_ms());
     costs.mark().unwrap();
     assert_eq!(Costs::open(&directory, |_| true).0.of_sandbox(&of).cpu_us, 10);
+}
+
+fn ended(name: &str, cpu_us: u64, at_ms: u64) -> CountedEnd {
+    let end = agent_client::guest::ProgramEnd {
+        session: "one".parse().unwrap(),
+        started_at_ms: 1,
+        program: name.to_owned(),
+        duration_us: 7,
+        cpu_us,
+        read_bytes: 1,
+        written_bytes: 2,
+    };
+    CountedEnd::of(at_ms, &agent_client::guest::Provenance::Program(end)).unwrap()
+}
+
+#[test]
+fn ends_are_summed_up_by_day_and_name_and_saved_with_their_position() {
+    let directory = place("programs");
+    let (one, two) = (payer("0123456789ab", "a"), payer("ba9876543210", "b"));
+    let (now, day) = (now_ms(), 24 * MS_PER_HOUR);
+    let (costs, _) = Costs::open(&directory, |_| true);
+    let reached = EndsPosition::default();
+    // What was counted of it is not known: only what the lost sums could have had is counted.
+    costs.count_ends(&one, vec![ended("old", 1, now - 3 * day), ended("sh", 2, now)], reached);
+    costs.count_ends(&one, vec![ended("sh", 3, now), ended("sh", 4, now - day)], reached);
+    costs.count_ends(&two, vec![ended("sh", 50, now)], reached);
+    costs.mark().unwrap();
+    // This is not saved, nor is how far it was read.
+    costs.count_ends(&one, vec![ended("sh", 600, now)], reached);
+    let (costs, _) = Costs::open(&directory, |_| true);
+    assert_eq!(costs.ends_position(&one), Some(reached));
+    let of = |namespace: Option<&str>, from_ms: u64| {
+        let rows = costs.of_programs(namespace, from_ms, now + 1).unwrap();
+        rows.into_iter().map(|row| (row.of.name, row.cost.cpu_us)).collect::<Vec<_>>()
+    };
+    let row = |cpu_us: u64| ("sh".to_owned(), cpu_us);
+    assert_eq!(of(Some("a"), now), [row(5)]);
+    assert_eq!(of(None, 0), [row(4), row(5), row(50)]);
+}
+
+#[test]
+fn names_that_are_too_many_are_counted_together() {
+    let directory = place("names");
+    let (costs, _) = Costs::open(&directory, |_| true);
+    let of = payer("0123456789ab", "a");
+    let ends = (0..PROGRAM_NAMES_MAX + 7).map(|at| ended(&format!("p{at}"), 1, now_ms())).collect();
+    costs.count_ends(&of, ends, EndsPosition::default());
+    let rows = costs.of_programs(None, 0, now_ms() + 1).unwrap();
+    assert_eq!(rows.len(), PROGRAM_NAMES_MAX + 1);
+    let others = rows.iter().find(|row| row.of.name == OTHERS).unwrap();
+    assert_eq!((others.cost.ends, others.of.namespace.as_str()), (7, "a"));
+    assert_eq!(rows.iter().map(|row| row.cost.ends).sum::<u64>(), PROGRAM_NAMES_MAX as u64 + 7);
 }

@@ -10,7 +10,7 @@ use super::{Filling, LiveMachine, Order, Owner, PoolRequest, Reply};
 use crate::contents::Contents;
 use crate::event::{Facts, Kind};
 use crate::limits::{STOP_GRACE_DEFAULT, THAW_DEADLINE};
-use crate::log::{Writer, log_directory};
+use crate::log::{ProvenanceLog, Writer, log_directory};
 use crate::pool::{self, ClaimedMachine};
 use crate::recorder::{Recorder, SharedLog};
 use crate::snapshot::Hold;
@@ -396,7 +396,8 @@ impl Owner {
         // From here on others use it, and its output is recorded.
         self.rule_output(&running);
         self.rule_input(&running);
-        self.keep_provenance(&running);
+        let ends = Arc::new(ProvenanceLog::new(&log_directory(&self.place.directories.state)));
+        self.keep_provenance(&running, &ends);
         let guest = running.guest();
         if self.place.presence.is_asleep() {
             self.place.presence.meet(guest.clone());
@@ -410,8 +411,18 @@ impl Owner {
             let presence = Arc::clone(&self.place.presence);
             let (durable, programs) = (self.durable.clone(), programs.clone());
             let keeps_output = self.stored.record.record.has_output();
-            let recorder =
-                Recorder { guest, log, which, events, presence, durable, programs, keeps_output };
+            let recorder = Recorder {
+                guest,
+                log,
+                which,
+                events,
+                presence,
+                durable,
+                programs,
+                ends: Arc::clone(&ends),
+                telemetry: self.place.telemetry.clone(),
+                keeps_output,
+            };
             tokio::spawn(recorder.run())
         });
         let follower = guest.clone().map(|guest| {

@@ -55,17 +55,22 @@ impl Owner {
         })));
     }
 
-    /// Has what is put into it, and what its contexts run, recorded as digests.
-    pub(super) fn keep_provenance(&self, running: &Arc<dyn Running>) {
+    /// Has what is put into it, and how its programs and runs end, recorded.
+    pub(super) fn keep_provenance(&self, running: &Arc<dyn Running>, log: &Arc<ProvenanceLog>) {
         let Some(guest) = running.guest() else { return };
-        let log = ProvenanceLog::new(&log_directory(&self.place.directories.state));
+        let (log, telemetry) = (Arc::clone(log), self.place.telemetry.clone());
         let (which, events) = (self.stored.record.which(), Arc::clone(&self.place.events));
         let is_reported = AtomicBool::new(false);
         guest.provenance().set(Box::new(move |what| {
-            if let Err(error) = log.append(what)
+            let is_end = what.is_end();
+            let appended = log.append(what);
+            if is_end {
+                telemetry.note_end();
+            }
+            if let Err(error) = appended
                 && !is_reported.swap(true, Ordering::Relaxed)
             {
-                let what = format!("what is put in is not recorded: {error}");
+                let what = format!("what is put in and what ends is not recorded: {error}");
                 events(&Event::Trouble { which: Some(which.clone()), what });
             }
         }));

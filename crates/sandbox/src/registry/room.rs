@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::time::{Instant, sleep};
 
-use super::{Registry, Seats};
+use super::{NameEntry, Registry, Seats};
 use crate::caps::Spent;
 use crate::caps::{Cap, Caps, Scope, ScopeUse, SnapshotUse, Tally};
 use crate::limits::{COSTS_MARK_PAUSE, METER_MARK_PAUSE, METER_PAUSE};
@@ -220,8 +220,19 @@ impl Registry {
         }
     }
 
-    /// Saves what sandboxes and namespaces have cost.
+    /// Counts what programs and runs have cost that have ended by now. Reads files.
+    pub(super) fn count_ends(&self) {
+        let entry =
+            |seat: &NameEntry| (seat.telemetry.clone(), seat.shown.borrow().state.is_over());
+        let all: Vec<_> = self.0.seats().taken.values().map(entry).collect();
+        for (telemetry, is_over) in all {
+            telemetry.count_ends(is_over);
+        }
+    }
+
+    /// Saves what sandboxes, namespaces and programs have cost.
     pub(super) fn mark_costs(&self) {
+        self.count_ends();
         if let Err(error) = self.0.costs.mark() {
             self.0.trouble(None, format!("costs could not be saved, and are tried again: {error}"));
         }

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{NameEntry, Registry};
-use crate::costs::Cost;
+use crate::costs::{Cost, ProgramUse};
 use crate::log::log_directory;
 use crate::owner::Order;
 use crate::pool::ShelfStatus;
@@ -235,6 +235,23 @@ impl Registry {
         let namespace = namespace.map(Name::to_string);
         let reading = tokio::task::spawn_blocking(move || {
             costs.of_namespaces(namespace.as_deref(), from_ms, to_ms)
+        });
+        let read = reading.await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+        read.map_err(|source| SandboxError::Files { action: "read the costs in", path, source })
+    }
+
+    /// What programs, runs and apps have cost on the days that have a part between the two times.
+    pub async fn program_costs(
+        &self,
+        namespace: Option<&Name>,
+        from_ms: u64,
+        to_ms: u64,
+    ) -> Result<Vec<ProgramUse>, SandboxError> {
+        let (registry, path) = (self.clone(), self.0.paths.costs());
+        let namespace = namespace.map(Name::to_string);
+        let reading = tokio::task::spawn_blocking(move || {
+            registry.count_ends();
+            registry.0.costs.of_programs(namespace.as_deref(), from_ms, to_ms)
         });
         let read = reading.await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
         read.map_err(|source| SandboxError::Files { action: "read the costs in", path, source })

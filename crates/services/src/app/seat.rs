@@ -15,10 +15,8 @@ use super::tail::SharedTail;
 use super::{App, AppError, AppName, Kind, State};
 use host::id::RandomId;
 use host::instant::now_ms;
+use sandbox::costs::APP_SESSION_PREFIX;
 use sandbox::{Record, SandboxId, SandboxRef};
-
-/// The prefix of apps' session names.
-const SESSION_PREFIX: &str = "app";
 
 /// See the module's description. Clones are the same.
 #[derive(Clone, Debug, Default)]
@@ -93,7 +91,7 @@ impl Table {
         if entries.len() >= APPS_MAX {
             return Err(AppError::TooMany { limit: APPS_MAX });
         }
-        let session = format!("{SESSION_PREFIX}.{}.{drawn}", key.1);
+        let session = format!("{APP_SESSION_PREFIX}.{}.{drawn}", key.1);
         let session: SessionId = session.parse().expect("the limits leave room for it");
         let app = App {
             which,
