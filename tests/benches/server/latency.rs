@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use agent_client::guest::contexts::{self, RunCode};
 use agent_client::program::{Event, Program};
-use nix::unistd::Pid;
 use protocol::Cause;
 use protocol::repl::{OpenContext, RunEnd};
 use protocol::requests::Release;

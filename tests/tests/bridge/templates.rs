@@ -109,7 +109,8 @@ fn what_does_not_become_ready_is_refused_with_its_output_and_leaves_nothing() {
             scope.spawn(move || {
                 let name = format!("bad{number}");
                 let ready_ms = 5000 * tests::slowness();
-                let template = json!({ "start": start, "ready": ready, "ready_timeout_ms": ready_ms });
+                let template =
+                    json!({ "start": start, "ready": ready, "ready_timeout_ms": ready_ms });
                 put(&client, &name, &template);
                 let body = json!({ "namespace": "ci", "name": name, "template": name });
                 let refused = client.post("/v1/sandboxes", &body).expect(502);

@@ -208,7 +208,8 @@ impl Telling {
 
     /// What every answer to a run has, however it ended; the object is still open.
     fn written(&mut self, status: &str, language: &str, state_kept: bool) -> Written {
-        let Collected { output, is_truncated, .. } = std::mem::take(&mut self.lines).finish();
+        let Collected { output, is_truncated, .. } =
+            std::mem::replace(&mut self.lines, Lines::new(0)).finish();
         Written::default()
             .text("{\"status\":")
             .value(&status)

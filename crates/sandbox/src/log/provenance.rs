@@ -298,7 +298,7 @@ mod tests {
         };
         assert_eq!(read(EndsPosition::default()), (Vec::new(), EndsPosition::default()));
         let (mut position, mut found) = (EndsPosition::default(), Vec::new());
-        for at in 0..60 {
+        for at in 0_u64..60 {
             // The next bridge learns of it again, and so does a second one that waits.
             let bridge = ProvenanceLog::bounded(&log, 2048);
             for known in [at.saturating_sub(1), at, at] {
@@ -312,7 +312,7 @@ mod tests {
             }
         }
         found.extend(read(position).0);
-        assert_eq!(found, (0..60).map(end).collect::<Vec<_>>());
+        assert_eq!(found, (0_u64..60).map(end).collect::<Vec<_>>());
         // Who reads too late learns how many are gone.
         let (rest, reached) = read(EndsPosition::default());
         assert_eq!(rest.len() as u64 + reached.missed, 60);

@@ -223,7 +223,8 @@ pub fn crashes() -> Vec<Case> {
 pub fn waits() -> Vec<Case> {
     let stuck = |name, code: &'static str| case(name, code).within_ms(150);
     // A busy machine may need all of that time for one of these.
-    let imports = "import asyncio, os, queue, re, select, signal, socket, subprocess, sys, threading, time";
+    let imports =
+        "import asyncio, os, queue, re, select, signal, socket, subprocess, sys, threading, time";
     vec![
         case("what the rows use", imports),
         stuck("a loop", "while True: pass"),
