@@ -48,7 +48,7 @@ use tempfile::TempDir;
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Which try of this test this is, counted from 1. One whose times are too short for a slow machine may wait longer the
-/// second time: it is listed as flaky all the same.
+/// second time: it is still listed as flaky.
 fn tries() -> u32 {
     std::env::var("NEXTEST_ATTEMPT").ok().and_then(|number| number.parse().ok()).unwrap_or(1)
 }

@@ -2347,7 +2347,6 @@ export interface components {
             /** @description One sentence that says what was wrong. */
             message: string;
         };
-        /** @description An image to pull. */
         /** @description What has ended. */
         ProgramKind: "command" | "run" | "app";
         /** @description What programs, runs or apps of one name have cost that have ended on one day. */
@@ -2378,6 +2377,7 @@ export interface components {
             /** Format: uint64 */
             written_bytes?: number;
         };
+        /** @description An image to pull. */
         PullImage: {
             /** @description The image's name with a tag or a digest, such as `registry.example/team/app:2`. */
             image: string;

@@ -26,8 +26,8 @@ use sandbox::costs::{self, Cost, ProgramUse};
 
 Use is kept by the hour, for 400 days, and includes that of removed sandboxes. CPU time and memory are what the
 agents report, at most 10 seconds ago, or a minute where nothing runs; NETWORK is what was exchanged
-with the outside. With --programs there is one line for each day and name, of what has ended by now:
-programs by their file names, runs by their contexts, apps.")]
+with the outside. With --programs there is one line for each day and name of what has ended by now, which are
+programs by their file names, runs by their contexts, and apps.")]
 pub struct Usage {
     /// Show only this namespace (default: all)
     #[arg(long, value_name = "NAME")]

@@ -23,6 +23,9 @@ const TOGETHER: Duration = Duration::from_secs(60);
 /// What idle sandboxes cost beside as many processes that are woken as often and only read as much.
 const AGENTS_RATIO_MAX: f64 = 8.0;
 const BRIDGE_RATIO_MAX: f64 = 3.0;
+/// What they may cost of one CPU on a quiet host.
+const AGENTS_PERCENT_MAX: f64 = 2.0;
+const BRIDGE_PERCENT_MAX: f64 = 0.3;
 /// For a sample, a heartbeat, and a question of the bridge.
 const WAKES_MAX: f64 = 0.25;
 /// All threads of the bridge.
@@ -51,6 +54,7 @@ pub fn figures(report: &mut Report) {
     let mut floors: Vec<Floor> = (0..BOXES).map(|_| Floor::start()).collect();
     floors.iter_mut().for_each(|floor| floor.ask(b's'));
     let sleepers: Vec<Pid> = floors.iter().map(Floor::pid).collect();
+    // What their starts have left to do.
     sleep(RESTING);
     let agents = descendants(bridge);
     let [idle, own, floor] = costs(TOGETHER, [&agents, &[bridge], &sleepers]);
@@ -59,10 +63,10 @@ pub fn figures(report: &mut Report) {
     report.ratio("400 idle sandboxes, their agents", idle.cpu, floor.cpu, AGENTS_RATIO_MAX);
     let each = second(idle.waits) / BOXES as f64;
     report.bound("  how often one is woken in a second", each, "", WAKES_MAX);
-    println!("{:<52} {:>10.2} %", "  which is, of one CPU", percent(idle.cpu));
+    report.bound("  which is, of one CPU", percent(idle.cpu), "%", AGENTS_PERCENT_MAX);
     report.ratio("400 idle sandboxes, the bridge", own.cpu, floor.cpu, BRIDGE_RATIO_MAX);
     report.bound("  how often it waits in a second", second(own.waits), "", BRIDGE_WAITS_MAX);
-    println!("{:<52} {:>10.2} %", "  which is, of one CPU", percent(own.cpu));
+    report.bound("  which is, of one CPU", percent(own.cpu), "%", BRIDGE_PERCENT_MAX);
     println!("{:<52} {:>10.2} %", "  and the floor", percent(floor.cpu));
     let each = (resident() - before) / (BOXES - 1) as f64;
     report.bound("  what each takes of the bridge's memory", each, "MiB", 0.1);

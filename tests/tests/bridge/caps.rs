@@ -219,7 +219,7 @@ fn a_stopped_sandbox_keeps_its_log_on_the_disk() {
     let mut body = body_of("small", "a", 256);
     body["scratch_bytes"] = json!(100 << 20);
     client.post("/v1/sandboxes", &body).expect(201);
-    let log_bytes = 66 << 20;
+    let log_bytes = 68 << 20;
     let disk = || used(&client, "small", "namespace", "disk_bytes");
     assert_eq!(disk(), ((100 << 20) + log_bytes, Some(1 << 30)));
     let mut large = body_of("small", "b", 2048);

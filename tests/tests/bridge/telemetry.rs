@@ -424,7 +424,7 @@ fn programs_runs_and_apps_are_counted_once_over_killed_bridges() {
         assert_eq!(programs(&client), found);
     }
     // By the command line, and after the sandbox and its files are gone.
-    client.delete(BOX).expect(200);
+    client.delete(&format!("{BOX}?force=true")).expect(200);
     server.end_and_serve_again();
     assert_eq!(programs(&Client::new(server.url())), found);
     let shown = server.ok(&["usage", "--programs", "--namespace", "bill", "--json"]);

@@ -61,7 +61,7 @@ pub struct ProgramUse {
     pub cost: ProgramCost,
 }
 
-/// An end that is to be counted.
+/// An end that is not counted yet.
 #[derive(Debug)]
 pub(crate) struct CountedEnd {
     pub at_ms: u64,
