@@ -52,7 +52,9 @@ pub fn figures(report: &mut Report) {
         make(&client, &format!("box-{number}"));
     }
     let mut floors: Vec<Floor> = (0..BOXES).map(|_| Floor::start()).collect();
-    floors.iter_mut().for_each(|floor| floor.ask(b's'));
+    for floor in &mut floors {
+        floor.ask(b's');
+    }
     let sleepers: Vec<Pid> = floors.iter().map(Floor::pid).collect();
     // What their starts have left to do.
     sleep(RESTING);

@@ -407,7 +407,8 @@ fn programs_runs_and_apps_are_counted_once_over_killed_bridges() {
     });
     let of = |kind: &str, name: &str| {
         let row = found.iter().find(|row| row.0 == kind && row.1 == name);
-        row.map(|row| (row.2, row.3)).unwrap_or_else(|| panic!("no {kind} {name}: {found:?}"))
+        let row = row.unwrap_or_else(|| panic!("no {kind} {name}: {found:?}"));
+        (row.2, row.3)
     };
     let assert_burnt = |(ends, seconds): (u64, f64), expected: u64| {
         assert_eq!(ends, expected, "{found:?}");

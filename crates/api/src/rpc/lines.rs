@@ -297,6 +297,10 @@ fn fitting(line: &[u8], mut left: usize) -> &[u8] {
 }
 
 /// Writes a JSON string. Most lines have nothing that must be escaped, which is found several bytes at a time.
+#[expect(
+    clippy::needless_bitwise_bool,
+    reason = "without branches the compiler takes many bytes at once"
+)]
 fn write_string(to: &mut Vec<u8>, text: &str) {
     let escapes = |found, byte| found | (byte < b' ') | (byte == b'"') | (byte == b'\\');
     if text.bytes().fold(false, escapes) {
