@@ -4,7 +4,8 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const DAY_SECONDS: i64 = 86_400;
-const DAY_MS: u64 = 86_400_000;
+/// A day of UTC. Leap seconds are not counted.
+pub const DAY_MS: u64 = 86_400_000;
 
 /// Milliseconds since 1970, by the clock on the wall; zero on a host whose clock stands before that.
 pub fn now_ms() -> u64 {

@@ -43,8 +43,8 @@ pub const SNAPSHOT_WATCHDOG: Duration = Duration::from_secs(60);
 /// How long an agent may take to find its links cut and call: its pauses grow to five seconds.
 pub const SNAPSHOT_CALL_DEADLINE: Duration = Duration::from_secs(20);
 /// How long a resumed agent may leave a seemingly intact link unanswered before the link is made again, which loses
-/// nothing. QEMU's relay now and then misses what the guest has sent just before its processors stopped, and waits
-/// for a signal that does not come; an agent whose link goes on answers in half of this, with an emulated kernel too.
+/// nothing. QEMU's relay now and then misses what the guest has sent just before its processors stopped, until it
+/// sends something else; an agent whose link goes on answers in half of this, with an emulated kernel too.
 pub const RESUME_PATIENCE: Duration = Duration::from_secs(1);
 /// How long an agent may take to call after a snapshot that failed, and may have cut no link.
 pub const UNCUT_PATIENCE: Duration = Duration::from_secs(3);

@@ -23,7 +23,7 @@ use crate::Record;
 use crate::limits::COSTS_ROWS_MAX;
 use crate::log::EndsPosition;
 use days::{CURRENT, DayRow, Row};
-use host::instant::now_ms;
+use host::instant::{DAY_MS, now_ms};
 use host::paths::{make_private_directory, write_durably};
 use machine::SandboxId;
 
@@ -32,7 +32,6 @@ use programs::ProgramRows;
 pub use programs::{APP_SESSION_PREFIX, ProgramCost, ProgramKey, ProgramKind, ProgramUse, sum};
 
 pub(crate) const MS_PER_HOUR: u64 = 3_600_000;
-const MS_PER_DAY: u64 = 24 * MS_PER_HOUR;
 
 /// The namespace under which the use of those is counted that are too many.
 pub const OTHERS: &str = "(others)";
@@ -242,7 +241,7 @@ impl Costs {
         let account = book.accounts.entry(of.id.clone()).or_default();
         let is_new = account.ends.replace(reached).is_none();
         for end in ends {
-            let day = end.at_ms / MS_PER_DAY;
+            let day = end.at_ms / DAY_MS;
             // Nobody knows what was counted of a sandbox whose account is lost, along with the sums of the open days.
             if !is_new || day >= first_open {
                 programs::add(&mut book.programs, day.max(first_open), &of.namespace, end);
@@ -257,7 +256,7 @@ impl Costs {
         from_ms: u64,
         to_ms: u64,
     ) -> io::Result<Vec<ProgramUse>> {
-        let wanted = from_ms / MS_PER_DAY..to_ms.div_ceil(MS_PER_DAY);
+        let wanted = from_ms / DAY_MS..to_ms.div_ceil(DAY_MS);
         let _files = self.files();
         let current = self.book().programs.clone();
         let mut rows = Vec::new();
@@ -302,7 +301,7 @@ impl Costs {
     ) -> io::Result<()> {
         let directory = &self.0.directory;
         make_private_directory(directory)?;
-        let (today, first_open) = (now_ms() / MS_PER_DAY, first_open_day());
+        let (today, first_open) = (now_ms() / DAY_MS, first_open_day());
         let first = (first_open * 24, String::new());
         let open = rows.split_off(&first);
         if !rows.is_empty() {
@@ -330,7 +329,7 @@ impl Costs {
 
 /// Days before this one are in files of their own, or about to be.
 fn first_open_day() -> u64 {
-    (now_ms() / MS_PER_DAY).saturating_sub(1)
+    (now_ms() / DAY_MS).saturating_sub(1)
 }
 
 impl Book {

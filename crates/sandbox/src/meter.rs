@@ -21,10 +21,8 @@ use super::caps::{Caps, Scope, Spent};
 use super::{ExpiryKind, Record, SandboxRef};
 use crate::limits::{METER_BYTES_MAX, METERED_SCOPES_MAX};
 use agent_client::guest::OutputCounter;
-use host::instant::now_ms;
+use host::instant::{DAY_MS, now_ms};
 use host::paths::write_durably;
-
-const MS_PER_DAY: u64 = 24 * 60 * 60 * 1000;
 
 /// Clones are the same meter.
 #[derive(Clone, Debug)]
@@ -92,7 +90,7 @@ impl Meter {
             Err(error) if error.kind() == io::ErrorKind::NotFound => (StoredUse::default(), None),
             Err(error) => (StoredUse::default(), Some(error)),
         };
-        let today = now_ms() / MS_PER_DAY;
+        let today = now_ms() / DAY_MS;
         let mut day = Day { number: today, before_ms: stored.at_ms, ..Day::default() };
         if stored.day == today {
             day.spent = stored.spent.into_iter().map(|row| (row.scope, row.spent)).collect();
@@ -118,7 +116,7 @@ impl Meter {
         let mut day = self.day();
         if was_away {
             let now = now_ms();
-            let midnight = day.number.saturating_mul(MS_PER_DAY);
+            let midnight = day.number.saturating_mul(DAY_MS);
             let since = day.before_ms.max(record.created_at_ms).max(midnight);
             let run_ms = now.saturating_sub(since);
             day.add(&scopes, Spent { run_ms, output_bytes: 0 });
@@ -181,7 +179,7 @@ impl Day {
             self.add(&one.scopes, used);
         }
         self.running = running;
-        let today = now_ms() / MS_PER_DAY;
+        let today = now_ms() / DAY_MS;
         if self.number != today {
             self.number = today;
             self.spent.clear();
@@ -306,7 +304,7 @@ mod tests {
         let mut found = record.clone();
         found.created_at_ms = marked_ms - 1;
         let _found = next.begin(&found, None, true);
-        let away_ms = 5000.min(now_ms() % MS_PER_DAY);
+        let away_ms = 5000.min(now_ms() % DAY_MS);
         let counted = next.spent(&scope).unwrap().run_ms;
         assert!(counted >= 2000 + away_ms, "{counted}");
         drop(timer);

@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
 use agent_client::guest::{ProgramEnd, Provenance, RunRecord};
+use host::instant::{self, DAY_MS};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{MS_PER_DAY, OTHERS};
+use super::OTHERS;
 use crate::limits::{PROGRAM_NAMES_MAX, PROGRAM_ROWS_MAX};
 
 /// The sessions of apps are named after this and the app: `app.NAME.ID`.
@@ -93,7 +94,7 @@ impl ProgramKind {
 impl ProgramKey {
     /// The day as a date.
     pub fn date(&self) -> String {
-        let mut date = host::instant::format(self.day.saturating_mul(MS_PER_DAY));
+        let mut date = instant::format(self.day.saturating_mul(DAY_MS));
         date.truncate(date.find('T').unwrap_or(date.len()));
         date
     }

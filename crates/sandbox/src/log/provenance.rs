@@ -30,7 +30,7 @@ const ENDS_DIRECTORY: &str = "ends";
 
 /// The directories beside the log.
 pub(crate) fn provenance_directories(log: &Path) -> [PathBuf; 2] {
-    [PROVENANCE_DIRECTORY, ENDS_DIRECTORY].map(|name| log.join(name))
+    [inputs_directory(log), ends_directory(log)]
 }
 
 fn inputs_directory(log: &Path) -> PathBuf {
@@ -274,6 +274,7 @@ mod tests {
         assert!(!is_whole && rest.len() >= 10 && rest.len() < 90, "{}", rest.len());
         assert_eq!(rest, (100 - rest.len()..100).map(file).collect::<Vec<_>>());
     }
+
     fn end(at: u64) -> Provenance {
         Provenance::Program(ProgramEnd {
             session: format!("s{at}").parse().unwrap(),

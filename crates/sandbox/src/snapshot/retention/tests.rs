@@ -2,8 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{Record, Spec};
-
-const DAY_MS: u64 = 24 * 3600 * 1000;
+use host::instant::DAY_MS;
 
 fn snapshot(which: &str, at_ms: u64, bytes: u64) -> Snapshot {
     let which: SandboxRef = which.parse().unwrap();
