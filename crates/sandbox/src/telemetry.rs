@@ -16,7 +16,7 @@ mod step;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use protocol::FaultCode;
 use protocol::limits::METRICS_PAGE_MAX;
@@ -70,6 +70,8 @@ struct Inner {
     is_at_rest: AtomicBool,
     /// Ends of programs and runs that this bridge has recorded since they were counted.
     uncounted_ends: AtomicU64,
+    /// Where they are recorded, while the sandbox runs.
+    ends: Mutex<Weak<ProvenanceLog>>,
     /// One count of them at a time, and how often they were counted since the sandbox was over.
     counting: Mutex<u32>,
     /// One question at a time: two would count the same samples.
@@ -116,6 +118,7 @@ impl Telemetry {
             is_doomed: AtomicBool::new(false),
             is_at_rest: AtomicBool::new(false),
             uncounted_ends: AtomicU64::new(0),
+            ends: Mutex::default(),
             counting: Mutex::default(),
             asking: Arc::default(),
             account: Mutex::new(Account {
@@ -283,6 +286,21 @@ impl Telemetry {
         buckets
     }
 
+    /// Ends are recorded there from now on.
+    pub fn expect_ends(&self, log: &Arc<ProvenanceLog>) {
+        *self.0.ends.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(log);
+    }
+
+    /// Writes the ends that a full disk has kept waiting.
+    fn settle_ends(&self) {
+        let log = self.0.ends.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        // Who records them has said that they wait.
+        let Some(Ok(lost @ 1..)) = log.map(|log| log.settle()) else { return };
+        self.trouble(format!(
+            "the costs of {lost} programs and runs found no room, and are not counted"
+        ));
+    }
+
     /// A program or a run has ended, and that is recorded.
     pub fn note_end(&self) {
         let uncounted = self.0.uncounted_ends.fetch_add(1, Ordering::Relaxed) + 1;
@@ -305,6 +323,7 @@ impl Telemetry {
             return;
         }
         self.0.uncounted_ends.store(0, Ordering::Relaxed);
+        self.settle_ends();
         let log = log_directory(self.store().directory.parent().unwrap_or(Path::new("")));
         let payer = self.payer();
         let before = self.0.costs.ends_position(&payer).unwrap_or_default();

@@ -1,8 +1,11 @@
 //! What it costs to sample many sandboxes once a second, and to look at all of them at once.
 //!
 //! A session keeps each agent at one sample a second and uses nothing itself. The viewer is `top` on a terminal, which
-//! follows every sandbox; what it takes more is the CPU time of the agents, the bridge and the viewer together.
+//! follows every sandbox; what it takes more is the CPU time of the agents, the bridge and the viewer together. Slow
+//! browsers are connections that ask for a flood and for lists and read nothing.
 
+use std::io::Write;
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -11,7 +14,7 @@ use tests::server::Server;
 use tests::tmux::Tmux;
 
 use super::server::idle::{spent, used};
-use super::{MANY, Report};
+use super::{MANY, Report, median, timed};
 
 /// How many sandboxes, for a machine or a build on which so many are too slow.
 const SANDBOXES: &str = "BURROW_BENCH_SANDBOXES";
@@ -19,6 +22,10 @@ const SANDBOXES: &str = "BURROW_BENCH_SANDBOXES";
 const LOOK: Duration = Duration::from_secs(30);
 const SAMPLED_PERCENT_MAX: f64 = 5.0;
 const VIEWED_PERCENT_MAX: f64 = 10.0;
+/// Connections that read nothing, and questions of which the median is taken.
+const SLOW_BROWSERS: usize = 100;
+const QUESTIONS: usize = 300;
+const DELAYED_MAX: f64 = 1.5;
 /// Rows of the terminal: all sandboxes are on the screen.
 const MORE_ROWS: u16 = 10;
 
@@ -44,6 +51,7 @@ pub fn figures(report: &mut Report) {
         "%",
         SAMPLED_PERCENT_MAX,
     );
+    beside_slow_browsers(report, &client);
     let rows = u16::try_from(many).unwrap_or(u16::MAX - MORE_ROWS) + MORE_ROWS;
     let Some(tmux) = Tmux::of_size(&server, 160, rows) else { return };
     tmux.line("hb top");
@@ -77,4 +85,27 @@ fn assert_sampled(client: &Client) {
     let spread = last.zip(first).map_or(0, |(last, first)| last - first);
     let pauses = samples.len().saturating_sub(1) as u64;
     assert!(pauses > 5 && spread / pauses < 1500, "{pauses} pauses in {spread} ms");
+}
+
+/// What everybody else waits for an answer while many read nothing of theirs.
+fn beside_slow_browsers(report: &mut Report, client: &Client) {
+    let question = || timed(|| drop(client.get("/v1/sandboxes/default/box-1/metrics").expect(200)));
+    let usual = || median((0..QUESTIONS).map(|_| question()).collect());
+    let alone = usual();
+    let session = json!({ "session": "flood", "argv": ["head", "-c", "60M", "/dev/zero"] });
+    client.post("/v1/sandboxes/default/box-0/sessions", &session).expect(201);
+    let slow: Vec<_> = (0..SLOW_BROWSERS).map(|_| asking_and_not_reading(client)).collect();
+    report.ratio("  a question beside a hundred slow browsers", usual(), alone, DELAYED_MAX);
+    drop(slow);
+}
+
+/// Asks for all the output of a flood, and for lists of all sandboxes.
+fn asking_and_not_reading(client: &Client) -> TcpStream {
+    const LISTS: usize = 4;
+    let mut stream = client.raw();
+    let list = "GET /v1/sandboxes HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".repeat(LISTS);
+    let flood = "GET /v1/sandboxes/default/box-0/sessions/flood/output?follow=true HTTP/1.1\r\n\
+                 host: 127.0.0.1\r\naccept: application/x-ndjson\r\n\r\n";
+    stream.write_all((list + flood).as_bytes()).expect("the bridge takes requests");
+    stream
 }

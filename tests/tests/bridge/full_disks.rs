@@ -258,6 +258,32 @@ fn samples_wait_for_room_on_a_full_disk_and_nothing_else_minds() {
     place.end();
 }
 
+#[test]
+fn what_programs_have_cost_on_a_full_disk_is_counted_once_there_is_room() {
+    let Some(mut place) = FullDisk::new_or_skip(2048) else { return };
+    let client = place.client();
+    client.post(ALL, &json!({ "name": "work" })).expect(201);
+    let end = || client.post(&format!("{WORK}/exec"), &json!({ "argv": ["true"] })).expect(200);
+    let counted = |place: &FullDisk| {
+        let rows = place.get("/v1/usage?programs=true")["programs"].clone();
+        let of = |row: &Value| row["ends"].as_u64().expect("a number");
+        rows.as_array().expect("a list").iter().map(of).sum::<u64>()
+    };
+    end();
+    eventually("the first is counted", || counted(&place) == 1);
+    let filler = place.fill();
+    // More than what is left of the file's last page.
+    const ENDS: u64 = 100;
+    (0..ENDS).for_each(|_| drop(end()));
+    assert!(counted(&place) < 1 + ENDS, "there was room for them");
+    filler.remove();
+    // Without another end.
+    eventually("all are counted", || counted(&place) == 1 + ENDS);
+    place.server.end_and_serve_again();
+    assert_eq!(counted(&place), 1 + ENDS);
+    place.end();
+}
+
 /// A notebook with one run that is saved.
 fn notebook_or_skip() -> Option<FullDisk> {
     if !have_or_skip("python3") {

@@ -149,6 +149,20 @@ fn what_cannot_be_shown_is_refused_and_other_namespaces_are_not_shown() {
     assert_eq!(past["points"], json!([]));
     assert_eq!(past["gaps"], json!([{ "from_ms": 1000, "to_ms": 9000 }]));
     client.get("/v1/usage?namespace=other").expect(403);
+    // Nor what its programs have cost: another key's program has ended there, and one of ours.
+    let other = server.ok(&["keygen", "--namespace", "other"]);
+    let other = Client::new(server.url()).key(other.trim());
+    other.post("/v1/sandboxes", &json!({ "namespace": "other", "name": "work" })).expect(201);
+    other.post("/v1/sandboxes/other/work/exec", &json!({ "argv": ["id"] })).expect(200);
+    client.post(&format!("{BOX}/exec"), &json!({ "argv": ["true"] })).expect(200);
+    let of = |client: &Client| {
+        let report = client.get("/v1/usage?programs=true").expect(200).json();
+        let rows = report["programs"].as_array().unwrap().clone();
+        rows.iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    eventually("the other's end is counted", || of(&other) == ["id"]);
+    assert_eq!(of(&client), ["true"]);
+    client.get("/v1/usage?namespace=other&programs=true").expect(403);
     client.get("/v1/sandboxes/other/work/usage").expect(403);
     client.get("/v1/sandboxes/other/work/metrics?step=1000").expect(403);
     client.get("/v1/usage?from=7&to=7").expect(400);

@@ -31,6 +31,10 @@ const FOLLOWER_BYTES_MAX: u64 = 384 * 1024;
 /// What the bridge may have more than before when all of them are gone: what a first call makes it
 /// allocate once, and what it grows by before it looks at itself.
 const LEFT_BYTES_MAX: u64 = 16 * MIB;
+/// Commands of which the median is taken.
+const LATENCIES: usize = 30;
+/// How many times as long a neighbour's command may take beside followers that do not read.
+const BESIDE_FOLLOWERS_MAX: u32 = 2;
 /// How long a neighbour's command may take at the median.
 const NEIGHBOUR_MAX: Duration = Duration::from_secs(1);
 
@@ -69,6 +73,14 @@ fn swallowed(mut answer: Incoming<'_>) -> Result<u64, Answer> {
         return Err(answer.whole());
     }
     Ok(io::copy(&mut answer, &mut io::sink()).unwrap())
+}
+
+/// How long a command takes at the median of a few.
+fn usual(client: &Client, path: &str) -> Duration {
+    let one = |_| latencies(client, path, &AtomicBool::new(true))[0];
+    let mut took: Vec<_> = (0..LATENCIES).map(one).collect();
+    took.sort();
+    took[took.len() / 2]
 }
 
 /// How long a command takes, again and again until `done`.
@@ -183,10 +195,12 @@ fn calls_that_are_given_up_half_way_hold_nothing() {
 }
 
 #[test]
-fn followers_that_do_not_read_cost_little_and_leave_nothing() {
+fn followers_that_do_not_read_cost_little_delay_nobody_and_leave_nothing() {
     let server = server();
     let client = tenant(&server, "a");
+    let (neighbour, exec) = (tenant(&server, "b"), "/v1/sandboxes/b/box/exec");
     let all = admin(&server);
+    let alone = usual(&neighbour, exec);
     let started = json!({
         // More than a follower holds, and less than the log keeps however long this takes.
         "script": "for n in $(seq 640); do head -c 65536 /dev/zero | tr '\\0' x; sleep 0.01; done; sleep 1000",
@@ -205,6 +219,14 @@ fn followers_that_do_not_read_cost_little_and_leave_nothing() {
         began.elapsed() > Duration::from_secs(3) && each < FOLLOWER_BYTES_MAX
     });
     println!("{} KiB for each of {FOLLOWERS}", each / 1024);
+    // Whoever reads is told as soon as before, and the program is held up by nobody.
+    let mut output = client.open("GET", path, &[], &[]);
+    let copied = io::copy(&mut output.by_ref().take(40 * MIB), &mut io::sink()).unwrap();
+    assert_eq!(copied, 40 * MIB, "all that the program has written comes");
+    drop(output);
+    let beside = usual(&neighbour, exec);
+    println!("a neighbour's command takes {alone:?}, and {beside:?} beside them");
+    assert!(beside < alone * BESIDE_FOLLOWERS_MAX, "{beside:?} beside {alone:?}");
     // One of them reads again, and goes on without a break.
     let mut late = &followers[0];
     let mut seen = vec![0; 4 * MIB as usize];

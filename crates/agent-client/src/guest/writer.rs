@@ -41,11 +41,12 @@ impl Writer {
         self
     }
 
+    /// It is recorded when the agent has reported where it begins, which is before it has any of it.
     fn end_account(&self, closed: bool) {
         // A panic while bytes are added leaves sums that are never used.
         let account = self.account.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(account) = account {
-            account.ended(self.offset(), closed);
+            self.link.when_placed(self.stream, move |end| account.ended(end, closed));
         }
     }
 

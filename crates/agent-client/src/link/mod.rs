@@ -48,6 +48,7 @@ use driver::Driver;
 use handshake::{Caller, OpenLink, greet, meet};
 use socket::Socket;
 use state::{Shared, State};
+use stream::Placed;
 
 /// Options of a link.
 #[derive(Clone, Debug)]
@@ -307,6 +308,12 @@ impl Link {
     /// The offset of the next written byte, once the agent has reported it.
     pub fn write_offset(&self, stream: StreamId) -> Option<u64> {
         self.with(|state| state.outbox(stream)?.end_offset())
+    }
+
+    /// Calls this once the offset of the end is known, or cannot be known any more. It is called by whoever learns of
+    /// that, and must not wait. Nothing more may be written.
+    pub fn when_placed(&self, stream: StreamId, call: impl FnOnce(Option<u64>) + Send + 'static) {
+        self.with(|state| state.when_placed(stream, Placed::new(call)));
     }
 
     /// The offset below which the agent has all bytes. See [`Outbox::taken`](stream::Outbox::taken).

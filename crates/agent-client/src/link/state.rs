@@ -1,8 +1,8 @@
 //! Everything known about a guest at one moment: its link's phase, the mux, pending requests and streams. The
 //! handles and the driver share it behind one lock.
 //!
-//! Nothing here does I/O or waits. Wakers are collected and run by [`Shared::with`] after the lock is
-//! released, so that nobody is woken only to wait for it.
+//! Nothing here does I/O or waits. Wakers, and what else is called, are collected and run by [`Shared::with`] after the
+//! lock is released, so that nobody is woken only to wait for it.
 //!
 //! ```text
 //!            cut               no address, or too long
@@ -30,7 +30,7 @@ use tokio::sync::watch;
 use super::due::{Due, DueTime};
 use super::home::{Home, Residence};
 use super::limits::WRITERS_BYTES_MAX;
-use super::stream::{Base, Inbox, Outbox, Piece, Rest, Slot, park};
+use super::stream::{Base, Inbox, Outbox, Piece, Placed, Rest, Slot, park};
 use super::{Failure, LinkError};
 
 /// A stream that a request opens.
@@ -111,6 +111,7 @@ pub struct State {
     /// The driver's, while it has nothing to do.
     driver: Option<Waker>,
     pub(super) woken: Vec<Waker>,
+    told: Vec<(Placed, Option<u64>)>,
 }
 
 #[derive(Clone, Debug)]
@@ -151,6 +152,7 @@ impl Shared {
             residence: Residence::here(),
             driver: None,
             woken: Vec::new(),
+            told: Vec::new(),
         };
         Self { state: Mutex::new(state), over: watch::Sender::new(None) }
     }
@@ -161,7 +163,9 @@ impl Shared {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let value = act(&mut state);
         let woken = std::mem::take(&mut state.woken);
+        let told = std::mem::take(&mut state.told);
         drop(state);
+        told.into_iter().for_each(|(placed, end)| placed.tell(end));
         woken.into_iter().for_each(Waker::wake);
         value
     }
@@ -337,6 +341,14 @@ impl State {
             self.mux.wake(stream);
             self.wake_driver();
         }
+    }
+
+    /// The end's offset goes there as soon as it is known.
+    pub fn when_placed(&mut self, stream: StreamId, placed: Placed) {
+        let Some(outbox) = self.outbox(stream) else { return self.told.push((placed, None)) };
+        outbox.when_placed(placed);
+        let told = outbox.take_placed();
+        self.told.extend(told);
     }
 
     pub fn poll_done(
@@ -528,6 +540,7 @@ impl State {
             }
             if let Some(outbox) = &mut slot.outbox {
                 self.woken.extend(outbox.fail(failure.clone()));
+                self.told.extend(outbox.take_placed());
             }
         }
         self.sweep(stream);

@@ -5,6 +5,7 @@
 //! the waker of the waiting task.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::task::{Context, Poll, Waker};
 
 use protocol::limits::CREDIT_BYTES_INITIAL;
@@ -160,6 +161,26 @@ pub struct Outbox {
     /// Whether the writer is still there.
     pub attended: bool,
     waker: Option<Waker>,
+    placed: Option<Placed>,
+}
+
+/// Gets the offset of a stream's end once that is known, or nothing if it never will be.
+pub struct Placed(Box<dyn FnOnce(Option<u64>) + Send>);
+
+impl Placed {
+    pub fn new(call: impl FnOnce(Option<u64>) + Send + 'static) -> Self {
+        Self(Box::new(call))
+    }
+
+    pub fn tell(self, end: Option<u64>) {
+        (self.0)(end);
+    }
+}
+
+impl fmt::Debug for Placed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Placed")
+    }
 }
 
 impl Outbox {
@@ -173,12 +194,27 @@ impl Outbox {
             failed: None,
             attended: true,
             waker: None,
+            placed: None,
         }
     }
 
     /// The agent is ready for bytes from offset `base` on.
     pub fn begin(&mut self, base: u64) {
         self.base = Base::Open(base);
+    }
+
+    /// Keeps this until the end's offset is known; nothing more is written.
+    pub fn when_placed(&mut self, placed: Placed) {
+        self.placed = Some(placed);
+    }
+
+    /// Who can be told, and what.
+    pub fn take_placed(&mut self) -> Option<(Placed, Option<u64>)> {
+        let end = self.end_offset();
+        if end.is_none() && self.failed.is_none() {
+            return None;
+        }
+        self.placed.take().map(|placed| (placed, end))
     }
 
     /// The offset after the last written byte, once the beginning is known.

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use agent_client::guest::{ProgramEnd, Provenance, RunRecord};
+use agent_client::guest::{Provenance, RunRecord};
 use host::instant::now_ms;
 use protocol::{ContextName, SessionId};
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,9 @@ use super::append::{Appender, Bounds};
 use super::reader::{failed, numbers};
 use super::record::{Record, RecordBody};
 use super::segment::{Segment, segment_path};
-use crate::limits::{ENDS_KNOWN_MAX, PROVENANCE_SEGMENT_BYTES, PROVENANCE_SEGMENTS_MAX};
+use crate::limits::{
+    ENDS_KNOWN_MAX, ENDS_WAITING_MAX, PROVENANCE_SEGMENT_BYTES, PROVENANCE_SEGMENTS_MAX,
+};
 
 const PROVENANCE_DIRECTORY: &str = "provenance";
 const ENDS_DIRECTORY: &str = "ends";
@@ -53,6 +55,10 @@ struct Ends {
     files: Appender,
     /// The newest ends of programs that are recorded, once one was: several learn of one end, and the next bridge does too.
     known: Option<VecDeque<(SessionId, u64)>>,
+    /// Ends that could not be written yet, with their times.
+    waiting: VecDeque<(u64, Provenance)>,
+    /// How many of them were given up for newer ones.
+    lost: u64,
 }
 
 impl ProvenanceLog {
@@ -65,22 +71,31 @@ impl ProvenanceLog {
         let bounds = Bounds { segment_bytes, segments_max: PROVENANCE_SEGMENTS_MAX };
         let [inputs, ends] =
             provenance_directories(log).map(|directory| Appender::new(directory, bounds, |_| 1));
-        Self { inputs: Mutex::new(inputs), ends: Mutex::new(Ends { files: ends, known: None }) }
+        let ends = Ends { files: ends, known: None, waiting: VecDeque::new(), lost: 0 };
+        Self { inputs: Mutex::new(inputs), ends: Mutex::new(ends) }
     }
 
-    /// Records something that has just ended. The end of one program is recorded once.
+    /// Records something that has just ended. The end of one program is recorded once. Ends that cannot be written wait
+    /// for the next call, or for [`ProvenanceLog::settle`].
     pub fn append(&self, what: Provenance) -> Result<(), LogError> {
         // A panic between two records leaves files that end with a whole one.
         match what {
-            Provenance::Run(_) => append(&mut self.ends().files, what),
-            Provenance::Program(end) => self.ends().add(end),
+            Provenance::Run(_) | Provenance::Program(_) => self.ends().add(what),
             Provenance::File(_)
             | Provenance::InputBegun(_)
             | Provenance::Input(_)
             | Provenance::Unseen {} => {
-                append(&mut self.inputs.lock().unwrap_or_else(PoisonError::into_inner), what)
+                let mut inputs = self.inputs.lock().unwrap_or_else(PoisonError::into_inner);
+                append(&mut inputs, now_ms(), what)
             }
         }
+    }
+
+    /// Writes the ends that wait, and says how many were given up since the last call.
+    pub fn settle(&self) -> Result<u64, LogError> {
+        let mut ends = self.ends();
+        ends.write()?;
+        Ok(std::mem::take(&mut ends.lost))
     }
 
     fn ends(&self) -> MutexGuard<'_, Ends> {
@@ -157,43 +172,55 @@ impl ProvenanceLog {
 }
 
 impl Ends {
-    fn add(&mut self, end: ProgramEnd) -> Result<(), LogError> {
-        let key = (end.session.clone(), end.started_at_ms);
-        let mut known = match self.known.take() {
-            Some(known) => known,
-            None => self.read_known()?,
-        };
-        let mut written = Ok(());
-        if !known.contains(&key) {
-            written = append(&mut self.files, Provenance::Program(end));
-            if written.is_ok() {
-                keep_newest(&mut known, key);
+    fn add(&mut self, what: Provenance) -> Result<(), LogError> {
+        if let Provenance::Program(end) = &what {
+            let key = (end.session.clone(), end.started_at_ms);
+            let mut known = match self.known.take() {
+                Some(known) => known,
+                None => self.read_known()?,
+            };
+            let is_known = known.contains(&key);
+            if !is_known {
+                keep_newest(&mut known, key, ENDS_KNOWN_MAX);
+            }
+            self.known = Some(known);
+            if is_known {
+                return self.write();
             }
         }
-        self.known = Some(known);
-        written
+        self.lost += u64::from(self.waiting.len() >= ENDS_WAITING_MAX);
+        keep_newest(&mut self.waiting, (now_ms(), what), ENDS_WAITING_MAX);
+        self.write()
+    }
+
+    fn write(&mut self) -> Result<(), LogError> {
+        while let Some((at_ms, what)) = self.waiting.front() {
+            append(&mut self.files, *at_ms, what.clone())?;
+            self.waiting.pop_front();
+        }
+        Ok(())
     }
 
     fn read_known(&self) -> Result<VecDeque<(SessionId, u64)>, LogError> {
         let mut known = VecDeque::new();
         read(self.files.directory(), |_, what| {
             if let Provenance::Program(end) = what {
-                keep_newest(&mut known, (end.session, end.started_at_ms));
+                keep_newest(&mut known, (end.session, end.started_at_ms), ENDS_KNOWN_MAX);
             }
         })?;
         Ok(known)
     }
 }
 
-fn keep_newest(known: &mut VecDeque<(SessionId, u64)>, key: (SessionId, u64)) {
-    if known.len() >= ENDS_KNOWN_MAX {
-        known.pop_front();
+fn keep_newest<T>(all: &mut VecDeque<T>, one: T, max: usize) {
+    if all.len() >= max {
+        all.pop_front();
     }
-    known.push_back(key);
+    all.push_back(one);
 }
 
-fn append(files: &mut Appender, what: Provenance) -> Result<(), LogError> {
-    let record = Record::new(now_ms(), RecordBody::Provenance(what));
+fn append(files: &mut Appender, at_ms: u64, what: Provenance) -> Result<(), LogError> {
+    let record = Record::new(at_ms, RecordBody::Provenance(what));
     files.append(&record).map_err(|source| {
         let path = files.directory().to_owned();
         LogError::Files { action: "write", path, source }
@@ -243,7 +270,7 @@ pub struct EndsPosition {
 mod tests {
     use std::fs;
 
-    use agent_client::guest::{Content, FilePlace, ReceivedFile};
+    use agent_client::guest::{Content, FilePlace, ProgramEnd, ReceivedFile};
 
     use super::*;
 

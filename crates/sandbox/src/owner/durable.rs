@@ -59,6 +59,7 @@ impl Owner {
     pub(super) fn keep_provenance(&self, running: &Arc<dyn Running>, log: &Arc<ProvenanceLog>) {
         let Some(guest) = running.guest() else { return };
         let (log, telemetry) = (Arc::clone(log), self.place.telemetry.clone());
+        telemetry.expect_ends(&log);
         let (which, events) = (self.stored.record.which(), Arc::clone(&self.place.events));
         let is_reported = AtomicBool::new(false);
         guest.provenance().set(Box::new(move |what| {
@@ -70,7 +71,7 @@ impl Owner {
             if let Err(error) = appended
                 && !is_reported.swap(true, Ordering::Relaxed)
             {
-                let what = format!("what is put in and what ends is not recorded: {error}");
+                let what = format!("what is put in and what ends cannot be recorded: {error}");
                 events(&Event::Trouble { which: Some(which.clone()), what });
             }
         }));

@@ -135,6 +135,8 @@ fn opened(state: &mut State, opening: Opening, reply: &Reply) -> Result<(), Link
     }
     if let Some(outbox) = state.outbox(stream) {
         outbox.begin(at);
+        let told = outbox.take_placed();
+        state.told.extend(told);
         state.mux.wake(stream);
     }
     Ok(())
