@@ -9,6 +9,7 @@ import { auditView } from "./views/audit.js";
 import { capsView } from "./views/caps.js";
 import { eventsView } from "./views/events.js";
 import { imagesView } from "./views/images.js";
+import { keysView } from "./views/keys.js";
 import { notebookView, notebooksView } from "./views/notebooks.js";
 import { sandboxView } from "./views/sandbox.js";
 import { sandboxesView } from "./views/sandboxes.js";
@@ -26,6 +27,7 @@ const VIEWS = {
   events: { name: "Events", view: eventsView, keys: "g e" },
   audit: { name: "Audit", view: auditView, keys: "g a" },
   caps: { name: "Caps", view: capsView, keys: "g c" },
+  keys: { name: "API keys", view: keysView, keys: "g k" },
   sandbox: { view: sandboxView, under: "sandboxes" },
   notebook: { view: notebookView, under: "notebooks" },
 };
@@ -35,9 +37,9 @@ const KEYS = [
   ["j k", "next and previous row"],
   ["Enter", "open the row"],
   ["c", "create a sandbox"],
-  ["1 … 8", "the tabs of a sandbox"],
+  ["1 … 9", "the tabs of a sandbox"],
   ["g s", "sandboxes; g n notebooks, g r artifacts, g i images, g t templates, g p snapshots"],
-  ["g e", "events; g a audit, g c caps"],
+  ["g e", "events; g a audit, g c caps, g k API keys"],
   ["Tab", "in a cell: complete a name, or four spaces"],
   ["`", "the last calls as curl"],
   ["t", "dark or light"],
@@ -142,7 +144,7 @@ function drawNav() {
     foot,
     button("Calls", toggleCalls, "quiet"),
     button("Theme", turnTheme, "quiet"),
-    button("Keys", help, "quiet"),
+    button("Keyboard", help, "quiet"),
     h("a.button.quiet", { href: "/docs" }, "API"),
     h("button.quiet", { type: "button", "data-logout": true, hidden: true, onclick: logOut }, "Log out"),
     version,
@@ -214,7 +216,7 @@ function help() {
   const open = document.querySelector("dialog.help");
   if (open) return open.close();
   const list = KEYS.map(([keys, what]) => h("div", h("dt", h("kbd", keys)), h("dd", what)));
-  const box = h("dialog.help", { "aria-label": "Keys" }, h("h2", "Keys"), h("dl.facts", list));
+  const box = h("dialog.help", { "aria-label": "Keyboard" }, h("h2", "Keyboard"), h("dl.facts", list));
   box.append(
     h(
       "footer",

@@ -10,6 +10,7 @@ import { logsTab } from "./logs.js";
 import { metricsTab } from "./metrics.js";
 import { overviewTab } from "./overview.js";
 import { portsTab } from "./ports.js";
+import { processesTab } from "./processes.js";
 import { replayTab } from "./replay.js";
 import { runTab } from "./run.js";
 import { hrefOf, removeSandbox } from "./sandboxes.js";
@@ -24,6 +25,7 @@ const TABS = {
   contexts: ["Contexts", contextsTab],
   files: ["Files", filesTab],
   logs: ["Logs", logsTab],
+  processes: ["Processes", processesTab],
   metrics: ["Metrics", metricsTab],
   ports: ["Ports", portsTab],
   replay: ["Replay", replayTab],

@@ -3,7 +3,8 @@
 //!
 //! `r` runs `/bin/true` and answers when it has ended. `p` answers at once. `c` runs a program that
 //! writes [`COPY_BYTES`] and copies its output from the pipe to the socket. `s` answers, and from then on it is
-//! woken each [`REST`] in which there is no order, and reads [`READ`] every second time.
+//! woken each [`REST`] in which there is no order, and reads [`READ`] every second time. `S` is the same each second, and
+//! each time.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -28,14 +29,14 @@ fn main() -> std::io::Result<()> {
     let mut buffer = vec![0; 64 * 1024];
     let mut order = [0];
     let files = READ.map(|name| File::open(format!("/proc/self/{name}")));
-    let mut wakes = 0;
+    let (mut wakes, mut wakes_per_look) = (0, 2);
     loop {
         match socket.read(&mut order) {
             Ok(0) => return Ok(()),
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 wakes += 1;
-                for file in files.iter().flatten().filter(|_| wakes % 2 == 0) {
+                for file in files.iter().flatten().filter(|_| wakes % wakes_per_look == 0) {
                     file.read_at(&mut buffer[..2048], 0)?;
                 }
                 continue;
@@ -66,6 +67,11 @@ fn main() -> std::io::Result<()> {
             b's' => {
                 socket.set_read_timeout(Some(REST))?;
                 socket.write_all(b"s")?;
+            }
+            b'S' => {
+                wakes_per_look = 1;
+                socket.set_read_timeout(Some(Duration::from_secs(1)))?;
+                socket.write_all(b"S")?;
             }
             _ => socket.write_all(b"p")?,
         }

@@ -15,6 +15,8 @@ use tokio::time::Instant;
 
 /// A slot of the third of tokio's wheels of timers, and each longer one is a multiple of it.
 const SLOT_MS: u64 = 64 * 64;
+/// A slot of the second, for pauses below that.
+const SLOT_SHORT_MS: u64 = 64;
 
 /// Work under way, of any kind.
 pub type Work<T> = Pin<Box<dyn Future<Output = T>>>;
@@ -51,10 +53,12 @@ async fn joined(result: JoinHandle<BlockingResult>) -> BlockingResult {
 
 /// The last time within `pause` from now at which a timer wakes the process once, if the runtime began right after
 /// `began`. A timer of seconds wakes it three times otherwise: tokio hands it down to a finer wheel when its slot
-/// begins, unless it is due then. A pause is longer than a slot.
+/// begins, unless it is due then. A pause is longer than a slot; a short one that ends in the next slot of the third
+/// wheel wakes it twice.
 pub fn due_in_one_wake(began: Instant, pause: Duration) -> Instant {
     let due_ms = (began.elapsed() + pause).as_millis() as u64;
-    began + Duration::from_millis(due_ms / SLOT_MS * SLOT_MS)
+    let slot_ms = if pause.as_millis() < u128::from(SLOT_MS) { SLOT_SHORT_MS } else { SLOT_MS };
+    began + Duration::from_millis(due_ms / slot_ms * slot_ms)
 }
 
 #[cfg(test)]
@@ -73,5 +77,10 @@ mod tests {
         }
         assert_eq!(dues, [12_288, 24_576, 36_864]);
         assert!(dues.iter().all(|due_ms| due_ms % SLOT_MS == 0));
+        for expected_ms in [37_888, 38_912, 39_936, 40_960, 41_984] {
+            tokio::time::advance(Duration::from_millis(5)).await;
+            tokio::time::sleep_until(due_in_one_wake(began, Duration::from_millis(1050))).await;
+            assert_eq!(began.elapsed().as_millis(), expected_ms);
+        }
     }
 }

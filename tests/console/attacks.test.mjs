@@ -63,6 +63,10 @@ attack("commands of sessions, what they write, and records of them are text", as
   await page.getByLabel("Script for the shell").fill(script);
   await page.keyboard.press("Control+Enter");
   await page.locator(".output", { hasText: "<img src=x" }).waitFor();
+  const named = ["python3", "-c", "import os, sys; os.execv('/bin/sleep', [sys.argv[1], '1000'])", `${MARKUP}\x1e7 (`];
+  await api("POST", `${box}/sessions`, { argv: named, session: "named" });
+  await go("sandbox/default/attacker/processes");
+  await page.locator("code", { hasText: "onerror" }).first().waitFor();
   await go("audit");
   await page.locator("td", { hasText: "start_session" }).first().waitFor();
 });

@@ -439,7 +439,7 @@ flow("each call is shown as curl, which does the same", async () => {
 flow("the keyboard goes everywhere and the theme is turned", async () => {
   await go("sandbox/default/work");
   await page.getByText("the sandbox has no way out").waitFor();
-  await page.keyboard.press("7");
+  await page.keyboard.press("8");
   await page.waitForURL(/metrics/);
   await page.keyboard.press("g");
   await page.keyboard.press("e");
@@ -447,7 +447,7 @@ flow("the keyboard goes everywhere and the theme is turned", async () => {
   // The address changes first, and the page that comes then closes dialogs.
   await named("heading", "Events").waitFor();
   await page.keyboard.press("?");
-  await page.getByRole("dialog", { name: "Keys" }).waitFor();
+  await page.getByRole("dialog", { name: "Keyboard" }).waitFor();
   await shot(page, "help-light");
   await page.keyboard.press("Escape");
   const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
@@ -512,6 +512,45 @@ flow("a sandbox is made of a template, and forked", async () => {
   for (const name of ["sold", "sold-1"]) await api("DELETE", `/v1/sandboxes/default/${name}?force=true`);
 });
 
+flow("processes are seen, and one is ended", async () => {
+  await api("POST", "/v1/sandboxes/default/work/sessions", { session: "long", argv: ["sleep", "4242"] });
+  await go("sandbox/default/work/processes");
+  const row = page.getByRole("row", { name: /sleep 4242/ });
+  await row.waitFor();
+  await page.getByRole("row", { name: /^1 / }).waitFor();
+  assert.equal(await page.getByRole("row", { name: /cat|\\036/ }).count(), 0, "what looks is shown");
+  await shot(page, "processes-light");
+  await row.getByRole("button", { name: "End" }).click();
+  await row.waitFor({ state: "detached" });
+  await eventually("its session has ended", async () => {
+    const { exit } = await api("GET", "/v1/sandboxes/default/work/sessions/long");
+    return exit?.exit_code === 143;
+  });
+});
+
+flow("a key is issued, shown once, used, and revoked", async () => {
+  await go("keys");
+  await page.keyboard.press("c");
+  await page.getByLabel("Label").fill("ci");
+  await page.getByLabel("Good for").selectOption("1");
+  await page.getByRole("dialog").getByRole("button", { name: "Issue" }).click();
+  const made = await page.locator("[data-new-key]").innerText();
+  const ask = () => fetch(`${url}/v1/sandboxes`, { headers: { authorization: `Bearer ${made}` } });
+  assert.equal((await ask()).status, 200);
+  await shot(page, "keys-light");
+  await go("sandboxes");
+  await go("keys");
+  const row = page.getByRole("row", { name: /ci/ });
+  await row.waitFor();
+  assert.equal(await page.getByText(made).count(), 0, "it is shown again");
+  await row.getByRole("button", { name: "Revoke" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Revoke" }).click();
+  await row.waitFor({ state: "detached" });
+  await eventually("it is refused", async () => (await ask()).status === 401);
+  await page.getByLabel("with ended ones").check();
+  await row.getByText("revoked").waitFor();
+});
+
 /** Every page that has something to show by now. */
 const PAGES = [
   "sandboxes",
@@ -522,9 +561,19 @@ const PAGES = [
   "events",
   "audit",
   "caps",
-  ...["overview", "terminals", "run", "contexts/python", "files/srv/tree", "logs", "metrics", "ports", "replay"].map(
-    (tab) => `sandbox/default/work/${tab}`,
-  ),
+  "keys",
+  ...[
+    "overview",
+    "terminals",
+    "run",
+    "contexts/python",
+    "files/srv/tree",
+    "logs",
+    "processes",
+    "metrics",
+    "ports",
+    "replay",
+  ].map((tab) => `sandbox/default/work/${tab}`),
   "notebook/default/study",
 ];
 

@@ -397,6 +397,22 @@ export interface components {
             state_kept: boolean;
         };
         ContextStateName: ("starting" | "idle" | "running") | "cold" | "interrupting";
+        /** @description A key to issue. */
+        CreateKey: {
+            /** @description A label that says who uses it. */
+            name?: string;
+            /** @description By default the namespace of the key that asks, or `default`. `*` is for all. */
+            namespace?: string;
+            /** @description It never expires, which only a key that does not either may ask for. */
+            never_expires?: boolean;
+            /** @description The default is `run`. */
+            scope?: components["schemas"]["ScopeName"];
+            /**
+             * Format: uint64
+             * @description How long it is good for; by default 30 days, or as long as the key that asks if that is less.
+             */
+            ttl_ms?: number;
+        };
         /** @description A port to make a link to. */
         CreatePreview: {
             /**
@@ -542,6 +558,12 @@ export interface components {
             name: string;
             /** @description The namespace; by default the key's, or `default`. */
             namespace?: string | null;
+        };
+        /** @description A key, with what opens the server. */
+        CreatedKey: {
+            info: components["schemas"]["KeyInfo"];
+            /** @description The key. */
+            key: string;
         };
         /** @description A link, with what opens it. */
         CreatedPreview: {
@@ -1412,6 +1434,33 @@ export interface components {
             kind: string;
             name: string;
         };
+        /** @description A key, without what opens anything. */
+        KeyInfo: {
+            created_at: string;
+            /** @description Absent of a key that never expires. */
+            expires_at?: string;
+            id: string;
+            /** @description The id of the key that has issued it; absent for the operator's own. */
+            issued_by?: string;
+            /** @description Its label. */
+            name?: string;
+            /** @description A namespace, or `*` for all. */
+            namespace: string;
+            /** @description The greatest of its scopes. */
+            scope: components["schemas"]["ScopeName"];
+            /**
+             * Format: uint64
+             * @description How many SSH keys stand for it. The default is `0`.
+             */
+            ssh_keys?: number;
+            state: components["schemas"]["KeyState"];
+        };
+        /** @description The keys of this server. */
+        KeyList: {
+            keys: components["schemas"]["KeyInfo"][];
+        };
+        /** @description Whether a key is still good. */
+        KeyState: ("valid" | "expired" | "revoked") | "dropped";
         /** @enum {string} */
         Kind: "file" | "directory" | "symlink" | "fifo" | "socket" | "block_device" | "char_device";
         /** @description Output that came after the end of its run. */
@@ -1549,6 +1598,11 @@ export interface components {
             path?: string;
             /** @description The path in base64, for paths that are not UTF-8. */
             path_base64?: string;
+        };
+        ListKeysQuery: {
+            /** @description Also those that have expired or are revoked. */
+            all?: boolean;
+            namespace?: string;
         };
         ListNotebooksQuery: {
             namespace?: string;
@@ -2365,6 +2419,11 @@ export interface components {
             name: string;
             namespace: string;
             /**
+             * Format: double
+             * @description The most memory that each has had, times its time: at least what it has used. The default is `0.0`.
+             */
+            peak_gib_seconds?: number;
+            /**
              * Format: uint64
              * @description From block devices; not known of runs.
              */
@@ -3057,6 +3116,8 @@ export interface components {
             /** @description `namespace` or `key`. */
             scope: string;
         };
+        /** @description What a key allows. Each includes the ones before it. */
+        ScopeName: "read" | "run" | "admin";
         SendSignal: {
             signal: components["schemas"]["SignalName"];
             target?: components["schemas"]["SignalTarget"];
@@ -4450,6 +4511,21 @@ export interface Operations {
   get_sandbox_usage: {
     path: { namespace: string | number; name: string | number };
     answer: Schemas["Usage2"];
+  };
+  /** List API keys. */
+  list_keys: {
+    query?: Schemas["ListKeysQuery"];
+    answer: Schemas["KeyList"];
+  };
+  /** Issue an API key. */
+  create_key: {
+    body: Schemas["CreateKey"];
+    answer: Schemas["CreatedKey"];
+  };
+  /** Revoke an API key. */
+  revoke_key: {
+    path: { key: string | number };
+    answer: void;
   };
   /** Read the audit log. */
   list_audit: {

@@ -1,7 +1,7 @@
 //! API keys: who may do what in which namespace, for how long, and how often.
 //!
 //! ```text
-//!  keygen ──▶ store: secrets.json, keys.json ◀── keys revoke, keys rotate
+//!  keygen, /v1/keys ──▶ store: secrets.json, keys.json ◀── keys revoke, keys rotate
 //!                      │ looked at twice a second
 //!                      ▼
 //!  a request's key ─▶ keyring ──▶ Grant ─▶ may(access)? covers(namespace)? rate?

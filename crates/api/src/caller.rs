@@ -103,6 +103,11 @@ impl Door {
         Self { keyring, bad_keys: BadKeys::default(), rates }
     }
 
+    /// The keys; none where everybody may do everything.
+    pub fn keyring(&self) -> Option<&Keyring> {
+        self.keyring.as_ref()
+    }
+
     /// Who sends these headers.
     pub fn admit(&self, headers: &HeaderMap, peer: Peer) -> Result<Caller, Refusal> {
         let Some(keyring) = &self.keyring else { return Ok(Caller::Local) };

@@ -82,11 +82,13 @@ const FILES: &[File] = files! {
     "views/files.js" SCRIPT
     "views/frame.js" SCRIPT
     "views/images.js" SCRIPT
+    "views/keys.js" SCRIPT
     "views/logs.js" SCRIPT
     "views/metrics.js" SCRIPT
     "views/notebooks.js" SCRIPT
     "views/overview.js" SCRIPT
     "views/ports.js" SCRIPT
+    "views/processes.js" SCRIPT
     "views/replay.js" SCRIPT
     "views/run.js" SCRIPT
     "views/sandbox.js" SCRIPT

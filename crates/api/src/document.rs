@@ -31,7 +31,7 @@ const EVERYWHERE: [Code; 5] = [
 const KEYED: [Code; 3] = [Code::Unauthenticated, Code::Forbidden, Code::RateLimited];
 
 /// What the parts of paths are.
-const PARAMETERS: [(&str, &str, &str); 14] = [
+const PARAMETERS: [(&str, &str, &str); 15] = [
     ("namespace", "The namespace of the sandbox.", NAME),
     ("name", "The name of the sandbox.", NAME),
     ("sandbox", "The name of the sandbox.", NAME),
@@ -45,6 +45,7 @@ const PARAMETERS: [(&str, &str, &str); 14] = [
     ("id", "The artifact.", "^[0-9a-f]{16}$"),
     ("node", "The name of the node.", "^[A-Za-z0-9_-]{1,63}$"),
     ("forward", "The forwarded port on the host.", PORT),
+    ("key", "The id of the key.", "^[0-9a-f]{12}$"),
     ("preview", "The link.", "^[0-9a-f]{12}$"),
 ];
 /// The subjects of operations, in the order in which a newcomer meets them.
@@ -67,6 +68,7 @@ const TAGS: &[(&str, &str)] = &[
     ("workspace", "Directories that sandboxes work on."),
     ("volumes", "Directories that outlive sandboxes, and that these share."),
     ("metrics", "What sandboxes use."),
+    ("keys", "Who may do what."),
     ("audit", "Who did what."),
     ("nodes", "The hosts of a fleet."),
     ("server", "The server itself."),

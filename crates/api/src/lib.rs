@@ -118,6 +118,7 @@ use sandbox::refusal::{Code, Refusal};
 use trail::UnknownCallers;
 
 use access::audit::Audit;
+use access::keys::Keyring;
 use access::preview::Previews;
 use host::dial::Dialler;
 use node::{Kind, Node, Thing};
@@ -278,6 +279,11 @@ impl Api {
 
     pub fn registry(&self) -> &Registry {
         &self.0.registry
+    }
+
+    /// The keys that this server accepts, if it asks for any.
+    pub fn keyring(&self) -> Option<&Keyring> {
+        self.0.door.keyring()
     }
 
     /// What runs have left, where it is kept.

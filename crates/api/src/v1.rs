@@ -12,6 +12,7 @@ mod exec;
 mod files;
 mod forks;
 mod images;
+mod keys;
 mod logs;
 mod metrics;
 mod nodes;
@@ -63,6 +64,7 @@ pub fn operations() -> Vec<Operation> {
         apps::operations(),
         artifacts::operations(),
         render::operations(),
+        keys::operations(),
         audit::operations(),
         caps::operations(),
         nodes::operations(),

@@ -89,8 +89,13 @@ impl Keygen {
         };
         context.paths.prepare()?;
         let store = Store::open(&keys::directory(&context.paths))?;
-        let order =
-            KeyRequest { namespace: self.namespace, scopes, expires_at_ms, name: self.name };
+        let order = KeyRequest {
+            namespace: self.namespace,
+            scopes,
+            expires_at_ms,
+            name: self.name,
+            issued_by: None,
+        };
         let audit = context.audit()?;
         let (key, issued) = store.issue(order)?;
         let entry = control::entry("issue_key")

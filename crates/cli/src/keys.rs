@@ -57,7 +57,9 @@ enum Verb {
     /// Revoke keys
     #[command(after_help = "Examples:
   host-bridge keys revoke 1f0c8a2b77de
-  host-bridge keys revoke $(host-bridge keys ls -q)")]
+  host-bridge keys revoke $(host-bridge keys ls -q)
+
+Keys that the holders of these have issued over HTTP are revoked with them.")]
     Revoke {
         /// The ids, as `host-bridge keys ls` shows them
         #[arg(required = true, value_name = "ID")]

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::context::Context;
 use super::exit::Exit;
@@ -30,6 +30,8 @@ use watch::{Scope, Watcher};
 
 /// How often the screen is drawn when nothing happens: as often as there are samples.
 const DRAW_PAUSE: Duration = Duration::from_secs(1);
+/// The shortest time between two drawings because of what came from hundreds of agents, each at its own moment.
+const NEWS_PAUSE: Duration = Duration::from_millis(200);
 /// How long `--once` waits for agents that do not answer.
 const ONCE_MAX: Duration = Duration::from_secs(3);
 /// Enters the alternate screen, hides the cursor, and has long lines cut. The end of raw mode undoes the first two.
@@ -151,8 +153,13 @@ impl Screen {
     async fn show(&mut self, context: &Context, watcher: &mut Watcher<'_>) -> Result<Exit> {
         let mut clock = interval(DRAW_PAUSE);
         clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut drawn, mut is_due, mut has_news) = (Instant::now(), true, false);
         loop {
-            self.draw()?;
+            if is_due {
+                self.draw()?;
+                (drawn, has_news) = (Instant::now(), false);
+            }
+            is_due = true;
             let action = tokio::select! {
                 _ = clock.tick() => {
                     watcher.ask_inside(self.model.entered());
@@ -160,8 +167,11 @@ impl Screen {
                 }
                 news = watcher.next() => {
                     self.model.take_all(news);
+                    has_news = true;
+                    is_due = drawn.elapsed() >= NEWS_PAUSE;
                     None
                 }
+                () = sleep_until(drawn + NEWS_PAUSE), if has_news => None,
                 keys = self.keyboard.next() => {
                     let Some(keys) = keys? else { return Ok(Exit::SUCCESS) };
                     keys.into_iter().find_map(|key| self.model.press(key))

@@ -27,7 +27,8 @@ use sandbox::costs::{self, Cost, ProgramUse};
 Use is kept by the hour, for 400 days, and includes that of removed sandboxes. CPU time and memory are what the
 agents report, at most 10 seconds ago, or a minute where nothing runs; NETWORK is what was exchanged
 with the outside. With --programs there is one line for each day and name of what has ended by now, which are
-programs by their file names, runs by their contexts, and apps.")]
+programs by their file names, runs by their contexts, and apps; PEAK GIB SECONDS is the most memory that each has had,
+times its time.")]
 pub struct Usage {
     /// Show only this namespace (default: all)
     #[arg(long, value_name = "NAME")]
@@ -56,8 +57,8 @@ pub struct Usage {
 
 const HEAD: [&str; 6] = ["NAMESPACE", "TIME", "CPU", "GIB SECONDS", "DISK", "NETWORK"];
 
-const PROGRAMS_HEAD: [&str; 8] =
-    ["DAY", "NAMESPACE", "KIND", "NAME", "ENDS", "TIME", "CPU", "DISK"];
+const PROGRAMS_HEAD: [&str; 9] =
+    ["DAY", "NAMESPACE", "KIND", "NAME", "ENDS", "TIME", "CPU", "PEAK GIB SECONDS", "DISK"];
 
 impl Usage {
     pub async fn run(self, context: &Context) -> Result<Exit> {
@@ -110,7 +111,7 @@ async fn programs(
     Ok(all_nodes::report("sums", &unanswered))
 }
 
-fn program_line(ProgramUse { of, cost }: &ProgramUse) -> [String; 8] {
+fn program_line(ProgramUse { of, cost }: &ProgramUse) -> [String; 9] {
     let bytes = cost.read_bytes.saturating_add(cost.written_bytes);
     [
         of.date(),
@@ -120,6 +121,7 @@ fn program_line(ProgramUse { of, cost }: &ProgramUse) -> [String; 8] {
         cost.ends.to_string(),
         human_duration(Duration::from_micros(cost.run_us)),
         format!("{:.2} s", cost.cpu_seconds()),
+        format!("{:.2}", cost.peak_gib_seconds()),
         if of.kind.has_bytes() { human_bytes(bytes) } else { "-".to_owned() },
     ]
 }

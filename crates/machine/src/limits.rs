@@ -42,6 +42,9 @@ pub const SNAPSHOT_MARGIN_BYTES: u64 = 64 * 1024 * 1024;
 pub const SNAPSHOT_WATCHDOG: Duration = Duration::from_secs(60);
 /// How long an agent may take to find its links cut and call: its pauses grow to five seconds.
 pub const SNAPSHOT_CALL_DEADLINE: Duration = Duration::from_secs(20);
+/// The same where it had its vsock before. It does not call if another client of it, such as `exec` in a process of its
+/// own, has dialled it first; then it can be dialled here too.
+pub const RECONNECT_CALL_DEADLINE: Duration = Duration::from_secs(4);
 /// How long a resumed agent may leave a seemingly intact link unanswered before the link is made again, which loses
 /// nothing. QEMU's relay now and then misses what the guest has sent just before its processors stopped, until it
 /// sends something else; an agent whose link goes on answers in half of this, with an emulated kernel too.

@@ -59,8 +59,12 @@ impl Cost {
     }
 
     pub fn gib_seconds(&self) -> f64 {
-        self.memory_kib_ms as f64 / (1024.0 * 1024.0 * 1000.0)
+        gib_seconds(self.memory_kib_ms)
     }
+}
+
+fn gib_seconds(kib_ms: u64) -> f64 {
+    kib_ms as f64 / (1024.0 * 1024.0 * 1000.0)
 }
 
 impl AddAssign for Cost {

@@ -206,7 +206,7 @@ pub const PROVENANCE_BYTES_MAX: u64 = 2 * PROVENANCE_SEGMENT_BYTES * PROVENANCE_
 /// The newest ends of programs that are not recorded again: those that a bridge finds when it follows the one that
 /// was killed, one for each session that an agent keeps.
 pub const ENDS_KNOWN_MAX: usize = SESSIONS_MAX;
-/// Ends that wait in memory for a disk that is full; older ones are given up, and their number is said.
+/// Ends that wait in memory for a disk that is full; older ones are given up, and counted.
 pub const ENDS_WAITING_MAX: usize = 256;
 /// Ends that are appended before they are counted, besides the regular count: fewer than one file has, of the largest.
 pub const ENDS_UNCOUNTED_MAX: u64 = 100;

@@ -87,6 +87,32 @@ pub enum StartupError {
 struct Try {
     output: Tail,
     ended: Option<String>,
+    /// How the one before it has ended, and what it wrote.
+    before: Option<(String, Tail)>,
+}
+
+impl Try {
+    fn new() -> Self {
+        Self { output: Tail::new(STARTUP_OUTPUT_BYTES), ended: None, before: None }
+    }
+
+    fn begin(&mut self) {
+        if let Some(how) = self.ended.take() {
+            let output = std::mem::replace(&mut self.output, Tail::new(STARTUP_OUTPUT_BYTES));
+            self.before = Some((how, output));
+        }
+    }
+
+    /// What is known of it when the time is over: of one that has only begun, how the one before it ended.
+    fn outcome(&self) -> (String, &Tail) {
+        match (&self.ended, &self.before) {
+            (Some(how), _) => (format!("it ended with {how}"), &self.output),
+            (None, Some((how, output))) => {
+                (format!("it ended with {how}, and was tried again"), output)
+            }
+            (None, None) => ("it has not ended yet".to_owned(), &self.output),
+        }
+    }
 }
 
 /// Runs the commands. Dropping the future ends the ready command, and leaves the start command to the caller.
@@ -102,7 +128,7 @@ pub(super) async fn run(
         None => None,
     };
     let Some(ready) = &startup.ready else { return Ok(()) };
-    let newest = Mutex::new(Try { output: Tail::new(STARTUP_OUTPUT_BYTES), ended: None });
+    let newest = Mutex::new(Try::new());
     let mut readiness = pin!(until_ready(guest, ready, place, &newest));
     loop {
         let event = tokio::select! {
@@ -112,11 +138,8 @@ pub(super) async fn run(
             ready = &mut readiness => return ready.map_err(StartupError::Ready),
             () = sleep_until(deadline) => {
                 let newest = look(&newest);
-                let last = match &newest.ended {
-                    Some(how) => format!("it ended with {how}"),
-                    None => "it has not ended yet".to_owned(),
-                };
-                let (start, ready) = (shown(&output), shown(&newest.output));
+                let (last, written) = newest.outcome();
+                let (start, ready) = (shown(&output), shown(written));
                 return Err(StartupError::Late { waited: startup.deadline, last, start, ready });
             }
         };
@@ -175,7 +198,7 @@ async fn until_ready(
         settle(&mut program, place);
         program.start.deadline_ms = Some(READY_TRY_MAX.as_millis() as u64);
         let mut running = program.begin(guest)?;
-        *look(newest) = Try { output: Tail::new(STARTUP_OUTPUT_BYTES), ended: None };
+        look(newest).begin();
         while let Some(event) = running.next().await? {
             match event {
                 Event::Output { bytes, .. } => look(newest).output.add(&bytes),

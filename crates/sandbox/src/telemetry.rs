@@ -294,7 +294,7 @@ impl Telemetry {
     /// Writes the ends that a full disk has kept waiting.
     fn settle_ends(&self) {
         let log = self.0.ends.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
-        // Who records them has said that they wait.
+        // That they wait is reported where they are recorded.
         let Some(Ok(lost @ 1..)) = log.map(|log| log.settle()) else { return };
         self.trouble(format!(
             "the costs of {lost} programs and runs found no room, and are not counted"

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-/// The time between samples, while anything runs or somebody follows the samples.
-pub const INTERVAL: Duration = Duration::from_secs(1);
+/// The longest time between samples, while anything runs or somebody follows the samples. It is 1.024 seconds from one to
+/// the next, where a timer wakes the agent once.
+pub const INTERVAL: Duration = Duration::from_millis(1050);
 
 /// The longest time between samples otherwise: hundreds of idle sandboxes must not keep a machine busy with
 /// measuring themselves. Nothing is lost, since a sample counts from the previous one. It is 12.3 seconds from one

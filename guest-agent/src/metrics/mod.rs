@@ -17,7 +17,7 @@ use protocol::Fault;
 use protocol::message::Reply;
 use protocol::metrics::{AskMetrics, MetricsPage, Sample, Scope, TreeUsage};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::cgroup::{Account, SessionGroup};
 use crate::ground::Ground;
@@ -80,7 +80,7 @@ pub async fn run(metrics: Rc<Metrics>, began: Instant) {
                 sleep_until(soon.max(taken + INTERVAL)).await;
             }
         } else {
-            sleep(pause).await;
+            sleep_until(due_in_one_wake(began, pause)).await;
             pause = INTERVAL;
         }
     }

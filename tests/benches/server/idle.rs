@@ -34,7 +34,7 @@ const BRIDGE_WAITS_MAX: f64 = 120.0;
 const SCRAPES: usize = 20;
 /// What a start leaves to do is over after this, and agents are at rest: they look at themselves each second
 /// for a while.
-const SETTLING: Duration = Duration::from_secs(15);
+pub const SETTLING: Duration = Duration::from_secs(15);
 /// After this the bridge knows, too, that they are at rest, and asks them less often.
 const RESTING: Duration = Duration::from_secs(45);
 
@@ -96,14 +96,14 @@ pub fn spent(bridge: Pid, within: Duration) -> (Duration, Duration) {
 
 /// What processes have cost so far, or in a time.
 #[derive(Clone, Copy, Default)]
-struct Costs {
-    cpu: Duration,
+pub struct Costs {
+    pub cpu: Duration,
     /// How often their threads have waited.
     waits: u64,
 }
 
 /// What several groups of processes cost in the same time.
-fn costs<const N: usize>(within: Duration, groups: [&[Pid]; N]) -> [Costs; N] {
+pub fn costs<const N: usize>(within: Duration, groups: [&[Pid]; N]) -> [Costs; N] {
     let of = |pids: &[Pid]| Costs {
         cpu: pids.iter().copied().map(used).sum(),
         waits: pids.iter().copied().map(waits).sum(),

@@ -273,3 +273,67 @@ fn an_idempotency_key_is_its_callers_own() {
     let other = create(&two, "b").expect(201);
     assert_eq!((other.header("idempotency-replayed"), &other.json()["name"]), (None, &json!("b")));
 }
+
+#[test]
+fn a_key_issues_others_for_no_more_than_its_own_and_they_end_with_it() {
+    let server = Server::with_keys();
+    let all = client(&server, &["--namespace", "*", "--scope", "admin", "--expire", "1h"]);
+    let issue = |client: &Client, asked: Value| client.post("/v1/keys", &asked);
+    let made = issue(&all, json!({ "namespace": "a", "scope": "admin", "name": "lead" }));
+    let made = made.expect(201).json();
+    let lead = Client::new(server.url()).key(made["key"].as_str().unwrap());
+    let lead_id = made["info"]["id"].as_str().unwrap().to_owned();
+    // As long as the key that asked, which is less than usual.
+    let expires = |info: &Value| info["expires_at"].as_str().unwrap().to_owned();
+    let listed = all.get("/v1/keys").expect(200).json();
+    let keys = listed["keys"].as_array().unwrap();
+    assert_eq!(expires(&made["info"]), expires(&keys[0]), "{listed}");
+    assert_eq!(keys[1]["issued_by"], keys[0]["id"], "{listed}");
+    assert!(!listed.to_string().contains(made["key"].as_str().unwrap()), "no key is shown again");
+    for (client, asked, status) in [
+        (&lead, json!({ "namespace": "b" }), 403),
+        (&lead, json!({ "namespace": "*" }), 403),
+        (&lead, json!({ "never_expires": true }), 403),
+        (&all, json!({ "ttl_ms": 7_200_000 }), 403),
+        (&all, json!({ "ttl_ms": 5000, "never_expires": true }), 400),
+        (&all, json!({ "namespace": "not a name" }), 400),
+        (&all, json!({ "name": "\u{7}" }), 400),
+        (&all, json!({ "scope": "root" }), 400),
+    ] {
+        assert_eq!(issue(client, asked.clone()).status, status, "{asked}");
+    }
+    let worker = issue(&lead, json!({ "ttl_ms": 60_000 })).expect(201).json();
+    assert_eq!(
+        (&worker["info"]["namespace"], &worker["info"]["scope"]),
+        (&json!("a"), &json!("run"))
+    );
+    let worker = Client::new(server.url()).key(worker["key"].as_str().unwrap());
+    worker.get("/v1/sandboxes").expect(200);
+    for path in ["/v1/keys", "/v1/keys?all=true"] {
+        worker.get(path).expect(403);
+    }
+    issue(&worker, json!({})).expect(403);
+    // Its own namespace's, and those of no other.
+    let seen = lead.get("/v1/keys").expect(200).json();
+    assert_eq!(seen["keys"].as_array().unwrap().len(), 2, "{seen}");
+    lead.get("/v1/keys?namespace=b").expect(403);
+    let other = issue(&all, json!({ "namespace": "b" })).expect(201).json();
+    let other = other["info"]["id"].as_str().unwrap().to_owned();
+    lead.delete(&format!("/v1/keys/{other}")).expect(404);
+    lead.delete("/v1/keys/0123456789ab").expect(404);
+    all.delete(&format!("/v1/keys/{lead_id}")).expect(204);
+    until(&lead, 401);
+    until(&worker, 401);
+    let state = |keys: &Value, id: &str| {
+        let all = keys["keys"].as_array().unwrap().iter();
+        all.filter(|key| key["id"] == id).map(|key| key["state"].clone()).collect::<Vec<_>>()
+    };
+    let listed = all.get("/v1/keys?all=true").expect(200).json();
+    assert_eq!(state(&listed, &lead_id), ["revoked"]);
+    assert_eq!(state(&listed, &other), ["valid"]);
+    let audit = all.get("/v1/audit?operation=create_key").expect(200).text();
+    assert!(audit.contains(&lead_id) && !audit.contains(made["key"].as_str().unwrap()), "{audit}");
+    let dev = Server::dev();
+    let refused = Client::new(dev.url()).get("/v1/keys").json();
+    assert_eq!(refused["code"], "unsupported", "{refused}");
+}

@@ -370,6 +370,9 @@ fn throttling_and_memory_are_those_of_the_control_groups_files() {
     assert!((kept - compared[1][0]).abs() <= compared[1][0] * TOLERANCE, "{kept}: {compared:?}");
 }
 
+/// Holds so much memory for a moment.
+const HOLD: &str = "import time\nheld = bytearray(200 << 20)\ntime.sleep(0.5)";
+const HELD_GIB: f64 = 200.0 / 1024.0;
 /// Ends when it has used half a second of CPU time.
 const BURN: &str = "import time\nwhile time.process_time() < 0.5: pass";
 const BURN_IN_CONTEXT: &str =
@@ -403,6 +406,8 @@ fn programs_runs_and_apps_are_counted_once_over_killed_bridges() {
     for _ in 0..2 {
         client.post(&format!("{BOX}/exec"), &burn).expect(200);
     }
+    let hold = json!({ "argv": ["/usr/bin/nice", "python3", "-c", HOLD] });
+    client.post(&format!("{BOX}/exec"), &hold).expect(200);
     let run = json!({ "language": "python", "code": BURN_IN_CONTEXT });
     client.post(&format!("{BOX}/contexts/main/run"), &run).expect(200);
     // By a process of its own.
@@ -417,7 +422,7 @@ fn programs_runs_and_apps_are_counted_once_over_killed_bridges() {
     let mut found = Vec::new();
     eventually("all ends are counted", || {
         found = programs(&client);
-        found.iter().map(|row| row.2).sum::<u64>() == 6
+        found.iter().map(|row| row.2).sum::<u64>() == 7
     });
     let of = |kind: &str, name: &str| {
         let row = found.iter().find(|row| row.0 == kind && row.1 == name);
@@ -433,6 +438,12 @@ fn programs_runs_and_apps_are_counted_once_over_killed_bridges() {
     assert_burnt(of("command", "python3"), 2);
     assert_burnt(of("run", "main"), 2);
     assert_eq!(of("app", "web").0, 1);
+    let report = client.get("/v1/usage?programs=true").expect(200).json();
+    for row in report["programs"].as_array().unwrap() {
+        let gib = number(row, "peak_gib_seconds") / number(row, "seconds");
+        let expected = if row["name"] == "nice" { HELD_GIB..HELD_GIB * 1.5 } else { 0.001..0.1 };
+        assert!(expected.contains(&gib), "{row}");
+    }
     for _ in 0..2 {
         server.kill_and_serve_again();
         client = Client::new(server.url());
@@ -445,7 +456,7 @@ fn programs_runs_and_apps_are_counted_once_over_killed_bridges() {
     let shown = server.ok(&["usage", "--programs", "--namespace", "bill", "--json"]);
     let shown: Value = serde_json::from_str(&shown).unwrap();
     let ends = shown.as_array().unwrap().iter().map(|row| row["ends"].as_u64().unwrap());
-    assert_eq!(ends.sum::<u64>(), 6, "{shown}");
+    assert_eq!(ends.sum::<u64>(), 7, "{shown}");
     let table = server.ok(&["usage", "--programs"]);
     assert!(table.lines().any(|line| line.contains(" run ") && line.contains(" main ")), "{table}");
     let none = Client::new(server.url()).get("/v1/usage?programs=true&namespace=other");

@@ -219,7 +219,7 @@ fn followers_that_do_not_read_cost_little_delay_nobody_and_leave_nothing() {
         began.elapsed() > Duration::from_secs(3) && each < FOLLOWER_BYTES_MAX
     });
     println!("{} KiB for each of {FOLLOWERS}", each / 1024);
-    // Whoever reads is told as soon as before, and the program is held up by nobody.
+    // A reader gets all of it, and the program is held up by nobody.
     let mut output = client.open("GET", path, &[], &[]);
     let copied = io::copy(&mut output.by_ref().take(40 * MIB), &mut io::sink()).unwrap();
     assert_eq!(copied, 40 * MIB, "all that the program has written comes");

@@ -22,6 +22,9 @@ pub struct Issued {
     pub revoked_at_ms: Option<u64>,
     /// The secret that has signed it: when that is dropped, so is the key.
     pub secret: KeyId,
+    /// The key whose holder has asked for it; absent for the operator's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issued_by: Option<KeyId>,
     /// Whose holders may do the same over SSH.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ssh_keys: Vec<SshKey>,

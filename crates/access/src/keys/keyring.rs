@@ -86,6 +86,11 @@ impl Keyring {
         Ok(Self { store, watch: Mutex::new(watch) })
     }
 
+    /// Where keys are issued and revoked. Its calls block.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
     /// What a presented key allows now.
     ///
     /// The clock has no leeway: the host that verifies is the one that has issued. A host that signs

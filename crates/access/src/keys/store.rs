@@ -5,6 +5,7 @@
 //! lock. A command does not notify the bridge, because its keyring checks the files itself.
 //! Blocking.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
@@ -66,6 +67,8 @@ pub struct KeyRequest {
     pub expires_at_ms: Option<u64>,
     /// A label for people.
     pub name: Option<String>,
+    /// The key whose holder asks for it: it is revoked with that one.
+    pub issued_by: Option<KeyId>,
 }
 
 /// What happens to the signing secrets.
@@ -116,6 +119,12 @@ impl Store {
             return Err(KeysError::TooManyKeys { keys_max: KEYS_MAX });
         }
         let signer = files.signers.last().ok_or_else(|| self.no_secret())?;
+        // It may have been revoked since it was let in.
+        if let Some(issuer) = &order.issued_by
+            && !files.keys.iter().any(|key| key.id == *issuer && key.revoked_at_ms.is_none())
+        {
+            return Err(KeysError::NoSuchKey { id: issuer.clone() });
+        }
         let id = draw_id(|id| files.keys.iter().any(|key| key.id == *id))?;
         let expires_s = order.expires_at_ms.map(|at_ms| at_ms / 1000);
         let claims = Claims {
@@ -137,6 +146,7 @@ impl Store {
             expires_at_ms: expires_s.map(|at_s| at_s * 1000),
             revoked_at_ms: None,
             secret: signer.id.clone(),
+            issued_by: order.issued_by,
             ssh_keys: Vec::new(),
         };
         files.keys.push(issued.clone());
@@ -157,7 +167,7 @@ impl Store {
         Ok(files.keys.iter().map(|key| (key.clone(), standing(key))).collect())
     }
 
-    /// Revokes a key. A second call changes nothing.
+    /// Revokes a key, those that its holder has issued, and theirs. A second call changes nothing.
     pub fn revoke(&self, id: &KeyId) -> Result<Issued, KeysError> {
         let now_ms = now_ms();
         let _lock = self.lock()?;
@@ -166,6 +176,7 @@ impl Store {
         let key = found.ok_or_else(|| KeysError::NoSuchKey { id: id.clone() })?;
         key.revoked_at_ms.get_or_insert(now_ms);
         let revoked = key.clone();
+        revoke_issued(&mut files.keys, BTreeSet::from([id.clone()]), now_ms);
         prune(&mut files, now_ms);
         self.write_index(&Index { keys: files.keys })?;
         Ok(revoked)
@@ -219,7 +230,7 @@ impl Store {
     pub fn rotate(&self, rotation: Rotation) -> Result<usize, KeysError> {
         let now_ms = now_ms();
         let _lock = self.lock()?;
-        let mut signers = self.read()?.signers;
+        let KeyFiles { mut signers, mut keys, .. } = self.read()?;
         if rotation != Rotation::Finish {
             signers.push(draw_signer(&signers, now_ms)?);
         }
@@ -230,6 +241,11 @@ impl Store {
             return Err(KeysError::TooManySecrets { secrets_max: SECRETS_MAX });
         }
         let count = signers.len();
+        let dropped = keys.iter().filter(|key| !is_signed(key, &signers));
+        let dropped: BTreeSet<_> = dropped.map(|key| key.id.clone()).collect();
+        if revoke_issued(&mut keys, dropped, now_ms) {
+            self.write_index(&Index { keys })?;
+        }
         self.write_secrets(&Secrets { secrets: signers })?;
         Ok(count)
     }
@@ -294,6 +310,19 @@ fn write(path: &Path, content: &impl Serialize) -> Result<(), KeysError> {
         .map_err(|error| files::failed("write", path)(error.into()))?;
     bytes.push(b'\n');
     files::replace(path, &bytes)
+}
+
+/// Revokes what the holders of these keys have issued, and theirs; whether there is any. A key is behind its issuer.
+fn revoke_issued(keys: &mut [Issued], mut issuers: BTreeSet<KeyId>, now_ms: u64) -> bool {
+    let mut is_any = false;
+    for key in keys {
+        if key.issued_by.as_ref().is_some_and(|issuer| issuers.contains(issuer)) {
+            is_any |= key.revoked_at_ms.is_none();
+            key.revoked_at_ms.get_or_insert(now_ms);
+            issuers.insert(key.id.clone());
+        }
+    }
+    is_any
 }
 
 pub(super) fn is_signed(key: &Issued, signers: &[Signer]) -> bool {

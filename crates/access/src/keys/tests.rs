@@ -30,6 +30,7 @@ fn order(namespace: &str, scopes: &[Access]) -> KeyRequest {
         scopes: Scopes::of(scopes).unwrap(),
         expires_at_ms: Some(store::now_ms() + 3_600_000),
         name: None,
+        issued_by: None,
     }
 }
 

@@ -142,6 +142,9 @@ pub struct ProgramEnd {
     pub program: String,
     pub duration_us: u64,
     pub cpu_us: u64,
+    /// The most that it has had: all its processes where a control group counts them, else the largest one.
+    #[serde(default)]
+    pub memory_bytes_peak: u64,
     /// From and to block devices.
     pub read_bytes: u64,
     pub written_bytes: u64,
@@ -160,6 +163,7 @@ impl ProgramEnd {
             program: program_name(command),
             duration_us: record.duration_us,
             cpu_us: usage.user_us.saturating_add(usage.system_us),
+            memory_bytes_peak: usage.memory_bytes_peak.unwrap_or(usage.resident_bytes_max),
             read_bytes: usage.block_reads.saturating_mul(BLOCK_BYTES),
             written_bytes: usage.block_writes.saturating_mul(BLOCK_BYTES),
         })

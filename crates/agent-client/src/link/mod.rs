@@ -310,8 +310,8 @@ impl Link {
         self.with(|state| state.outbox(stream)?.end_offset())
     }
 
-    /// Calls this once the offset of the end is known, or cannot be known any more. It is called by whoever learns of
-    /// that, and must not wait. Nothing more may be written.
+    /// Calls this once the offset of the end is known, or cannot be known any more. It is called where that is
+    /// learned, and must not wait. Nothing more may be written.
     pub fn when_placed(&self, stream: StreamId, call: impl FnOnce(Option<u64>) + Send + 'static) {
         self.with(|state| state.when_placed(stream, Placed::new(call)));
     }

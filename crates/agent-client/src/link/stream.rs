@@ -208,7 +208,7 @@ impl Outbox {
         self.placed = Some(placed);
     }
 
-    /// Who can be told, and what.
+    /// Who learns of the end's offset now, and what it is.
     pub fn take_placed(&mut self) -> Option<(Placed, Option<u64>)> {
         let end = self.end_offset();
         if end.is_none() && self.failed.is_none() {

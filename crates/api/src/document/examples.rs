@@ -21,6 +21,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("start_session", r#"{"argv":["sh","-c","echo begun; sleep 1"]}"#),
     ("forward_port", r#"{"port":8000}"#),
     ("create_preview", r#"{"port":8000,"ttl_ms":3600000}"#),
+    ("create_key", r#"{"name":"ci","scope":"run","ttl_ms":86400000}"#),
     ("stop_sandbox", r#"{"grace_ms":5000}"#),
     ("fork_sandbox", r#"{"count":2}"#),
     ("interrupt_run", r#"{"grace":{"polite_ms":1000}}"#),

@@ -103,6 +103,9 @@ pub struct ProgramUsage {
     /// From each start to its end, one after the other.
     pub seconds: f64,
     pub cpu_seconds: f64,
+    /// The most memory that each has had, times its time: at least what it has used.
+    #[serde(default)]
+    pub peak_gib_seconds: f64,
     /// From block devices; not known of runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
@@ -209,6 +212,7 @@ impl ProgramUsage {
         self.ends = self.ends.saturating_add(other.ends);
         self.seconds += other.seconds;
         self.cpu_seconds += other.cpu_seconds;
+        self.peak_gib_seconds += other.peak_gib_seconds;
         add(&mut self.read_bytes, other.read_bytes);
         add(&mut self.written_bytes, other.written_bytes);
     }
@@ -222,6 +226,7 @@ impl From<ProgramUse> for ProgramUsage {
             ends: cost.ends,
             seconds: cost.run_us as f64 / 1e6,
             cpu_seconds: cost.cpu_seconds(),
+            peak_gib_seconds: cost.peak_gib_seconds(),
             read_bytes: bytes(cost.read_bytes),
             written_bytes: bytes(cost.written_bytes),
             namespace: of.namespace,

@@ -303,7 +303,14 @@ async fn servers_that_die_and_stop_and_hosts_that_die_break_no_promise() {
         fleet.heal(&mut wounds, true).await;
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    let link = Link::connect(&fleet.cluster.place(), "reader").await.expect("a link");
+    // The servers that are back have to find a leader first.
+    let link = loop {
+        match Link::connect(&fleet.cluster.place(), "reader").await {
+            Ok(link) => break link,
+            Err(error) => assert!(Instant::now() < deadline, "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
     loop {
         let is_read = read_records(&link, &fleet.history).await;
         let end = fleet.history.with(|recorded| recorded.checker.end());

@@ -17,7 +17,8 @@ use super::awaited::Awaited;
 use super::made::{MANIFEST, MachineInputs, Manifest};
 use super::{Halt, Saving, Standing, Virtual, plan};
 use crate::limits::{
-    RESUME_PATIENCE, SNAPSHOT_CALL_DEADLINE, SNAPSHOT_WATCHDOG, UNCUT_PATIENCE, WAKE_DEADLINE,
+    RECONNECT_CALL_DEADLINE, RESUME_PATIENCE, SNAPSHOT_CALL_DEADLINE, SNAPSHOT_WATCHDOG,
+    UNCUT_PATIENCE, WAKE_DEADLINE,
 };
 use crate::{BoxFuture, Capability, MachineError, MachineSpec, Resumed, Suspend};
 use agent_client::guest::{Adoption, Guest, GuestError, now_us};
@@ -84,7 +85,7 @@ impl Virtual {
         }
         let made = halt.reconnect(&self.directory).await;
         if made.is_ok() && halt.calls_first() {
-            let _ = timeout(SNAPSHOT_CALL_DEADLINE, awaited.called()).await;
+            let _ = timeout(RECONNECT_CALL_DEADLINE, awaited.called()).await;
         }
         if made.is_err()
             && let Some(guest) = &guest

@@ -11,7 +11,7 @@ use host::instant::{self, DAY_MS};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::OTHERS;
+use super::{OTHERS, gib_seconds};
 use crate::limits::{PROGRAM_NAMES_MAX, PROGRAM_ROWS_MAX};
 
 /// The sessions of apps are named after this and the app: `app.NAME.ID`.
@@ -48,6 +48,9 @@ pub struct ProgramCost {
     /// From each start to its end.
     pub run_us: u64,
     pub cpu_us: u64,
+    /// The peak of each, times its time, in KiB and milliseconds.
+    #[serde(default)]
+    pub memory_kib_ms: u64,
     /// From and to block devices; not known of runs.
     pub read_bytes: u64,
     pub written_bytes: u64,
@@ -104,6 +107,16 @@ impl ProgramCost {
     pub fn cpu_seconds(&self) -> f64 {
         self.cpu_us as f64 / 1e6
     }
+
+    pub fn peak_gib_seconds(&self) -> f64 {
+        gib_seconds(self.memory_kib_ms)
+    }
+}
+
+/// Of a peak that may have been there all the time.
+fn kib_ms(bytes_peak: u64, time_us: u64) -> u64 {
+    let product = u128::from(bytes_peak) * u128::from(time_us) / (1024 * 1000);
+    u64::try_from(product).unwrap_or(u64::MAX)
 }
 
 impl AddAssign for ProgramCost {
@@ -112,6 +125,7 @@ impl AddAssign for ProgramCost {
         add(&mut self.ends, more.ends);
         add(&mut self.run_us, more.run_us);
         add(&mut self.cpu_us, more.cpu_us);
+        add(&mut self.memory_kib_ms, more.memory_kib_ms);
         add(&mut self.read_bytes, more.read_bytes);
         add(&mut self.written_bytes, more.written_bytes);
     }
@@ -135,6 +149,7 @@ impl CountedEnd {
             ends: 1,
             run_us: end.duration_us,
             cpu_us: end.cpu_us,
+            memory_kib_ms: kib_ms(end.memory_bytes_peak, end.duration_us),
             read_bytes: end.read_bytes,
             written_bytes: end.written_bytes,
         };
@@ -145,10 +160,12 @@ impl CountedEnd {
     }
 
     fn of_run(at_ms: u64, run: &RunRecord) -> Self {
+        let finished = &run.finished;
         let cost = ProgramCost {
             ends: 1,
-            run_us: run.finished.duration_us,
-            cpu_us: run.finished.cpu_us.unwrap_or(0),
+            run_us: finished.duration_us,
+            cpu_us: finished.cpu_us.unwrap_or(0),
+            memory_kib_ms: kib_ms(finished.memory_bytes_peak.unwrap_or(0), finished.duration_us),
             ..ProgramCost::default()
         };
         Self { at_ms, kind: ProgramKind::Run, name: run.context.to_string(), cost }

@@ -126,6 +126,7 @@ fn ended(name: &str, cpu_us: u64, at_ms: u64) -> CountedEnd {
         program: name.to_owned(),
         duration_us: 7,
         cpu_us,
+        memory_bytes_peak: 0,
         read_bytes: 1,
         written_bytes: 2,
     };

@@ -309,6 +309,7 @@ mod tests {
             program: "sh".to_owned(),
             duration_us: 1,
             cpu_us: 1,
+            memory_bytes_peak: 1,
             read_bytes: 0,
             written_bytes: 0,
         })

@@ -25,7 +25,7 @@ use machine::{Adoption, Directories, MachineSpec, Running};
 use workspace::Mirror;
 
 impl Owner {
-    /// Makes the sandbox, then owns it until it is removed.
+    /// Makes the sandbox, and begins to own it until it is removed.
     pub(crate) async fn create(
         mut self,
         spec: MachineSpec,
@@ -48,7 +48,8 @@ impl Owner {
         match made {
             Ok(()) => {
                 let _ = reply.send(Ok(self.place.presence.show(self.stored.record.clone())));
-                self.run().await;
+                // A task of its own, so that nothing of the creation stays for as long as the sandbox.
+                tokio::spawn(self.run());
             }
             Err(error) => {
                 // Leftovers are reported as trouble; the answer is the reason for the failure.

@@ -218,3 +218,34 @@ fn orders_that_make_no_sense_are_refused() {
     let late = KeyRequest { expires_at_ms: Some(store::now_ms()), ..order("*", &[Access::Run]) };
     assert!(matches!(store.issue(late), Err(KeysError::ExpiredAlready)));
 }
+
+#[test]
+fn what_a_key_has_issued_ends_with_it() {
+    let scratch = Scratch::new("issued");
+    let store = Store::open(&scratch.0).unwrap();
+    let issue = |by: Option<&Issued>| {
+        let issued_by = by.map(|key| key.id.clone());
+        store.issue(KeyRequest { issued_by, ..order("*", &[Access::Admin]) }).map(|made| made.1)
+    };
+    let first = issue(None).unwrap();
+    let second = issue(Some(&first)).unwrap();
+    let third = issue(Some(&second)).unwrap();
+    let other = issue(None).unwrap();
+    let of_other = issue(Some(&other)).unwrap();
+    let valid = || {
+        let all = store.list().unwrap().into_iter();
+        let valid = all.filter(|(_, standing)| *standing == Standing::Valid);
+        valid.map(|(key, _)| key.id).collect::<Vec<_>>()
+    };
+    let ids = |keys: &[&Issued]| keys.iter().map(|key| key.id.clone()).collect::<Vec<_>>();
+    store.revoke(&second.id).unwrap();
+    assert_eq!(valid(), ids(&[&first, &other, &of_other]));
+    assert!(issue(Some(&third)).is_err(), "it was let in, and revoked meanwhile");
+    // What the holder of an old key has had signed by the new secret goes with the old one.
+    store.rotate(Rotation::Begin).unwrap();
+    let late = issue(Some(&other)).unwrap();
+    let own = issue(None).unwrap();
+    assert_eq!(valid(), ids(&[&first, &other, &of_other, &late, &own]));
+    store.rotate(Rotation::Finish).unwrap();
+    assert_eq!(valid(), ids(&[&own]));
+}
