@@ -10,18 +10,24 @@ use super::super::call::Call;
 use super::super::route::{Operation, operation};
 use super::super::shape::{Created, Done, Json, Nothing, Query, Reply};
 use crate::caller::Caller;
-use crate::forms::ranges::NUMBER_MAX;
+use crate::forms::ranges::check_range;
 use crate::forms::sandboxes::NAME;
 use access::keys::{
     Access, Issued, KeyId, KeyRequest, KeysError, LABEL_CHARS_MAX, Namespaces, Scopes, Standing,
     Store,
 };
-use host::instant::{format, now_ms};
+use host::instant::{DAY_MS, format, now_ms};
 use sandbox::Name;
 use sandbox::refusal::{Code, Refusal};
 
 /// How long a key is good for unless the call says otherwise.
 const TTL_DEFAULT: Duration = Duration::from_secs(30 * 86_400);
+/// Keys count in whole seconds. One for longer than ten years is one that never expires.
+const TTL_MS_MIN: u64 = 1000;
+const TTL_MS_MAX: u64 = 10 * 365 * DAY_MS;
+/// A namespace, or the sign for all.
+const NAMESPACES: &str = "^([*]|[A-Za-z0-9][A-Za-z0-9_-]{0,62})$";
+const LABEL: &str = "^[^\\u0000-\\u001F\\u007F-\\u009F]+$";
 
 pub fn operations() -> Vec<Operation> {
     [
@@ -123,17 +129,17 @@ pub enum KeyState {
 pub struct CreateKey {
     /// By default the namespace of the key that asks, or `default`. `*` is for all.
     #[serde(default)]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", extend("pattern" = NAMESPACES))]
     namespace: Option<String>,
     #[serde(default)]
     scope: ScopeName,
     /// A label that says who uses it.
     #[serde(default)]
-    #[schemars(with = "String", length(min = 1, max = LABEL_CHARS_MAX))]
+    #[schemars(with = "String", length(min = 1, max = LABEL_CHARS_MAX), extend("pattern" = LABEL))]
     name: Option<String>,
     /// How long it is good for; by default 30 days, or as long as the key that asks if that is less.
     #[serde(default)]
-    #[schemars(with = "u64", range(min = 1000, max = NUMBER_MAX))]
+    #[schemars(with = "u64", range(min = TTL_MS_MIN, max = TTL_MS_MAX))]
     ttl_ms: Option<u64>,
     /// It never expires, which only a key that does not either may ask for.
     #[serde(default)]
@@ -233,7 +239,10 @@ fn end(call: &Call, ttl_ms: Option<u64>, never: bool) -> Result<Option<u64>, Ref
         (Some(_), true) => {
             return Err(Refusal::invalid("ttl_ms and never_expires exclude each other"));
         }
-        (Some(ttl_ms), false) => Some(now_ms().saturating_add(ttl_ms)),
+        (Some(ttl_ms), false) => {
+            check_range("ttl_ms", Some(ttl_ms), TTL_MS_MIN, TTL_MS_MAX)?;
+            Some(now_ms().saturating_add(ttl_ms))
+        }
         (None, true) => None,
         (None, false) => {
             let usual = now_ms().saturating_add(TTL_DEFAULT.as_millis() as u64);
