@@ -49,6 +49,10 @@ pub fn operations() -> Vec<Operation> {
 
 /// Copies to make.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[schemars(extend("not" = {
+    "required": ["count", "names"],
+    "properties": { "names": { "minItems": 1 } },
+}))]
 #[serde(deny_unknown_fields)]
 pub struct ForkSandbox {
     /// How many; 1 by default. Left out with `names`.

@@ -129,17 +129,17 @@ pub enum KeyState {
 pub struct CreateKey {
     /// By default the namespace of the key that asks, or `default`. `*` is for all.
     #[serde(default)]
-    #[schemars(with = "String", extend("pattern" = NAMESPACES))]
+    #[schemars(extend("pattern" = NAMESPACES))]
     namespace: Option<String>,
     #[serde(default)]
     scope: ScopeName,
     /// A label that says who uses it.
     #[serde(default)]
-    #[schemars(with = "String", length(min = 1, max = LABEL_CHARS_MAX), extend("pattern" = LABEL))]
+    #[schemars(length(min = 1, max = LABEL_CHARS_MAX), extend("pattern" = LABEL))]
     name: Option<String>,
     /// How long it is good for; by default 30 days, or as long as the key that asks if that is less.
     #[serde(default)]
-    #[schemars(with = "u64", range(min = TTL_MS_MIN, max = TTL_MS_MAX))]
+    #[schemars(range(min = TTL_MS_MIN, max = TTL_MS_MAX))]
     ttl_ms: Option<u64>,
     /// It never expires, which only a key that does not either may ask for.
     #[serde(default)]
