@@ -166,6 +166,10 @@ pub enum Note {
         incarnation: Incarnation,
         node: NodeId,
     },
+    /// Nothing is left of a sandbox that was removed here, nor of its record.
+    Freed {
+        incarnation: Incarnation,
+    },
     /// This node is the one to make a sandbox again that was lost.
     Waits {
         name: Name,
@@ -256,7 +260,8 @@ pub enum Call {
     Remove {
         name: Name,
     },
-    /// The sandbox is gone from this host, in order: its name becomes free. Answered when it is.
+    /// The sandbox is gone from this host, in order: its name becomes free. Answered when it is, or with a refusal if
+    /// that has to wait; [`Note::Freed`] follows then.
     Release {
         incarnation: Incarnation,
     },

@@ -185,6 +185,9 @@ pub(crate) fn run(seed: u64) -> Result<Outcome, String> {
     if let Some((name, record)) = world.owned_by_none() {
         return Err(format!("{name} has {record:?}, and its sandbox is not there"));
     }
+    if let Some(incarnation) = world.still_recorded() {
+        return Err(format!("{incarnation} was removed, and its record is still there"));
+    }
     if let Some(name) = world.forgotten() {
         return Err(format!("{name} was lost, and nobody makes it again"));
     }

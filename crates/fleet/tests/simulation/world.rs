@@ -2,7 +2,7 @@
 //! decided by one seed.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 use std::sync::Arc;
 
 use fleet::event::{
@@ -36,6 +36,8 @@ pub(crate) struct Host {
     drift_ppm: i64,
     machines: BTreeMap<Incarnation, Machine>,
     starting: BTreeMap<Incarnation, Name>,
+    /// On its disk: what was removed here, and whose record may still be there.
+    removed: BTreeSet<Incarnation>,
     leash: Option<Leash>,
     pub(crate) record: NodeRecord,
     pub(crate) stopped_until: u64,
@@ -135,6 +137,8 @@ pub(crate) struct World {
     asked: HashMap<u64, (usize, u64, Ticket)>,
     /// Creates of lost sandboxes, by the bridges themselves.
     pub(crate) returning: HashMap<Ticket, (Arc<str>, Name)>,
+    /// Who gives back which name.
+    releasing: HashMap<Ticket, (usize, Incarnation)>,
     /// What sandboxes were made of.
     made_of: HashMap<Incarnation, Arc<str>>,
     last_asked: u64,
@@ -163,6 +167,7 @@ impl World {
             order: 0,
             asked: HashMap::new(),
             returning: HashMap::new(),
+            releasing: HashMap::new(),
             made_of: HashMap::new(),
             last_asked: 0,
             last_call: 0,
@@ -220,7 +225,9 @@ impl World {
         let Some(incarnation) = self.hosts[host].machines.keys().nth(at).copied() else { return };
         self.hosts[host].machines.remove(&incarnation);
         self.happened(Happened::Stops { incarnation });
-        self.call(host, Call::Release { incarnation });
+        if let Some(call) = self.call(host, Call::Release { incarnation }) {
+            self.releasing.insert(call, (host, incarnation));
+        }
     }
 
     /// The machines of the host are gone with it.
@@ -264,6 +271,9 @@ impl World {
         let mut member = Member::new(me);
         for (incarnation, machine) in &this.machines {
             member.adopt(*incarnation, machine.name.clone(), machine.needs);
+        }
+        for incarnation in &this.removed {
+            member.adopt_removed(*incarnation);
         }
         // What was on its way up is unknown to the new bridge, and is ended by it.
         this.starting.clear();
@@ -378,7 +388,13 @@ impl World {
             }
             Action::Ask { ticket, to, request } => self.send(host, ticket, &to, request),
             Action::Reply { ticket, reply } => self.reply(host, ticket, reply),
-            Action::Answer { call, answer } => self.answers.push((call, answer)),
+            Action::Answer { call, answer } => match self.releasing.remove(&call) {
+                Some((host, incarnation)) if answer != Answer::Removed => {
+                    self.hosts[host].removed.insert(incarnation);
+                }
+                Some(_) => {}
+                None => self.answers.push((call, answer)),
+            },
             Action::Leash(leash) => {
                 self.hosts[host].leash = Some(leash);
                 let after = self.hosts[host].true_ms_until(leash.end_at, self.now);
@@ -395,6 +411,9 @@ impl World {
             Action::End { incarnation } => {
                 let after = self.way();
                 self.push(host, after, What::MachineEnds(incarnation));
+            }
+            Action::Note(Note::Freed { incarnation }) => {
+                self.hosts[host].removed.remove(&incarnation);
             }
             Action::Note(Note::Waits { name, incarnation }) => {
                 // As a bridge that waits until it is written that the sandbox is lost.
@@ -577,6 +596,16 @@ impl World {
         })
     }
 
+    /// A record of what was removed, as somebody was answered.
+    pub(crate) fn still_recorded(&self) -> Option<Incarnation> {
+        let removed = self.hosts.iter().flat_map(|host| &host.removed);
+        removed.copied().find(|incarnation| {
+            let mut all = self.store.scan(&Scope::Namespace("quota".into()));
+            all.extend(self.store.scan(&Scope::Namespace("free".into())));
+            all.iter().any(|(_, _, record)| record.incarnation == *incarnation)
+        })
+    }
+
     /// A name that the store gives to a node which does not have its sandbox.
     pub(crate) fn owned_by_none(&self) -> Option<(Name, NameRecord)> {
         let is_there = |record: &NameRecord| {
@@ -605,6 +634,7 @@ impl Host {
             drift_ppm: random.below(1_000) as i64 - 500,
             machines: BTreeMap::new(),
             starting: BTreeMap::new(),
+            removed: BTreeSet::new(),
             leash: None,
             record,
             stopped_until: 0,
