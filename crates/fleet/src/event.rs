@@ -189,6 +189,10 @@ pub enum Request {
         session: Session,
         needs: Room,
     },
+    /// The create did not get its name: the room that was kept for it is free. Nobody waits for the reply.
+    GiveRoom {
+        incarnation: Incarnation,
+    },
     Start {
         incarnation: Incarnation,
         session: Session,

@@ -133,10 +133,18 @@ impl Owned {
         let old: Vec<_> =
             self.holdings.iter().filter(|(_, h)| is_old(h.stage)).map(|(id, _)| *id).collect();
         for incarnation in &old {
-            self.remove(*incarnation);
-            self.refused.insert(*incarnation, now + REFUSED_MS);
+            self.give_room(*incarnation, now + REFUSED_MS);
         }
         !old.is_empty()
+    }
+
+    /// A reservation that nobody uses: it is refused until then.
+    fn give_room(&mut self, incarnation: Incarnation, until: Millis) {
+        let stage = self.holdings.get(&incarnation).map(|holding| holding.stage);
+        if matches!(stage, Some(Stage::Reserved { .. })) {
+            self.remove(incarnation);
+            self.refused.insert(incarnation, until);
+        }
     }
 }
 
@@ -172,6 +180,10 @@ impl Member {
             Request::Offer { wish } => self.make_offer(now, &wish),
             Request::Reserve { incarnation, session, needs } => {
                 Some(self.keep_room(now, incarnation, session, needs))
+            }
+            Request::GiveRoom { incarnation } => {
+                self.owned.give_room(incarnation, now + REFUSED_MS);
+                Some(Reply::Removed)
             }
             Request::Start { incarnation, session, fence, namespace, name, spec, own } => {
                 let name = Name::parse(&namespace, &name).ok();

@@ -306,6 +306,20 @@ fn a_start_that_fails_says_why() {
 }
 
 #[test]
+fn room_that_a_create_gives_back_is_free_and_its_start_is_refused() {
+    let mut node = Joined::new();
+    let session = node.member.session().unwrap();
+    assert_eq!(node.reserve(NOW), Some(Reply::Reserved));
+    node.ask(NOW, Request::GiveRoom { incarnation: INCARNATION });
+    assert_eq!(node.member.status(NOW).holdings, 0);
+    assert_eq!(node.start(NOW, session, Revision(1), true), Some(Reply::Refused));
+    // What has begun is not given back.
+    let (mut node, ..) = Joined::asked_to_start();
+    node.ask(NOW, Request::GiveRoom { incarnation: INCARNATION });
+    assert_eq!(node.member.status(NOW).holdings, 1);
+}
+
+#[test]
 fn a_claim_that_the_store_did_not_confirm_is_looked_for_soon_after() {
     let mut node = Joined::new();
     let session = node.member.session().unwrap();
