@@ -1,6 +1,7 @@
 //! Bridges of one fleet over a real NATS server, on this machine.
 
 mod chaos;
+mod clocks;
 mod control_plane;
 mod dev;
 mod doors;
