@@ -33,6 +33,7 @@ pub mod token;
 pub mod torture;
 pub mod trace;
 pub mod wall_clock;
+pub mod wired;
 pub mod workspaces;
 
 use std::io::Write;

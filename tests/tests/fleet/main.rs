@@ -3,6 +3,7 @@
 mod chaos;
 mod clocks;
 mod control_plane;
+mod cut_off;
 mod dev;
 mod doors;
 mod drain;
