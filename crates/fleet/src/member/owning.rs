@@ -133,17 +133,17 @@ impl Owned {
         let old: Vec<_> =
             self.holdings.iter().filter(|(_, h)| is_old(h.stage)).map(|(id, _)| *id).collect();
         for incarnation in &old {
-            self.give_room(*incarnation, now + REFUSED_MS);
+            self.remove(*incarnation);
+            self.refused.insert(*incarnation, now + REFUSED_MS);
         }
         !old.is_empty()
     }
 
-    /// A reservation that nobody uses: it is refused until then.
-    fn give_room(&mut self, incarnation: Incarnation, until: Millis) {
-        let stage = self.holdings.get(&incarnation).map(|holding| holding.stage);
-        if matches!(stage, Some(Stage::Reserved { .. })) {
-            self.remove(incarnation);
-            self.refused.insert(incarnation, until);
+    /// A reservation that nobody uses. It runs out as all do: a write that claims it may still be under way.
+    fn give_room(&mut self, incarnation: Incarnation) {
+        let Some(holding) = self.holdings.get_mut(&incarnation) else { return };
+        if matches!(holding.stage, Stage::Reserved { .. }) {
+            self.used = self.used.minus(&std::mem::take(&mut holding.needs));
         }
     }
 }
@@ -182,7 +182,7 @@ impl Member {
                 Some(self.keep_room(now, incarnation, session, needs))
             }
             Request::GiveRoom { incarnation } => {
-                self.owned.give_room(incarnation, now + REFUSED_MS);
+                self.owned.give_room(incarnation);
                 Some(Reply::Removed)
             }
             Request::Start { incarnation, session, fence, namespace, name, spec, own } => {
@@ -508,13 +508,14 @@ impl Member {
         if self.session() != Some(session) {
             return;
         }
+        let is_first = !self.upkeep.has_scanned;
         self.upkeep.scanned(records.is_some());
         let Some(records) = records else { return self.upkeep.scan_again(now) };
         for (name, revision, record) in records {
             if record.state == NameState::Lost && self.owned.was_removed(record.incarnation) {
                 self.remove_found(name, revision, record.incarnation);
             } else if record.waits() {
-                self.wait_for_return(name, record.incarnation);
+                self.wait_for_return(name, record.incarnation, is_first);
             } else if record.state == NameState::Owned && record.node == self.me.id {
                 self.compare(now, session, name, revision, record);
             }

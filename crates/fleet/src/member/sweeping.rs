@@ -79,12 +79,18 @@ impl Member {
     }
 
     /// A lost sandbox that nobody has made again yet: who has declared it lost may be gone. All nodes see it, and one of
-    /// them is drawn, the same by all.
-    pub(super) fn wait_for_return(&mut self, name: Name, incarnation: Incarnation) {
+    /// them is drawn, the same by all. One that has just joined does not know all of them yet, nor do they know it: it tries
+    /// in any case.
+    pub(super) fn wait_for_return(
+        &mut self,
+        name: Name,
+        incarnation: Incarnation,
+        has_joined: bool,
+    ) {
         let ready = self.roster.nodes.iter();
         let ready = ready.filter(|(_, node)| node.readiness == Readiness::Ready);
         let drawn = ready.map(|(node, _)| node).max_by_key(|node| weight(node, incarnation));
-        if drawn.is_none_or(|drawn| *drawn == self.me.id) {
+        if has_joined || drawn.is_none_or(|drawn| *drawn == self.me.id) {
             self.out.push(Action::Note(Note::Waits { name, incarnation }));
         }
     }

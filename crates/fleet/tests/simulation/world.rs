@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 use std::sync::Arc;
 
 use fleet::event::{
-    Action, Answer, Call, CreateCall, Event, Note, Outcome, Reply, Request, Scope, Ticket,
+    Action, Answer, Call, CreateCall, Event, Note, Outcome, Refusal, Reply, Request, Scope, Ticket,
 };
 use fleet::ids::{Incarnation, Name, NodeId, Revision};
 use fleet::lease::Leash;
@@ -49,6 +49,15 @@ pub(crate) struct Host {
 struct Machine {
     name: Name,
     needs: Room,
+}
+
+/// The create of a lost sandbox, by the bridge of a host.
+struct Returning {
+    request: Arc<str>,
+    name: Name,
+    host: usize,
+    boot: u64,
+    lost: Incarnation,
 }
 
 pub(crate) struct Config {
@@ -136,7 +145,9 @@ pub(crate) struct World {
     /// Who waits for the reply to a request that a member was asked.
     asked: HashMap<u64, (usize, u64, Ticket)>,
     /// Creates of lost sandboxes, by the bridges themselves.
-    pub(crate) returning: HashMap<Ticket, (Arc<str>, Name)>,
+    returning: HashMap<Ticket, Returning>,
+    /// Made again after they were lost.
+    pub(crate) returned: usize,
     /// Who gives back which name.
     releasing: HashMap<Ticket, (usize, Incarnation)>,
     /// What sandboxes were made of.
@@ -167,6 +178,7 @@ impl World {
             order: 0,
             asked: HashMap::new(),
             returning: HashMap::new(),
+            returned: 0,
             releasing: HashMap::new(),
             made_of: HashMap::new(),
             last_asked: 0,
@@ -227,6 +239,14 @@ impl World {
         self.happened(Happened::Stops { incarnation });
         if let Some(call) = self.call(host, Call::Release { incarnation }) {
             self.releasing.insert(call, (host, incarnation));
+        }
+    }
+
+    /// The bridge that could not make a lost sandbox again tries it once more, as long as it lives.
+    fn return_later(&mut self, of: Returning) {
+        if self.hosts[of.host].boot == of.boot {
+            let after = 1_000 + self.way();
+            self.push(of.host, after, What::MakeAgain(of.name, of.lost));
         }
     }
 
@@ -346,7 +366,8 @@ impl World {
                     };
                     let (request, name) = (call.request.clone(), call.name.clone());
                     if let Some(ticket) = self.call(host, Call::Create(Box::new(call))) {
-                        self.returning.insert(ticket, (request, name));
+                        self.returning
+                            .insert(ticket, Returning { request, name, host, boot, lost });
                     }
                 }
             }
@@ -388,13 +409,7 @@ impl World {
             }
             Action::Ask { ticket, to, request } => self.send(host, ticket, &to, request),
             Action::Reply { ticket, reply } => self.reply(host, ticket, reply),
-            Action::Answer { call, answer } => match self.releasing.remove(&call) {
-                Some((host, incarnation)) if answer != Answer::Removed => {
-                    self.hosts[host].removed.insert(incarnation);
-                }
-                Some(_) => {}
-                None => self.answers.push((call, answer)),
-            },
+            Action::Answer { call, answer } => self.answered(call, answer),
             Action::Leash(leash) => {
                 self.hosts[host].leash = Some(leash);
                 let after = self.hosts[host].true_ms_until(leash.end_at, self.now);
@@ -422,6 +437,25 @@ impl World {
             }
             // Nobody looks for a thing here: every sandbox of a simulation has a name.
             Action::Note(_) | Action::Look { .. } => {}
+        }
+    }
+
+    fn answered(&mut self, call: Ticket, answer: Answer) {
+        match self.releasing.remove(&call) {
+            Some((host, incarnation)) if answer != Answer::Removed => {
+                self.hosts[host].removed.insert(incarnation);
+            }
+            Some(_) => {}
+            None => match (self.returning.remove(&call), &answer) {
+                (Some(Returning { request, name, .. }), Answer::Created { incarnation, .. }) => {
+                    self.returned += 1;
+                    self.promise(request, name, *incarnation);
+                }
+                // It was made again, or somebody has removed it or used its name.
+                (Some(_), Answer::Refused(Refusal::Taken)) => {}
+                (Some(returning), _) => self.return_later(returning),
+                (None, _) => self.answers.push((call, answer)),
+            },
         }
     }
 
