@@ -86,7 +86,7 @@ install_store() {
 case $recipe in
 ci | test | test-vm | test-v2 | soak | soak-fleet | soak-repl | soak-server | soak-races | soak-crashes | soak-vm)
     install_cargo_tool cargo-nextest cargo-nextest
-    install_debian tmux vim less zsh fish python3 ssh=openssh-client rsync busybox=busybox-static umoci docker-registry skopeo htpasswd=apache2-utils openssl ip=iproute2 curl git strace chromium
+    install_debian tmux vim less zsh fish python3 ssh=openssh-client rsync busybox=busybox-static umoci docker-registry skopeo htpasswd=apache2-utils openssl ip=iproute2 faketime curl git strace chromium
     install_promtool
     install_store
     ;;&

@@ -204,11 +204,12 @@ simulate-fleet SEEDS="3000" SANDBOXES="1000000": _nats
 
 # Five members of a fleet on three NATS servers, which are killed and stopped while hosts die, for so many seconds. Then
 # real bridges under all of that and cut cables and full disks, for four seeds of a quarter of it each. Then bridges that
-# are killed while readers follow durable output, for half as long.
+# are killed while readers follow durable output, for half as long. Then clients race for 3,000 names through all gateways.
 soak-fleet SECONDS="600" SEED="1": _tested _nats
     BURROW_CHAOS_SECONDS={{SECONDS}} BURROW_CHAOS_SEED={{SEED}} cargo nextest run --workspace --test nats -E 'test(/^chaos::/)' --no-capture
     BURROW_CHAOS_SECONDS=$(({{SECONDS}} / 4)) BURROW_CHAOS_SEED={{SEED}} BURROW_CHAOS_SEEDS=4 BURROW_CHAOS_HOSTS=5 cargo nextest run --workspace --retries 0 --test fleet -E 'test(/^chaos::real_bridges/)' --no-capture
     BURROW_CHAOS_SECONDS=$(({{SECONDS}} / 2)) cargo nextest run --workspace --test fleet -E 'test(no_byte_that_was_shown_under_sync)' --no-capture
+    BURROW_RACED_NAMES=3000 cargo nextest run --workspace --test fleet -E 'test(a_name_that_a_client_of_each_gateway_wants)' --no-capture
 
 # Every decoder that reads bytes from the other side, each for so many seconds.
 fuzz SECONDS="60":

@@ -1,7 +1,7 @@
 //! Three NATS servers that keep each record three times, each of which can be killed, stopped and started again.
 
 use std::fs;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -31,6 +31,18 @@ pub fn free_ports<const COUNT: usize>() -> [u16; COUNT] {
     listeners.map(|listener| listener.local_addr().expect("an address").port())
 }
 
+/// Of one server of a cluster, which listens at an address for clients and at its one of `routes` for the others.
+pub fn configuration(at: usize, store: &Path, listen: SocketAddr, routes: &[SocketAddr]) -> String {
+    let (store, route) = (store.display(), routes[at]);
+    let all: Vec<_> = routes.iter().map(|route| format!("nats://{route}")).collect();
+    // Clients learn no other address than the one that they were given, which may be one that cuts.
+    format!(
+        "server_name: s{at}\nlisten: {listen}\n\
+         jetstream {{ store_dir: \"{store}\", sync_interval: always }}\n\
+         cluster {{ name: burrow, listen: {route}, no_advertise: true, routes: {all:?} }}\n"
+    )
+}
+
 impl Cluster {
     /// With the directories of their records. `None`: there is no such program here, and the test is skipped.
     ///
@@ -40,17 +52,10 @@ impl Cluster {
         let program = nats_program()?;
         let dir = TempDir::with_prefix("burrow-cluster-").expect("a directory");
         let [a, b, c, routes @ ..] = free_ports::<{ 2 * SERVERS }>();
-        for (at, port) in [a, b, c].iter().enumerate() {
-            let all: Vec<_> =
-                routes.iter().map(|port| format!("nats://127.0.0.1:{port}")).collect();
-            // Clients learn no other address than the one that they were given, which may be one that cuts.
-            let text = format!(
-                "server_name: s{at}\nlisten: 127.0.0.1:{port}\n\
-                 jetstream {{ store_dir: \"{store}\", sync_interval: always }}\n\
-                 cluster {{ name: burrow, listen: 127.0.0.1:{route}, no_advertise: true, routes: {all:?} }}\n",
-                store = stores[at].display(),
-                route = routes[at],
-            );
+        let local = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+        let routes = routes.map(local);
+        for (at, port) in [a, b, c].into_iter().enumerate() {
+            let text = configuration(at, stores[at], local(port), &routes);
             fs::write(dir.path().join(format!("s{at}.conf")), text).expect("a configuration");
         }
         let mut cluster = Self { program, dir, ports: [a, b, c], children: [None, None, None] };

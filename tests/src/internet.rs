@@ -156,7 +156,8 @@ fn enter() -> Result<(), String> {
     ip(&format!("-6 route add local {ROUTE_V6} dev lo"))
 }
 
-fn ip(words: &str) -> Result<(), String> {
+/// Runs `ip` where the calling thread is.
+pub(crate) fn ip(words: &str) -> Result<(), String> {
     let ran = Command::new("ip").args(words.split(' ')).output().expect("ip runs");
     if ran.status.success() {
         return Ok(());

@@ -32,6 +32,8 @@ pub mod tmux;
 pub mod token;
 pub mod torture;
 pub mod trace;
+pub mod wall_clock;
+pub mod wired;
 pub mod workspaces;
 
 use std::io::Write;

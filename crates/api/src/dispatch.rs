@@ -24,7 +24,7 @@ use super::caller::Caller;
 use super::clues::{Clues, is_judged_there};
 use super::e2b;
 use super::entrance::{ClientCertificate, Entrance};
-use super::forward::{self, MARK, MOVED, OF_STRANGER, REQUEST_ID, forward};
+use super::forward::{self, MARK, MOVED, OF_ANOTHER_TIME, OF_STRANGER, REQUEST_ID, forward};
 use super::idempotency;
 use super::limits::{
     DEADLINE_MAX, REFUSED_BODY_BYTES_MAX, REQUEST_ID_BYTES_MAX, STRANGERS_BODY_BYTES_MAX,
@@ -376,7 +376,11 @@ async fn mark(
         }
         Ok(mark) => Ok(Some(mark)),
         Err(refused) => {
-            log.answer_mark = matches!(refused, MarkRefused::Stranger(_)).then_some(OF_STRANGER);
+            log.answer_mark = match refused {
+                MarkRefused::Stranger(_) => Some(OF_STRANGER),
+                MarkRefused::Time { .. } => Some(OF_ANOTHER_TIME),
+                _ => None,
+            };
             refuse(refused.to_string())
         }
     }

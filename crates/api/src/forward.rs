@@ -47,6 +47,7 @@ use super::subprotocol::{KEY_PROTOCOL, offered};
 use super::websocket;
 use access::keys::KEY_PREFIX;
 use host::dial::{Dialler, Origin, Scheme};
+use node::limits::MARK_MS;
 use node::{Called, Node, Placement, Through};
 use sandbox::limits::BUSY_PAUSE;
 use sandbox::refusal::{Code, Refusal};
@@ -58,6 +59,8 @@ pub const MARK: HeaderName = HeaderName::from_static("burrow-mark");
 /// In an answer: its sender does not know the node that has signed the mark, as one that has not seen its description
 /// yet. The client has done nothing wrong.
 pub const OF_STRANGER: &str = "of-a-stranger";
+/// The same: its sender's clock is another than that of the node that has signed the mark.
+pub const OF_ANOTHER_TIME: &str = "of-another-time";
 /// The same: the node has the sandbox no more.
 pub const MOVED: &str = "moved";
 /// The client's name for its request, and ours when it has none.
@@ -217,9 +220,6 @@ pub async fn forward(
         sent = sending => sent?,
         () = gone => return Err(unreachable(to, "it has left the fleet")),
     };
-    if answer.headers().get(&MARK).is_some_and(|it| it == OF_STRANGER) {
-        return Err(unreachable(to, "it does not know this node as one of its fleet now"));
-    }
     if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
         let ours = call.upgrade.take().filter(|_| wants_upgrade);
         let ours = ours.ok_or_else(|| unreachable(to, "it changes the protocol unasked"))?;
@@ -228,7 +228,7 @@ pub async fn forward(
     Ok(passed_back(answer, connection, call, node, to.clone()))
 }
 
-/// Sends a request over a connection that waits, or a new one.
+/// Sends a request over a connection that waits, or a new one. A node that cannot tell whether we are one refuses it.
 async fn send(
     peers: &Peers,
     to: &Placement,
@@ -237,7 +237,17 @@ async fn send(
     let sent = send_once(peers, to, request).await;
     let count = if sent.is_ok() { &peers.answered } else { &peers.failed };
     count.fetch_add(1, Ordering::Relaxed);
-    sent
+    let sent = sent?;
+    match sent.0.headers().get(&MARK) {
+        Some(mark) if mark == OF_STRANGER => {
+            Err(unreachable(to, "it does not know this node as one of its fleet now"))
+        }
+        Some(mark) if mark == OF_ANOTHER_TIME => {
+            let s = MARK_MS / 1_000;
+            Err(unreachable(to, &format!("its clock and this node's are more than {s} s apart")))
+        }
+        _ => Ok(sent),
+    }
 }
 
 async fn send_once(

@@ -114,17 +114,28 @@ pub struct Adopted {
     pub needs: Room,
 }
 
-/// Joins, with the sandboxes that an earlier bridge has left, and goes on until the last handle is dropped.
+/// What an earlier bridge has left.
+#[derive(Clone, Debug, Default)]
+pub struct Left {
+    pub adopted: Vec<Adopted>,
+    /// Sandboxes that were removed, and whose records may still be there.
+    pub removed: Vec<Incarnation>,
+}
+
+/// Joins, with what an earlier bridge has left, and goes on until the last handle is dropped.
 pub async fn run(
     me: Me,
     link: Link,
     machines: impl Machines,
-    adopted: Vec<Adopted>,
+    left: Left,
 ) -> Result<Handle, LinkError> {
     let (inputs, arriving) = mpsc::channel(EVENTS_MAX);
     let mut member = Member::new(me);
-    for Adopted { incarnation, name, needs } in adopted {
+    for Adopted { incarnation, name, needs } in left.adopted {
         member.adopt(incarnation, name, needs);
+    }
+    for incarnation in left.removed {
+        member.adopt_removed(incarnation);
     }
     let (shown, status) = watch::channel(member.status(now_ms()));
     let requests = link.listen(member.id()).await?;

@@ -166,6 +166,10 @@ pub enum Note {
         incarnation: Incarnation,
         node: NodeId,
     },
+    /// Nothing is left of a sandbox that was removed here, nor of its record.
+    Freed {
+        incarnation: Incarnation,
+    },
     /// This node is the one to make a sandbox again that was lost.
     Waits {
         name: Name,
@@ -184,6 +188,10 @@ pub enum Request {
         incarnation: Incarnation,
         session: Session,
         needs: Room,
+    },
+    /// The create did not get its name: the room that was kept for it is free. Nobody waits for the reply.
+    GiveRoom {
+        incarnation: Incarnation,
     },
     Start {
         incarnation: Incarnation,
@@ -256,7 +264,8 @@ pub enum Call {
     Remove {
         name: Name,
     },
-    /// The sandbox is gone from this host, in order: its name becomes free. Answered when it is.
+    /// The sandbox is gone from this host, in order: its name becomes free. Answered when it is, or with a refusal if
+    /// that has to wait; [`Note::Freed`] follows then.
     Release {
         incarnation: Incarnation,
     },

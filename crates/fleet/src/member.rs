@@ -116,6 +116,11 @@ impl Member {
         self.owned.adopt(incarnation, name, needs);
     }
 
+    /// A sandbox that was removed while its record could not be: it goes once this member has joined.
+    pub fn adopt_removed(&mut self, incarnation: Incarnation) {
+        self.owned.adopt_removed(incarnation);
+    }
+
     pub fn handle(&mut self, now: Millis, event: Event) -> Vec<Action> {
         self.end_when_over(now);
         match event {

@@ -3,6 +3,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use nix::time::{ClockId, clock_gettime};
+
 const DAY_SECONDS: i64 = 86_400;
 /// A day of UTC. Leap seconds are not counted.
 pub const DAY_MS: u64 = 86_400_000;
@@ -17,6 +19,14 @@ pub fn now_ms() -> u64 {
 pub fn now_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Milliseconds since this host has booted, by the clock that goes on as it does when the time is set. It stops while
+/// the host sleeps.
+pub fn uptime_ms() -> u64 {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC);
+    let now = now.expect("every Linux has this clock");
+    now.tv_sec() as u64 * 1_000 + now.tv_nsec() as u64 / 1_000_000
 }
 
 /// When the day ends that this is a moment of: a day is one of UTC.

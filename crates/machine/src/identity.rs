@@ -34,8 +34,7 @@ impl ProcessIdentity {
         let stat = read_bounded(&format!("/proc/{pid}/stat"))?;
         let (started_ticks, _) = parse_stat(&stat)
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no start time in stat"))?;
-        let boot_id = read_bounded("/proc/sys/kernel/random/boot_id")?.trim().to_owned();
-        Ok(Self { pid, started_ticks, boot_id })
+        Ok(Self { pid, started_ticks, boot_id: boot_id()? })
     }
 
     /// Opens the process, or `None` if it has ended. Reads the start time after opening, so that
@@ -61,6 +60,11 @@ impl ProcessIdentity {
             .is_none_or(|(_, state)| matches!(state, 'Z' | 'X'));
         now == *self && !ended
     }
+}
+
+/// The kernel's id of this boot of the host.
+pub fn boot_id() -> io::Result<String> {
+    Ok(read_bounded("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }
 
 /// The parent of a process.

@@ -29,6 +29,7 @@ mod machines;
 mod mark;
 mod names;
 mod placing;
+mod removed;
 mod returning;
 mod room;
 mod routes;
@@ -41,7 +42,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use fleet::driver::{self, Adopted, Handle};
+use fleet::driver::{self, Adopted, Handle, Left};
 use fleet::event::{Answer, Call};
 use fleet::ids::{Incarnation, Name, NodeId};
 use fleet::lease::{Leash, Phase};
@@ -71,6 +72,7 @@ use identity::Identity;
 use leash::LeashFile;
 use limits::{CONNECT_PAUSE, ROSTER_AGE_MAX};
 use machines::{Expected, HostMachines};
+use removed::RemovedNotes;
 use tallies::Tallies;
 
 /// Why this bridge cannot be a node.
@@ -117,6 +119,7 @@ struct Inner {
     held: Mutex<HashSet<Incarnation>>,
     /// Those of them that are made again when they are lost.
     returning: Mutex<HashMap<Incarnation, Name>>,
+    removed: RemovedNotes,
     /// Those that end here to be made again at another node.
     moving: Mutex<HashSet<Incarnation>>,
     /// Lost ones that this node is to make again.
@@ -154,6 +157,7 @@ impl Node {
         };
         let id = NodeId::parse(&name).map_err(|_| NodeError::Name(name))?;
         let identity = Identity::open(paths)?;
+        let removed = RemovedNotes::open(paths)?;
         let place = Place {
             servers: fleet.servers.join(","),
             credentials: fleet.credentials.clone(),
@@ -194,6 +198,7 @@ impl Node {
             expected: Mutex::default(),
             held: Mutex::default(),
             returning: Mutex::default(),
+            removed,
             moving: Mutex::default(),
             waiting: Mutex::new((lost, Some(told))),
             roster: RwLock::default(),
@@ -221,7 +226,7 @@ impl Node {
         }
         let seed = random_bytes::<8>().map(u64::from_le_bytes).map_err(NodeError::Draw)?;
         let _ = inner.registry.set(registry.clone());
-        let adopted = self.adopted(registry);
+        let left = Left { adopted: self.adopted(registry), removed: self.removed_before() };
         tokio::spawn(held::keep(Arc::downgrade(inner), inner.leash.subscribe()));
         let node = self.clone();
         tokio::spawn(async move {
@@ -234,7 +239,7 @@ impl Node {
                 seed,
             };
             let machines = HostMachines::new(&node);
-            match driver::run(me, link, machines, adopted).await {
+            match driver::run(me, link, machines, left).await {
                 Ok(handle) => {
                     node.0.handle.send_replace(Some(handle));
                     tokio::join!(
@@ -288,6 +293,18 @@ impl Node {
             adopted.push(Adopted { incarnation, name, needs: room::needs(&record) });
         }
         adopted
+    }
+
+    /// The sandboxes that an earlier bridge has removed without NATS. They are not made again.
+    fn removed_before(&self) -> Vec<Incarnation> {
+        let noted = self.0.removed.all();
+        for (life, name) in &noted {
+            if let Some(name) = name {
+                lock(&self.0.returning).insert(*life, name.clone());
+                self.forget_returning(*life, true);
+            }
+        }
+        noted.into_iter().map(|(life, _)| life).collect()
     }
 
     /// Keeps what the others say of themselves, for those who cannot wait for it.

@@ -127,6 +127,7 @@ impl Machines for HostMachines {
             node.0.tallies.lost.fetch_add(1, Ordering::Relaxed);
         }
         let what = match note {
+            Note::Freed { incarnation } => return node.0.removed.forget(*incarnation),
             Note::Waits { name, incarnation } => return node.0.wait_for_return(name, *incarnation),
             Note::Joined { .. } => return tracing::info!(node = %node.0.id, "joined the fleet"),
             Note::Marked { readiness } => {

@@ -112,12 +112,18 @@ impl Names for Node {
             } else {
                 Call::Release { incarnation: life }
             };
-            match self.handle() {
-                // One that cannot be given back now is given back by the next look at all names.
-                Some(handle) => drop(handle.call(call).await),
-                None => self.call_when_joined(call),
-            }
+            // One that cannot be given back now is given back by a later look at all names.
+            let is_free = match self.handle() {
+                Some(handle) => handle.call(call).await == Answer::Removed,
+                None => {
+                    self.call_when_joined(call);
+                    false
+                }
+            };
             if !moves {
+                if !is_free {
+                    self.note_removed(life).await;
+                }
                 self.forget_returning(life, true);
             }
         })
@@ -125,6 +131,16 @@ impl Names for Node {
 }
 
 impl Node {
+    /// Before a removal is answered whose name is not free yet: the next bridge goes on with it if this one dies.
+    async fn note_removed(&self, life: Incarnation) {
+        let returning = lock(&self.0.returning).get(&life).cloned();
+        let node = self.clone();
+        let keep = move || node.0.removed.keep(life, returning.as_ref());
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(keep).await {
+            tracing::warn!(%life, %error, "a removal could not be noted for the next bridge");
+        }
+    }
+
     /// A node that has not reached NATS yet will join with all that it had when it came up: it learns then what has gone.
     fn call_when_joined(&self, call: Call) {
         let mut handles = self.0.handle.subscribe();

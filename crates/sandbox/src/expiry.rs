@@ -9,9 +9,9 @@
 //! A paused sandbox is not checked: its idle time begins again when it resumes. Its absolute time to live
 //! continues.
 //!
-//! Waits use the monotonic clock, which stops while the host sleeps: a laptop that was shut
-//! overnight does not find all its sandboxes expired. The wall clock is read once, when a bridge
-//! adopts a sandbox, because the record on disk has no other.
+//! Waits use the monotonic clock, which stops while the host sleeps, and which nobody sets: a laptop that was shut
+//! overnight does not find all its sandboxes expired. The record on disk has its time for the next bridge of the same
+//! boot; only after a reboot the wall clock counts.
 //!
 //! Everything that the bridge starts holds an [`Activity`](super::Activity), and its recorder sees
 //! every session. Runs of code that others request from the agent directly are seen by neither, so
@@ -23,9 +23,8 @@ use std::time::Duration;
 use protocol::repl::{ContextInfo, ContextState};
 use tokio::time::Instant;
 
-use super::{Record, State};
 use crate::limits::{IDLE_LOOK_PAUSE_MAX, IDLE_LOOK_PAUSE_MIN, IDLE_LOOKS};
-use host::instant::now_ms;
+use crate::record::StoredRecord;
 
 /// What to do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,9 +52,9 @@ type ContextUse = (u64, u64, u64);
 
 impl Expiry {
     /// The sandbox lives, or has been given another time to live.
-    pub(super) fn lives(&mut self, record: &Record) {
-        self.age = record.expires_at_ms.map(|at_ms| instant_of(at_ms, record.ttl_ms));
-        self.idle_ttl = record.idle_ttl_ms.map(Duration::from_millis);
+    pub(super) fn lives(&mut self, stored: &StoredRecord) {
+        self.age = stored.left().map(|left| Instant::now() + left);
+        self.idle_ttl = stored.record.idle_ttl_ms.map(Duration::from_millis);
         self.look_again(Some(Duration::ZERO));
     }
 
@@ -70,13 +69,9 @@ impl Expiry {
         (self.age, self.look) = (None, None);
     }
 
-    pub(super) fn stopped(&mut self, record: &Record) {
+    pub(super) fn stopped(&mut self, stored: &StoredRecord) {
         self.ends();
-        if let (State::Stopped { at_ms, .. }, Some(keep_ms)) =
-            (&record.state, record.keep_stopped_ms)
-        {
-            self.removal = Some(instant_of(at_ms.saturating_add(keep_ms), Some(keep_ms)));
-        }
+        self.removal = stored.left().map(|left| Instant::now() + left);
     }
 
     /// It cannot be removed, and another attempt would fail as well; the next bridge makes one.
@@ -132,24 +127,19 @@ fn is_at_work(context: &ContextInfo) -> bool {
     !resting || context.running.is_some() || context.queued > 0
 }
 
-/// A point of the wall clock as one of ours; no further away than `ttl_ms`, should the wall clock
-/// have been set back.
-fn instant_of(at_ms: u64, ttl_ms: Option<u64>) -> Instant {
-    let left_ms = at_ms.saturating_sub(now_ms()).min(ttl_ms.unwrap_or(u64::MAX));
-    Instant::now() + Duration::from_millis(left_ms)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Spec, StopReason};
+    use crate::due::Due;
+    use crate::{Record, Spec, State, StopReason};
+    use host::instant::now_ms;
 
-    fn record() -> Record {
+    fn stored() -> StoredRecord {
         let mut spec = Spec::new("web".parse().unwrap());
         spec.ttl_ms = Some(60_000);
         spec.idle_ttl_ms = Some(8_000);
         spec.keep_stopped_ms = Some(5_000);
-        Record::new("0123456789ab".parse().unwrap(), &spec, now_ms())
+        StoredRecord::new(Record::new("0123456789ab".parse().unwrap(), &spec, now_ms()))
     }
 
     fn context(state: ContextState, runs: u64) -> ContextInfo {
@@ -163,7 +153,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn looks_come_some_times_within_the_idle_time_and_at_its_end() {
         let mut expiry = Expiry::default();
-        expiry.lives(&record());
+        expiry.lives(&stored());
         let now = Instant::now();
         let after = |expiry: &Expiry| expiry.next().map(|(at, due)| (at - now, due));
         assert_eq!(after(&expiry), Some((Duration::from_secs(1), ExpiryAction::Look)));
@@ -184,24 +174,41 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_clock_that_was_set_back_does_not_lengthen_a_life() {
-        let mut record = record();
-        record.expires_at_ms = record.expires_at_ms.map(|at_ms| at_ms + 3_600_000);
+        let mut stored = stored();
+        stored.record.expires_at_ms = stored.record.expires_at_ms.map(|at_ms| at_ms + 3_600_000);
         let mut expiry = Expiry::default();
-        expiry.lives(&record);
+        expiry.lives(&stored);
         assert_eq!(expiry.age().unwrap() - Instant::now(), Duration::from_secs(60));
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_clock_that_was_set_forward_does_not_shorten_a_life() {
+        let mut stored = stored();
+        // It was made an hour ago, by the wall clock alone.
+        for ms in [&mut stored.record.created_at_ms, stored.record.expires_at_ms.as_mut().unwrap()]
+        {
+            *ms -= 3_600_000;
+        }
+        let mut expiry = Expiry::default();
+        expiry.lives(&stored);
+        assert_eq!(expiry.age(), Some(Instant::now()));
+        stored.due = Due::after(60_000, stored.record.expires_at_ms.unwrap()).ok();
+        expiry.lives(&stored);
+        assert!(expiry.age().unwrap() - Instant::now() > Duration::from_secs(50));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_stopped_sandbox_is_kept_as_long_as_was_asked() {
-        let mut record = record();
+        let mut stored = stored();
         let mut expiry = Expiry::default();
-        expiry.lives(&record);
-        record.state = State::Stopped { why: StopReason::Requested, at_ms: now_ms() - 10_000 };
-        expiry.stopped(&record);
+        expiry.lives(&stored);
+        let (why, at_ms) = (StopReason::Requested, now_ms() - 10_000);
+        stored.record.state = State::Stopped { why, at_ms };
+        expiry.stopped(&stored);
         assert_eq!(expiry.next(), Some((Instant::now(), ExpiryAction::Removal)));
-        record.keep_stopped_ms = None;
+        stored.record.keep_stopped_ms = None;
         let mut expiry = Expiry::default();
-        expiry.stopped(&record);
+        expiry.stopped(&stored);
         assert_eq!(expiry.next(), None);
     }
 

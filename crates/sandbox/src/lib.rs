@@ -25,6 +25,7 @@ mod commit;
 mod contents;
 pub mod costs;
 mod directories;
+mod due;
 pub mod durable;
 pub mod event;
 mod expiry;

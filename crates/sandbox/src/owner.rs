@@ -450,7 +450,7 @@ impl Owner {
         self.stored.record.log_bytes = Some(parts.iter().map(|part| bytes_of(part)).sum());
         self.enter(State::Stopped { why, at_ms: now_ms() }).await;
         self.tell_names_of_stop();
-        self.expiry.stopped(&self.stored.record);
+        self.expiry.stopped(&self.stored);
         self.deliver();
         for reply in std::mem::take(&mut self.waiting) {
             let saved = self.ensure_saved().await;

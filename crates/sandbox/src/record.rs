@@ -8,7 +8,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
@@ -17,8 +17,10 @@ use super::{
     Ancestor, Durability, Followed, Incarnation, Name, OnIdle, OnLost, RecordPolicy, SandboxRef,
     Spec, State, TemplateName,
 };
+use crate::due::Due;
 use crate::limits::RECORD_SYNC_PAUSE;
 use agent_client::link::Address;
+use host::instant::now_ms;
 use host::paths::{sync_written, write_durably, write_unsynced};
 use image::digest::Digest;
 use machine::limits::RECORD_BYTES_MAX;
@@ -238,9 +240,46 @@ pub struct StoredRecord {
     /// How a later bridge finds the machine.
     #[serde(default)]
     pub trace: Trace,
+    /// When its time is over, for a later bridge.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due: Option<Due>,
 }
 
 impl StoredRecord {
+    pub(super) fn new(record: Record) -> Self {
+        Self { record, trace: Trace::default(), due: None }
+    }
+
+    /// When its time is over by the wall clock: that to live, or that to be kept once it has stopped.
+    fn due_ms(&self) -> Option<u64> {
+        match &self.record.state {
+            State::Stopped { at_ms, .. } => {
+                self.record.keep_stopped_ms.map(|keep_ms| at_ms.saturating_add(keep_ms))
+            }
+            _ => self.record.expires_at_ms,
+        }
+    }
+
+    /// How long until then. It is never longer than was asked for, should the wall clock have been set back.
+    pub(super) fn left(&self) -> Option<Duration> {
+        let due_ms = self.due_ms()?;
+        let noted = self.due.as_ref().filter(|due| due.is_of(due_ms));
+        let asked_ms = match &self.record.state {
+            State::Stopped { .. } => self.record.keep_stopped_ms,
+            _ => self.record.ttl_ms,
+        };
+        let by_wall = || due_ms.saturating_sub(now_ms()).min(asked_ms.unwrap_or(u64::MAX));
+        Some(noted.and_then(Due::left).unwrap_or_else(|| Duration::from_millis(by_wall())))
+    }
+
+    /// Notes when its time is over, if that is another moment than before.
+    pub(super) fn note_due(&mut self) {
+        let due_ms = self.due_ms();
+        if self.due.as_ref().is_none_or(|due| due_ms.is_none_or(|due_ms| !due.is_of(due_ms))) {
+            self.due = due_ms.and_then(|due_ms| Due::at(due_ms).ok());
+        }
+    }
+
     /// Writes the record durably.
     pub fn write(&self, directory: &Path) -> io::Result<()> {
         write_durably(directory, RECORD_FILE, &serde_json::to_vec_pretty(self)?)
@@ -308,7 +347,7 @@ mod tests {
         let mut spec = Spec::new("team/web".parse().unwrap());
         spec.env = vec![("TOKEN".to_owned(), "hunter2".to_owned())];
         let record = Record::new("0123456789ab".parse().unwrap(), &spec, 7);
-        StoredRecord { record, trace: Trace::default() }
+        StoredRecord::new(record)
     }
 
     #[test]

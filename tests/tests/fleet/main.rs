@@ -1,7 +1,9 @@
 //! Bridges of one fleet over a real NATS server, on this machine.
 
 mod chaos;
+mod clocks;
 mod control_plane;
+mod cut_off;
 mod dev;
 mod doors;
 mod drain;

@@ -7,18 +7,19 @@ use std::time::{Duration, Instant};
 use host::instant::now_ms;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use tests::eventually;
 use tests::fleet::{Member, Nats, open};
+use tests::http::Client;
+use tests::{Burrow, eventually};
 
 /// A process of this machine that has not ended. One that nobody has reaped has.
-fn lives(pid: u64) -> bool {
+pub(super) fn lives(pid: u64) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
 /// The processes of a sandbox that are seen from outside: its supervisor, and what that has started.
-fn processes(member: &Member, name: &str) -> Vec<u64> {
-    let shown = member.server.ok(&["inspect", "--json", name]);
+pub(super) fn processes(burrow: &Burrow, name: &str) -> Vec<u64> {
+    let shown = burrow.ok(&["inspect", "--json", name]);
     let record: Value = serde_json::from_str(&shown).expect("a record");
     let supervisor = record["pid"].as_u64().expect("it runs");
     let path = format!("/proc/{supervisor}/task/{supervisor}/children");
@@ -38,7 +39,7 @@ fn with_a_doomed_node(nats: &Nats) -> (Vec<Member>, Vec<u64>) {
         members[0].nodes().iter().filter(|node| node["readiness"] == "cordoned").count() == 2
     });
     members[0].client.post("/v1/sandboxes", &json!({ "name": "doomed" })).expect(201);
-    let processes = processes(&members[2], "doomed");
+    let processes = processes(&members[2].server, "doomed");
     for name in ["n1", "n2"] {
         members[0].server.ok(&["node", "ready", name]);
     }
@@ -120,7 +121,7 @@ fn a_bridge_without_nats_ends_its_sandboxes_at_the_end_of_its_lease_and_comes_ba
     // Its sandboxes are paused after half of it.
     let member = Member::join(&nats, "n1", &["--dev", "--set", "fleet.grace=8s"]);
     member.client.post("/v1/sandboxes", &json!({ "name": "one" })).expect(201);
-    let processes = processes(&member, "one");
+    let processes = processes(&member.server, "one");
     let pid = member.server.daemon_pid();
     nats.kill();
     // At first it runs on, and takes calls; nothing is created.
@@ -142,9 +143,9 @@ fn a_bridge_that_comes_back_within_its_lease_keeps_its_sandboxes() {
     let Some(nats) = Nats::start() else { return };
     let mut member = Member::open(&nats, "n1");
     member.client.post("/v1/sandboxes", &json!({ "name": "kept" })).expect(201);
-    let processes = processes(&member, "kept");
+    let processes = processes(&member.server, "kept");
     member.server.kill_and_serve_again();
-    let client = tests::http::Client::new(member.server.url());
+    let client = Client::new(member.server.url());
     eventually("it is in the fleet again", || member.nodes()[0]["trouble"].is_null());
     // Longer than the lease that it had before.
     let deadline = Instant::now() + Duration::from_secs(5);
@@ -164,7 +165,7 @@ fn what_is_removed_before_its_node_has_reached_nats_again_frees_its_name() {
     member.client.post("/v1/sandboxes", &json!({ "name": "one" })).expect(201);
     nats.kill();
     member.server.kill_and_serve_again();
-    let client = tests::http::Client::new(member.server.url());
+    let client = Client::new(member.server.url());
     client.delete("/v1/sandboxes/default/one?force=true").expect(200);
     nats.start_again();
     eventually("its name is free", || {
@@ -173,11 +174,51 @@ fn what_is_removed_before_its_node_has_reached_nats_again_frees_its_name() {
 }
 
 #[test]
+fn what_was_removed_without_nats_is_not_lost_when_its_bridge_dies() {
+    let Some(mut nats) = Nats::start() else { return };
+    // Longer than this test.
+    let mut member = Member::join(&nats, "n1", &["--dev", "--set", "fleet.grace=60s"]);
+    for (name, on_lost) in [("one", "lose"), ("two", "restart")] {
+        let made = json!({ "name": name, "on_lost": on_lost });
+        member.client.post("/v1/sandboxes", &made).expect(201);
+    }
+    nats.kill();
+    for name in ["one", "two"] {
+        member.client.delete(&format!("/v1/sandboxes/default/{name}?force=true")).expect(200);
+    }
+    member.server.kill_daemon_for_a_moment(|| nats.start_again());
+    let client = Client::new(member.server.url());
+    for name in ["one", "two"] {
+        eventually("its name is free", || {
+            client.post("/v1/sandboxes", &json!({ "name": name })).status == 201
+        });
+    }
+    let figures = client.get("/metrics").expect(200).text();
+    assert!(figures.contains("burrow_fleet_names_lost_total 0"), "{figures}");
+}
+
+#[test]
+fn what_was_removed_without_nats_is_not_lost_any_more_when_its_node_is_back() {
+    let Some(mut nats) = Nats::start() else { return };
+    let mut members = open(&nats, 2);
+    members[0].start(&["--name", "one"]);
+    let [gone, other] = &mut members[..] else { unreachable!("there are two") };
+    let path = "/v1/sandboxes/default/one";
+    nats.kill();
+    gone.client.delete(&format!("{path}?force=true")).expect(200);
+    gone.server.kill_daemon_for_a_moment(|| {
+        nats.start_again();
+        eventually("it is reported lost", || other.client.get(path).status == 410);
+    });
+    eventually("it is reported removed", || other.client.get(path).status == 404);
+}
+
+#[test]
 fn a_bridge_that_was_stopped_for_longer_than_its_lease_starts_nothing_when_it_goes_on() {
     let Some(nats) = Nats::start() else { return };
     let member = Member::open(&nats, "n1");
     member.client.post("/v1/sandboxes", &json!({ "name": "one" })).expect(201);
-    let ended = watch_end(processes(&member, "one"));
+    let ended = watch_end(processes(&member.server, "one"));
     let pid = member.server.daemon_pid().as_raw() as u64;
     member.signal(Signal::SIGSTOP);
     ended.join().expect("it ends");

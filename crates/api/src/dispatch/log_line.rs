@@ -24,7 +24,7 @@ pub struct RequestLog {
     /// The methods that the path knows, of a request with another.
     pub allow: Option<String>,
     /// What the answer says to the gateway that has sent it: that its node is not known here, which may just have joined, or
-    /// that the sandbox is here no more.
+    /// has another time, or that the sandbox is here no more.
     pub answer_mark: Option<&'static str>,
     /// Whether what it carries is recorded instead of itself.
     pub is_carrier: bool,

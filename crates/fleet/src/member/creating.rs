@@ -4,7 +4,7 @@
 //! Look ─▶ Admit ─▶ Offers ─▶ Reserve ─▶ Claim ─▶ Settle ─▶ Start ─▶ answered
 //!   │    (quota)              │  ▲ next     │      (quota)     │
 //!   │                         └──┘          │                  └─ refused ─▶ Undo
-//!   └─ the name has the same request ◀──────┘ conflict: Look again
+//!   └─ the name has the same request ◀──────┘ conflict: give the room back, and Look again
 //!        └─▶ Ask its owner: started · pending · never (then from the beginning)
 //! ```
 //!
@@ -45,6 +45,8 @@ pub(super) enum Step {
     Offer(NodeId),
     Reserve,
     Claim,
+    /// Somebody else has the name, and the room that was kept is free again.
+    GiveRoom,
     Start,
     /// Another create with the same request has the name; its owner is asked.
     AskOwner(Revision, NameRecord),
@@ -123,6 +125,7 @@ impl Member {
             (Step::Offer(node), Answered::Replied(reply)) => self.offered(id, node, reply.as_ref()),
             (Step::Reserve, Answered::Replied(reply)) => self.reserved(id, reply.as_ref()),
             (Step::Claim, Answered::Wrote(outcome)) => self.claimed(id, outcome),
+            (Step::GiveRoom, _) => {}
             (Step::Start, Answered::Replied(reply)) => self.start_replied(id, reply.as_ref()),
             (Step::AskOwner(revision, record), Answered::Replied(reply)) => {
                 self.owner_replied(id, revision, record, reply.as_ref());
@@ -298,6 +301,11 @@ impl Member {
                 }
             }
             Outcome::Conflict => {
+                let (incarnation, chosen) = (create.incarnation, create.chosen.take());
+                if let Some((node, _)) = chosen {
+                    let step = Pending::Creating(id, Step::GiveRoom);
+                    self.ask(node, Request::GiveRoom { incarnation }, step);
+                }
                 self.abandon(id);
                 self.look(id);
             }

@@ -16,11 +16,10 @@ use super::{Answered, Member, Pending};
 use crate::event::{
     Action, Answer, Entry, Note, Outcome, Refusal, Reply, Request, Scanned, Ticket,
 };
-use crate::ids::{Fence, Incarnation, Millis, Name, NodeId, Revision, Session};
+use crate::ids::{Fence, Incarnation, Millis, Name, Revision, Session};
 use crate::lease::Phase;
 use crate::limits::{HOLDINGS_MAX, REFUSED_MS, RESERVE_MS};
 use crate::placement::{Wish, offer};
-use crate::random::Random;
 use crate::records::{Key, NameRecord, NameState, Readiness, Room, Value};
 
 #[derive(Default)]
@@ -43,7 +42,8 @@ struct Holding {
     waiting: Vec<Ticket>,
     /// Who of this host waits for its name to become free.
     releasing: Option<Ticket>,
-    /// An earlier bridge has left it, and the store has not said yet that its name is this node's.
+    /// The next scan says whether the store still gives its name to this node: an earlier bridge has left it, or the
+    /// removal of its record got no answer.
     is_unproven: bool,
     /// A write of its record with the present session has no outcome yet.
     is_restamped: bool,
@@ -81,8 +81,20 @@ impl Owned {
         self.insert(incarnation, holding);
     }
 
+    /// One that was removed before, and whose record may still be there.
+    pub(super) fn adopt_removed(&mut self, incarnation: Incarnation) {
+        let mut holding = Holding::new(Room::default(), Stage::Ended);
+        holding.is_unproven = true;
+        self.insert(incarnation, holding);
+    }
+
     pub(super) fn len(&self) -> usize {
         self.holdings.len()
+    }
+
+    /// Whether it was removed here, and its record may still be there.
+    fn was_removed(&self, incarnation: Incarnation) -> bool {
+        self.holdings.get(&incarnation).is_some_and(|holding| holding.stage == Stage::Ended)
     }
 
     pub(super) fn used(&self) -> Room {
@@ -100,13 +112,17 @@ impl Owned {
         Some(holding)
     }
 
-    /// Everything has ended: who waits gets the answer that this node can't say.
+    /// Everything has ended: who waits gets the answer that this node can't say. The records of what was removed before
+    /// are removed in the next session.
     pub(super) fn clear(&mut self, out: &mut Vec<Action>) {
-        for holding in std::mem::take(&mut self.holdings).into_values() {
+        self.used = Room::default();
+        for (incarnation, holding) in std::mem::take(&mut self.holdings) {
             out.extend(released(holding.releasing, Refusal::Away));
             reply_all(out, holding.waiting, &Reply::Away);
+            if holding.stage == Stage::Ended {
+                self.adopt_removed(incarnation);
+            }
         }
-        self.used = Room::default();
     }
 
     /// Reservations that nobody has used, and refusals that no message can meet any more.
@@ -121,6 +137,14 @@ impl Owned {
             self.refused.insert(*incarnation, now + REFUSED_MS);
         }
         !old.is_empty()
+    }
+
+    /// A reservation that nobody uses. It runs out as all do: a write that claims it may still be under way.
+    fn give_room(&mut self, incarnation: Incarnation) {
+        let Some(holding) = self.holdings.get_mut(&incarnation) else { return };
+        if matches!(holding.stage, Stage::Reserved { .. }) {
+            self.used = self.used.minus(&std::mem::take(&mut holding.needs));
+        }
     }
 }
 
@@ -156,6 +180,10 @@ impl Member {
             Request::Offer { wish } => self.make_offer(now, &wish),
             Request::Reserve { incarnation, session, needs } => {
                 Some(self.keep_room(now, incarnation, session, needs))
+            }
+            Request::GiveRoom { incarnation } => {
+                self.owned.give_room(incarnation);
+                Some(Reply::Removed)
             }
             Request::Start { incarnation, session, fence, namespace, name, spec, own } => {
                 let name = Name::parse(&namespace, &name).ok();
@@ -307,7 +335,8 @@ impl Member {
         reply_all(&mut self.out, waiting, &reply);
     }
 
-    /// A sandbox that is gone from here, in order; its record goes before this is answered.
+    /// A sandbox that is gone from here, in order; its record goes before this is answered, or the answer is that it can't
+    /// go yet.
     pub(super) fn release(&mut self, call: Ticket, incarnation: Incarnation) {
         match self.owned.holdings.get_mut(&incarnation) {
             Some(holding) if holding.stage == Stage::Running && holding.fence != Revision(0) => {
@@ -315,11 +344,13 @@ impl Member {
                 holding.releasing = Some(call);
                 self.begin_removal(incarnation);
             }
-            // The one who has asked for its end removes the record, or the scan that finds it.
-            _ => {
+            // A scan finds the record, and removes it.
+            Some(Holding { stage: Stage::Running | Stage::Ended, .. }) => {
                 self.machine_removed(incarnation);
-                self.answer(call, Answer::Removed);
+                self.answer(call, Answer::Refused(Refusal::Away));
             }
+            // Nothing of it is here, or the one who has asked for its end removes the record.
+            _ => self.answer(call, Answer::Removed),
         }
     }
 
@@ -387,11 +418,13 @@ impl Member {
 
     /// The last of a removal: the counter is right, or the next repair makes it right.
     pub(super) fn subtracted(&mut self, then: Option<Incarnation>) {
-        if let Some(holding) = then.and_then(|incarnation| self.owned.remove(incarnation)) {
+        let Some(incarnation) = then else { return };
+        if let Some(holding) = self.owned.remove(incarnation) {
             if let Some(call) = holding.releasing {
                 self.answer(call, Answer::Removed);
             }
             reply_all(&mut self.out, holding.waiting, &Reply::Removed);
+            self.out.push(Action::Note(Note::Freed { incarnation }));
         }
     }
 
@@ -457,7 +490,8 @@ impl Member {
                 let waiting = std::mem::take(&mut holding.waiting);
                 self.out.extend(released(holding.releasing.take(), Refusal::Away));
                 reply_all(&mut self.out, waiting, &Reply::Away);
-                // The next scan finds the record of what has ended, and removes it.
+                // The next scan finds the record of what has ended, and removes it, or finds none.
+                holding.is_unproven = true;
                 self.upkeep.scan_again(now);
             }
             (Outcome::Stored(_), Some(generation), Some(namespace)) => {
@@ -474,11 +508,14 @@ impl Member {
         if self.session() != Some(session) {
             return;
         }
+        let is_first = !self.upkeep.has_scanned;
         self.upkeep.scanned(records.is_some());
         let Some(records) = records else { return self.upkeep.scan_again(now) };
         for (name, revision, record) in records {
-            if record.waits() {
-                self.wait_for_return(name, record.incarnation);
+            if record.state == NameState::Lost && self.owned.was_removed(record.incarnation) {
+                self.remove_found(name, revision, record.incarnation);
+            } else if record.waits() {
+                self.wait_for_return(name, record.incarnation, is_first);
             } else if record.state == NameState::Owned && record.node == self.me.id {
                 self.compare(now, session, name, revision, record);
             }
@@ -486,25 +523,28 @@ impl Member {
         self.end_unproven(now);
     }
 
-    /// A lost sandbox that nobody has made again yet: who has declared it lost may be gone. All nodes see it, and one of
-    /// them is drawn, the same by all.
-    fn wait_for_return(&mut self, name: Name, incarnation: Incarnation) {
-        let ready = self.roster.nodes.iter();
-        let ready = ready.filter(|(_, node)| node.readiness == Readiness::Ready);
-        let drawn = ready.map(|(node, _)| node).max_by_key(|node| weight(node, incarnation));
-        if drawn.is_none_or(|drawn| *drawn == self.me.id) {
-            self.out.push(Action::Note(Note::Waits { name, incarnation }));
-        }
+    /// The record of what was removed here.
+    fn remove_found(&mut self, name: Name, revision: Revision, incarnation: Incarnation) {
+        let Some(holding) = self.owned.holdings.get_mut(&incarnation) else { return };
+        holding.is_unproven = false;
+        holding.fence = revision;
+        holding.name = Some(name);
+        self.remove_record(incarnation, None);
     }
 
-    /// What an earlier bridge has left, and the store does not give to this node: the name may be another's.
+    /// What the store does not give to this node: the name may be another's. What has ended is done with.
     fn end_unproven(&mut self, now: Millis) {
-        let is_so = |holding: &Holding| holding.is_unproven && holding.stage == Stage::Running;
-        let found = self.owned.holdings.iter().filter(|(_, holding)| is_so(holding));
-        let found: Vec<_> = found.map(|(incarnation, _)| *incarnation).collect();
-        for incarnation in found {
-            self.out.push(Action::End { incarnation });
-            self.refuse_for_good(incarnation, now + REFUSED_MS, &Reply::Refused);
+        let found = self.owned.holdings.iter().filter(|(_, holding)| holding.is_unproven);
+        let found: Vec<_> = found.map(|(incarnation, it)| (*incarnation, it.stage)).collect();
+        for (incarnation, stage) in found {
+            match stage {
+                Stage::Running => {
+                    self.out.push(Action::End { incarnation });
+                    self.refuse_for_good(incarnation, now + REFUSED_MS, &Reply::Refused);
+                }
+                Stage::Ended => self.subtracted(Some(incarnation)),
+                _ => {}
+            }
         }
     }
 
@@ -526,8 +566,7 @@ impl Member {
         if holding.is_restamped {
             // Its revision is about to be another.
         } else if holding.stage == Stage::Ended {
-            holding.fence = revision;
-            self.remove_record(incarnation, None);
+            self.remove_found(name, revision, incarnation);
         } else if record.session != session {
             holding.counted = record.counted;
             holding.is_restamped = true;
@@ -538,15 +577,6 @@ impl Member {
             holding.fence = revision;
         }
     }
-}
-
-/// How much a node is the one for a life: the same wherever it is computed.
-fn weight(node: &NodeId, incarnation: Incarnation) -> u64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for byte in node.as_str().bytes().chain(incarnation.0.to_le_bytes()) {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    }
-    Random::new(hash).draw()
 }
 
 struct Wanted {

@@ -12,10 +12,11 @@
 
 use super::{Answered, Member, Pending};
 use crate::event::{Action, Entry, Note, Outcome, Scope};
-use crate::ids::{Millis, Name, NodeId, Revision, Session};
+use crate::ids::{Incarnation, Millis, Name, NodeId, Revision, Session};
 use crate::lease::Phase;
 use crate::limits::{DECLARED_AT_ONCE, SWEEP_EVERY_MS, SWEEPS_MAX};
-use crate::records::{Key, Lease, NameRecord, NameState, Value};
+use crate::random::Random;
+use crate::records::{Key, Lease, NameRecord, NameState, Readiness, Value};
 
 #[derive(Default)]
 pub(super) struct Sweep {
@@ -75,6 +76,23 @@ impl Member {
         }
         let value = Some(Value::Name(NameRecord { state: NameState::Lost, ..record }));
         self.write(Key::Name(name), revision, value, then);
+    }
+
+    /// A lost sandbox that nobody has made again yet: who has declared it lost may be gone. All nodes see it, and one of
+    /// them is drawn, the same by all. One that has just joined does not know all of them yet, nor do they know it: it tries
+    /// in any case.
+    pub(super) fn wait_for_return(
+        &mut self,
+        name: Name,
+        incarnation: Incarnation,
+        has_joined: bool,
+    ) {
+        let ready = self.roster.nodes.iter();
+        let ready = ready.filter(|(_, node)| node.readiness == Readiness::Ready);
+        let drawn = ready.map(|(node, _)| node).max_by_key(|node| weight(node, incarnation));
+        if has_joined || drawn.is_none_or(|drawn| *drawn == self.me.id) {
+            self.out.push(Action::Note(Note::Waits { name, incarnation }));
+        }
     }
 
     pub(super) fn sweeping(&mut self, node: NodeId, step: Step, answer: Answered) {
@@ -165,4 +183,13 @@ impl Member {
         let value = Some(Value::Lease(Lease::Buried { swept: true }));
         self.write(Key::Lease(node.clone()), burial, value, Pending::Sweeping(node, Step::Mark));
     }
+}
+
+/// How much a node is the one for a life: the same wherever it is computed.
+fn weight(node: &NodeId, incarnation: Incarnation) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in node.as_str().bytes().chain(incarnation.0.to_le_bytes()) {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    Random::new(hash).draw()
 }

@@ -1,6 +1,7 @@
 use std::collections::HashMap;
 
 use super::*;
+use crate::event::Refusal;
 use crate::ids::{Fence, Name};
 use crate::limits::RENEW_EVERY_MS;
 use crate::placement::Wish;
@@ -182,6 +183,11 @@ impl Joined {
         self.entries[&Key::Name(Name::parse("a", "x").unwrap())].value.as_ref()
     }
 
+    fn has_freed(&self) -> bool {
+        let freed = Note::Freed { incarnation: INCARNATION };
+        self.done.iter().any(|action| matches!(action, Action::Note(note) if *note == freed))
+    }
+
     fn is_reported_lost(&self) -> bool {
         matches!(self.name(), Some(Value::Name(record)) if record.state == NameState::Lost)
     }
@@ -300,6 +306,18 @@ fn a_start_that_fails_says_why() {
 }
 
 #[test]
+fn room_that_a_create_gives_back_is_free_unless_it_has_begun() {
+    let mut node = Joined::new();
+    assert_eq!(node.reserve(NOW), Some(Reply::Reserved));
+    assert_ne!(node.member.owned.used(), Room::default());
+    node.ask(NOW, Request::GiveRoom { incarnation: INCARNATION });
+    assert_eq!(node.member.owned.used(), Room::default());
+    let (mut node, ..) = Joined::asked_to_start();
+    node.ask(NOW, Request::GiveRoom { incarnation: INCARNATION });
+    assert_ne!(node.member.owned.used(), Room::default());
+}
+
+#[test]
 fn a_claim_that_the_store_did_not_confirm_is_looked_for_soon_after() {
     let mut node = Joined::new();
     let session = node.member.session().unwrap();
@@ -379,4 +397,64 @@ fn what_an_earlier_bridge_has_left_ends_where_its_name_is_not_this_nodes() {
         assert_eq!(ends, !is_ours, "its name is this node's: {is_ours}");
         assert_eq!(node.member.status(NOW).holdings, usize::from(is_ours));
     }
+}
+
+/// A node where a sandbox was removed, and where the write that frees its name got no answer.
+fn with_an_unwritten_removal() -> Joined {
+    let (mut node, ..) = Joined::asked_to_start();
+    node.see(NOW, Event::MachineStarted { incarnation: INCARNATION, failure: None });
+    node.is_away = true;
+    let what = Call::Release { incarnation: INCARNATION };
+    node.see(NOW, Event::Called { call: 7, what });
+    let away = Answer::Refused(Refusal::Away);
+    assert!(
+        node.done.iter().any(|a| matches!(a, Action::Answer { answer, .. } if *answer == away))
+    );
+    assert!(!node.has_freed() && node.name().is_some());
+    node
+}
+
+#[test]
+fn a_removal_that_the_store_has_not_seen_is_made_good_by_the_next_bridge() {
+    for state in [NameState::Owned, NameState::Lost] {
+        let node = Joined::after(|before| {
+            before.claim(INCARNATION, Revision(0));
+            if let Some(Value::Name(mut record)) = before.name().cloned() {
+                record.state = state;
+                record.returns = true;
+                before.store(Key::Name(Name::parse("a", "x").unwrap()), Some(Value::Name(record)));
+            }
+            before.member.adopt_removed(INCARNATION);
+        });
+        assert_eq!(node.name(), None, "it was removed, and is {state:?}");
+        let is_made_again =
+            node.done.iter().any(|action| matches!(action, Action::Note(Note::Waits { .. })));
+        assert!(node.has_freed() && !is_made_again);
+        assert_eq!(node.member.status(NOW).holdings, 0);
+    }
+}
+
+#[test]
+fn a_removal_that_the_store_has_not_seen_outlives_the_lease() {
+    let mut node = with_an_unwritten_removal();
+    let over = NOW + 21_000;
+    node.see(over, Event::Tick);
+    assert_eq!(node.member.session(), None, "its lease is over");
+    node.is_away = false;
+    node.see(over + RENEW_EVERY_MS, Event::Tick);
+    assert_eq!(node.name(), None, "the name is still taken");
+    assert!(node.has_freed());
+    assert_eq!(node.member.status(over).holdings, 0);
+}
+
+#[test]
+fn a_removal_whose_answer_was_lost_keeps_no_room() {
+    let mut node = with_an_unwritten_removal();
+    // Only its answer was lost.
+    let key = Key::Name(Name::parse("a", "x").unwrap());
+    node.store(key, None);
+    node.is_away = false;
+    node.see(NOW + RENEW_EVERY_MS, Event::Tick);
+    assert!(node.has_freed());
+    assert_eq!(node.member.status(NOW).holdings, 0);
 }

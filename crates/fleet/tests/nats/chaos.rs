@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use fleet::driver::{Handle, Machinery, Machines, now_ms, run};
+use fleet::driver::{Handle, Left, Machinery, Machines, now_ms, run};
 use fleet::event::{Answer, Call, CreateCall, Note, Scope};
 use fleet::ids::{Incarnation, Name, NodeId};
 use fleet::lease::Leash;
@@ -142,7 +142,7 @@ impl Fleet {
             seed: self.random.draw(),
         };
         let host = Host { node, history: self.history.clone(), state: Arc::default() };
-        let Ok(handle) = run(me, link, host.clone(), Vec::new()).await else { return false };
+        let Ok(handle) = run(me, link, host.clone(), Left::default()).await else { return false };
         self.hosts[at] = Some((handle, host));
         true
     }

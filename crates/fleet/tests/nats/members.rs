@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use fleet::driver::{Handle, Machinery, Machines, run};
+use fleet::driver::{Handle, Left, Machinery, Machines, run};
 use fleet::event::{Answer, Call, CreateCall, Note, Refusal};
 use fleet::ids::{Incarnation, Name, NodeId};
 use fleet::lease::{Leash, Phase};
@@ -67,7 +67,7 @@ pub(crate) async fn join_at(place: &Place, id: &str, grace_ms: u64) -> Bridge {
         seed: u64::from(id.as_bytes()[1]),
     };
     let running = Running::default();
-    let handle = run(me, link, running.clone(), Vec::new()).await.expect("it joins");
+    let handle = run(me, link, running.clone(), Left::default()).await.expect("it joins");
     until(&handle, |status| status.phase == Phase::Held).await;
     Bridge { handle, running }
 }

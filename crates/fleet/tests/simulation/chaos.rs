@@ -25,7 +25,6 @@ struct Clients {
     next: u64,
     quota: u32,
     refused: u64,
-    returned: usize,
 }
 
 /// Half of the names are of sandboxes that are made again when they are lost.
@@ -92,13 +91,6 @@ impl Clients {
 
     fn read_answers(&mut self, world: &mut World) {
         for (ticket, answer) in std::mem::take(&mut world.answers) {
-            if let Some((request, name)) = world.returning.remove(&ticket) {
-                if let Answer::Created { incarnation, .. } = answer {
-                    self.returned += 1;
-                    world.promise(request, name, incarnation);
-                }
-                continue;
-            }
             let Some(call) = self.under_way.remove(&ticket) else { continue };
             match answer {
                 Answer::Created { incarnation, .. } => {
@@ -158,14 +150,8 @@ pub(crate) fn run(seed: u64) -> Result<Outcome, String> {
     let limits = BTreeMap::from([(Arc::from("quota"), quota)]);
     let config = Config { hosts: 5, room, limits, loss: 10, way_ms: 40 };
     let mut world = World::new(seed, config);
-    let mut clients = Clients {
-        under_way: BTreeMap::new(),
-        unknown: Vec::new(),
-        next: 0,
-        quota,
-        refused: 0,
-        returned: 0,
-    };
+    let mut clients =
+        Clients { under_way: BTreeMap::new(), unknown: Vec::new(), next: 0, quota, refused: 0 };
     world.run(5_000)?;
     for step in 0..STEPS {
         clients.act(&mut world);
@@ -185,10 +171,13 @@ pub(crate) fn run(seed: u64) -> Result<Outcome, String> {
     if let Some((name, record)) = world.owned_by_none() {
         return Err(format!("{name} has {record:?}, and its sandbox is not there"));
     }
+    if let Some(incarnation) = world.still_recorded() {
+        return Err(format!("{incarnation} was removed, and its record is still there"));
+    }
     if let Some(name) = world.forgotten() {
         return Err(format!("{name} was lost, and nobody makes it again"));
     }
-    let returned = clients.returned;
+    let returned = world.returned;
     fill_quota(&mut world, quota)?;
     let (promised, lost) = (world.checker.promised().len(), world.checker.lost());
     Ok(Outcome { promised, lost, returned })

@@ -2,11 +2,11 @@
 //! decided by one seed.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 use std::sync::Arc;
 
 use fleet::event::{
-    Action, Answer, Call, CreateCall, Event, Note, Outcome, Reply, Request, Scope, Ticket,
+    Action, Answer, Call, CreateCall, Event, Note, Outcome, Refusal, Reply, Request, Scope, Ticket,
 };
 use fleet::ids::{Incarnation, Name, NodeId, Revision};
 use fleet::lease::Leash;
@@ -36,6 +36,8 @@ pub(crate) struct Host {
     drift_ppm: i64,
     machines: BTreeMap<Incarnation, Machine>,
     starting: BTreeMap<Incarnation, Name>,
+    /// On its disk: what was removed here, and whose record may still be there.
+    removed: BTreeSet<Incarnation>,
     leash: Option<Leash>,
     pub(crate) record: NodeRecord,
     pub(crate) stopped_until: u64,
@@ -47,6 +49,15 @@ pub(crate) struct Host {
 struct Machine {
     name: Name,
     needs: Room,
+}
+
+/// The create of a lost sandbox, by the bridge of a host.
+struct Returning {
+    request: Arc<str>,
+    name: Name,
+    host: usize,
+    boot: u64,
+    lost: Incarnation,
 }
 
 pub(crate) struct Config {
@@ -134,7 +145,11 @@ pub(crate) struct World {
     /// Who waits for the reply to a request that a member was asked.
     asked: HashMap<u64, (usize, u64, Ticket)>,
     /// Creates of lost sandboxes, by the bridges themselves.
-    pub(crate) returning: HashMap<Ticket, (Arc<str>, Name)>,
+    returning: HashMap<Ticket, Returning>,
+    /// Made again after they were lost.
+    pub(crate) returned: usize,
+    /// Who gives back which name.
+    releasing: HashMap<Ticket, (usize, Incarnation)>,
     /// What sandboxes were made of.
     made_of: HashMap<Incarnation, Arc<str>>,
     last_asked: u64,
@@ -163,6 +178,8 @@ impl World {
             order: 0,
             asked: HashMap::new(),
             returning: HashMap::new(),
+            returned: 0,
+            releasing: HashMap::new(),
             made_of: HashMap::new(),
             last_asked: 0,
             last_call: 0,
@@ -220,7 +237,17 @@ impl World {
         let Some(incarnation) = self.hosts[host].machines.keys().nth(at).copied() else { return };
         self.hosts[host].machines.remove(&incarnation);
         self.happened(Happened::Stops { incarnation });
-        self.call(host, Call::Release { incarnation });
+        if let Some(call) = self.call(host, Call::Release { incarnation }) {
+            self.releasing.insert(call, (host, incarnation));
+        }
+    }
+
+    /// The bridge that could not make a lost sandbox again tries it once more, as long as it lives.
+    fn return_later(&mut self, of: Returning) {
+        if self.hosts[of.host].boot == of.boot {
+            let after = 1_000 + self.way();
+            self.push(of.host, after, What::MakeAgain(of.name, of.lost));
+        }
     }
 
     /// The machines of the host are gone with it.
@@ -264,6 +291,9 @@ impl World {
         let mut member = Member::new(me);
         for (incarnation, machine) in &this.machines {
             member.adopt(*incarnation, machine.name.clone(), machine.needs);
+        }
+        for incarnation in &this.removed {
+            member.adopt_removed(*incarnation);
         }
         // What was on its way up is unknown to the new bridge, and is ended by it.
         this.starting.clear();
@@ -336,7 +366,8 @@ impl World {
                     };
                     let (request, name) = (call.request.clone(), call.name.clone());
                     if let Some(ticket) = self.call(host, Call::Create(Box::new(call))) {
-                        self.returning.insert(ticket, (request, name));
+                        self.returning
+                            .insert(ticket, Returning { request, name, host, boot, lost });
                     }
                 }
             }
@@ -378,7 +409,7 @@ impl World {
             }
             Action::Ask { ticket, to, request } => self.send(host, ticket, &to, request),
             Action::Reply { ticket, reply } => self.reply(host, ticket, reply),
-            Action::Answer { call, answer } => self.answers.push((call, answer)),
+            Action::Answer { call, answer } => self.answered(call, answer),
             Action::Leash(leash) => {
                 self.hosts[host].leash = Some(leash);
                 let after = self.hosts[host].true_ms_until(leash.end_at, self.now);
@@ -396,6 +427,9 @@ impl World {
                 let after = self.way();
                 self.push(host, after, What::MachineEnds(incarnation));
             }
+            Action::Note(Note::Freed { incarnation }) => {
+                self.hosts[host].removed.remove(&incarnation);
+            }
             Action::Note(Note::Waits { name, incarnation }) => {
                 // As a bridge that waits until it is written that the sandbox is lost.
                 let after = 1_000 + self.way();
@@ -403,6 +437,25 @@ impl World {
             }
             // Nobody looks for a thing here: every sandbox of a simulation has a name.
             Action::Note(_) | Action::Look { .. } => {}
+        }
+    }
+
+    fn answered(&mut self, call: Ticket, answer: Answer) {
+        match self.releasing.remove(&call) {
+            Some((host, incarnation)) if answer != Answer::Removed => {
+                self.hosts[host].removed.insert(incarnation);
+            }
+            Some(_) => {}
+            None => match (self.returning.remove(&call), &answer) {
+                (Some(Returning { request, name, .. }), Answer::Created { incarnation, .. }) => {
+                    self.returned += 1;
+                    self.promise(request, name, *incarnation);
+                }
+                // It was made again, or somebody has removed it or used its name.
+                (Some(_), Answer::Refused(Refusal::Taken)) => {}
+                (Some(returning), _) => self.return_later(returning),
+                (None, _) => self.answers.push((call, answer)),
+            },
         }
     }
 
@@ -577,6 +630,16 @@ impl World {
         })
     }
 
+    /// A record of what was removed, as somebody was answered.
+    pub(crate) fn still_recorded(&self) -> Option<Incarnation> {
+        let removed = self.hosts.iter().flat_map(|host| &host.removed);
+        removed.copied().find(|incarnation| {
+            let mut all = self.store.scan(&Scope::Namespace("quota".into()));
+            all.extend(self.store.scan(&Scope::Namespace("free".into())));
+            all.iter().any(|(_, _, record)| record.incarnation == *incarnation)
+        })
+    }
+
     /// A name that the store gives to a node which does not have its sandbox.
     pub(crate) fn owned_by_none(&self) -> Option<(Name, NameRecord)> {
         let is_there = |record: &NameRecord| {
@@ -605,6 +668,7 @@ impl Host {
             drift_ppm: random.below(1_000) as i64 - 500,
             machines: BTreeMap::new(),
             starting: BTreeMap::new(),
+            removed: BTreeSet::new(),
             leash: None,
             record,
             stopped_until: 0,

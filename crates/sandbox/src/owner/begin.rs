@@ -293,7 +293,7 @@ impl Owner {
         let which = self.stored.record.which();
         match self.stored.record.state.clone() {
             State::Stopped { .. } => {
-                self.expiry.stopped(&self.stored.record);
+                self.expiry.stopped(&self.stored);
                 self.deliver();
             }
             State::Creating => {

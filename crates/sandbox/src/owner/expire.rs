@@ -87,7 +87,7 @@ impl Owner {
 
     /// Sets the deadlines of a sandbox that lives.
     pub(super) fn expire_as_recorded(&mut self) {
-        self.expiry.lives(&self.stored.record);
+        self.expiry.lives(&self.stored);
         if matches!(self.stored.record.state, State::Paused { .. }) {
             self.expiry.pauses();
         }

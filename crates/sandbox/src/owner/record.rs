@@ -22,6 +22,7 @@ impl Owner {
     /// Changes the state: on disk, for those who look, and for those who watch.
     pub(super) async fn enter(&mut self, state: State) {
         self.stored.record.state = state.clone();
+        self.stored.note_due();
         // A record that is about to be removed need not be written.
         if self.removing.is_empty() {
             let _ = self.save().await;

@@ -31,6 +31,7 @@ impl Owner {
         if let Some(rules) = egress {
             record.egress = rules;
         }
+        self.stored.note_due();
         // A change that the next bridge would not know about is refused.
         let path = self.place.directories.state.clone();
         if let Err(source) = self.stored.save(&path).await {

@@ -105,8 +105,9 @@ impl Registry {
         };
         record.incarnation = claimed.as_ref().map(|claimed| claimed.incarnation.clone());
         Self::keep_returning(claimed.as_ref(), asked, &record).await?;
-        let mut owner =
-            self.seat(StoredRecord { record, trace: machine::Trace::default() }, true)?;
+        let mut stored = StoredRecord::new(record);
+        stored.note_due();
+        let mut owner = self.seat(stored, true)?;
         // Again after the name is taken: from here on a removal sees this sandbox.
         self.find_volumes(&spec)?;
         // After the name is taken: a provider costs the host something.

@@ -80,7 +80,7 @@ impl Registry {
         let by_id = by_id.map(|name| SandboxRef { namespace: Name::default_namespace(), name });
         for which in record::salvage_name(directory).into_iter().chain(by_id) {
             let record = Record::damaged(id.clone(), which.clone(), directory, reason);
-            let stored = StoredRecord { record, trace: machine::Trace::default() };
+            let stored = StoredRecord::new(record);
             match self.seat(stored, false) {
                 Ok(owner) => return owner.hold(),
                 Err(SandboxError::NameTaken { .. }) => {}

@@ -431,7 +431,7 @@ async fn half_made_sandboxes_are_removed_and_damaged_ones_are_held() {
     let place = TestRegistry::new("half-made");
     let boxes = place.paths.state_boxes();
     let record = Record::new("00000000000a".parse().unwrap(), &spec("half"), 0);
-    let half = StoredRecord { record, trace: Trace::default() };
+    let half = StoredRecord::new(record);
     for name in ["00000000000a", "00000000000b", "00000000000c", "not-an-id"] {
         fs::create_dir_all(boxes.join(name)).unwrap();
     }

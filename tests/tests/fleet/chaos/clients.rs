@@ -22,6 +22,8 @@ const ATTEMPTS: usize = 4;
 const NAMES: u64 = 5;
 /// Names of what is made again when it is lost, which is seldom removed.
 const LASTING_NAMES: usize = 4;
+/// Longer than a run.
+const TTL_MS: u64 = 30 * 60 * 1_000;
 const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
 
 /// What clients have done so far.
@@ -140,10 +142,11 @@ impl Caller {
         }
     }
 
-    /// A create at the node that is asked, whose commands can count themselves on the host.
+    /// A create at the node that is asked, whose commands can count themselves on the host, and which has a time to live.
     fn create_with_counter(&mut self) {
         let (namespace, name) = self.name();
-        let body = json!({ "namespace": namespace, "name": name, "workspace": SHARED });
+        let body =
+            json!({ "namespace": namespace, "name": name, "workspace": SHARED, "ttl_ms": TTL_MS });
         let answer = self.call("create here", "POST", "/v1/sandboxes", &JSON, &body);
         if let Some(answer) = answer.filter(|answer| answer.status == 201) {
             let id = self.promised(&answer, &namespace, &name, None);

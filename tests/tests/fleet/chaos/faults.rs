@@ -10,6 +10,8 @@ use super::hosts::Host;
 
 /// The NATS server whose disk gets full.
 pub(super) const FULL_SERVER: usize = SERVERS - 1;
+/// How wrong a clock gets, at most.
+const CLOCK_S_MAX: usize = 4 * 3_600;
 /// Between the beginnings of two faults, at most.
 const PAUSE_MS_MAX: usize = 1_600;
 
@@ -22,6 +24,7 @@ enum End {
     Heal(usize),
     FreeDisk(usize),
     FreeServer,
+    SetClockRight(usize),
 }
 
 /// See the module's description.
@@ -79,7 +82,7 @@ impl Faults {
         // Most faults are short, and one in four is longer than a lease.
         let is_long = self.random.below(4) == 0;
         let ms = 200 + self.random.below(if is_long { 14_000 } else { 3_000 }) as u64;
-        let kind = self.random.below(14);
+        let kind = self.random.below(15);
         let end = match kind {
             0..=2 => {
                 hosts[at].kill();
@@ -113,12 +116,19 @@ impl Faults {
                 let Some(at) = hosts.iter_mut().position(Host::fill_disk) else { return };
                 End::FreeDisk(at)
             }
-            _ => {
+            13 => {
                 let Some(disk) = self.server_disk.as_ref().filter(|_| self.filler.is_none()) else {
                     return;
                 };
                 self.filler = Some(disk.fill());
                 End::FreeServer
+            }
+            _ => {
+                let by_s = 60 + self.random.below(CLOCK_S_MAX) as i64;
+                if !hosts[at].set_clock(if self.random.below(2) == 0 { by_s } else { -by_s }) {
+                    return;
+                }
+                End::SetClockRight(at)
             }
         };
         self.note(&format!("kind {kind}, {ms} ms, until {end:?}"));
@@ -134,6 +144,7 @@ impl Faults {
             End::ContinueServer(at) => cluster.signal(at, Signal::SIGCONT),
             End::Heal(at) => hosts[at].heal_cables(),
             End::FreeDisk(at) => hosts[at].free_disk(),
+            End::SetClockRight(at) => drop(hosts[at].set_clock(0)),
             End::FreeServer => {
                 if let Some(filler) = self.filler.take() {
                     filler.remove();

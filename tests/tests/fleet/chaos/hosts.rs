@@ -11,6 +11,7 @@ use tests::Burrow;
 use tests::cable::Cable;
 use tests::cluster::{Cluster, SERVERS, free_ports};
 use tests::small_disk::{Filler, SmallDisk};
+use tests::wall_clock::{self, WallClock};
 
 /// Sandboxes of a namespace of this name are limited to so many.
 pub(super) const QUOTA: (&str, usize) = ("quota", 4);
@@ -35,6 +36,8 @@ pub(super) struct Host {
     pub to_nats: [Cable; SERVERS],
     /// From the other bridges to its bridge.
     pub from_others: Cable,
+    /// If it can be set.
+    clock: Option<WallClock>,
     /// Both only of a host whose disk gets full.
     filler: Option<Filler>,
     disk: Option<SmallDisk>,
@@ -43,7 +46,13 @@ pub(super) struct Host {
 
 impl Host {
     /// `shared` is the directory in which commands count themselves.
-    pub(super) fn new(cluster: &Cluster, name: &str, shared: &Path, is_small: bool) -> Self {
+    pub(super) fn new(
+        cluster: &Cluster,
+        name: &str,
+        shared: &Path,
+        clock: Option<WallClock>,
+        is_small: bool,
+    ) -> Self {
         let place = TempDir::with_prefix("bc-").expect("a directory");
         let disk = if is_small { SmallDisk::mount_or_skip(place.path(), DISK_KIB) } else { None };
         let burrow = Burrow::new_in(place.path());
@@ -60,6 +69,7 @@ impl Host {
             port,
             to_nats: cluster.ports().map(Cable::to),
             from_others: Cable::to(port),
+            clock,
             filler: None,
             disk,
             _place: place,
@@ -77,6 +87,7 @@ impl Host {
         if self.is_up() {
             return;
         }
+        self.kill();
         let config = self.burrow.scratch().join("burrow.toml");
         let config = config.to_str().expect("UTF-8").to_owned();
         let listen = format!("127.0.0.1:{}", self.port);
@@ -95,6 +106,7 @@ impl Host {
         let log = fs::File::options().create(true).append(true).open(self.log()).expect("a log");
         let mut command = self.burrow.command(&arguments);
         command.stdout(log.try_clone().expect("a second handle")).stderr(log);
+        command.envs(self.clock.iter().flat_map(WallClock::variables));
         self.child = Some(command.spawn().expect("the bridge starts"));
     }
 
@@ -114,7 +126,13 @@ impl Host {
             // Its guardian may have been quicker.
             let _ = child.kill();
             child.wait().expect("it was ours");
+            wall_clock::sweep_after(child.id());
         }
+    }
+
+    /// Sets its wall clock to so many seconds after the right time. Says whether it can be set.
+    pub(super) fn set_clock(&self, seconds: i64) -> bool {
+        self.clock.as_ref().map(|clock| clock.set(seconds)).is_some()
     }
 
     pub(super) fn signal(&mut self, signal: Signal) {

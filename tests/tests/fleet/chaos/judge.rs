@@ -6,6 +6,7 @@
 //! - Nothing runs after it was reported lost, or its record removed.
 //! - One idempotency key never has two sandboxes that were both acknowledged and are still there.
 //! - A namespace never has more machines than its quota.
+//! - No time to live is over: the shortest is longer than a run.
 //! - A command runs once, and one that was acknowledged has run.
 //! - What is made again when it is lost is made again once, as another life and another sandbox, after it was written that it
 //!   is lost and before somebody has removed it; until then it is reported lost.
@@ -83,9 +84,9 @@ pub(super) struct History {
     pub lives: BTreeMap<Incarnation, Life>,
     /// Those that ran when all was over.
     pub running: BTreeSet<Incarnation>,
-    /// The sandboxes that their node says to have stopped, by their ids: it has come back before others could say that
-    /// it is gone.
-    pub stopped: BTreeSet<String>,
+    /// The sandboxes that their node says to have stopped, by their ids, with the reason: it has come back before others
+    /// could say that it is gone.
+    pub stopped: BTreeMap<String, String>,
     pub promises: Vec<Promise>,
     /// When a client has begun to remove what has a name.
     pub removals: Vec<(u64, Name)>,
@@ -123,6 +124,10 @@ impl History {
         self.judge_promises(&tenures, &mut wrong);
         self.judge_quotas(&mut wrong);
         self.judge_returns(&tenures, &mut wrong);
+        for (id, reason) in self.stopped.iter().filter(|(_, reason)| reason.starts_with("expired"))
+        {
+            wrong.push(format!("{id} {reason}, which is longer than a run"));
+        }
         for (command, Command { id, is_acknowledged, times }) in &self.commands {
             if *times > 1 {
                 wrong.push(format!("the command {command} in {id} ran {times} times"));
@@ -224,7 +229,7 @@ impl History {
                 continue;
             };
             match tenure.end {
-                None if !self.running.contains(incarnation) && !self.stopped.contains(id) => {
+                None if !self.running.contains(incarnation) && !self.stopped.contains_key(id) => {
                     wrong.push(format!("{promise:?}: {incarnation} is gone and nobody says so"));
                 }
                 Some((at_ms, false)) => {
@@ -521,6 +526,9 @@ mod tests {
         finds("gone and nobody says so", |history| history.running.clear());
         finds("nobody removed", |history| history.writes[1].record = Record::Removed);
         finds("nobody has ever owned", |history| history.promises[0].id = "b9".into());
+        finds("b2 expired", |history| {
+            history.stopped.insert("b2".into(), "expired: it reached its time to live".into());
+        });
         finds("ran 2 times", |history| {
             history.commands.get_mut("c").expect("it is").times = 2;
         });

@@ -1,5 +1,5 @@
 //! Real bridges on three real NATS servers, while bridges and servers are killed and stopped, cut from each other and
-//! left without disk, by a seed. What has happened is recorded from outside, and judged when all is whole again.
+//! left without disk, and while the wall clocks of hosts are set, by a seed. What has happened is recorded from outside, and judged when all is whole again.
 
 mod clients;
 mod faults;
@@ -25,11 +25,12 @@ use tests::cluster::Cluster;
 use tests::eventually;
 use tests::http::Client;
 use tests::small_disk::SmallDisk;
+use tests::wall_clock::{self, WallClock};
 use watch::{Watch, keep_history, now_ms, read_history};
 
 /// Of the short form, which is part of the suite.
 const SECONDS: u64 = 14;
-const HOSTS: u64 = 4;
+const HOSTS: u64 = 5;
 const CALLERS: usize = 3;
 /// Of the NATS server whose disk gets full: what its log of writes needs.
 const SERVER_DISK_KIB: u32 = 96 * 1024;
@@ -70,8 +71,13 @@ fn survives(seed: u64, count: usize, time: Duration) -> bool {
     fs::create_dir(&shared).expect("a directory");
     // The user of a sandbox is another one on the host.
     fs::set_permissions(&shared, fs::Permissions::from_mode(0o777)).expect("it is ours");
+    let library = wall_clock::library_or_skip();
     let mut hosts: Vec<_> = (1..=count)
-        .map(|at| Host::new(&cluster, &format!("n{at}"), &shared, at == count))
+        .map(|at| {
+            let file = place.path().join(format!("clock{at}"));
+            let clock = library.as_ref().map(|library| WallClock::new(library, file));
+            Host::new(&cluster, &format!("n{at}"), &shared, clock, at == count)
+        })
         .collect();
     let joined = |host: &Host| nodes(host).is_some_and(|nodes| nodes.len() == count);
     eventually("all are in the fleet", || hosts.iter().all(joined));
@@ -148,9 +154,9 @@ fn settle(
     }
 }
 
-/// The ids of sandboxes that are there and have stopped, with the reason.
-fn stopped(hosts: &[Host]) -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
+/// The sandboxes that are there and have stopped, by their ids, with the reason.
+fn stopped(hosts: &[Host]) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
     for (host, namespace) in hosts.iter().flat_map(|host| NAMESPACES.map(|name| (host, name))) {
         let client = Client::new(&format!("http://127.0.0.1:{}", host.port));
         let path = format!("/v1/sandboxes?state=stopped&namespace={namespace}");
@@ -158,8 +164,9 @@ fn stopped(hosts: &[Host]) -> BTreeSet<String> {
         let Some(answer) = answer.filter(|answer| answer.status == 200) else { continue };
         let listed = answer.json();
         let all = listed["sandboxes"].as_array().into_iter().flatten();
-        let with_reason = all.filter(|one| one["state"] == "stopped" && one["reason"].is_string());
-        found.extend(with_reason.filter_map(|one| one["id"].as_str().map(str::to_owned)));
+        let text = |one: &serde_json::Value, field: &str| one[field].as_str().map(str::to_owned);
+        let stopped = all.filter(|one| one["state"] == "stopped");
+        found.extend(stopped.filter_map(|one| text(one, "id").zip(text(one, "reason"))));
     }
     found
 }
