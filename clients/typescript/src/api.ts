@@ -400,9 +400,9 @@ export interface components {
         /** @description A key to issue. */
         CreateKey: {
             /** @description A label that says who uses it. */
-            name?: string;
+            name?: string | null;
             /** @description By default the namespace of the key that asks, or `default`. `*` is for all. */
-            namespace?: string;
+            namespace?: string | null;
             /** @description It never expires, which only a key that does not either may ask for. */
             never_expires?: boolean;
             /** @description The default is `run`. */
@@ -411,7 +411,7 @@ export interface components {
              * Format: uint64
              * @description How long it is good for; by default 30 days, or as long as the key that asks if that is less.
              */
-            ttl_ms?: number;
+            ttl_ms?: number | null;
         };
         /** @description A port to make a link to. */
         CreatePreview: {

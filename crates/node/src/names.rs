@@ -113,12 +113,11 @@ impl Names for Node {
                 Call::Release { incarnation: life }
             };
             // One that cannot be given back now is given back by a later look at all names.
-            let is_free = match self.handle() {
-                Some(handle) => handle.call(call).await == Answer::Removed,
-                None => {
-                    self.call_when_joined(call);
-                    false
-                }
+            let is_free = if let Some(handle) = self.handle() {
+                handle.call(call).await == Answer::Removed
+            } else {
+                self.call_when_joined(call);
+                false
             };
             if !moves {
                 if !is_free {

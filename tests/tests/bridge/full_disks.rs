@@ -260,6 +260,8 @@ fn samples_wait_for_room_on_a_full_disk_and_nothing_else_minds() {
 
 #[test]
 fn what_programs_have_cost_on_a_full_disk_is_counted_once_there_is_room() {
+    /// More than what is left of the file's last page.
+    const ENDS: u64 = 100;
     let Some(mut place) = FullDisk::new_or_skip(2048) else { return };
     let client = place.client();
     client.post(ALL, &json!({ "name": "work" })).expect(201);
@@ -272,8 +274,6 @@ fn what_programs_have_cost_on_a_full_disk_is_counted_once_there_is_room() {
     end();
     eventually("the first is counted", || counted(&place) == 1);
     let filler = place.fill();
-    // More than what is left of the file's last page.
-    const ENDS: u64 = 100;
     (0..ENDS).for_each(|_| drop(end()));
     assert!(counted(&place) < 1 + ENDS, "there was room for them");
     filler.remove();

@@ -43,7 +43,9 @@ fn a_name_that_a_client_of_each_gateway_wants_at_once_has_one_winner() {
     // A lease outlives a busy moment of this machine.
     let options = ["--dev", "--set", "fleet.grace=20s"];
     let members = ["n1", "n2", "n3"].map(|name| Member::join(&nats, name, &options));
-    members.iter().for_each(|member| member.knows(3));
+    for member in &members {
+        member.knows(3);
+    }
     let names = std::env::var("BURROW_RACED_NAMES").ok();
     let names = names.map_or(RACED, |names| names.parse().expect("a number of names"));
     let mut won = vec![0; members.len()];

@@ -165,7 +165,9 @@ impl Shared {
         let woken = std::mem::take(&mut state.woken);
         let told = std::mem::take(&mut state.told);
         drop(state);
-        told.into_iter().for_each(|(placed, end)| placed.tell(end));
+        for (placed, end) in told {
+            placed.tell(end);
+        }
         woken.into_iter().for_each(Waker::wake);
         value
     }

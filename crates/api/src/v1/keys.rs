@@ -161,7 +161,7 @@ async fn list(
     _: Nothing,
 ) -> Result<Reply<KeyList>, Refusal> {
     let namespace = call.one_namespace(query.namespace)?.map(Namespaces::One);
-    let mut keys = with_store(&call, |store| store.list()).await?;
+    let mut keys = with_store(&call, Store::list).await?;
     keys.retain(|(key, standing)| {
         let is_wanted = query.all || *standing == Standing::Valid;
         is_wanted && namespace.as_ref().is_none_or(|namespace| key.namespace == *namespace)
