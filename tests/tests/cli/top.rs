@@ -82,7 +82,10 @@ fn a_person_looks_into_a_sandbox_and_ends_what_takes_the_cpu() {
     tmux.keys(&["Enter"]);
     tmux.wait_until("its session", |screen| screen.contains("burn") && screen.contains("while :"));
     tmux.text("a");
-    tmux.wait_for("burning");
+    // The row of the session has the word, too.
+    tmux.wait_until("it is attached", |screen| {
+        screen.contains("burning") && !screen.contains("contexts and sessions")
+    });
     tmux.keys(&["C-p", "C-q"]);
     tmux.wait_for("busy: contexts and sessions");
     tmux.text("kn");
