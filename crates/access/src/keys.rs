@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A key is `msb_` and a JWT (RFC 7519) signed with HS256. Its claims say all that a [`Grant`]
-//! holds, so verifying needs no look-up beyond whether it was revoked. `cli` issues and revokes by
-//! writing the files; `api` verifies. Nothing here speaks HTTP, and nothing ever writes a key or a
+//! holds, so verifying needs no look-up beyond whether it was revoked. `cli` and `api` issue and
+//! revoke by writing the files; `api` verifies. Nothing here speaks HTTP, and nothing ever writes a key or a
 //! secret anywhere but a secret to `secrets.json`: their `Debug` shows neither.
 
 mod access;

@@ -1,7 +1,5 @@
 //! The API keys of this server, for callers who may do everything: what `host-bridge keygen` and `keys` do on the host.
 
-use std::time::Duration;
-
 use hyper::Method;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,7 +19,7 @@ use sandbox::Name;
 use sandbox::refusal::{Code, Refusal};
 
 /// How long a key is good for unless the call says otherwise.
-const TTL_DEFAULT: Duration = Duration::from_secs(30 * 86_400);
+const TTL_MS_DEFAULT: u64 = 30 * DAY_MS;
 /// Keys count in whole seconds. One for longer than ten years is one that never expires.
 const TTL_MS_MIN: u64 = 1000;
 const TTL_MS_MAX: u64 = 10 * 365 * DAY_MS;
@@ -245,7 +243,7 @@ fn end(call: &Call, ttl_ms: Option<u64>, never: bool) -> Result<Option<u64>, Ref
         }
         (None, true) => None,
         (None, false) => {
-            let usual = now_ms().saturating_add(TTL_DEFAULT.as_millis() as u64);
+            let usual = now_ms().saturating_add(TTL_MS_DEFAULT);
             return Ok(Some(own.map_or(usual, |own| own.min(usual))));
         }
     };
