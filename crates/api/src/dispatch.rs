@@ -377,7 +377,7 @@ async fn mark(
         Ok(mark) => Ok(Some(mark)),
         Err(refused) => {
             log.answer_mark = match refused {
-                MarkRefused::Stranger(_) => Some(OF_STRANGER),
+                MarkRefused::Stranger(_) | MarkRefused::Signature => Some(OF_STRANGER),
                 MarkRefused::Time { .. } => Some(OF_ANOTHER_TIME),
                 _ => None,
             };

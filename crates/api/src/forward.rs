@@ -11,11 +11,10 @@
 //! so that no client takes a part for the whole.
 
 mod own;
+mod peers;
 
-use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -23,7 +22,7 @@ use futures_util::Stream;
 use futures_util::stream::unfold;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
-use hyper::client::conn::http1::{self, SendRequest};
+use hyper::client::conn::http1::SendRequest;
 use hyper::header::{
     AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderMap, HeaderName,
     HeaderValue, ORIGIN, REFERER, SEC_WEBSOCKET_PROTOCOL, TRANSFER_ENCODING, UPGRADE,
@@ -33,12 +32,14 @@ use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper::{Method, Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use tokio::io::copy_bidirectional;
+use tokio::time::timeout;
 
-use super::body::{Hold, Outgoing, Received, Response};
+use super::body::{Hold, Outgoing, Received, Response, Sink};
 use super::call::{Call, Target};
 use super::caller::{API_KEY, Caller, take_keys};
 use super::limits::{
-    FORWARD_BODY_PAUSE_MAX, FORWARD_CONNECT_MAX, FORWARD_IDLE_MAX, RECALLED_BODY_BYTES_MAX,
+    FORWARD_BODY_PAUSE_MAX, FORWARD_WHOLE_BYTES_MAX, FORWARD_WHOLE_PAUSE_MAX,
+    RECALLED_BODY_BYTES_MAX,
 };
 use super::origin::host_of;
 use super::proxy::strip_connection;
@@ -46,18 +47,19 @@ use super::route::{Document, Output, percent_decode};
 use super::subprotocol::{KEY_PROTOCOL, offered};
 use super::websocket;
 use access::keys::KEY_PREFIX;
-use host::dial::{Dialler, Origin, Scheme};
+use host::dial::{Origin, Scheme};
 use node::limits::MARK_MS;
 use node::{Called, Node, Placement, Through};
 use sandbox::limits::BUSY_PAUSE;
 use sandbox::refusal::{Code, Refusal};
 
 pub use own::{Sender, ask, lines, post, tunnel};
+pub use peers::Peers;
 
 /// The mark of a call between nodes.
 pub const MARK: HeaderName = HeaderName::from_static("burrow-mark");
 /// In an answer: its sender does not know the node that has signed the mark, as one that has not seen its description
-/// yet. The client has done nothing wrong.
+/// yet, or has another key since then. The client has done nothing wrong.
 pub const OF_STRANGER: &str = "of-a-stranger";
 /// The same: its sender's clock is another than that of the node that has signed the mark.
 pub const OF_ANOTHER_TIME: &str = "of-another-time";
@@ -71,58 +73,6 @@ pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const KEPT: [HeaderName; 7] = [HOST, EXPECT, AUTHORIZATION, API_KEY, COOKIE, ORIGIN, REFERER];
 /// The same of a request that the other node judges, and that a program there may read: keys are taken out of it.
 const KEPT_OF_SEATS: [HeaderName; 2] = [HOST, EXPECT];
-
-/// Connections to the other nodes that wait for the next call.
-#[derive(Default)]
-pub struct Peers {
-    dialler: Dialler,
-    idle: Mutex<HashMap<String, Vec<SendRequest<Passing>>>>,
-    answered: AtomicU64,
-    failed: AtomicU64,
-}
-
-impl Peers {
-    pub fn new(dialler: Dialler) -> Self {
-        Self { dialler, ..Self::default() }
-    }
-
-    /// Calls that another node has answered, and calls that none has.
-    pub fn tally(&self) -> (u64, u64) {
-        (self.answered.load(Ordering::Relaxed), self.failed.load(Ordering::Relaxed))
-    }
-
-    fn take(&self, address: &str) -> Option<SendRequest<Passing>> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let waiting = idle.get_mut(address)?;
-        while let Some(connection) = waiting.pop() {
-            if connection.is_ready() {
-                return Some(connection);
-            }
-        }
-        idle.remove(address);
-        None
-    }
-
-    fn put(&self, address: &str, connection: SendRequest<Passing>) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let waiting = idle.entry(address.to_owned()).or_default();
-        waiting.retain(|connection| !connection.is_closed());
-        if waiting.len() < FORWARD_IDLE_MAX {
-            waiting.push(connection);
-        }
-    }
-
-    async fn connect(&self, to: &Placement) -> Result<SendRequest<Passing>, Refusal> {
-        let origin = origin_of(&to.address).ok_or_else(|| unreachable(to, "it has no address"))?;
-        let dialled = self.dialler.dial(&origin, FORWARD_CONNECT_MAX).await;
-        let io = dialled.map_err(|error| unreachable(to, &error.to_string()))?;
-        let (sender, connection) =
-            http1::handshake(io).await.map_err(|error| unreachable(to, &error.to_string()))?;
-        // Its end is seen by who uses it.
-        tokio::spawn(async move { drop(connection.with_upgrades().await) });
-        Ok(sender)
-    }
-}
 
 fn origin_of(address: &str) -> Option<Origin> {
     let uri: Uri = address.parse().ok()?;
@@ -225,7 +175,7 @@ pub async fn forward(
         let ours = ours.ok_or_else(|| unreachable(to, "it changes the protocol unasked"))?;
         return Ok(switched(answer, ours, call.held.take(), node, to.clone()));
     }
-    Ok(passed_back(answer, connection, call, node, to.clone()))
+    passed_back(answer, connection, call, node, to.clone()).await
 }
 
 /// Sends a request over a connection that waits, or a new one. A node that cannot tell whether we are one refuses it.
@@ -352,7 +302,9 @@ fn mark(
     through: Through,
 ) -> Result<(), Refusal> {
     let called = Called { method: target.method.as_str(), path: target.place.as_str(), host };
-    let mark = HeaderValue::try_from(node.sign(to, called, through));
+    let mark = node.sign(to, called, through);
+    let mark = mark.ok_or_else(|| unreachable(to, "it has left the fleet"))?;
+    let mark = HeaderValue::try_from(mark);
     let mark = mark.map_err(|_| Refusal::new(Code::Internal, "a mark is no header"))?;
     headers.insert(MARK, mark);
     let host = origin_of(&to.address).map(|origin| origin.authority()).unwrap_or_default();
@@ -386,48 +338,84 @@ pub fn without_key(place: &PathAndQuery) -> PathAndQuery {
     PathAndQuery::try_from(text).expect("a part of a query is one")
 }
 
-/// The answer for the client, whose body is sent as it comes.
-fn passed_back(
+/// The answer for the client. A long body is sent as it comes.
+async fn passed_back(
     answer: hyper::Response<Incoming>,
     connection: SendRequest<Passing>,
     call: &Call,
     node: Node,
     to: Placement,
-) -> Response {
+) -> Result<Response, Refusal> {
     let (head, mut body) = answer.into_parts();
-    let length = body.size_hint().exact();
-    let (sink, outgoing) = Outgoing::stream(length.filter(|_| call.target.method != Method::HEAD));
+    let length = body.size_hint().exact().filter(|_| call.target.method != Method::HEAD);
+    let early = match length {
+        Some(1..=FORWARD_WHOLE_BYTES_MAX) => beginning(&mut body, &to).await?,
+        _ => Vec::new(),
+    };
+    let is_whole = !early.is_empty() && body.is_end_stream();
+    let (sink, outgoing) = if is_whole {
+        (None, Outgoing::parts(early.clone()))
+    } else {
+        let (sink, outgoing) = Outgoing::stream(length);
+        // What is not sent to its end is cut off.
+        sink.cut();
+        (Some(sink), outgoing)
+    };
     let mut response = hyper::Response::new(outgoing);
     *response.status_mut() = head.status;
     *response.headers_mut() = without(&head.headers, &KEPT);
-    // What is not sent to its end is cut off.
-    sink.cut();
     let api = call.api.clone();
     tokio::spawn(async move {
-        loop {
-            let frame = tokio::select! {
-                frame = body.frame() => frame,
-                () = sink.closed() => return,
-                () = node.left(&to.node) => return,
+        if let Some(sink) = sink {
+            let sent = tokio::select! {
+                sent = send_all(early, body, &sink) => sent,
+                () = sink.closed() => false,
+                () = node.left(&to.node) => false,
             };
-            match frame {
-                None => break,
-                Some(Ok(frame)) => {
-                    let Ok(bytes) = frame.into_data() else { continue };
-                    if !bytes.is_empty() && sink.send(bytes).await.is_err() {
-                        return;
-                    }
-                }
-                Some(Err(_)) => return,
+            if !sent {
+                return;
             }
+            sink.finish();
         }
-        sink.finish();
         let mut connection = connection;
         if connection.ready().await.is_ok() {
             api.peers().put(&to.address, connection);
         }
     });
-    response
+    Ok(response)
+}
+
+/// What a short body begins with, most often all of it: with its head it wakes the client once.
+async fn beginning(body: &mut Incoming, to: &Placement) -> Result<Vec<Bytes>, Refusal> {
+    let mut early = Vec::new();
+    let reading = async {
+        while !body.is_end_stream() {
+            let Some(frame) = body.frame().await.transpose()? else { break };
+            early.extend(frame.into_data().ok());
+        }
+        Ok(())
+    };
+    match timeout(FORWARD_WHOLE_PAUSE_MAX, reading).await {
+        Ok(Err(error)) => Err(failed(to, &error)),
+        Ok(Ok(())) | Err(_) => Ok(early),
+    }
+}
+
+/// Whether all was sent.
+async fn send_all(early: Vec<Bytes>, mut body: Incoming, sink: &Sink) -> bool {
+    for bytes in early {
+        if sink.send(bytes).await.is_err() {
+            return false;
+        }
+    }
+    while let Some(frame) = body.frame().await {
+        let Ok(frame) = frame else { return false };
+        let Ok(bytes) = frame.into_data() else { continue };
+        if !bytes.is_empty() && sink.send(bytes).await.is_err() {
+            return false;
+        }
+    }
+    true
 }
 
 /// Joins the two connections once both have changed their protocol.

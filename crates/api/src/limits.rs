@@ -157,7 +157,10 @@ pub const FORWARD_ASKED_AT_ONCE: usize = 16;
 pub const RESUME_NODES_MAX: usize = 1_024;
 /// Silent nodes that a header names.
 pub const UNANSWERED_NAMED_MAX: usize = 32;
-/// Connections to one node that wait for the next call.
+/// A body of another node up to this length is sent on together with its head, if it comes within so long.
+pub const FORWARD_WHOLE_BYTES_MAX: u64 = 64 * 1024;
+pub const FORWARD_WHOLE_PAUSE_MAX: Duration = Duration::from_millis(5);
+/// Connections from one thread to one node that wait for the next call.
 pub const FORWARD_IDLE_MAX: usize = 64;
 /// Bytes of a body that is kept until a node has taken it, so that it can be sent to another one.
 pub const RECALLED_BODY_BYTES_MAX: u64 = 64 * 1024;

@@ -1,20 +1,18 @@
-//! What a node keeps of itself in its state directory: which installation it is, the key that it signs with, and
-//! whether it takes sandboxes.
+//! What a node keeps of itself in its state directory: which installation it is, the key that its marks are made with,
+//! and whether it takes sandboxes.
 
 use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use fleet::records::Readiness;
 use host::id::random_bytes;
 use host::paths::{Paths, make_private_directory, write_durably};
-use ring::rand::SystemRandom;
-use ring::signature::{Ed25519KeyPair, KeyPair};
 
-const KEY: &str = "key.pk8";
+use crate::keys::{NodeKey, SECRET_BYTES};
+
+const KEY: &str = "key";
 const INSTALLATION: &str = "installation";
 const READINESS: &str = "readiness.json";
 
@@ -31,7 +29,7 @@ pub(crate) struct Identity {
     directory: PathBuf,
     /// No other state directory has it.
     pub installation: Arc<str>,
-    pub key: Ed25519KeyPair,
+    pub key: NodeKey,
     pub readiness: Readiness,
 }
 
@@ -45,13 +43,10 @@ impl Identity {
         };
         make_private_directory(&directory).map_err(failed(&directory))?;
         let path = directory.join(KEY);
-        let make = || {
-            let made = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new());
-            let made = made.map_err(|_| io::Error::other("the kernel gives no random numbers"))?;
-            Ok(made.as_ref().to_vec())
-        };
+        let make = || Ok(random_bytes::<SECRET_BYTES>()?.to_vec());
         let bytes = read_or_make(&directory, KEY, make).map_err(failed(&path))?;
-        let key = Ed25519KeyPair::from_pkcs8(&bytes).map_err(|_| IdentityError::Key { path })?;
+        let secret = bytes.try_into().map_err(|_| IdentityError::Key { path })?;
+        let key = NodeKey::new(secret);
         let path = directory.join(INSTALLATION);
         let make = || Ok(host::hex::digits(&random_bytes::<16>()?).into_bytes());
         let installation = read_or_make(&directory, INSTALLATION, make).map_err(failed(&path))?;
@@ -60,11 +55,6 @@ impl Identity {
         let readiness = readiness.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         let readiness = readiness.unwrap_or_default();
         Ok(Self { directory, installation, key, readiness })
-    }
-
-    /// The public half of the key, as other nodes read it.
-    pub(crate) fn public_key(&self) -> String {
-        URL_SAFE_NO_PAD.encode(self.key.public_key().as_ref())
     }
 
     /// Keeps whether the node takes sandboxes, for its next bridge.

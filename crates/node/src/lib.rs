@@ -22,6 +22,7 @@ pub mod guardian;
 mod held;
 mod identity;
 mod images;
+mod keys;
 mod leash;
 pub mod limits;
 mod lost;
@@ -176,7 +177,7 @@ impl Node {
             machines: room::machines(settings.defaults.machine),
             images: std::collections::BTreeSet::new(),
             readiness: identity.readiness,
-            key: identity.public_key(),
+            key: identity.key.public().to_owned(),
         };
         let (handle, _) = watch::channel(None);
         let (lost, told) = mpsc::unbounded_channel();

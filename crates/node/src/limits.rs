@@ -45,6 +45,8 @@ pub const RETURN_PAUSE: Duration = Duration::from_secs(1);
 pub const RETURN_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// How long a mark is good. A host's clock may be wrong by as much.
 pub const MARK_MS: u64 = 30_000;
+/// Nodes that a key in common is kept with.
+pub const COMMON_KEYS_MAX: usize = 4_096;
 /// The longest mark, in bytes of its header.
 pub const MARK_BYTES_MAX: usize = 8 * 1024;
 /// The longest text of a thing that other nodes are asked for.

@@ -141,8 +141,9 @@ impl Node {
         Ok(others.map(placement).collect())
     }
 
-    /// The mark of a call to another node.
-    pub fn sign(&self, to: &Placement, called: Called<'_>, caller: Through) -> String {
+    /// The mark of a call to another node; `None` if that has left the fleet.
+    pub fn sign(&self, to: &Placement, called: Called<'_>, caller: Through) -> Option<String> {
+        let theirs = self.roster().get(&to.node)?.key.clone();
         let mark = Mark {
             from: self.0.id.clone(),
             to: to.node.clone(),
@@ -153,12 +154,13 @@ impl Node {
             caller,
             incarnation: to.incarnation.clone(),
         };
-        mark::sign(&mark, &self.0.identity.key)
+        mark::sign(&mark, &self.0.identity.key, &theirs)
     }
 
     /// The mark of a call from another node.
     pub async fn read_mark(&self, header: &str, called: Called<'_>) -> Result<Mark, MarkRefused> {
-        let read = |roster: &_| mark::read(header, &self.0.id, called, roster, instant::now_ms());
+        let me = (&self.0.id, &self.0.identity.key);
+        let read = |roster: &_| mark::read(header, me, called, roster, instant::now_ms());
         match read(&*self.roster()) {
             // It may have joined a moment ago.
             Err(MarkRefused::Stranger(_) | MarkRefused::Signature) => {

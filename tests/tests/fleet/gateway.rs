@@ -1,5 +1,7 @@
 //! Doors beside the native API at a node that does not have the sandbox: the same answers as at the one that has it.
 
+use std::io::Read;
+
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tests::eventually;
@@ -9,7 +11,8 @@ use tests::listening::{Listening, listen_in};
 
 /// Echoes a WebSocket's first frames without knowing more of it, and says what it was asked for otherwise.
 const PROGRAM: &str = r#"
-import base64, hashlib, http.server, sys
+import base64, hashlib, http.server, sys, threading
+more = threading.Event()
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     def do_GET(self):
@@ -28,6 +31,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(b"5\r\nbegun\r\n"); self.wfile.flush()
             self.rfile.read(1)
             return
+        if self.path == "/halves":
+            self.send_response(200); self.send_header("Content-Length", "10"); self.end_headers()
+            self.wfile.write(b"first"); self.wfile.flush()
+            more.wait()
+            self.wfile.write(b"other")
+            return
+        if self.path == "/more":
+            more.set()
         body = ("%s %s %s" % (self.path, self.headers.get("authorization"), self.headers.get("cookie"))).encode()
         self.send_response(200); self.send_header("Content-Length", str(len(body))); self.end_headers()
         self.wfile.write(body)
@@ -204,12 +215,35 @@ fn a_stream_of_a_port_whose_node_dies_is_cut_off_and_not_ended() {
     let Some(nats) = Nats::start() else { return };
     let (members, _) = with_one_there(&nats);
     let program = serving(&members[1], "there");
-    let place = format!("/p/default/there/{}/endless", program.port);
-    let answer = members[0].client.open("GET", &place, &[], &[]);
-    assert_eq!(answer.status, 200);
+    let clients = [(); 2].map(|()| Client::new(members[0].server.url()));
+    let names = ["endless", "halves"];
+    let answers = clients.iter().zip(names).map(|(client, name)| {
+        let place = format!("/p/default/there/{}/{name}", program.port);
+        let answer = client.open("GET", &place, &[], &[]);
+        assert_eq!(answer.status, 200, "{name}");
+        answer
+    });
+    let answers: Vec<_> = answers.collect();
     members[1].signal(Signal::SIGKILL);
-    let cut = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| answer.whole()));
-    assert!(cut.is_err(), "a part was taken for the whole");
+    for answer in answers {
+        let cut = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| answer.whole()));
+        assert!(cut.is_err(), "a part was taken for the whole");
+    }
+}
+
+#[test]
+fn a_short_answer_that_a_port_sends_in_halves_is_not_held_back() {
+    let Some(nats) = Nats::start() else { return };
+    let (members, _) = with_one_there(&nats);
+    let program = serving(&members[1], "there");
+    let place = |name: &str| format!("/p/default/there/{}/{name}", program.port);
+    let mut answer = members[0].client.open("GET", &place("halves"), &[], &[]);
+    let mut half = [0; 5];
+    answer.read_exact(&mut half).expect("the first half");
+    assert_eq!(&half, b"first");
+    Client::new(members[0].server.url()).get(&place("more")).expect(200);
+    answer.read_exact(&mut half).expect("the second half");
+    assert_eq!(&half, b"other");
 }
 
 #[test]
