@@ -120,30 +120,34 @@ impl ProcessMachine {
         // sandboxes with it.
         command.process_group(0);
         command.stdin(OwnedFd::from(theirs)).stdout(listener).stderr(stderr);
-        let child = command.spawn().map_err(host("execute the agent"))?;
-        // The command still holds the child's end of the pair. Our end shows the child's death only
-        // if nobody else has it.
-        drop(agent);
-
-        let supervisor = Supervisor::of_child(child).map_err(host("watch the agent"))?;
-        let mut half_made = HalfMade { supervisor: Some(supervisor.clone()), files: Vec::new() };
+        let mut half_made = HalfMade::default();
         if let Some(directories) = &spec.directories {
             half_made.files = [DOOR, NOTE].map(|name| directories.runtime.join(name)).into();
         }
+        let bounds = (spec.bounds, spec.confinement.processes_max);
+        let mut held = bounds::hold(&spec.id, Members::Born, bounds.0, bounds.1).await;
+        // Every process of the sandbox descends from this one. The command still holds the child's end of the
+        // pair until it is dropped. Our end shows the child's death only if nobody else has it.
+        let started = held.start(move || agent.command.spawn()).await;
+        let supervisor = match started.and_then(Supervisor::of_child) {
+            Ok(supervisor) => supervisor,
+            Err(error) => {
+                cgroup::remove(&spec.id).await;
+                return Err(host("execute the agent")(error));
+            }
+        };
+        half_made.supervisor = Some(supervisor.clone());
         // Noted before the agent is configured: if this bridge is cut off from here on, the next one finds
         // the supervisor. An agent that was never configured ends when its link is cut.
-        if let Some(directories) = &spec.directories {
-            supervisor
+        let noted = match &spec.directories {
+            Some(directories) => supervisor
                 .note(&directories.runtime.join(NOTE))
-                .map_err(host("note the agent's process"))?;
-        }
-        // Every process of the sandbox descends from this one, which still waits for its
-        // configuration.
-        let members = Members::Born(supervisor.identity().pid);
-        let held =
-            bounds::hold(&spec.id, members, spec.bounds, spec.confinement.processes_max).await;
+                .map_err(host("note the agent's process")),
+            None => Ok(()),
+        };
         let bridges = hide::running_bridges(&spec.root);
-        let boot = encode_boot(&spec, held.group.as_deref(), layer.as_ref(), bridges);
+        let boot =
+            noted.and_then(|()| encode_boot(&spec, held.group.as_deref(), layer.as_ref(), bridges));
         let address = door.map(|path| Address::Unix { path });
         let greeted = match boot {
             Ok(boot) => greet(ours, &boot, address.clone(), &supervisor, &console).await,
@@ -366,6 +370,7 @@ async fn send(stream: UnixStream, bytes: &[u8]) -> io::Result<UnixStream> {
 }
 
 /// A machine whose start is not complete: it goes when this goes.
+#[derive(Default)]
 struct HalfMade {
     supervisor: Option<Supervisor>,
     files: Vec<PathBuf>,

@@ -3,8 +3,10 @@
 //! The group is named `burrow-<id>`, in whichever version of control groups has the controller;
 //! `cgroup::remove` finds and removes it. In version 2 it is made in a group that holds no process: the
 //! bridge's own if that is the hierarchy's top, else the one above, beside the bridge. A process machine's
-//! first process is started in it. In version 1, and for the monitors of virtual machines, the supervisor is
-//! moved into it before it starts anything, so that everything that it starts is in the group. If no
+//! first process is started in it. In version 1 the supervisor is started by a thread that has entered the group
+//! for that: to move a process, the kernel first waits until all processors have passed a quiet point, which takes
+//! up to 18 ms. A thread that moves itself does not wait (since Linux 5.19). The monitors of virtual machines
+//! are moved into it before they start anything, so that everything that they start is in the group. If no
 //! hierarchy of this host can enforce a limit, the sandbox starts without it and reports that: a sandbox
 //! without its limit is more useful than none, as long as nobody believes it to be limited.
 
@@ -12,11 +14,15 @@ use std::error::Error as _;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use cgroups_rs::cpu::CpuController;
 use cgroups_rs::memory::MemController;
 use cgroups_rs::pid::PidController;
 use cgroups_rs::{CgroupPid, Controller, MaxValue};
+use tokio::process::Child;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 
 use crate::SandboxId;
 use crate::limits::CPU_PERIOD_US;
@@ -33,6 +39,10 @@ pub fn group_name(id: &SandboxId) -> String {
 const PROCESSES: &str = "pids";
 /// The processes of a group.
 const MEMBERS: &str = "cgroup.procs";
+/// The threads of a group of version 1.
+const THREADS: &str = "tasks";
+/// The thread that starts a sandbox, as the kernel calls it.
+const STARTER: &str = "starter";
 /// The bridge's own group, where it must leave the one that it was started in.
 const BRIDGE_LEAF: &str = "bridge";
 
@@ -74,14 +84,53 @@ pub struct Enforced {
     pub warnings: Vec<String>,
     /// The group of version 2 in which a first process can be born.
     pub group: Option<PathBuf>,
+    /// The groups of version 1 that the supervisor is started in, each with the field that it enforces.
+    entered: Vec<(&'static str, PathBuf)>,
+}
+
+impl Enforced {
+    /// Starts the supervisor of a sandbox, whose processes are born in its groups.
+    pub async fn start(
+        &mut self,
+        start: impl FnOnce() -> io::Result<Child> + Send + 'static,
+    ) -> io::Result<Child> {
+        let (groups, runtime) = (std::mem::take(&mut self.entered), Handle::current());
+        let (sender, started) = oneshot::channel();
+        // A thread of its own, which ends with this: it is in the groups as long as it lives.
+        thread::Builder::new().name(STARTER.to_owned()).spawn(move || {
+            let _runtime = runtime.enter();
+            let warnings: Vec<_> = groups.iter().filter_map(enter_by_thread).collect();
+            let _ = sender.send((start().map(|child| Unclaimed(Some(child))), warnings));
+        })?;
+        let (child, warnings) = started.await.map_err(io::Error::other)?;
+        self.warnings.extend(warnings);
+        child.map(|mut child| child.0.take().expect("nobody else takes it"))
+    }
+}
+
+/// A child on its way to who has asked for it. One whose start was given up is killed.
+struct Unclaimed(Option<Child>);
+
+impl Drop for Unclaimed {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.start_kill();
+        }
+    }
+}
+
+/// Enters a group with this thread alone. Returns a warning if that is refused.
+fn enter_by_thread((field, group): &(&'static str, PathBuf)) -> Option<String> {
+    let threads = group.join(THREADS);
+    let entered = fs::write(&threads, "0").map_err(refused("enter", threads));
+    entered.err().map(|error| format!("{field} is not enforced: {error}"))
 }
 
 /// How processes come into a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Members {
-    /// They are born in it if it is a version 2 group; otherwise the supervisor with this pid is
-    /// moved.
-    Born(u32),
+    /// They are born in it.
+    Born,
     /// The supervisor of this number is moved into it.
     Moved(u32),
 }
@@ -101,7 +150,7 @@ pub async fn hold(
     let held = tokio::task::spawn_blocking(move || hold_now(&name, members, bounds, processes_max));
     held.await.unwrap_or_else(|_| Enforced {
         warnings: vec!["memory_mib and cpus are not enforced".to_owned()],
-        group: None,
+        ..Enforced::default()
     })
 }
 
@@ -143,14 +192,18 @@ fn hold_now(name: &str, members: Members, bounds: Bounds, processes_max: u64) ->
         let Some(bound) = bound else { continue };
         let controller = bound.controller();
         let bound = match find(controller) {
-            Some(parent) => parent.bind(name, members, bound),
+            Some(parent) => parent.bind(name, members, bound).map(|()| parent),
             None => Err(NotEnforced::NoController { controller }),
         };
-        if let Err(error) = bound {
-            held.warnings.push(format!("{field} is not enforced: {error}"));
+        match bound {
+            Ok(parent) if members == Members::Born && parent.version == Version::One => {
+                held.entered.push((field, parent.path.join(name)));
+            }
+            Ok(_) => {}
+            Err(error) => held.warnings.push(format!("{field} is not enforced: {error}")),
         }
     }
-    if matches!(members, Members::Born(_))
+    if members == Members::Born
         && let Some(parent) = parent_to_be_born_below(&mounts, &memberships)
     {
         held.group = parent.make_group(name).ok();
@@ -243,10 +296,17 @@ impl Parent {
         match self.version {
             Version::One => self.path.is_dir(),
             Version::Two => {
-                let switch = self.path.join("cgroup.subtree_control");
-                let has = || read(&switch).split_ascii_whitespace().any(|name| name == controller);
-                self.can_be_shared_out()
-                    && (has() || (fs::write(&switch, format!("+{controller}")).is_ok() && has()))
+                let has = |file| {
+                    let listed = read(self.path.join(file));
+                    listed.split_ascii_whitespace().any(|name| name == controller)
+                };
+                let switch = "cgroup.subtree_control";
+                // To refuse one that is not there, the kernel takes a third of a millisecond.
+                let enable = || {
+                    has("cgroup.controllers")
+                        && fs::write(self.path.join(switch), format!("+{controller}")).is_ok()
+                };
+                self.can_be_shared_out() && (has(switch) || (enable() && has(switch)))
             }
         }
     }
@@ -286,12 +346,12 @@ impl Parent {
         Ok(group)
     }
 
-    /// Makes the group, writes the bound and has the process in the group.
+    /// Makes the group, writes the bound and moves the process into the group.
     fn bind(&self, name: &str, members: Members, bound: Bound) -> Result<(), NotEnforced> {
         let group = self.make_group(name)?;
         let moved = match members {
-            Members::Born(_) if self.version == Version::Two => None,
-            Members::Born(pid) | Members::Moved(pid) => Some(pid),
+            Members::Born => None,
+            Members::Moved(pid) => Some(pid),
         };
         match bound {
             Bound::MemoryBytes(bytes) => self.bind_memory(&group, moved, bytes),
@@ -489,6 +549,28 @@ mod tests {
             assert!(!root.join("g/memory.memsw.limit_in_bytes").exists(), "it was made up");
             fs::remove_dir_all(&root).unwrap();
         }
+    }
+
+    #[tokio::test]
+    async fn a_supervisor_is_started_by_a_thread_that_has_entered_its_groups() {
+        let group = std::env::temp_dir().join(format!("burrow-entered-{}", std::process::id()));
+        fs::create_dir_all(&group).unwrap();
+        fs::write(group.join(THREADS), "").unwrap();
+        let mut held = Enforced {
+            entered: vec![("memory_mib", group.clone()), ("cpus", "/nowhere/at/all".into())],
+            ..Enforced::default()
+        };
+        let threads = group.join(THREADS);
+        let started = held.start(move || {
+            assert_eq!(fs::read_to_string(threads).unwrap(), "0", "it is entered before");
+            tokio::process::Command::new("true").spawn()
+        });
+        assert!(started.await.unwrap().wait().await.unwrap().success());
+        let [warning] = &held.warnings[..] else { panic!("{:?}", held.warnings) };
+        assert!(warning.starts_with("cpus is not enforced: could not enter"), "{warning}");
+        let refused = held.start(|| Err(io::ErrorKind::NotFound.into())).await;
+        assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::NotFound);
+        fs::remove_dir_all(group).unwrap();
     }
 
     #[test]
