@@ -12,6 +12,8 @@ use crate::{Burrow, bridge_path, eventually};
 /// What the bridge prints before its address, and how that begins.
 const LISTENING: &str = "listening on ";
 const SCHEME: &str = "http://";
+/// Lines of its output that a failed test shows.
+const SHOWN_LINES: usize = 30;
 
 /// See the module's description. It is also a [`Burrow`].
 pub struct Server {
@@ -111,6 +113,20 @@ impl Server {
             ("BURROW_STATE_DIR", self.state()),
             ("BURROW_NO_DAEMON", "1".into()),
         ]
+    }
+}
+
+/// Shows the end of its output to those who look why a test has failed.
+impl Drop for Server {
+    #[expect(clippy::print_stdout, reason = "the harness shows it where a test fails")]
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let said = fs::read_to_string(self.log()).unwrap_or_default();
+        let lines: Vec<_> = said.lines().collect();
+        let last = &lines[lines.len().saturating_sub(SHOWN_LINES)..];
+        println!("the bridge at last:\n{}", last.join("\n"));
     }
 }
 

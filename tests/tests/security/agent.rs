@@ -124,6 +124,12 @@ fn root_of_a_sandbox_does_not_limit_the_agent() {
     burrow.serve();
     burrow.ok(&["start", "--name", "w"]);
     burrow.ok(&["cp", "w:/etc/passwd", burrow.scratch().join("x").to_str().expect("UTF-8")]);
+    let groups = burrow.ok(&["exec", "w", "--", "cat", "/proc/self/gid_map"]);
+    if groups.lines().count() == 1 && groups.trim_end().ends_with(" 1") {
+        return skip(
+            "a sandbox of an ordinary user's bridge has one group, which is its agent's too",
+        );
+    }
     let output = burrow.ok(&["exec", "w", "--", "python3", "-c", LIMIT]);
     assert!(output.lines().count() > 2 * 3, "only one thread was tried: {output}");
     assert!(!output.contains("DONE"), "{output}");

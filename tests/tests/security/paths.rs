@@ -357,7 +357,12 @@ fn accounts_that_never_end_or_never_come_hold_nobody_up() {
             ["mkfifo", "ln -s /dev/zero", "truncate -s 1G", "ln -s /proc/1/environ", "mkdir"]
         {
             for path in ["/etc/passwd", "/etc/group"] {
-                assert!(replace(&mut sandbox, path, with).await, "{with}");
+                if !replace(&mut sandbox, path, with).await {
+                    assert!(with == "mkdir" && !Uid::effective().is_root(), "{with}");
+                    // It would need extended attributes of users, which not every tmpfs has.
+                    skip("no directory takes the place of a file in an ordinary user's overlay");
+                    continue;
+                }
                 let start = Start { user: Some("ann".into()), ..sandbox.command(&["id"]) };
                 let fault = timeout(PATIENCE, refused_start(&mut sandbox, start)).await;
                 let fault = fault.unwrap_or_else(|_| panic!("{path}, {with}: the agent waits"));
