@@ -2,8 +2,10 @@
 //! to its part of the OpenAPI document. What is served and what is documented cannot differ, because
 //! both are read from here.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
+use std::str::Split;
 use std::sync::Arc;
 
 use hyper::Method;
@@ -274,16 +276,55 @@ impl Operation {
     }
 }
 
-/// All operations.
-pub struct Routes(Vec<Operation>);
+/// All operations, found by the parts of their paths.
+pub struct Routes {
+    operations: Vec<Operation>,
+    root: Branch,
+}
+
+#[derive(Default)]
+struct Branch {
+    words: HashMap<&'static str, Self>,
+    /// Where this part of a path may be anything.
+    any: Option<Box<Self>>,
+    /// The places in the table of those whose path ends here.
+    ends: Vec<usize>,
+}
+
+impl Branch {
+    fn grow(&mut self, template: &'static str, place: usize) {
+        let mut branch = self;
+        for part in template.split('/') {
+            branch = match parameter(part) {
+                Some(_) => branch.any.get_or_insert_default(),
+                None => branch.words.entry(part).or_default(),
+            };
+        }
+        branch.ends.push(place);
+    }
+
+    fn find(&self, mut parts: Split<'_, char>, found: &mut Vec<usize>) {
+        let Some(part) = parts.next() else { return found.extend(&self.ends) };
+        if let Some(branch) = self.words.get(part) {
+            branch.find(parts.clone(), found);
+        }
+        if let Some(branch) = &self.any {
+            branch.find(parts, found);
+        }
+    }
+}
 
 impl Routes {
     pub fn new(operations: Vec<Operation>) -> Self {
-        Self(operations)
+        let mut root = Branch::default();
+        for (place, operation) in operations.iter().enumerate() {
+            root.grow(operation.path, place);
+        }
+        Self { operations, root }
     }
 
     pub fn all(&self) -> &[Operation] {
-        &self.0
+        &self.operations
     }
 
     /// The operation for a request. A `HEAD` is a `GET` whose body is left out, unless there is one
@@ -292,8 +333,12 @@ impl Routes {
         let mut allowed: Vec<&str> = Vec::new();
         let mut get = None;
         // A path that is written out is that, and not one with something in its place.
-        let is_written_out = self.0.iter().any(|operation| operation.path == path);
-        for operation in self.0.iter().filter(|one| !is_written_out || one.path == path) {
+        let mut places = Vec::new();
+        self.root.find(path.split('/'), &mut places);
+        places.sort_unstable();
+        let like_it = places.iter().map(|place| &self.operations[*place]);
+        let is_written_out = like_it.clone().any(|operation| operation.path == path);
+        for operation in like_it.filter(|one| !is_written_out || one.path == path) {
             let Some(parameters) = match_path(operation.path, path) else { continue };
             let parameters = parameters?;
             if operation.method == *method {
@@ -335,13 +380,18 @@ impl From<Refusal> for NoRoute {
     }
 }
 
+/// The name of a part of a template that may be anything.
+fn parameter(part: &'static str) -> Option<&'static str> {
+    part.strip_prefix('{')?.strip_suffix('}')
+}
+
 /// Holds a path against a template.
 fn match_path(template: &'static str, path: &str) -> Option<Result<Parameters, Refusal>> {
     let mut parameters = Vec::new();
     let mut parts = path.split('/');
     for expected in template.split('/') {
         let part = parts.next()?;
-        match expected.strip_prefix('{').and_then(|name| name.strip_suffix('}')) {
+        match parameter(expected) {
             Some(_) if part.is_empty() => return None,
             Some(name) => parameters.push((name, part)),
             None if part == expected => {}
