@@ -16,7 +16,7 @@ const IMAGE: &str = "python";
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Counts, and writes how far it is.
-const COUNT: &str = "i=0; while :; do i=$((i+1)); echo $i > /var/count; sleep 2; done";
+const COUNT: &str = "i=0; while :; do i=$((i+1)); echo $i > /var/new; mv /var/new /var/count; sleep 2; done";
 
 /// The kinds whose programs this run tests.
 fn kinds() -> Vec<String> {
@@ -103,7 +103,13 @@ fn clones_and_forks_go_on_from_their_source_and_part_from_it() {
         start(&burrow, &kind, "source");
         burrow.ok(&["exec", "-d", "source", "--", "sh", "-c", COUNT]);
         assert_eq!(exec(&burrow, "source", &["sh", "-c", "echo mine > /var/whose; echo on"]), "on");
-        burrow.ok(&["snapshot", "source", "base"]);
+        let written = burrow.run(&["snapshot", "source", "base"]);
+        let said = String::from_utf8_lossy(&written.stderr);
+        if said.contains("GetNestedState") {
+            skip(&format!("{kind} writes no snapshot on a KVM that does not say its nested state"));
+            continue;
+        }
+        assert!(written.status.success(), "{kind}: {said}");
         burrow.ok(&["start", "--snapshot", "base", "--name", "clone"]);
         burrow.ok(&["fork", "source", "fork"]);
         for name in ["clone", "fork"] {
