@@ -16,7 +16,8 @@ const IMAGE: &str = "python";
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Counts, and writes how far it is.
-const COUNT: &str = "i=0; while :; do i=$((i+1)); echo $i > /var/new; mv /var/new /var/count; sleep 2; done";
+const COUNT: &str =
+    "i=0; while :; do i=$((i+1)); echo $i > /var/new; mv /var/new /var/count; sleep 2; done";
 
 /// The kinds whose programs this run tests.
 fn kinds() -> Vec<String> {
