@@ -136,14 +136,8 @@ pub(super) fn mount_scratch(stage: &mut Stage) -> Result<Outcome, BootError> {
 /// Makes the directories of the scratch file system, which is the current directory, and makes it the
 /// root.
 pub(super) fn enter_scratch(stage: &mut Stage) -> Result<Outcome, BootError> {
-    let owner = stage.ids.as_ref().map(ids::Namespaces::first);
     for (directory, mode) in DIRECTORIES {
-        let path = relative(directory);
-        make_directory(path, mode)?;
-        // A layer on disk has it already, as the host's.
-        if owner.is_some() {
-            chown(path, owner, owner).map_err(BootError::path("owning", path))?;
-        }
+        make_directory(relative(directory), mode)?;
     }
     mount::pivot_into_current_directory(Path::new("host"))
         .map_err(BootError::call("making the scratch file system the root"))?;

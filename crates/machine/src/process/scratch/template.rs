@@ -1,8 +1,7 @@
 //! The templates of writable layers: empty file systems, one file for each size.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -30,19 +29,6 @@ const MKFS_ARGUMENTS: [&str; 10] = [
     "^has_journal,^resize_inode,metadata_csum",
     "-E",
     "lazy_itable_init=1,nodiscard",
-];
-
-/// What a layer has from the beginning, with the modes: each sandbox would make it otherwise, which is a tenth of its
-/// start. The agent gives it to the sandbox's root, and makes what is not there.
-const DIRECTORIES: [(&str, u32); 8] = [
-    ("host", 0o755),
-    ("lower", 0o755),
-    ("upper", 0o755),
-    ("work", 0o755),
-    ("root", 0o755),
-    ("run", 0o755),
-    ("tmp", 0o1777),
-    ("shm", 0o1777),
 ];
 
 /// Whether there is a template of this size.
@@ -87,29 +73,13 @@ pub(super) fn format(state: &Path, bytes: u64) -> Result<PathBuf, NoDisk> {
     make_private_directory(&directory).map_err(failed)?;
     File::create(&path).and_then(|file| file.set_len(bytes)).map_err(failed)?;
     let program = find_program(MKFS).ok_or(NoDisk::NoProgram)?;
-    let content = directory.join(format!("{bytes}.{}.dirs", std::process::id()));
-    let mut command = Command::new(program);
-    command.args(MKFS_ARGUMENTS).arg("-d").arg(&content).arg(&path);
-    let made = write_directories(&content).map_err(failed).and_then(|()| run(MKFS, &mut command));
-    let _ = fs::remove_dir_all(&content);
-    match made {
+    match run(MKFS, Command::new(program).args(MKFS_ARGUMENTS).arg(&path)) {
         Ok(()) => Ok(path),
         Err(error) => {
             let _ = fs::remove_file(&path);
             Err(error)
         }
     }
-}
-
-fn write_directories(place: &Path) -> io::Result<()> {
-    fs::create_dir_all(place)?;
-    fs::set_permissions(place, Permissions::from_mode(0o755))?;
-    for (name, mode) in DIRECTORIES {
-        let path = place.join(name);
-        fs::create_dir(&path)?;
-        fs::set_permissions(path, Permissions::from_mode(mode))?;
-    }
-    Ok(())
 }
 
 /// Mounts a copy of it, as each sandbox will have one.
