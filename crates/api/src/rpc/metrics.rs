@@ -17,6 +17,7 @@ use sandbox::{Name, Record, State};
 /// The value that means all namespaces that the key reaches.
 const ALL: &str = "*";
 const BYTES_PER_MIB: u64 = 1024 * 1024;
+const MICROS_PER_SECOND: u64 = 1_000_000;
 
 #[derive(Serialize)]
 struct Answer {
@@ -67,7 +68,7 @@ async fn figures(api: &Api, record: Record) -> SandboxFigures {
         namespace: record.namespace.to_string(),
         name: record.name.to_string(),
         running,
-        cpu_usage: sample.as_ref().and_then(cpu_percent),
+        cpu_usage: sample.as_ref().map(cpu_percent),
         memory_usage: sample.as_ref().map(|sample| sample.memory_bytes.div_ceil(BYTES_PER_MIB)),
         disk_usage: sample.as_ref().and_then(|sample| sample.disk_bytes),
     }
@@ -80,13 +81,14 @@ async fn newest(api: &Api, record: &Record) -> Option<Sample> {
     samples.newest().copied()
 }
 
-/// The share since the sample before; of the very first sample, since the agent began.
-fn cpu_percent(sample: &Sample) -> Option<f64> {
+/// The share since the sample before. The very first sample is taken as soon as the agent runs: what it counts is
+/// the start, which is a share of the first second and not the load of the sandbox.
+fn cpu_percent(sample: &Sample) -> f64 {
     let since_begin = || {
-        let uptime_us = sample.uptime_ms.saturating_mul(1000);
-        (uptime_us > 0).then(|| sample.cpu_us as f64 * 100.0 / uptime_us as f64)
+        let elapsed_us = sample.uptime_ms.saturating_mul(1000).max(MICROS_PER_SECOND);
+        sample.cpu_us as f64 * 100.0 / elapsed_us as f64
     };
-    sample.cpu_percent().or_else(since_begin)
+    sample.cpu_percent().unwrap_or_else(since_begin)
 }
 
 #[cfg(test)]
@@ -95,10 +97,16 @@ mod tests {
 
     #[test]
     fn a_share_of_processors_is_known_from_the_first_sample_on() {
-        let mut sample = Sample { uptime_ms: 1000, cpu_us: 250_000, ..Sample::default() };
-        assert_eq!(cpu_percent(&sample), Some(25.0));
+        let mut sample = Sample { uptime_ms: 2000, cpu_us: 500_000, ..Sample::default() };
+        assert!((cpu_percent(&sample) - 25.0).abs() < 1e-9);
         sample.cpu_hundredths = Some(9950);
-        assert_eq!(cpu_percent(&sample), Some(99.5));
-        assert_eq!(cpu_percent(&Sample::default()), None);
+        assert!((cpu_percent(&sample) - 99.5).abs() < 1e-9);
+        assert!(cpu_percent(&Sample::default()) == 0.0);
+    }
+
+    #[test]
+    fn a_start_is_no_load() {
+        let sample = Sample { uptime_ms: 16, cpu_us: 12_000, ..Sample::default() };
+        assert!((cpu_percent(&sample) - 1.2).abs() < 1e-9);
     }
 }
