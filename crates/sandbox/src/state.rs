@@ -180,6 +180,14 @@ impl State {
         matches!(self, Self::Paused { by_lease: true, .. })
     }
 
+    /// Since when nothing goes on in it, if that is so.
+    pub fn still_since_ms(&self) -> Option<u64> {
+        match self {
+            Self::Paused { since_ms: at_ms, .. } | Self::Stopped { at_ms, .. } => Some(*at_ms),
+            _ => None,
+        }
+    }
+
     /// Whether the machine is gone.
     pub fn is_over(&self) -> bool {
         matches!(self, Self::Stopped { .. })

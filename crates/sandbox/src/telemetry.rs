@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use protocol::FaultCode;
 use protocol::limits::METRICS_PAGE_MAX;
 use protocol::metrics::Sample;
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::{OwnedMutexGuard, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
@@ -37,7 +37,7 @@ use crate::limits::{
 };
 use crate::log::{ProvenanceLog, log_directory};
 use crate::presence::Presence;
-use crate::{Event, EventSink, Record, SandboxRef};
+use crate::{Event, EventSink, Phase, Record, SandboxRef};
 use agent_client::guest::{Guest, GuestError};
 use egress::Carried;
 use host::instant::now_ms;
@@ -47,8 +47,8 @@ use ring::{RESOLUTIONS, Ring};
 
 /// The directory of the files in a sandbox's state directory.
 const DIRECTORY: &str = "metrics";
-/// How often the ends of programs are counted of a sandbox that is over.
-const COUNTS_AT_END: u32 = 2;
+/// How often the ends of programs are counted of a sandbox in which nothing goes on any more.
+const COUNTS_WHEN_STILL: u32 = 2;
 
 /// The history of one sandbox. Clones are the same.
 #[derive(Clone)]
@@ -72,13 +72,20 @@ struct Inner {
     uncounted_ends: AtomicU64,
     /// Where they are recorded, while the sandbox runs.
     ends: Mutex<Weak<ProvenanceLog>>,
-    /// One count of them at a time, and how often they were counted since the sandbox was over.
-    counting: Mutex<u32>,
+    /// One count of them at a time.
+    counting: Mutex<Counted>,
     /// One question at a time: two would count the same samples.
     asking: Arc<tokio::sync::Mutex<()>>,
     account: Mutex<Account>,
     /// Locked only by threads that may block: it is held while files are written.
     store: Mutex<Store>,
+}
+
+/// How often the ends of programs were counted since nothing goes on in the sandbox.
+#[derive(Default)]
+struct Counted {
+    still_since_ms: Option<u64>,
+    times: u32,
 }
 
 struct Account {
@@ -156,13 +163,26 @@ impl Telemetry {
         self.0.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Follows a guest until it is lost.
-    pub async fn follow(self, guest: Guest, presence: Arc<Presence>) {
+    /// Follows a guest until it is lost. While its machine is paused nobody would answer.
+    pub async fn follow(
+        self,
+        guest: Guest,
+        presence: Arc<Presence>,
+        mut shown: watch::Receiver<Record>,
+    ) {
         if !self.0.is_kept {
             return;
         }
         sleep(TELEMETRY_FIRST_PAUSE).await;
         loop {
+            let is_paused = shown.borrow_and_update().state.phase() == Phase::Paused;
+            if is_paused {
+                if shown.changed().await.is_err() {
+                    return;
+                }
+                sleep(TELEMETRY_FIRST_PAUSE).await;
+                continue;
+            }
             if let Err(GuestError::Link(_)) = self.collect(&guest).await {
                 return;
             }
@@ -306,20 +326,25 @@ impl Telemetry {
         let uncounted = self.0.uncounted_ends.fetch_add(1, Ordering::Relaxed) + 1;
         if uncounted.is_multiple_of(ENDS_UNCOUNTED_MAX) {
             let telemetry = self.clone();
-            drop(spawn_blocking(move || telemetry.count_ends(false)));
+            drop(spawn_blocking(move || telemetry.count_ends(None)));
         }
     }
 
-    /// Counts what programs and runs have cost that have ended. Reads files. Those of a sandbox that is over do not change,
-    /// but for what a client of its own records a moment later.
-    pub fn count_ends(&self, is_over: bool) {
+    /// Counts what programs and runs have cost that have ended. Reads files. Those of a sandbox in which nothing goes on
+    /// since `still_since_ms` do not change, but for what a client of its own records a moment later.
+    pub fn count_ends(&self, still_since_ms: Option<u64>) {
         if !self.0.is_kept {
             return;
         }
         // A count that panicked has changed nothing.
-        let mut counts = self.0.counting.lock().unwrap_or_else(PoisonError::into_inner);
-        *counts = if is_over { counts.saturating_add(1) } else { 0 };
-        if *counts > COUNTS_AT_END {
+        let mut counted = self.0.counting.lock().unwrap_or_else(PoisonError::into_inner);
+        if counted.still_since_ms != still_since_ms {
+            *counted = Counted { still_since_ms, times: 0 };
+        }
+        if still_since_ms.is_some() {
+            counted.times = counted.times.saturating_add(1);
+        }
+        if counted.times > COUNTS_WHEN_STILL {
             return;
         }
         self.0.uncounted_ends.store(0, Ordering::Relaxed);
@@ -376,7 +401,7 @@ impl Telemetry {
         let telemetry = self.clone();
         // A batch may be on its way; after a panic there is none.
         let forgetting = spawn_blocking(move || {
-            telemetry.count_ends(false);
+            telemetry.count_ends(None);
             telemetry.close();
             drop(telemetry.store());
         });

@@ -334,7 +334,6 @@ impl OutputSource {
         let (mut recording, at) = (self.recording.take()?, self.at);
         let read = tokio::task::spawn_blocking(move || {
             let read = recording.read(at, to);
-            recording.rest();
             (recording, read)
         });
         let (recording, read) = read.await.ok()?;
@@ -580,6 +579,11 @@ impl Track {
     }
 
     async fn send(&mut self, offset: u64, bytes: Vec<u8>) -> Result<(), ReaderGone> {
+        let is_waiting = self.sender.capacity() == 0
+            && timeout(READER_PAUSE_MAX, self.sender.reserve()).await.is_err();
+        if let (true, Some(recording)) = (is_waiting, &mut self.source.recording) {
+            recording.rest();
+        }
         self.source.at = offset.saturating_add(bytes.len() as u64);
         let channel = self.channel;
         self.sender.send(FeedEvent::Output { channel, offset, bytes }).await.map_err(|_| ReaderGone)

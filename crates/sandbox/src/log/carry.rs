@@ -18,9 +18,13 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use protocol::SessionId;
+use protocol::message::Channel;
 
-use super::record::{CarriedFrom, CarriedPart, Head, Record, RecordBody, Run, encode_record};
-use super::segment::{Segment, segment_path};
+use super::record::{
+    CarriedFrom, CarriedPart, Head, PREFIX_BYTES, Record, RecordBody, Run, Tracked, encode_record,
+};
+use super::segment::{Segment, segment_numbers, segment_path};
+use crate::limits::LOG_RECORD_BYTES_MAX;
 use host::paths::PRIVATE_FILE;
 
 /// A session, and which of those that had its name.
@@ -28,6 +32,8 @@ pub(super) type SessionRun = (SessionId, Run);
 
 /// The file that is written before it takes a segment's place.
 const NEW_EXTENSION: &str = "new";
+/// What a record's place adds to it at most: three names of fields and four of numbers, in MessagePack.
+const CARRIED_FROM_BYTES: u64 = 96;
 
 /// The size limits of a log.
 #[derive(Clone, Copy, Debug)]
@@ -38,18 +44,49 @@ pub(super) struct Bounds {
     pub share_bytes: u64,
     /// The limit for all sessions together.
     pub carried_bytes_max: u64,
+    /// A thread of its own removes what is too much: it takes tens of milliseconds, which others would wait.
+    pub apart: bool,
 }
 
 /// How much a session may keep.
-pub(super) struct Shares<'a> {
-    /// How much it has written since the head of a segment.
-    pub behind: &'a dyn Fn(&SessionRun, &Head) -> u64,
+pub(super) struct Shares {
+    /// The sessions that are recorded, with how far they were.
+    pub now: Vec<Tracked>,
     pub bounds: Bounds,
+}
+
+impl Shares {
+    /// Bytes of output that a session which is recorded has written since a segment's head.
+    fn behind(&self, (session, run): &SessionRun, head: &Head) -> u64 {
+        let of = |all: &[Tracked]| {
+            let mut all = all.iter();
+            let found = all.find(|known| known.session == *session && known.run == *run);
+            found.map(|known| known.next.clone())
+        };
+        let (Some(then), Some(now)) = (of(&head.sessions), of(&self.now)) else { return 0 };
+        let then = |channel| then.iter().find(|(known, _)| *known == channel);
+        let written = |(channel, next): (Channel, u64)| {
+            next.saturating_sub(then(channel).map_or(0, |(_, then)| *then))
+        };
+        now.into_iter().map(written).fold(0, u64::saturating_add)
+    }
+}
+
+/// Removes the oldest segments, as many as are too many.
+pub(super) fn prune(directory: &Path, shares: &Shares) -> io::Result<()> {
+    let numbers = segment_numbers(directory)?;
+    let surplus = numbers.len().saturating_sub(shares.bounds.segments_max);
+    for pair in numbers.windows(2).take(surplus) {
+        // A full disk has no room for it, and needs the space.
+        let _ = carry(directory, pair[0], pair[1], shares);
+        fs::remove_file(segment_path(directory, pair[0]))?;
+    }
+    Ok(())
 }
 
 /// Puts the shares of the segment `from` before the records of the segment `into`, which follows it and no
 /// longer grows.
-pub(super) fn carry(directory: &Path, from: u64, into: u64, shares: &Shares<'_>) -> io::Result<()> {
+fn carry(directory: &Path, from: u64, into: u64, shares: &Shares) -> io::Result<()> {
     let Some(target) = Segment::open(directory, into)? else { return Ok(()) };
     // A crash came between this and the removal.
     if target.is_headless || target.head.carried.is_some() {
@@ -57,23 +94,17 @@ pub(super) fn carry(directory: &Path, from: u64, into: u64, shares: &Shares<'_>)
     }
     let Some(mut walk) = Walk::begin(directory, from)? else { return Ok(()) };
     let mut choice = Choice::default();
-    let mut bytes = Vec::new();
-    while let Some((session, record)) = walk.next()? {
-        bytes.clear();
-        // A record of almost the largest size has no room for the added fields.
-        let is_fit = encode_record(&record, &mut bytes).is_ok();
-        choice.offer(session, is_fit.then_some(bytes.len() as u64));
+    while let Some(found) = walk.next()? {
+        choice.offer(found.session, found.place, found.length);
     }
-    let is_kept = choice.decide(shares, &target.head);
-    if !is_kept.contains(&true) {
+    let kept = choice.decide(shares, &target.head);
+    if kept.is_empty() {
         return Ok(());
     }
     let path = segment_path(directory, into);
     let new = path.with_extension(NEW_EXTENSION);
-    let written = Walk::begin(directory, from)?
-        .ok_or_else(|| io::ErrorKind::NotFound.into())
-        .and_then(|walk| write(walk, &is_kept, &target, &path, &new))
-        .and_then(|()| fs::rename(&new, &path));
+    let written =
+        write(walk.segment, &kept, &target, &path, &new).and_then(|()| fs::rename(&new, &path));
     if written.is_err() {
         let _ = fs::remove_file(&new);
     }
@@ -81,20 +112,21 @@ pub(super) fn carry(directory: &Path, from: u64, into: u64, shares: &Shares<'_>)
 }
 
 fn write(
-    mut walk: Walk,
-    is_kept: &[bool],
+    mut from: Segment,
+    kept: &[RecordPlace],
     target: &Segment,
     path: &Path,
     new: &Path,
 ) -> io::Result<()> {
     let mut carried = Vec::new();
     let mut part = CarriedPart { bytes: 0, output_bytes: 0, own_start: target.after_head() };
-    for is_kept in is_kept {
-        let Some((_, record)) = walk.next()? else { break };
-        if *is_kept {
-            part.output_bytes += output_bytes(&record.what);
-            encode_record(&record, &mut carried).map_err(io::Error::other)?;
-        }
+    from.seek(from.after_head());
+    for place in kept {
+        from.skip_to(place.position);
+        let mut record = from.next()?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        record.carried = record.carried.or(Some(place.origin));
+        part.output_bytes += output_bytes(&record.what);
+        encode_record(&record, &mut carried).map_err(io::Error::other)?;
     }
     part.bytes = carried.len() as u64;
     let head = Head { carried: Some(part), ..target.head.clone() };
@@ -126,6 +158,21 @@ struct Walk {
     runs: HashMap<SessionId, Run>,
 }
 
+struct FoundRecord {
+    session: SessionRun,
+    place: RecordPlace,
+    /// How long it is at most when it is carried; `None` if it has no room for what is added to it.
+    length: Option<u64>,
+}
+
+/// Where a record stands in the segment that is about to go.
+#[derive(Clone, Copy)]
+struct RecordPlace {
+    position: u64,
+    /// Where it stood first.
+    origin: CarriedFrom,
+}
+
 impl Walk {
     fn begin(directory: &Path, number: u64) -> io::Result<Option<Self>> {
         let segment = Segment::open(directory, number)?.filter(|segment| !segment.is_headless);
@@ -136,21 +183,29 @@ impl Walk {
         }))
     }
 
-    fn next(&mut self) -> io::Result<Option<(SessionRun, Record<'static>)>> {
+    fn next(&mut self) -> io::Result<Option<FoundRecord>> {
         loop {
-            let position = self.segment.mark_position();
+            let mark = self.segment.mark_position();
             let Some(record) = self.segment.next()? else { return Ok(None) };
-            let mut record = *record;
             let Some(session) = record.what.session().cloned() else { continue };
-            if let Some(carried) = record.carried {
-                return Ok(Some(((session, carried.run), record)));
-            }
-            if let RecordBody::Started(started) = &record.what {
+            if let (RecordBody::Started(started), None) = (&record.what, record.carried) {
                 self.runs.insert(session.clone(), started.run);
             }
-            let Some(&run) = self.runs.get(&session) else { continue };
-            record.carried = Some(CarriedFrom { segment: self.segment.number, position, run });
-            return Ok(Some(((session, run), record)));
+            let run = self.runs.get(&session).copied();
+            let origin = record.carried.or(run.map(|run| CarriedFrom {
+                segment: self.segment.number,
+                position: mark,
+                run,
+            }));
+            let Some(origin) = origin else { continue };
+            let bytes = self.segment.last_length();
+            let length = if record.carried.is_some() { bytes } else { bytes + CARRIED_FROM_BYTES };
+            let place = RecordPlace { position: self.segment.position() - bytes, origin };
+            return Ok(Some(FoundRecord {
+                session: (session, origin.run),
+                place,
+                length: (length <= (LOG_RECORD_BYTES_MAX + PREFIX_BYTES) as u64).then_some(length),
+            }));
         }
     }
 }
@@ -159,35 +214,37 @@ impl Walk {
 #[derive(Default)]
 struct Choice {
     sessions: HashMap<SessionRun, usize>,
-    records: Vec<(usize, Option<u64>)>,
+    records: Vec<(usize, RecordPlace, Option<u64>)>,
 }
 
 impl Choice {
-    fn offer(&mut self, session: SessionRun, length: Option<u64>) {
+    fn offer(&mut self, session: SessionRun, place: RecordPlace, length: Option<u64>) {
         let next = self.sessions.len();
-        self.records.push((*self.sessions.entry(session).or_insert(next), length));
+        let session = *self.sessions.entry(session).or_insert(next);
+        self.records.push((session, place, length));
     }
 
     /// From the newest on, as long as the session and all of them have room. What is kept of a session
     /// has no holes.
-    fn decide(self, shares: &Shares<'_>, head: &Head) -> Vec<bool> {
+    fn decide(self, shares: &Shares, head: &Head) -> Vec<RecordPlace> {
         let mut left = vec![0; self.sessions.len()];
         for (session, at) in &self.sessions {
-            left[*at] = shares.bounds.share_bytes.saturating_sub((shares.behind)(session, head));
+            left[*at] = shares.bounds.share_bytes.saturating_sub(shares.behind(session, head));
         }
         let mut all_left = shares.bounds.carried_bytes_max;
-        let mut kept_records = vec![false; self.records.len()];
-        for (kept_records, (session, length)) in kept_records.iter_mut().zip(&self.records).rev() {
-            let left = &mut left[*session];
+        let mut kept = Vec::new();
+        for (session, place, length) in self.records.into_iter().rev() {
+            let left = &mut left[session];
             match length.filter(|length| length <= left && *length <= all_left) {
                 Some(length) => {
-                    *kept_records = true;
+                    kept.push(place);
                     *left -= length;
                     all_left -= length;
                 }
                 None => *left = 0,
             }
         }
-        kept_records
+        kept.reverse();
+        kept
     }
 }

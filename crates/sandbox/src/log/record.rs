@@ -195,11 +195,9 @@ pub(super) fn encode_record(record: &Record<'_>, out: &mut Vec<u8>) -> Result<()
 pub(crate) fn checksum(body: &[u8]) -> u32 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let step = |sum: u64, word: u64| (sum.rotate_left(5) ^ word).wrapping_mul(ODD);
-    let words = body.chunks_exact(8);
-    let rest = words.remainder().iter().fold(1, |rest, byte| rest << 8 | u64::from(*byte));
-    let sum = words
-        .map(|word| word.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)))
-        .fold(body.len() as u64, step);
+    let (words, rest) = body.as_chunks();
+    let rest = rest.iter().fold(1, |rest, byte| rest << 8 | u64::from(*byte));
+    let sum = words.iter().map(|word| u64::from_be_bytes(*word)).fold(body.len() as u64, step);
     let sum = step(step(sum, rest), 0);
     (sum >> 32) as u32
 }

@@ -106,8 +106,8 @@ impl Recording {
     /// Goes into the last segment before which there is nothing that is wanted.
     fn enter_first(&mut self, from: u64) -> Result<bool, LogError> {
         let all = numbers(&self.directory)?;
-        let mut first = 0;
-        for (index, number) in all.iter().enumerate().skip(1) {
+        let (mut first, mut is_tracked, mut absent_at) = (0, false, None);
+        for (index, number) in all.iter().enumerate() {
             let Some(segment) = open(&self.directory, *number)? else { continue };
             let tracked = segment.head.sessions.iter().find(|tracked| self.is_ours(tracked));
             let next = tracked.and_then(|tracked| {
@@ -115,9 +115,38 @@ impl Recording {
             });
             if next.is_some_and(|(_, next)| *next <= from) {
                 first = index;
+            } else if let (Some(_), Some(before)) = (tracked, absent_at) {
+                // It began after the head that does not name it.
+                first = before;
             }
+            is_tracked |= tracked.is_some();
+            absent_at = (tracked.is_none() && !segment.is_headless).then_some(index);
+        }
+        // One that goes on and that no head names has begun in the newest.
+        if !is_tracked
+            && let Some(newest) = all.last()
+            && self.enter_at_start(*newest)?
+        {
+            return Ok(true);
         }
         self.enter_one_of(all.into_iter().skip(first))
+    }
+
+    /// Goes into a segment behind the start of the run, if that is there.
+    fn enter_at_start(&mut self, number: u64) -> Result<bool, LogError> {
+        if !self.enter_one_of([number].into_iter())? {
+            return Ok(false);
+        }
+        while let Some(segment) = &mut self.segment
+            && let Some(record) = next(&self.directory, segment)?
+        {
+            self.select(*record);
+            if self.ours {
+                return Ok(true);
+            }
+        }
+        self.segment = None;
+        Ok(false)
     }
 
     /// Opens the first of these segments that exists.
@@ -163,4 +192,64 @@ pub(super) fn next(
     segment: &mut Segment,
 ) -> Result<Option<Box<Record<'static>>>, LogError> {
     segment.next().map_err(|source| failed(directory, source))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::carry::Bounds;
+    use super::super::writer::Writer;
+    use super::*;
+
+    /// Where reading of a session's whole output begins, and how much it finds.
+    fn begins(directory: &Path, name: &str, pid: u32) -> (u64, usize) {
+        let run = Run { pid, started_at_ms: 1 };
+        let (directory, session) = (directory.to_owned(), name.parse().unwrap());
+        let mut recording = Recording::new(directory, session, run, Channel::Stdout);
+        assert!(recording.enter_first(0).unwrap());
+        let begins = recording.segment.as_ref().expect("it has entered one").number;
+        let mut at = 0;
+        while let Some((offset, bytes)) = recording.read(at, u64::MAX).unwrap() {
+            at = offset + bytes.len() as u64;
+        }
+        (begins, at as usize)
+    }
+
+    #[test]
+    fn reading_begins_in_the_file_in_which_the_session_did() {
+        let name = format!("burrow-recording-begins-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_dir_all(&directory);
+        let bounds = Bounds {
+            segment_bytes: 2000,
+            segments_max: 99,
+            share_bytes: 0,
+            carried_bytes_max: 0,
+            apart: false,
+        };
+        let mut log = Writer::open_bounded(&directory, bounds).unwrap();
+        // Each but the last fills more than two files. The second is released in the file in which the third begins.
+        let mut began = Vec::new();
+        for (pid, (name, pieces)) in [(1, ("a", 40)), (2, ("b", 40)), (3, ("c", 40)), (4, ("d", 1))]
+        {
+            let session: SessionId = name.parse().unwrap();
+            log.started(&session, Run { pid, started_at_ms: 1 }, "seq").unwrap();
+            began.push(*numbers(&directory).unwrap().last().unwrap());
+            for piece in 0..pieces {
+                log.output(&session, Channel::Stdout, piece * 100, &[b'x'; 100]).unwrap();
+            }
+            if name == "b" {
+                log.released(&session).unwrap();
+            }
+        }
+        assert_eq!(began[0], 1);
+        assert!(began.windows(2).take(2).all(|pair| pair[1] >= pair[0] + 2), "{began:?}");
+        assert_eq!(begins(&directory, "a", 1), (began[0], 4000));
+        assert_eq!(begins(&directory, "b", 2), (began[1], 4000));
+        assert_eq!(begins(&directory, "c", 3), (began[2], 4000));
+        assert_eq!(begins(&directory, "d", 4), (began[3], 100));
+        assert_eq!(begins(&directory, "d", 5), (1, 0), "another of that name");
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
 }

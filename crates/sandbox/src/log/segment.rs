@@ -65,6 +65,8 @@ pub(super) struct Segment {
     /// What has been read of the file at `position`.
     buffer: Vec<u8>,
     taken: usize,
+    /// How long the record is that was read last.
+    last_length: u64,
     /// Its head is damaged, so only its records are known.
     pub is_headless: bool,
     /// Bytes of a damaged head, until they are reported.
@@ -96,6 +98,7 @@ impl Segment {
             position: 0,
             buffer: Vec::new(),
             taken: 0,
+            last_length: 0,
             is_headless: false,
             head_damage: 0,
         };
@@ -126,6 +129,11 @@ impl Segment {
     /// Where the next record begins, or would.
     pub(super) fn position(&self) -> u64 {
         self.position
+    }
+
+    /// How long the record is that was read last, on disk.
+    pub(super) fn last_length(&self) -> u64 {
+        self.last_length
     }
 
     /// Where the first record after the head begins.
@@ -179,6 +187,16 @@ impl Segment {
         self.forget();
     }
 
+    /// Continues at a later record's beginning, with what has been read of it.
+    pub(super) fn skip_to(&mut self, position: u64) {
+        let ahead = position.saturating_sub(self.position) as usize;
+        if position >= self.position && ahead <= self.buffer.len() - self.taken {
+            (self.position, self.taken) = (position, self.taken + ahead);
+        } else {
+            self.seek(position);
+        }
+    }
+
     /// The next whole record. `None` when there is none (yet): at the end, before a record that
     /// is being written, and before one that was torn. Damaged ones are passed over.
     pub(super) fn next(&mut self) -> io::Result<Option<Box<Record<'static>>>> {
@@ -201,6 +219,7 @@ impl Segment {
                 Parsed::Record(record, length) => {
                     self.taken += length;
                     self.position += length as u64;
+                    self.last_length = length as u64;
                     return Ok(Some(SegmentItem::Record(record)));
                 }
                 Parsed::Incomplete if self.fill()? => {}
@@ -238,6 +257,7 @@ impl Segment {
                 });
                 if let (Some(_), Parsed::Record(record, length)) = (end, parse_record(&bytes)) {
                     self.seek(start + length as u64);
+                    self.last_length = length as u64;
                     return Ok(Some(SegmentItem::Record(record)));
                 }
             }

@@ -39,8 +39,13 @@ impl Drop for TestDirectory {
 }
 
 /// Bounds without shares.
-const SMALL: Bounds =
-    Bounds { segment_bytes: 2000, segments_max: 3, share_bytes: 0, carried_bytes_max: 0 };
+const SMALL: Bounds = Bounds {
+    segment_bytes: 2000,
+    segments_max: 3,
+    share_bytes: 0,
+    carried_bytes_max: 0,
+    apart: false,
+};
 
 /// Bounds with shares of about ten records.
 const SHARED: Bounds = Bounds { share_bytes: 1500, carried_bytes_max: 4000, ..SMALL };
@@ -777,4 +782,30 @@ fn looking_at_what_is_not_wanted_takes_room_too() {
     let mut reader = open(From::Start).only(session("nobody"));
     while let Step::Entry(_) = reader.step(&mut room).unwrap() {}
     assert!(room.bytes == 0 && room.records > usize::MAX - 8, "{room:?}");
+}
+
+#[test]
+fn what_a_thread_of_its_own_removes_is_what_the_writer_would_remove() {
+    let places = [false, true].map(|apart| {
+        let place = TestDirectory::new(&format!("apart-{apart}"));
+        let mut log = Writer::open_bounded(&place.0, Bounds { apart, ..SHARED }).unwrap();
+        log.started(&session("quiet"), run(1), "quiet").unwrap();
+        log.output(&session("quiet"), Channel::Stdout, 0, b"once").unwrap();
+        log.started(&session("loud"), run(2), "loud").unwrap();
+        for piece in 0..200 {
+            log.output(&session("loud"), Channel::Stdout, piece * 100, &[b'x'; 100]).unwrap();
+        }
+        drop(log);
+        place
+    });
+    let files = places.each_ref().map(|place| {
+        let entries = fs::read_dir(&place.0).unwrap().map(Result::unwrap);
+        let mut files: Vec<_> =
+            entries.map(|file| (file.file_name(), file.metadata().unwrap().len())).collect();
+        files.sort();
+        files
+    });
+    assert_eq!(files[0], files[1]);
+    assert_eq!(files[0].len(), SHARED.segments_max);
+    assert_eq!(read_all(&places[1], "quiet", run(1), 0).1, "once");
 }

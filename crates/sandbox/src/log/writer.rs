@@ -9,6 +9,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
 
 use protocol::fault::clip;
 use protocol::limits::{CHUNK_BYTES_MAX, SESSIONS_MAX};
@@ -17,7 +18,7 @@ use protocol::requests::TerminalSize;
 use protocol::{ExitRecord, SessionId};
 
 use super::LogError;
-use super::carry::{Bounds, SessionRun, Shares, carry};
+use super::carry::{Bounds, Shares, prune};
 use super::record::{
     Blob, Head, Record, RecordBody, Run, Started, Tracked, bounded, encode_record,
 };
@@ -34,7 +35,10 @@ const BOUNDS: Bounds = Bounds {
     segments_max: LOG_SEGMENTS_MAX,
     share_bytes: LOG_SHARE_BYTES,
     carried_bytes_max: LOG_CARRIED_BYTES_MAX,
+    apart: true,
 };
+/// The thread that removes what is too much, as the kernel calls it.
+const PRUNER: &str = "log-pruner";
 
 /// A log open for appending.
 #[derive(Debug)]
@@ -53,6 +57,8 @@ pub struct Writer {
     /// The disk was full at the last write of output. Nothing is tried before it has room again:
     /// small pieces would fit between large ones, and leave a gap for each large one.
     full: bool,
+    /// The removal of the oldest segments, while it goes on.
+    pruning: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
@@ -106,6 +112,7 @@ impl Writer {
             sessions,
             cut_bytes,
             full: false,
+            pruning: None,
         })
     }
 
@@ -133,6 +140,7 @@ impl Writer {
             sessions: head.sessions.into_iter().map(Session::from_tracked).collect(),
             cut_bytes: 0,
             full: false,
+            pruning: None,
         };
         for segment in earlier.iter_mut().chain([&mut segment]) {
             while let Some(record) = segment.next().map_err(|error| failed("read", error))? {
@@ -320,34 +328,29 @@ impl Writer {
         Ok(())
     }
 
-    /// Begins a new segment and removes the oldest ones.
+    /// Begins a new segment and has the oldest ones removed.
     fn rotate(&mut self) -> io::Result<()> {
-        let sessions = self.sessions.iter().map(|(id, session)| session.to_tracked(id)).collect();
-        let head = Head { bytes_before: self.recorded, sessions, carried: None };
+        self.settle();
+        let now: Vec<_> =
+            self.sessions.iter().map(|(id, session)| session.to_tracked(id)).collect();
+        let head = Head { bytes_before: self.recorded, sessions: now.clone(), carried: None };
         (self.file, self.length) = create_segment(&self.directory, self.number + 1, head)?;
         self.number += 1;
-        let numbers = segment_numbers(&self.directory)?;
-        let surplus = numbers.len().saturating_sub(self.bounds.segments_max);
-        for pair in numbers.windows(2).take(surplus) {
-            let shares =
-                Shares { behind: &|key, head| self.behind(key, head), bounds: self.bounds };
-            // A full disk has no room for it, and needs the space.
-            let _ = carry(&self.directory, pair[0], pair[1], &shares);
-            fs::remove_file(segment_path(&self.directory, pair[0]))?;
+        let (directory, shares) = (self.directory.clone(), Shares { now, bounds: self.bounds });
+        if !self.bounds.apart {
+            return prune(&directory, &shares);
         }
+        // What could not be removed is too much the next time, too.
+        let pruning = thread::Builder::new().name(PRUNER.to_owned());
+        self.pruning = pruning.spawn(move || drop(prune(&directory, &shares))).ok();
         Ok(())
     }
 
-    /// Bytes of output that a session which is recorded has written since a segment's head.
-    fn behind(&self, (session, run): &SessionRun, head: &Head) -> u64 {
-        let is_same = |known: &Tracked| known.session == *session && known.run == *run;
-        let Some(then) = head.sessions.iter().find(|known| is_same(known)) else { return 0 };
-        let Some(now) = self.sessions.get(session).filter(|now| now.run == *run) else { return 0 };
-        let then = |channel| then.next.iter().find(|(known, _)| *known == channel);
-        let written = |(channel, next): (&Channel, &u64)| {
-            next.saturating_sub(then(*channel).map_or(0, |(_, then)| *then))
-        };
-        now.next.iter().map(written).fold(0, u64::saturating_add)
+    /// Waits until the oldest segments are removed: there is one too many at most.
+    fn settle(&mut self) {
+        if let Some(pruning) = self.pruning.take() {
+            let _ = pruning.join();
+        }
     }
 
     /// Applies a record on disk to the writer's state; the same when it is written and when it is
@@ -406,6 +409,13 @@ pub(super) fn create_segment(directory: &Path, number: u64, head: Head) -> io::R
         return Err(error);
     }
     Ok((file, bytes.len() as u64))
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // The directory may be removed next.
+        self.settle();
+    }
 }
 
 impl Session {

@@ -427,8 +427,8 @@ impl Owner {
             tokio::spawn(recorder.run())
         });
         let follower = guest.clone().map(|guest| {
-            let presence = Arc::clone(&self.place.presence);
-            tokio::spawn(self.place.telemetry.clone().follow(guest, presence))
+            let (telemetry, presence) = (self.place.telemetry.clone(), &self.place.presence);
+            tokio::spawn(telemetry.follow(guest, Arc::clone(presence), self.shown.subscribe()))
         });
         if let Some(guest) = &guest {
             programs.observe(guest);

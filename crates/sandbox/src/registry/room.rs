@@ -223,10 +223,10 @@ impl Registry {
     /// Counts what programs and runs have cost that have ended by now. Reads files.
     pub(super) fn count_ends(&self) {
         let entry =
-            |seat: &NameEntry| (seat.telemetry.clone(), seat.shown.borrow().state.is_over());
+            |seat: &NameEntry| (seat.telemetry.clone(), seat.shown.borrow().state.still_since_ms());
         let all: Vec<_> = self.0.seats().taken.values().map(entry).collect();
-        for (telemetry, is_over) in all {
-            telemetry.count_ends(is_over);
+        for (telemetry, still_since_ms) in all {
+            telemetry.count_ends(still_since_ms);
         }
     }
 

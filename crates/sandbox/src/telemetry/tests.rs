@@ -1,6 +1,8 @@
 use std::pin::pin;
 use std::task::{Context, Waker};
 
+use agent_client::guest::{ProgramEnd, Provenance};
+
 use super::*;
 use crate::Spec;
 
@@ -201,4 +203,44 @@ async fn what_is_about_to_be_removed_is_counted_and_not_written() {
     // A question that was on its way.
     scene.take(&telemetry, 30);
     assert_eq!(telemetry.cost(), Cost::default());
+}
+
+fn end(session: &str) -> Provenance {
+    Provenance::Program(ProgramEnd {
+        session: session.parse().unwrap(),
+        started_at_ms: now_ms(),
+        program: "sh".to_owned(),
+        duration_us: 7,
+        cpu_us: 1,
+        memory_bytes_peak: 0,
+        read_bytes: 0,
+        written_bytes: 0,
+    })
+}
+
+#[test]
+fn ends_in_a_sandbox_that_is_still_are_read_twice_and_again_when_it_went_on() {
+    let scene = Scene::new("still");
+    let telemetry = scene.telemetry();
+    let log = log_directory(&scene.directory);
+    make_private_directory(&log).unwrap();
+    let log = ProvenanceLog::new(&log);
+    let counted = || {
+        let rows = telemetry.0.costs.of_programs(None, 0, now_ms() + 1).unwrap();
+        rows.iter().map(|row| row.cost.ends).sum::<u64>()
+    };
+    log.append(end("one")).unwrap();
+    telemetry.count_ends(Some(5));
+    log.append(end("two")).unwrap();
+    telemetry.count_ends(Some(5));
+    assert_eq!(counted(), 2);
+    log.append(end("three")).unwrap();
+    telemetry.count_ends(Some(5));
+    assert_eq!(counted(), 2, "files were read of a sandbox in which nothing goes on");
+    // It was awake for a moment that nobody saw.
+    telemetry.count_ends(Some(6));
+    assert_eq!(counted(), 3);
+    log.append(end("four")).unwrap();
+    telemetry.count_ends(None);
+    assert_eq!(counted(), 4);
 }
