@@ -427,6 +427,8 @@ impl Owner {
                 && tokio::time::timeout(self.recorder_end_max(), &mut recorder).await.is_err()
             {
                 recorder.abort();
+                // It has the log.
+                let _ = recorder.await;
             }
         }
         self.leave_disk();

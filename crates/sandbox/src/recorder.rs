@@ -223,8 +223,11 @@ impl Recorder {
                     holder: Some(HOLDER.to_owned()),
                     kill_survivors: false,
                 };
-                // If it is forgotten already, that is fine.
-                let _ = self.guest.release(release).await;
+                // If it is forgotten already, that is fine. Where the agent could not be asked, the next bridge
+                // continues from here.
+                if let Err(GuestError::Link(_)) = self.guest.release(release).await {
+                    return false;
+                }
                 // Who has come meanwhile waits for a recorder that has left.
                 if let Some(horizons) = self.horizons() {
                     horizons.changed();

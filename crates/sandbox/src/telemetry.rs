@@ -174,14 +174,19 @@ impl Telemetry {
             return;
         }
         sleep(TELEMETRY_FIRST_PAUSE).await;
+        let is_paused = |record: &Record| record.state.phase() == Phase::Paused;
+        let mut was_missed = false;
         loop {
-            let is_paused = shown.borrow_and_update().state.phase() == Phase::Paused;
-            if is_paused {
-                if shown.changed().await.is_err() {
+            if is_paused(&shown.borrow_and_update()) {
+                if shown.wait_for(|record| !is_paused(record)).await.is_err() {
                     return;
                 }
-                sleep(TELEMETRY_FIRST_PAUSE).await;
-                continue;
+                // Its request comes first. One that was awake for less than that is asked at once the next time.
+                was_missed = !was_missed
+                    && timeout(TELEMETRY_FIRST_PAUSE, shown.wait_for(is_paused)).await.is_ok();
+                if was_missed {
+                    continue;
+                }
             }
             if let Err(GuestError::Link(_)) = self.collect(&guest).await {
                 return;
@@ -344,11 +349,11 @@ impl Telemetry {
         if still_since_ms.is_some() {
             counted.times = counted.times.saturating_add(1);
         }
-        if counted.times > COUNTS_WHEN_STILL {
+        self.settle_ends();
+        let uncounted = self.0.uncounted_ends.swap(0, Ordering::Relaxed);
+        if counted.times > COUNTS_WHEN_STILL && uncounted == 0 {
             return;
         }
-        self.0.uncounted_ends.store(0, Ordering::Relaxed);
-        self.settle_ends();
         let log = log_directory(self.store().directory.parent().unwrap_or(Path::new("")));
         let payer = self.payer();
         let before = self.0.costs.ends_position(&payer).unwrap_or_default();

@@ -224,3 +224,19 @@ fn what_cannot_be_is_refused_with_the_reason() {
     refused(json!({ "on_idle": "snapshot", "idle_ttl_ms": 1000 }), 422, "`pause`");
     refused(json!({ "on_idle": "doze", "idle_ttl_ms": 1000 }), 400, "doze");
 }
+
+#[test]
+fn what_one_has_cost_is_known_though_it_never_wakes_for_long() {
+    let Some((_server, client)) = sleepy() else { return };
+    let busy = json!({ "script": "timeout 0.4 sh -c 'while :; do :; done' || true" });
+    // Its samples come after a second, and are asked for after two or, where it slept again by then, at the next wake.
+    let is_counted = (0..10).any(|_| {
+        until_asleep(&client);
+        client.post(&format!("{BOX}/shell"), &busy).expect(200);
+        until_asleep(&client);
+        let usage = client.get(&format!("{BOX}/usage")).expect(200).json();
+        usage["cpu_seconds"].as_f64().is_some_and(|used| used > 0.3)
+    });
+    assert!(is_counted, "nothing was collected in ten wakes");
+    assert_eq!(client.get(BOX).expect(200).json()["asleep"], true);
+}

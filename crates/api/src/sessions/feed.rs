@@ -329,14 +329,18 @@ impl OutputSource {
         Ok(Self { live: None, parked: None, recording, at, live_from: end, until: Some(end) })
     }
 
+    /// Drops what was read ahead in the log.
+    fn rest(&mut self) {
+        if let Some(recording) = &mut self.recording {
+            recording.rest();
+        }
+    }
+
     /// The next bytes of the log before `to`.
     async fn read_log(&mut self, to: u64) -> Option<(u64, Vec<u8>)> {
         let (mut recording, at) = (self.recording.take()?, self.at);
-        let read = tokio::task::spawn_blocking(move || {
-            let read = recording.read(at, to);
-            (recording, read)
-        });
-        let (recording, read) = read.await.ok()?;
+        let read = tokio::task::spawn_blocking(move || (recording.read(at, to), recording));
+        let (read, recording) = read.await.ok()?;
         self.recording = Some(recording);
         // A log that cannot be read counts as empty, and what it lacks is reported as a gap.
         read.ok().flatten()
@@ -556,6 +560,7 @@ impl Track {
                 None => self.skip_to(to).await?,
             }
         }
+        self.source.rest();
         Ok(())
     }
 
@@ -565,6 +570,7 @@ impl Track {
             return Ok(());
         }
         self.source.at = to;
+        self.wait_for_reader().await;
         self.sender.send(FeedEvent::Gap { channel, from, to }).await.map_err(|_| ReaderGone)
     }
 
@@ -579,13 +585,16 @@ impl Track {
     }
 
     async fn send(&mut self, offset: u64, bytes: Vec<u8>) -> Result<(), ReaderGone> {
-        let is_waiting = self.sender.capacity() == 0
-            && timeout(READER_PAUSE_MAX, self.sender.reserve()).await.is_err();
-        if let (true, Some(recording)) = (is_waiting, &mut self.source.recording) {
-            recording.rest();
-        }
+        self.wait_for_reader().await;
         self.source.at = offset.saturating_add(bytes.len() as u64);
         let channel = self.channel;
         self.sender.send(FeedEvent::Output { channel, offset, bytes }).await.map_err(|_| ReaderGone)
+    }
+
+    /// Gives up what was read ahead of a reader that pauses.
+    async fn wait_for_reader(&mut self) {
+        if timeout(READER_PAUSE_MAX, self.sender.reserve()).await.is_err() {
+            self.source.rest();
+        }
     }
 }

@@ -49,6 +49,7 @@ pub(super) struct Bounds {
 }
 
 /// How much a session may keep.
+#[derive(Clone)]
 pub(super) struct Shares {
     /// The sessions that are recorded, with how far they were.
     pub now: Vec<Tracked>,

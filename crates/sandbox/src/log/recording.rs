@@ -134,10 +134,10 @@ impl Recording {
 
     /// Goes into a segment behind the start of the run, if that is there.
     fn enter_at_start(&mut self, number: u64) -> Result<bool, LogError> {
-        if !self.enter_one_of([number].into_iter())? {
-            return Ok(false);
-        }
-        while let Some(segment) = &mut self.segment
+        // A head that names it now was not whole a moment ago: it has begun before.
+        let may_begin_here = self.enter_one_of([number].into_iter())? && !self.ours;
+        while may_begin_here
+            && let Some(segment) = &mut self.segment
             && let Some(record) = next(&self.directory, segment)?
         {
             self.select(*record);
@@ -145,7 +145,7 @@ impl Recording {
                 return Ok(true);
             }
         }
-        self.segment = None;
+        (self.segment, self.ours) = (None, false);
         Ok(false)
     }
 

@@ -239,6 +239,12 @@ impl Segment {
     fn pass_damage(&mut self) -> io::Result<Option<SegmentItem>> {
         let start = self.position;
         let mut bytes = self.read_record_at(start)?;
+        // What was read before of a record that was cut off may have been joined with another.
+        if let Parsed::Record(record, length) = parse_record(&bytes) {
+            self.seek(start + length as u64);
+            self.last_length = length as u64;
+            return Ok(Some(SegmentItem::Record(record)));
+        }
         let Some(length) = length_of(&bytes) else { return Ok(None) };
         let end = start + length as u64;
         if matches!(parse_record(&self.read_record_at(end)?), Parsed::Record(..)) {

@@ -308,7 +308,13 @@ impl Writer {
         if self.length + bytes.len() as u64 > self.bounds.segment_bytes {
             self.rotate()?;
         }
-        if let Err(error) = self.file.write_all_at(bytes, self.length) {
+        let mut written = self.file.write_all_at(bytes, self.length);
+        if written.as_ref().is_err_and(is_full) && self.pruning.is_some() {
+            // What is about to be removed makes room.
+            self.settle();
+            written = self.file.write_all_at(bytes, self.length);
+        }
+        if let Err(error) = written {
             self.torn = true;
             self.full = is_full(&error);
             // Readers stop before a torn record, so it may stay until the disk has room again.
@@ -337,13 +343,13 @@ impl Writer {
         (self.file, self.length) = create_segment(&self.directory, self.number + 1, head)?;
         self.number += 1;
         let (directory, shares) = (self.directory.clone(), Shares { now, bounds: self.bounds });
-        if !self.bounds.apart {
-            return prune(&directory, &shares);
+        if self.bounds.apart {
+            let (directory, shares) = (directory.clone(), shares.clone());
+            let pruning = thread::Builder::new().name(PRUNER.to_owned());
+            // What could not be removed is too much the next time, too.
+            self.pruning = pruning.spawn(move || drop(prune(&directory, &shares))).ok();
         }
-        // What could not be removed is too much the next time, too.
-        let pruning = thread::Builder::new().name(PRUNER.to_owned());
-        self.pruning = pruning.spawn(move || drop(prune(&directory, &shares))).ok();
-        Ok(())
+        if self.pruning.is_none() { prune(&directory, &shares) } else { Ok(()) }
     }
 
     /// Waits until the oldest segments are removed: there is one too many at most.
