@@ -22,8 +22,9 @@ const SLEEPERS: usize = 1000;
 const WORK: &str = "head -c 262144 /dev/zero | tr '\\0' x";
 /// How long they are looked at.
 const LOOK: Duration = Duration::from_secs(30);
-/// After the last has fallen asleep, what is left to do is over by then.
-const SETTLING: Duration = Duration::from_secs(15);
+/// After the last has fallen asleep, what is left to do is over by then: its ends are looked for at two looks, ten seconds
+/// apart.
+const SETTLING: Duration = Duration::from_secs(30);
 
 /// A kind of machine, and what happens to its idle sandboxes.
 const WAYS: [(&str, &str, usize); 3] = [

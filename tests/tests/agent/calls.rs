@@ -18,6 +18,8 @@ const ROUNDS_MAX: usize = 5;
 /// The calls of a command, with those of the thread that starts it: 42 to 46, depending on how many events arrive
 /// together, and on whether the allocator gives the memory of its outputs back to the kernel in between.
 const CALLS_OF_A_COMMAND_MAX: usize = 48;
+/// What a command has more where it gets a control group of its own: that is made, looked at and removed.
+const CALLS_OF_A_GROUP: usize = 11;
 /// How long an idle agent is watched, and its calls in that time: two or three samples of seventeen calls each, the
 /// answers to one or two heartbeats, and a wait before each of them.
 const IDLE: Duration = Duration::from_secs(25);
@@ -83,7 +85,9 @@ async fn a_command_costs_the_agent_few_system_calls() {
     counts.sort_unstable();
     let median = counts[counts.len() / 2];
     let last = calls[births[COMMANDS - 2]..births[COMMANDS - 1]].join("\n");
-    assert!(median <= CALLS_OF_A_COMMAND_MAX, "{median} calls for a command; the last:\n{last}");
+    let has_groups = calls.iter().any(|call| call.contains("mkdirat("));
+    let most = CALLS_OF_A_COMMAND_MAX + if has_groups { CALLS_OF_A_GROUP } else { 0 };
+    assert!(median <= most, "{median} calls for a command; the last:\n{last}");
     sandbox.end().await;
 }
 
