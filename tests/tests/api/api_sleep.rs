@@ -14,6 +14,8 @@ use tests::{PATIENCE, eventually, skip};
 
 const RPC: &str = "/api/v1/rpc";
 const WOKE: &str = "burrow-woke-ms";
+/// Short wakes, of a second each, until what they have cost must be known.
+const WAKES_MAX: usize = 40;
 
 /// A server with a sandbox that soon sleeps.
 fn sleepy() -> Option<(Server, Client)> {
@@ -229,14 +231,14 @@ fn what_cannot_be_is_refused_with_the_reason() {
 fn what_one_has_cost_is_known_though_it_never_wakes_for_long() {
     let Some((_server, client)) = sleepy() else { return };
     let busy = json!({ "script": "timeout 0.4 sh -c 'while :; do :; done' || true" });
-    // Its samples come after a second, and are asked for after two or, where it slept again by then, at the next wake.
-    let is_counted = (0..10).any(|_| {
+    // It is asked for its samples each ten seconds, after two of a wake or, where it slept again by then, at the next wake.
+    let is_counted = (0..WAKES_MAX).any(|_| {
         until_asleep(&client);
         client.post(&format!("{BOX}/shell"), &busy).expect(200);
         until_asleep(&client);
         let usage = client.get(&format!("{BOX}/usage")).expect(200).json();
         usage["cpu_seconds"].as_f64().is_some_and(|used| used > 0.3)
     });
-    assert!(is_counted, "nothing was collected in ten wakes");
+    assert!(is_counted, "nothing was collected in {WAKES_MAX} wakes");
     assert_eq!(client.get(BOX).expect(200).json()["asleep"], true);
 }
