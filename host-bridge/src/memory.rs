@@ -13,7 +13,7 @@ use tokio::time::sleep;
 /// How often the daemon checks its own memory, while there is something to return.
 const LOOK_PERIOD: Duration = Duration::from_secs(5);
 /// How often at least, while its memory is in use.
-const LOOK_PERIOD_MAX: Duration = Duration::from_secs(20);
+const LOOK_PERIOD_MAX: Duration = Duration::from_secs(40);
 /// How far it must be above its minimum: less is not worth the walk through the heap.
 const GROWTH_BYTES_MIN: u64 = 8 * 1024 * 1024;
 
