@@ -578,6 +578,7 @@ impl Track {
     async fn say(&mut self, offset: u64, bytes: Vec<u8>) -> Result<(), ReaderGone> {
         let mut at = offset;
         for piece in bytes.chunks(PIECE_BYTES_MAX) {
+            self.wait_for_reader().await;
             self.send(at, piece.to_vec()).await?;
             at = self.source.at;
         }
@@ -585,7 +586,6 @@ impl Track {
     }
 
     async fn send(&mut self, offset: u64, bytes: Vec<u8>) -> Result<(), ReaderGone> {
-        self.wait_for_reader().await;
         self.source.at = offset.saturating_add(bytes.len() as u64);
         let channel = self.channel;
         self.sender.send(FeedEvent::Output { channel, offset, bytes }).await.map_err(|_| ReaderGone)

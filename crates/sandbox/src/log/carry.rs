@@ -59,17 +59,14 @@ pub(super) struct Shares {
 impl Shares {
     /// Bytes of output that a session which is recorded has written since a segment's head.
     fn behind(&self, (session, run): &SessionRun, head: &Head) -> u64 {
-        let of = |all: &[Tracked]| {
-            let mut all = all.iter();
-            let found = all.find(|known| known.session == *session && known.run == *run);
-            found.map(|known| known.next.clone())
+        let is_same = |known: &&Tracked| known.is_of(session, *run);
+        let then = head.sessions.iter().find(is_same);
+        let (Some(then), Some(now)) = (then, self.now.iter().find(is_same)) else { return 0 };
+        let then = |channel| then.next.iter().find(|(known, _)| *known == channel);
+        let written = |(channel, next): &(Channel, u64)| {
+            next.saturating_sub(then(*channel).map_or(0, |(_, then)| *then))
         };
-        let (Some(then), Some(now)) = (of(&head.sessions), of(&self.now)) else { return 0 };
-        let then = |channel| then.iter().find(|(known, _)| *known == channel);
-        let written = |(channel, next): (Channel, u64)| {
-            next.saturating_sub(then(channel).map_or(0, |(_, then)| *then))
-        };
-        now.into_iter().map(written).fold(0, u64::saturating_add)
+        now.next.iter().map(written).fold(0, u64::saturating_add)
     }
 }
 

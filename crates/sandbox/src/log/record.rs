@@ -168,6 +168,12 @@ pub(super) struct Tracked {
     pub next: Vec<(Channel, u64)>,
 }
 
+impl Tracked {
+    pub fn is_of(&self, session: &SessionId, run: Run) -> bool {
+        self.session == *session && self.run == run
+    }
+}
+
 /// Bytes that MessagePack stores unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Blob<'a>(pub Cow<'a, [u8]>);

@@ -162,7 +162,7 @@ impl Recording {
     }
 
     fn is_ours(&self, tracked: &Tracked) -> bool {
-        tracked.session == self.session && tracked.run == self.run
+        tracked.is_of(&self.session, self.run)
     }
 
     fn select(&mut self, record: Record<'static>) -> Option<(u64, Vec<u8>)> {
@@ -199,6 +199,7 @@ mod tests {
     use std::path::Path;
 
     use super::super::carry::Bounds;
+    use super::super::tests::SMALL;
     use super::super::writer::Writer;
     use super::*;
 
@@ -221,13 +222,7 @@ mod tests {
         let name = format!("burrow-recording-begins-{}", std::process::id());
         let directory = std::env::temp_dir().join(name);
         let _ = std::fs::remove_dir_all(&directory);
-        let bounds = Bounds {
-            segment_bytes: 2000,
-            segments_max: 99,
-            share_bytes: 0,
-            carried_bytes_max: 0,
-            apart: false,
-        };
+        let bounds = Bounds { segments_max: 99, ..SMALL };
         let mut log = Writer::open_bounded(&directory, bounds).unwrap();
         // Each but the last fills more than two files. The second is released in the file in which the third begins.
         let mut began = Vec::new();

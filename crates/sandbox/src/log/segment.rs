@@ -241,9 +241,7 @@ impl Segment {
         let mut bytes = self.read_record_at(start)?;
         // What was read before of a record that was cut off may have been joined with another.
         if let Parsed::Record(record, length) = parse_record(&bytes) {
-            self.seek(start + length as u64);
-            self.last_length = length as u64;
-            return Ok(Some(SegmentItem::Record(record)));
+            return Ok(Some(self.passed(record, length)));
         }
         let Some(length) = length_of(&bytes) else { return Ok(None) };
         let end = start + length as u64;
@@ -262,14 +260,19 @@ impl Segment {
                     start + *length as u64 == file_bytes || behind.is_some_and(is_record_length)
                 });
                 if let (Some(_), Parsed::Record(record, length)) = (end, parse_record(&bytes)) {
-                    self.seek(start + length as u64);
-                    self.last_length = length as u64;
-                    return Ok(Some(SegmentItem::Record(record)));
+                    return Ok(Some(self.passed(record, length)));
                 }
             }
             bytes[at] = right;
         }
         Ok(None)
+    }
+
+    /// A record that was read at the present position, and not by way of the buffer.
+    fn passed(&mut self, record: Box<Record<'static>>, length: usize) -> SegmentItem {
+        self.last_length = length as u64;
+        self.seek(self.position + self.last_length);
+        SegmentItem::Record(record)
     }
 
     /// As many bytes as the largest record has, or as exist.

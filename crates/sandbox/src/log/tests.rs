@@ -39,7 +39,7 @@ impl Drop for TestDirectory {
 }
 
 /// Bounds without shares.
-const SMALL: Bounds = Bounds {
+pub(super) const SMALL: Bounds = Bounds {
     segment_bytes: 2000,
     segments_max: 3,
     share_bytes: 0,

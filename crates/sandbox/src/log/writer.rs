@@ -342,14 +342,15 @@ impl Writer {
         let head = Head { bytes_before: self.recorded, sessions: now.clone(), carried: None };
         (self.file, self.length) = create_segment(&self.directory, self.number + 1, head)?;
         self.number += 1;
-        let (directory, shares) = (self.directory.clone(), Shares { now, bounds: self.bounds });
+        let shares = Shares { now, bounds: self.bounds };
         if self.bounds.apart {
-            let (directory, shares) = (directory.clone(), shares.clone());
+            let (directory, shares) = (self.directory.clone(), shares.clone());
             let pruning = thread::Builder::new().name(PRUNER.to_owned());
             // What could not be removed is too much the next time, too.
             self.pruning = pruning.spawn(move || drop(prune(&directory, &shares))).ok();
         }
-        if self.pruning.is_none() { prune(&directory, &shares) } else { Ok(()) }
+        // A host that has no thread left must not have a log without an end.
+        if self.pruning.is_none() { prune(&self.directory, &shares) } else { Ok(()) }
     }
 
     /// Waits until the oldest segments are removed: there is one too many at most.

@@ -83,7 +83,7 @@ impl FromStr for Mark {
 mod tests {
     use protocol::message::Channel;
 
-    use super::super::super::carry::Bounds;
+    use super::super::super::tests::SMALL;
     use super::super::super::writer::Writer;
     use super::super::super::{Event, Run};
     use super::*;
@@ -93,14 +93,7 @@ mod tests {
         let name = format!("burrow-mark-{}", std::process::id());
         let directory = std::env::temp_dir().join(name);
         let _ = std::fs::remove_dir_all(&directory);
-        let bounds = Bounds {
-            segment_bytes: 2000,
-            segments_max: 3,
-            share_bytes: 0,
-            carried_bytes_max: 0,
-            apart: false,
-        };
-        let mut log = Writer::open_bounded(&directory, bounds).unwrap();
+        let mut log = Writer::open_bounded(&directory, SMALL).unwrap();
         let session = "one".parse().unwrap();
         log.started(&session, Run { pid: 1, started_at_ms: 1 }, "seq").unwrap();
         let mut marks = Vec::new();

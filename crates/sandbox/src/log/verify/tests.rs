@@ -8,6 +8,7 @@ use image::digest::Digest;
 
 use super::super::carry::Bounds;
 use super::super::record::checksum;
+use super::super::tests::SMALL;
 use super::super::{Event, Only, Playback, Step, Writer};
 use super::*;
 use crate::log::segment::segment_path;
@@ -150,13 +151,7 @@ fn what_never_came_is_partial_and_without_an_end_nothing_is_known() {
 fn what_was_rotated_away_is_partial() {
     let (log, writer) = Log::begun("rotated");
     drop(writer);
-    let bounds = Bounds {
-        segment_bytes: 2000,
-        segments_max: 2,
-        share_bytes: 0,
-        carried_bytes_max: 0,
-        apart: false,
-    };
+    let bounds = Bounds { segments_max: 2, ..SMALL };
     let mut writer = Writer::open_bounded(&log.0, bounds).unwrap();
     let all = vec![b'x'; 20_000];
     for (at, piece) in all.chunks(500).enumerate() {
