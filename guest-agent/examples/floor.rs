@@ -1,14 +1,15 @@
 //! The floor for the benchmarks: a small static program that does the bare minimum of the agent's
 //! work, over its stdin, a Unix socket.
 //!
-//! `r` runs `/bin/true` and answers when it has ended. `p` answers at once. `c` runs a program that
+//! `r` runs `/bin/true` and answers when it has ended. `p` answers at once. `h` asks a process of its own, which answers
+//! at once, and then answers. `c` runs a program that
 //! writes [`COPY_BYTES`] and copies its output from the pipe to the socket. `s` answers, and from then on it is
 //! woken each [`REST`] in which there is no order, and reads [`READ`] every second time. `S` is the same each second, and
 //! each time.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
@@ -30,6 +31,7 @@ fn main() -> std::io::Result<()> {
     let mut order = [0];
     let files = READ.map(|name| File::open(format!("/proc/self/{name}")));
     let (mut wakes, mut wakes_per_look) = (0, 2);
+    let mut behind = None;
     loop {
         match socket.read(&mut order) {
             Ok(0) => return Ok(()),
@@ -64,6 +66,15 @@ fn main() -> std::io::Result<()> {
                 }
                 child.wait()?;
             }
+            b'h' => {
+                let behind = match &mut behind {
+                    Some(behind) => behind,
+                    none => none.insert(start_behind()?),
+                };
+                behind.write_all(b"p")?;
+                behind.read_exact(&mut order)?;
+                socket.write_all(&order)?;
+            }
             b's' => {
                 socket.set_read_timeout(Some(REST))?;
                 socket.write_all(b"s")?;
@@ -76,4 +87,11 @@ fn main() -> std::io::Result<()> {
             _ => socket.write_all(b"p")?,
         }
     }
+}
+
+/// This program once more. It ends with the socket to it.
+fn start_behind() -> std::io::Result<UnixStream> {
+    let (ours, theirs) = UnixStream::pair()?;
+    Command::new(std::env::current_exe()?).stdin(OwnedFd::from(theirs)).spawn()?;
+    Ok(ours)
 }

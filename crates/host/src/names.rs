@@ -7,6 +7,7 @@
 //! none. Nothing here follows a link in the last component of a name, or changes anything.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
@@ -45,7 +46,7 @@ pub fn existing_below(directory: &Path, names: &[&str]) -> Vec<PathBuf> {
     let remembered = now.and_then(|stamp| recall(directory, stamp));
     let (mut absent, at) = remembered.unwrap_or_else(|| (Vec::new(), Instant::now()));
     let absent_before = absent.len();
-    let mut found = Vec::new();
+    let (mut found, mut present) = (Vec::new(), Vec::new());
     for name in names {
         let Some(Component::Normal(first)) = Path::new(name).components().next() else { continue };
         if absent.iter().any(|known| known == first) {
@@ -54,7 +55,7 @@ pub fn existing_below(directory: &Path, names: &[&str]) -> Vec<PathBuf> {
         let path = directory.join(name);
         if path.symlink_metadata().is_ok() {
             found.push(path);
-        } else if directory.join(first).symlink_metadata().is_err() {
+        } else if first == *name || is_absent(&mut present, directory, first) {
             absent.push(first.into());
         }
     }
@@ -62,6 +63,18 @@ pub fn existing_below(directory: &Path, names: &[&str]) -> Vec<PathBuf> {
         remember(directory, Absences { stamp, at, names: absent });
     }
     found
+}
+
+/// Whether a directory does not have this entry, unless it is known to be `present`.
+fn is_absent<'a>(present: &mut Vec<&'a OsStr>, directory: &Path, entry: &'a OsStr) -> bool {
+    if present.contains(&entry) {
+        return false;
+    }
+    let exists = directory.join(entry).symlink_metadata().is_ok();
+    if exists {
+        present.push(entry);
+    }
+    !exists
 }
 
 /// The names that a directory did not have, and since when that is known.

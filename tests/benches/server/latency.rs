@@ -141,8 +141,8 @@ async fn code(report: &mut Report, client: &Client, sandbox: &Sandbox) {
     println!("{:<52} {direct:>12.1?}", "warm `print(1)` by the agent's own socket, median");
     beside("the same by JSON-RPC, beside it", rpc, direct);
     let (rpc, native) = (rpc.saturating_sub(direct), native.saturating_sub(direct));
-    report.ratio("what JSON-RPC adds to `print(1)`", rpc, trip, Target::toward(1.0, 2.0));
-    report.ratio("what the native API adds to `print(1)`", native, trip, Target::toward(1.0, 2.0));
+    report.ratio("what JSON-RPC adds to `print(1)`", rpc, trip, Target::toward(1.0, 1.5));
+    report.ratio("what the native API adds to `print(1)`", native, trip, Target::toward(1.0, 1.5));
 }
 
 /// Sandboxes from nothing to their first command done, and to nothing again.
