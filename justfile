@@ -307,7 +307,7 @@ _figures WHICH: build _nats (_jupyter WHICH)
 landed := `cat tests/benches/landed`
 
 # This tree beside the revision that has landed last, both as the tests have them, which are not optimised: each row in
-# nine turns of both. Fails if a row is slower by more than a quarter, twice.
+# nine turns of both. Fails if a row is slower by more than a quarter, twice; the flood is only shown.
 compare-short: _tested
     #!/usr/bin/env bash
     set -euo pipefail
@@ -318,16 +318,15 @@ compare-short: _tested
     base=$PWD/target/compare/{{landed}}-tested new=$PWD/target/compare/tested
     [ -e "$base/guest-agent" ] || tests/benches/compare/build debug {{landed}} "$base"
     mkdir -p "$new"
-    # Neither has names: with them, a program of 240 MB takes longer to begin than one of 160.
-    strip -o "$new/host-bridge" target/debug/host-bridge
-    cp target/{{musl}}/release/guest-agent "$new"
+    cp target/debug/host-bridge target/{{musl}}/release/guest-agent "$new"
     cargo test --quiet --workspace --bench compare -- --short "$base" "$new"
 
-_compare REV: build
+_compare REV:
     #!/usr/bin/env bash
     set -euo pipefail
     revision=$(git rev-parse --verify --quiet "{{REV}}^{commit}") || { echo "bench: no revision {{REV}}" >&2; exit 2; }
     base=$PWD/target/compare/$revision new=$PWD/target/compare/new
+    just build
     [ -e "$base/guest-agent" ] || tests/benches/compare/build release "$revision" "$base"
     mkdir -p "$new"
     cp {{bridge}} target/{{musl}}/release/guest-agent "$new"

@@ -1,11 +1,10 @@
 //! The floor for the benchmarks: a small static program that does the bare minimum of the agent's
 //! work, over its stdin, a Unix socket.
 //!
-//! `r` runs `/bin/true` and answers when it has ended. `p` answers at once. `h` asks a process of its own, which answers
-//! at once, and then answers. `c` runs a program that
-//! writes [`COPY_BYTES`] and copies its output from the pipe to the socket. `s` answers, and from then on it is
-//! woken each [`REST`] in which there is no order, and reads [`READ`] every second time. `S` is the same each second, and
-//! each time.
+//! `r` runs `/bin/true` and answers when it has ended. `p` answers at once. `h` answers once a process of its own has
+//! answered `p`. `c` runs a program that writes [`COPY_BYTES`] and copies its output from the pipe to the socket. `s`
+//! answers, and from then on it is woken each [`REST`] in which there is no order, and reads [`READ`] every second time.
+//! `S` is the same each second, and each time.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};

@@ -22,6 +22,8 @@ const REGRESSION: f64 = 1.25;
 /// Turns of each build, in the short form and in the long one.
 const TURNS_SHORT: usize = 9;
 const TURNS: usize = 25;
+/// The argument of the short form, whose builds are not optimised.
+const SHORT: &str = "--short";
 /// The argument by which the program measures one build, that of its environment.
 const MEASURE: &str = "--measure";
 
@@ -40,7 +42,7 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         [_, _] => TURNS,
-        ["--short", _, _] => TURNS_SHORT,
+        [SHORT, _, _] => TURNS_SHORT,
         _ => {
             println!(
                 "compare: two directories, each with host-bridge and guest-agent; --short before them"
@@ -51,7 +53,8 @@ fn main() -> ExitCode {
     let [base, new] = [words.len() - 2, words.len() - 1].map(|at| Build::of(Path::new(words[at])));
     let rows: Vec<usize> = (0..rows::ROWS.len()).collect();
     println!("{:<44} {:>10} {:>10} {:>7}  95 %", "row, new beside base", "base", "new", "ratio");
-    let suspects = compared(&base, &new, turns, &rows);
+    let mut suspects = compared(&base, &new, turns, &rows);
+    suspects.retain(|row| words[0] != SHORT || rows::ROWS[*row].name != rows::FLOOD);
     if suspects.is_empty() {
         return ExitCode::SUCCESS;
     }

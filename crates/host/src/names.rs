@@ -65,7 +65,7 @@ pub fn existing_below(directory: &Path, names: &[&str]) -> Vec<PathBuf> {
     found
 }
 
-/// Whether a directory does not have this entry, unless it is known to be `present`.
+/// Whether a directory lacks this entry. What is `present` was found before, and is not looked at again.
 fn is_absent<'a>(present: &mut Vec<&'a OsStr>, directory: &Path, entry: &'a OsStr) -> bool {
     if present.contains(&entry) {
         return false;

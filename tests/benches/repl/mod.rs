@@ -29,14 +29,14 @@ pub async fn figures(report: &mut Report) {
     let sandbox = Sandbox::start().await;
     let mut floor = Floor::start();
     let Warm { run: python, trip, hop } = warm(&sandbox, &mut floor, "python", "print(1)").await;
-    let target = Target::toward(100.0, 250.0);
+    let target = Target::toward(100.0, 150.0);
     report.bound("warm `print(1)` in Python, median", micros(python), "us", target);
-    report.ratio("the same beside two, from process to process", python, hop, 4.0);
-    beside("the same beside a single one, which varies", python, trip);
+    report.ratio("the same beside a socket round trip", python, trip, Target::toward(6.0, 12.0));
+    report.ratio("the same beside two, over three processes", python, hop, 4.0);
     for (language, code) in [("node", "console.log(1)"), ("bash", "echo 1")] {
         if tests::have(language) {
             let Warm { run, hop, .. } = warm(&sandbox, &mut floor, language, code).await;
-            beside(&format!("warm `{code}` in {language}, beside these two"), run, hop);
+            beside(&format!("warm `{code}` in {language}, beside the same"), run, hop);
         }
     }
     let (context, bare) = cold(&sandbox).await;
